@@ -49,6 +49,7 @@ _OF_TURNS = (
     "model",
 )  # of a line that is a turn although it says what would have been right
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_OF_DEFINITIONS = re.compile("description|parameters|schema|function", re.IGNORECASE)
 _SAYS_NOT = re.compile(
     r"not|never|avoid|forbid|exclu|without|irrelevant|unexpected|disallow|(?:^|_)(?:no|dont|mustnt|shouldnt)_"
 )
@@ -82,16 +83,13 @@ def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[st
         data: the record.
         names: fields that are mapped; what is expected or forbidden stays so.
     """
-    labels = [name for name, value in data.items() if snake(name) in EXPECTED and value is not None]
-    labels = ["expected"] if "expected" in names else labels
-    forbidden = [name for name in data if snake(name) in FORBIDDEN]
-    offered = [name for name in data if name not in (*forbidden, *names) and listed_definitions(data[name])]
-    others = [name for name in labels if name not in offered and snake(name) != "tools"]
-    if others:
-        offered += [name for name in labels if snake(name) == "tools" and name not in offered]
-    elif "expected" not in names:  # definitions under a name of labels are a fault, not unlabelled
-        offered = [name for name in offered if snake(name) not in EXPECTED or snake(name) == "tools"]
-    return offered
+    own = {name: snake(name) for name, value in data.items() if value is not None and name not in names}
+    offered = [name for name in own if own[name] not in FORBIDDEN and listed_definitions(data[name])]
+    labels = [name for name in own if own[name] in EXPECTED and own[name] != "tools" and name not in offered]
+    if labels or "expected" in names:
+        return offered + [name for name in own if own[name] == "tools" and name not in offered]
+    # definitions under another name of labels are a fault, so that they do not look unlabelled
+    return [name for name in offered if own[name] not in EXPECTED or own[name] == "tools"]
 
 
 def listed_definitions(value: Any) -> list[Any]:
@@ -100,9 +98,9 @@ def listed_definitions(value: Any) -> list[Any]:
     Tools that the model's provider runs have no definition and may stand among them.
     """
     entries = entries_of(value)
-    defined = [entry for entry in entries if describes_item(entry)]
-    others = [entry for entry in entries if entry not in defined]
-    return defined if all(map(_is_hosted, others)) else []
+    if not all(describes_item(entry) or _is_hosted(entry) for entry in entries):
+        return []
+    return [entry for entry in entries if describes_item(entry)]
 
 
 def _is_hosted(entry: Any) -> bool:
@@ -111,9 +109,12 @@ def _is_hosted(entry: Any) -> bool:
 
 
 def entries_of(value: Any) -> list[Any]:
-    """The entries of a list, of lists within it, or of an object of definitions by name, also as text; else none."""
+    """The entries of a list, of lists within it, or of an object of definitions by name; else none.
+
+    Of a text that holds a list, the entries only where it may hold definitions.
+    """
     if isinstance(value, str):
-        value = parse_list(value) if value.lstrip()[:1] in ("[", "{") else None
+        value = parse_list(value) if value.lstrip()[:1] in ("[", "{") and _OF_DEFINITIONS.search(value) else None
     if isinstance(value, dict):
         by_name = (
             value

@@ -124,7 +124,7 @@ def import_golden(
     rows = [replace(row, data=with_names(row.data, names)) for row in rows]
     records = [row.data for row in rows]
     unknown = without_request(records)
-    reader = _EvalReader(catalog, draft, named_by=naming_field(records), mapped=names, has_requests=not unknown)
+    reader = _EvalReader(catalog, draft, records, mapped=names, has_requests=not unknown)
     evals = [reader.read(row) for row in rows]
     reader.read_scale([label for one in evals for group in one.expected or [] for label in group], file)
     for number, one in enumerate(evals, start=1):  # not the line, which a comment would move
@@ -208,11 +208,19 @@ class _EvalReader:
     """Adds the records of a file to a draft of the dataset."""
 
     def __init__(
-        self, catalog: Catalog, draft: Draft, *, named_by: str | None, mapped: Mapping[str, str], has_requests: bool
+        self,
+        catalog: Catalog,
+        draft: Draft,
+        records: Sequence[Mapping[str, Any]],
+        *,
+        mapped: Mapping[str, str],
+        has_requests: bool,
     ) -> None:
         self.draft = draft
-        self._named_by = named_by  # the field that tells records apart where none has an id
+        self._named_by = naming_field(records)  # the field that tells records apart where none has an id
         self._mapped = mapped  # fields that are called by their own name by now
+        listing = {name for record in records for name in offered_fields(record, mapped)}
+        self._offered_in_file = {name for name in listing if snake(name) in OFFERED}  # if one record says so
         self._has_requests = has_requests  # else that is one fault of the whole file
         self.hints: dict[str, list[str]] = {}  # ids of queries by what a field of theirs may have been meant to be
         self.says_nothing = True  # no record has a field of what is expected or forbidden
@@ -241,6 +249,7 @@ class _EvalReader:
     def read(self, row: Row) -> _Eval:
         """Read the labels of one record, and what it says was offered; what is wrong becomes a fault of its line."""
         offered = offered_fields(row.data, self._mapped)
+        offered += [name for name in row.data if name in self._offered_in_file and name not in offered]
         fields = {what: None if what in self._mapped else field_of(row, what, offered=offered) for what in FIELDS}
         fields |= {what: what for what in FIELDS if what in self._mapped and row.data.get(what) is not None}
         fields["id"] = fields["id"] or self._named_by
@@ -250,7 +259,7 @@ class _EvalReader:
             fields=fields,
             expected=self._groups(row, fields["expected"]),
             forbidden=self._groups(row, fields["forbidden"]),
-            offered={name: keys for name, keys in listed.items() if keys},
+            offered={name: keys for name, keys in listed.items() if keys or snake(name) in OFFERED},
         )
 
     def read_scale(self, labels: Iterable[_Labelled], file: Path) -> None:

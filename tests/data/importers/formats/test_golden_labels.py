@@ -63,6 +63,23 @@ def test_tools_beside_another_field_of_labels_are_what_was_offered(tmp_path, lab
     assert available(found) == [{REFUND, CANCEL, RULE}]
 
 
+def test_a_field_that_says_in_one_record_what_was_offered_is_no_label_in_another(tmp_path):
+    rows = [
+        {"id": "a", "tools": MCP},
+        {"id": "b", "query": "b", "tools": []},
+        {"id": "c", "query": "c", "tools": ["refunds"]},
+    ]
+    found = imported(tmp_path, *rows)
+    assert labels_of(found) == []
+    assert found.dataset.unlabelled == ("a", "b", "c")
+    assert not any(query.needs_nothing for query in found.dataset.queries)
+    assert [found.ids[what] for what in (AVAILABLE, PASSED_OVER)] == [["a", "c"], []]
+    found = imported(
+        tmp_path, {"id": "a", "tools": ["refund_order"], "wanted": ["refund_order"]}, names={"expected": "wanted"}
+    )
+    assert (labels_of(found), available(found)) == ([("a", REFUND, 2, "")], [{REFUND, RULE}])
+
+
 def test_labels_that_are_calls_or_name_a_server_stay_labels(tmp_path):
     arguments = {"name": "refund_order", "parameters": {"order": 17, "type": "all"}}
     openai = {"type": "function", "function": {"name": "refund_order", "arguments": "{}"}}
