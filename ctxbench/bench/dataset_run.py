@@ -213,9 +213,21 @@ class DatasetRun:
         notes = dict(answers.notes)
         selector = self.selectors[name]
         if isinstance(selector, FileSelector):  # a slice alone cannot tell
-            unknown = selector.unknown([query.id for query in self.dataset.queries])
-            notes |= {"answers_not_asked_for": len(unknown), "first_not_asked_for": list(unknown[:10])}
+            notes |= self._not_measured(selector.unknown([query.id for query in self.dataset.queries]))
         return {key: value for key, value in notes.items() if value}
+
+    def _not_measured(self, queries: Sequence[str]) -> dict[str, Any]:
+        """How many answers are not measured, by reason, and the first ten of their queries."""
+        whole = self.prepared.opened[self.name]
+        unlabelled, known = set(whole.unlabelled), {query.id for query in whole.queries}
+        sampled_out = known - unlabelled
+        reasons = {
+            "not_asked_for": [query for query in queries if query not in known],
+            "unlabelled": [query for query in queries if query in unlabelled],
+            "not_in_sample": [query for query in queries if query in sampled_out],
+        }
+        counts = {f"answers_{reason}": len(ids) for reason, ids in reasons.items()}
+        return counts | {f"first_{reason}": ids[:10] for reason, ids in reasons.items()}
 
 
 def measured(metrics: Sequence[Metric], evidence: Evidence, answers: Slice) -> dict[Metric, FloatArray]:

@@ -195,9 +195,11 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
     if as_json:
         print_json({**conversion.as_dict(), "written": str(out), **({"replaced": True} if replaced else {})})
         return
+    counts = dataset.counts
+    if not dataset.labels and not counts["needs_nothing"]:
+        say(f"0 labels: {count(len(dataset), 'request')} to label")
     for line in conversion.lines():
         say(line)
-    counts = dataset.counts
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     say(
         f"dataset {dataset.name}: {count(len(dataset), 'query', 'queries')} ({splits}), "

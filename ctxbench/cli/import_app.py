@@ -238,6 +238,7 @@ def data_import_golden(
     map_: Annotated[
         str | None, typer.Option("--map", help="Other names of fields: query=userMessage,expected=wanted,id=caseId.")
     ] = None,
+    grades: Grades = None,
     name: FolderName = None,
     licence: Licence = None,
     version: NewVersion = None,
@@ -248,7 +249,8 @@ def data_import_golden(
     Requests, each with what it should be offered. A record is {"query": "...", "expected": ["refund_order"],
     "forbidden": []}. Whatever the catalog holds, an item that `expected` does not name is not needed; a record
     without `expected` is unlabelled. Alternatives are a list inside it: of [["search", "find"], "open"] either of the
-    first two is enough.
+    first two is enough. {"id": "refund_order", "grade": 1} has a grade (--grades). Definitions of items, such as a
+    request's `tools`, are what was offered.
 
     For example:
 
@@ -256,7 +258,7 @@ def data_import_golden(
     """
     from ctxbench.cli.formats import import_golden, settings
 
-    how = settings(name=name, item_type="tool", grades=None, licence=licence, version=version)
+    how = settings(name=name, item_type="tool", grades=grades, licence=licence, version=version)
     import_golden(file, how, catalog=catalog, out=out, names=map_, as_json=json_)
 
 

@@ -68,8 +68,10 @@ def import_traces(
     if as_json:
         print_json({"dataset": str(out), "hash": made.dataset.hash, **made.report.as_dict(), "next": next_step})
         return
-    say(f"{out}: {made.report.lines()[0]}")
-    for line in made.report.lines()[1:]:
+    lines = made.report.lines()
+    if made.report.is_labelled:
+        lines[0] = f"{out}: {lines[0]}"
+    for line in lines:
         say(line)
     if made.dataset.unlabelled:
         say(f"Only wholly labelled queries are measured with. To label more: {next_step}")

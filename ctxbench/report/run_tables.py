@@ -370,8 +370,15 @@ _NOTES = {
     "repeats": "times each was asked",
     "cache_not_written": "answers that could not be kept",
     "answers_not_asked_for": "answers to queries that the dataset does not have",
+    "answers_unlabelled": "answers to unlabelled queries, which are not measured",
+    "answers_not_in_sample": "answers to queries of the dataset outside the split or sample, which are not measured",
 }
-_LISTS = {"builds": "builds that answered:", "first_not_asked_for": "first of these"}
+_LISTS = {
+    "builds": "builds that answered:",
+    "first_not_asked_for": "first of these",
+    "first_unlabelled": "first of these",
+    "first_not_in_sample": "first of these",
+}
 
 
 def note_text(name: str, value: Any) -> str:

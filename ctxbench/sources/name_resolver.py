@@ -13,6 +13,8 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, ItemKey
 
 AMBIGUOUS, UNKNOWN = "ambiguous", "unknown"
+NAME_KEYS = ("tool", "name", "id", "doc_id", "docid", "item_id", "item")
+"""Fields that name the item in an entry of a list; the first that holds a text counts."""
 CUT_FROM = 55  # characters: a name may have been cut to 60 to 64, its end replaced by a hash
 
 _PREFIX = re.compile(r"(?:functions?[./:]+|mcp(?:__|[./:_-]))", re.IGNORECASE)
@@ -126,7 +128,7 @@ class NameResolver:
 
 
 def named(value: Any) -> str:
-    """The name that an entry of a log gives: a text, or an object with `server` and `name`.
+    """The name that an entry of a log gives: a text, or an object with one of `NAME_KEYS`, and perhaps a `server`.
 
     An object may also be a tool's definition in the form of MCP, Anthropic (`name`) or OpenAI (`function`).
 
@@ -137,7 +139,7 @@ def named(value: Any) -> str:
         if isinstance(value.get("function"), dict):
             value = value["function"]
         server = value.get("server", value.get("serverName"))
-        name = next((value[key] for key in ("tool", "name", "id") if isinstance(value.get(key), str)), None)
+        name = next((value[key] for key in NAME_KEYS if isinstance(value.get(key), str)), None)
         if isinstance(name, str) and isinstance(server, str) and server:
             return ItemKey("tool", server, name).id
         value = name

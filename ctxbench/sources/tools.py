@@ -75,6 +75,31 @@ def is_definition(value: object) -> bool:
     return isinstance(value.get("function"), dict) or ("name" in value and any(key in value for key in SCHEMA_KEYS))
 
 
+def describes_item(value: object) -> bool:
+    """Whether an entry of a list describes an item (a description or a schema) rather than names or calls one.
+
+    `parameters` may be the arguments of a call, too: then it is no schema.
+    """
+    if not isinstance(value, dict):
+        return False
+    function = value.get("function")
+    if isinstance(function, dict):
+        is_call = "arguments" in function or value.get("id") is not None
+        return describes_item(function) or not is_call
+    schemas = (value.get(key) for key in ("schema", *SCHEMA_KEYS) if key != "parameters")
+    if value.get("description") is not None or any(schema is not None for schema in schemas):
+        return True
+    return value.get("parameters") is not None and "arguments" not in value and _is_schema(value["parameters"])
+
+
+def _is_schema(parameters: object) -> bool:
+    if not isinstance(parameters, dict):
+        return isinstance(parameters, list)
+    if parameters.get("type") in ("object", "dict") or isinstance(parameters.get("properties"), dict):
+        return True
+    return all(isinstance(value, dict) and "type" in value for value in parameters.values())
+
+
 def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
     """Read one definition; the form is told by the field that holds the input schema.
 

@@ -151,3 +151,34 @@ def test_golden_reads_fields_under_the_names_that_map_says(how, tiny, tmp_path, 
     formats.import_golden(evals, how(item_type="tool"), names="query=words, expected=wanted,id=no", **given)
     (label,) = read_dataset(out).labels
     assert (label.query, label.item.id) == ("7", "rule:code%20review")
+
+
+def lines(path, rows):
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "n"),
+    [
+        ("golden", [{"query": "refund 17"}, {"query": "hello", "expected": None}], 2),
+        ("golden", [{"query": "refund 17", "tools": [{"name": "a", "description": "x"}]}], 1),
+        ("autorag", [{"qid": "q1", "query": "x", "retrieval_gt": []}], 1),
+    ],
+)
+def test_a_file_without_labels_is_so_many_requests_to_label(cli, place, kind, rows, n):
+    lines(place / "evals.jsonl", rows)
+    lines(place / "corpus.jsonl", [{"doc_id": "a", "contents": "x"}])
+    (place / "tools.json").write_text(json.dumps([{"name": "a", "description": "x", "inputSchema": {}}]))
+    assert cli("data", "import", "tools", "tools.json", "--out", "cat").code == 0
+    source = ("--corpus", "corpus.jsonl") if kind == "autorag" else ("-c", "cat")
+    done = cli("data", "import", kind, "evals.jsonl", *source, "--out", "made")
+    assert done.code == 0
+    assert done.out.startswith(f"0 labels: {n} request{'s' if n > 1 else ''} to label\n")
+
+
+def test_a_file_whose_labels_cannot_be_read_writes_nothing(cli, place):
+    lines(place / "corpus.jsonl", [{"doc_id": "a", "contents": "x"}])
+    lines(place / "qa.jsonl", [{"qid": "q1", "query": "x", "retrieval_gt": [["gone"]]}])
+    done = cli("data", "import", "autorag", "qa.jsonl", "--corpus", "corpus.jsonl", "--out", "made")
+    assert (done.code, done.out) == (2, "")
+    assert not (place / "made").exists()

@@ -80,6 +80,21 @@ def test_queries_that_nobody_asked_are_said(cli, answers, tiny):
     assert "q78" in done.out
 
 
+def test_answers_to_unlabelled_queries_are_not_called_absent(cli, place):
+    tool = {"name": "refund", "description": "Refund.", "inputSchema": {}}
+    (place / "tools.json").write_text(json.dumps([tool]))
+    evals = [{"id": "a", "query": "refund 17", "expected": ["refund"]}, {"id": "b", "query": "who are you?"}]
+    (place / "evals.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in evals))
+    answers = [{"query": query, "items": []} for query in "abz"]
+    (place / "answers.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in answers))
+    assert cli("data", "import", "tools", "tools.json", "--out", "cat").code == 0
+    assert cli("data", "import", "golden", "evals.jsonl", "-c", "cat", "--out", "ds").code == 0
+    done = cli("score", "answers.jsonl", "-d", "ds", "--json")
+    (selector,) = done.json["datasets"]["ds"]["selectors"].values()
+    assert selector["notes"]["first_unlabelled"] == ["b"]
+    assert selector["notes"]["first_not_asked_for"] == ["z"]
+
+
 def test_queries_without_an_answer_are_errors_and_said(cli, answers, tiny):
     done = cli("score", answers(ids=IDS[:7]), "--dataset", tiny)
     assert done.code == 0

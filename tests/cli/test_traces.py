@@ -56,6 +56,22 @@ def test_the_report_says_what_was_made_and_what_to_do_next(run, place):
     assert set(read_exposures(place / "out")) == {"c-0"}
 
 
+def test_a_log_without_calls_is_so_many_requests_to_label(run, place):
+    turn = {name: value for name, value in TURN.items() if name not in ("called", "offered")}
+    assert run(turn).out.startswith("0 labels: 1 request to label\n")
+    assert read_dataset(place / "out").counts["unlabelled"] == 1
+
+
+def test_a_log_whose_responses_cannot_be_read_writes_nothing(cli, place, tiny):
+    message = {"role": "user", "content": "File a bug."}
+    step = {"content": [{"type": "tool-call", "toolCallId": "1", "toolName": "create_issue", "input": {}}]}
+    (place / "log.jsonl").write_text(json.dumps({"messages": [message], "result": {"steps": [step]}}))
+    done = cli("data", "import", "traces", "log.jsonl", "--catalog", tiny, "--out", "made")
+    assert (done.code, done.out) == (2, "")
+    assert "'result.steps'" in done.err
+    assert not (place / "made").exists()
+
+
 def test_json_is_for_programs(run):
     found = json.loads(run(TURN, as_json=True).out)
     assert found["labels"] == {"labels_full": 0, "labels_partial": 1, "share_full": 0.0}

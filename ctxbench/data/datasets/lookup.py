@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ctxbench.bench.progress_listener import Notify, nothing_said
 from ctxbench.core import registry
-from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset, name_fault
 from ctxbench.data.datasets.layout import CARD, near_folder, own_files, read_card
 from ctxbench.data.datasets.reader import read_dataset
@@ -160,7 +160,7 @@ def import_own(name: str, source: Path, *, called: str) -> Dataset:
         UnknownNameError: no importer provides `name`.
         ParameterError: its importer takes no other files than the published ones.
         StorageError: a file is missing or cannot be read.
-        InputError: a file has another form: all faults, with file and line.
+        InputError: a file has another form: all faults, with file and line; or it gives no label.
     """
     by_dataset = importers()
     if name not in by_dataset:
@@ -168,7 +168,11 @@ def import_own(name: str, source: Path, *, called: str) -> Dataset:
     importer = by_dataset[name]
     if not isinstance(importer, FileImporter):
         raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
-    return replace(importer.with_own(source).load(name), name=called)
+    dataset = importer.with_own(source).load(name)
+    if not dataset.labels and not any(query.needs_nothing for query in dataset.queries):
+        what = f"no label could be read: the files give {len(dataset):,} queries, none of which is labelled"
+        raise InputError([Fault(f"{what}; expected files in the form of {name}", source)])
+    return replace(dataset, name=called)
 
 
 def _import(name: str, importer: Importer, notify: Notify) -> Dataset:

@@ -13,7 +13,15 @@ from typing import Any
 
 from ctxbench.data.importers.formats.eval_fields import is_eval
 from ctxbench.data.traces.records import seconds
-from ctxbench.data.traces.responses import input_messages, parsed, read_response
+from ctxbench.data.traces.responses import (
+    call_names,
+    holds_calls,
+    input_messages,
+    is_stream,
+    parsed,
+    read_response,
+)
+from ctxbench.data.traces.turn_rows import TURN_FIELDS
 
 REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input")
 RESPONSES = ("response", "resp", "res", "completion", "responseBody", "response_body", "output", "result")
@@ -25,6 +33,7 @@ _CONVERSATIONS = (
 )
 _USERS = ("user", "user_id", "userId")
 _OF_SPANS = ("spanId", "span_id", "traceId", "trace_id")  # of a log record of OpenTelemetry, which has a `body`
+_SHOWN = 5  # fields of a response that a message names
 _HOSTED = ("provider", "provider-defined")  # the AI SDK's types of tools that the model's provider runs
 
 
@@ -35,13 +44,15 @@ class BodyTurn:
     Attributes:
         turn: the line as a turn.
         passed_over: fields of the line that nothing reads.
-        response: `read`; `unread` where one is there in no form that is known; `missing` where none is beside the
-            request; empty for a body alone, whose answer stands in the next one.
+        response: `read`; `unread` where one is there that does not say what was called; `missing` where none is
+            beside the request; empty for a body alone, whose answer stands in the next one.
+        unread: the fields of a response that was not read.
     """
 
     turn: dict[str, Any]
     passed_over: tuple[str, ...] = ()
     response: str = ""
+    unread: tuple[str, ...] = ()
 
 
 def as_turn(data: Mapping[str, Any]) -> BodyTurn | None:
@@ -54,6 +65,19 @@ def as_turn(data: Mapping[str, Any]) -> BodyTurn | None:
     if is_eval(data):  # with `input`, and names of tools for what is expected
         return None
     return BodyTurn(_turn(data, offered=offered_tools(data), sources=(data,))[0])
+
+
+def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
+    """The fields of a turn that hold responses or calls, which are not read beside the turn's own fields.
+
+    Args:
+        data: the turn.
+        has_tools: it says which tools the model had, so that an answer that is a text alone called none of them.
+    """
+    responses = [name for name in RESPONSES if data.get(name) not in (None, "", {}, [])]
+    texts = [name for name in responses if isinstance(text := parsed(data[name]), str) and not is_stream(text)]
+    calls = [name for name in data if name not in TURN_FIELDS and holds_calls(name, data[name])]
+    return list(dict.fromkeys([*(name for name in responses if name not in texts or not has_tools), *calls]))
 
 
 def unread_request(data: Mapping[str, Any]) -> str:
@@ -111,13 +135,25 @@ def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
     sources = (data, response if isinstance(response, dict) else {}, request)
     turn, taken = _turn(request, (answers[field] if field else None) or (), offered=offered, sources=sources)
     read = {name, *([field] if field else fields), *taken, "tools", "functions"}
-    state = "read" if field is not None else "unread" if fields else "missing"
-    return BodyTurn(turn, tuple(other for other in data if other not in read), state)
+    # a text says what was called only where the line says which tools the model had
+    is_text_alone = isinstance(response, str) and offered is None
+    state = "missing" if not fields else "unread" if field is None or is_text_alone else "read"
+    unread = [part for one in fields for part in _parts(one, _inner(data[one]))] if state == "unread" else []
+    return BodyTurn(turn, tuple(other for other in data if other not in read), state, tuple(unread))
+
+
+def _parts(field: str, response: Any) -> list[str]:
+    """A response's fields, `result.steps`; those alone that hold calls, if any does."""
+    if not isinstance(response, dict):
+        return [field]
+    names = [name for name, value in response.items() if call_names({name: value})] or list(response)[:_SHOWN]
+    return [f"{field}.{name}" for name in names]
 
 
 def _answers(field: str, response: Any) -> list[Any] | None:
     if isinstance(response, str):
-        return [{"role": "assistant", "content": response}] if field in _TEXTS else None
+        is_answer = field in _TEXTS and not is_stream(response)
+        return [{"role": "assistant", "content": response}] if is_answer else None
     return read_response(response)
 
 

@@ -61,6 +61,7 @@ class Builder:
         assume_full: where the log does not say what was offered, everything was.
         name_counts: how often the log has each name of an item.
         names: resolves names to items.
+        calls_not_found: calls without an item by name, but for those of shells and searches.
     """
 
     catalog: Catalog
@@ -73,6 +74,7 @@ class Builder:
     labels: list[Label] = field(default_factory=list)
     exposures: list[Exposure] = field(default_factory=list)
     name_counts: Counter[str] = field(default_factory=Counter)
+    calls_not_found: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._position = {item.key: i for i, item in enumerate(self.catalog)}
@@ -289,6 +291,8 @@ class Builder:
                     unavailable[key] = None
             elif key is None:
                 counts["calls_ambiguous" if resolved.rule == AMBIGUOUS else "calls_outside_catalog"] += 1
+                if not is_shell(call.name) and not is_search(call.name):
+                    self.calls_not_found[call.name] += 1
                 doubtful = True
             elif key not in scope.reachable and key not in session:
                 counts["calls_not_available"] += 1

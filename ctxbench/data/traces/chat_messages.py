@@ -14,6 +14,7 @@ from typing import Any
 from ctxbench.core.requests import Message
 from ctxbench.data.traces.message_forms import plain_messages
 from ctxbench.data.traces.records import Call, Interner, MessageSummary, Record, get, text_or_none
+from ctxbench.data.traces.responses import HOSTED, LIKE_CALLS
 
 _UNKNOWN_TOOL = re.compile(
     r"(?:unknown|no such|unrecogni[sz]ed|undefined|non-?existent) (?:tool|function)"
@@ -35,8 +36,6 @@ _ERROR_LENGTH = 400  # characters at the start of a result in which an error is 
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool"}
 _CALLS = ("tool_call", "tool_use", "function_call", "mcp_tool_use")  # types of parts
 _RESULTS = ("tool_call_response", "tool_result", "mcp_tool_result")
-_LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
-_HOSTED = "server_tool_use"  # a call of what the provider runs itself
 _NO_LETTERS = re.compile(r"[\W_]+")
 
 
@@ -224,7 +223,7 @@ def _message(entry: Mapping[str, Any]) -> ChatMessage:
     parts = [part for part in (content if isinstance(content, list) else []) if isinstance(part, dict)]
     calls, unread = _calls(entry.get("tool_calls"))
     calls = [*(_call(part) for part in parts if part.get("type") in _CALLS), *calls]
-    unread += sum(part.get("type") not in (*_CALLS, _HOSTED) and _is_like_call(part) for part in parts)
+    unread += sum(part.get("type") not in (*_CALLS, HOSTED) and _is_like_call(part) for part in parts)
     results = [_result(part) for part in parts if part.get("type") in _RESULTS]
     role = str(entry.get("role") or "user").casefold()
     text = plain_text(content)
@@ -249,7 +248,7 @@ def _calls(value: Any) -> tuple[list[tuple[str | None, str]], int]:
 def _is_like_call(part: Mapping[str, Any]) -> bool:
     """Whether a part may be a call in a form that is not known."""
     kind = part.get("type")
-    return isinstance(kind, str) and bool(_LIKE_CALLS.fullmatch(kind))
+    return isinstance(kind, str) and bool(LIKE_CALLS.fullmatch(kind))
 
 
 def _call(part: Mapping[str, Any]) -> tuple[str | None, str]:

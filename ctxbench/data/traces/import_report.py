@@ -19,7 +19,8 @@ from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN
 
 COUNTS: dict[str, tuple[str, ...]] = {
     "read": (
-        *("lines", "lines_twice", "lines_unreadable", "spans", "spans_twice", "spans_without_parent"),
+        *("lines", "lines_twice", "lines_unreadable", "spans", "spans_twice", "spans_unreadable"),
+        "spans_without_parent",
         *("spans_without_content", "spans_other", "model_calls_of_helpers", "logs_without_span"),
         *("records_without_request", "responses_unread", "responses_missing"),
     ),
@@ -73,6 +74,11 @@ class TraceReport:
     redaction: Mapping[str, Mapping[str, int]] | None
     examples: tuple[str, ...] = ()
 
+    @property
+    def is_labelled(self) -> bool:
+        """Whether any query has a label, or needs nothing."""
+        return any(self.counts[name] for name in ("labels_full", "labels_partial", "queries_nothing"))
+
     def as_dict(self) -> dict[str, Any]:
         """The report as data, for the notes of the card."""
         out: dict[str, Any] = {part: {name: self.counts[name] for name in names} for part, names in COUNTS.items()}
@@ -118,9 +124,11 @@ class TraceReport:
         full, partial = _share(n["labels_full"], labels), _share(n["labels_partial"], labels)
         misses = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
         queries = count(n["turns"], "query", "queries")
+        origins = f"{count(labels, 'label')}: {full} from turns that were offered everything, {partial} from others"
         out = [
+            *([] if self.is_labelled else [f"0 labels: {count(n['turns'], 'request')} to label"]),
             f"{queries} of {count(n['conversations'], 'conversation')}: {', '.join(shares)}",
-            f"{count(labels, 'label')}: {full} from turns that were offered everything, {partial} from others",
+            *([origins] if self.is_labelled else []),
             *([f"likely misses: {', '.join(misses)}"] if misses else []),
             *(_told(text, n[name], self.skew) for name, text in _SENTENCES.items() if n[name]),
         ]
@@ -161,6 +169,7 @@ _SENTENCES = {
     "references, and no log shows when those are needed (a catalog of tools alone measures tools alone)",
     "lines_unreadable": "{n:,} lines cannot be read and are left out",
     "lines_twice": "{n:,} lines stand there twice",
+    "spans_unreadable": "{n:,} spans cannot be read and are left out",
     "spans_twice": "{n:,} spans stand there twice",
     "calls_twice": "{n:,} calls are logged twice",
     "spans_without_parent": "{n:,} spans name a parent that is not in the log",

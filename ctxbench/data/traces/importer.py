@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from ctxbench.data.traces.builder import SOURCE, Builder, writable
 from ctxbench.data.traces.conversations import conversations
 from ctxbench.data.traces.import_report import TraceReport
 from ctxbench.data.traces.log_reader import read_records
-from ctxbench.data.traces.nothing_read import what_was_seen
+from ctxbench.data.traces.nothing_read import what_was_not_read, what_was_seen
 from ctxbench.data.traces.records import LogFindings
 from ctxbench.io.files import atomic_folder
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, unresolved
@@ -132,7 +132,8 @@ def import_traces(
     Raises:
         StorageError: a log cannot be read.
         InputError: more lines are wrong than right, or no line holds a message of a user's.
-        ParameterError: the log names items, and none of them is in the catalog.
+        ParameterError: the log names items, and none of them is in the catalog; or it holds responses or calls, and
+            gives no label, as they could not be read.
     """
     findings = LogFindings()
     records = read_records(source.logs, findings, history=settings.history, progress=progress)
@@ -145,6 +146,7 @@ def import_traces(
     builder = Builder(source.catalog, source.scopes, names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
     _refuse_other_catalog(builder)
+    _refuse_no_labels(builder, source.logs)
     report = _report(builder)
     about = {
         "licence": settings.licence,
@@ -258,6 +260,18 @@ def _refuse_other_catalog(builder: Builder) -> None:
         f"{none_found(names, 'names of the log', 'the catalog', builder.catalog.ids)}. "
         "Is it the catalog of the agent that wrote the log?"
     )
+
+
+def _refuse_no_labels(builder: Builder, logs: Sequence[Path]) -> None:
+    """Refuse logs that give no label although they hold responses or calls: these could not be read.
+
+    Raises:
+        ParameterError: no query has a label or needs nothing, and something was not read.
+    """
+    if builder.labels or builder.findings.counts["queries_nothing"]:
+        return
+    if what := what_was_not_read(builder.findings, builder.calls_not_found):
+        raise ParameterError(f"no label could be read from {', '.join(map(str, logs))}: {what}")
 
 
 def _report(builder: Builder) -> TraceReport:

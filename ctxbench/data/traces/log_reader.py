@@ -17,10 +17,11 @@ from typing import Any
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import Fault, InputError, StorageError, merge_equal_faults
 from ctxbench.data.importers.formats.eval_fields import is_eval
-from ctxbench.data.traces.bodies import BodyTurn, as_turn, unread_request
+from ctxbench.data.traces.bodies import RESPONSES, BodyTurn, as_turn, unread_request, unread_responses
 from ctxbench.data.traces.langfuse import holds_observations, read_observations
 from ctxbench.data.traces.otlp import TURN_MARKS, Span, holds_spans, read_spans
 from ctxbench.data.traces.records import Interner, LogFindings, Record
+from ctxbench.data.traces.responses import holds_calls
 from ctxbench.data.traces.spans import SpanReader
 from ctxbench.data.traces.turn_rows import TURN_FIELDS, meant_field, read_turn
 from ctxbench.io.files import readable
@@ -53,13 +54,10 @@ def read_records(
             done += length
             progress("reading traces, bytes", done, total)
             place += 1
-            if data is None:
-                continue
-            n_faults = len(findings.faults)
-            reader.read(data, place, Fault("", path, line))
-            n_readable += len(findings.faults) == n_faults
-    findings.counts["lines"] = place
-    n_wrong = findings.counts["lines_unreadable"] = len({(fault.path, fault.line) for fault in findings.faults})
+            if data is not None:
+                n_readable += reader.read(data, place, Fault("", path, line))
+    n_wrong = place - n_readable - findings.counts["lines_twice"]
+    findings.counts.update(lines=place, lines_unreadable=n_wrong)
     if findings.faults and n_wrong > n_readable:
         raise InputError(
             merge_equal_faults(findings.faults), subject=f"traces: {n_wrong} lines cannot be read, {n_readable} can"
@@ -80,22 +78,35 @@ class _DocumentReader:
         """All that was read, spans last."""
         return [*self._records, *self._spans.records()]
 
-    def read(self, data: dict[str, Any], place: int, at: Fault) -> None:
-        """Read one document.
+    def read(self, data: dict[str, Any], place: int, at: Fault) -> bool:
+        """Read one document; what is wrong with it becomes a fault.
 
         Args:
             data: the document.
             place: its 1-based position in the log.
             at: its file and line, for what is wrong.
+
+        Returns:
+            Whether any of it could be read.
         """
+        counts, faults = self._findings.counts, self._findings.faults
+        n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
+        self._read(data, place, at)
+        if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
+            return True
+        self._findings.unread.update(name for name in (*RESPONSES, "called") if data.get(name))
+        return False
+
+    def _read(self, data: dict[str, Any], place: int, at: Fault) -> None:
         if holds_observations(data):
             self._read_spans(read_observations(data, place), place, at)
         elif (body := as_turn(data)) is not None:
-            self._read_body(body, place, at)
+            self._read_body(data, body, place, at)
         elif holds_spans(data):
             self._read_spans(read_spans(data), place, at)
         elif any(name in data for name in TURN_MARKS) and not is_eval(data):  # of either the request may be `text`
-            self._read_turn(data, place, at)
+            if (record := self._read_turn(data, place, at)) is not None and "called" not in data:
+                self._findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
         else:
             fields = ", ".join(map(repr, list(data)[:5]))
             what = f"neither a turn (an object with messages; fields: {', '.join(TURN_FIELDS)}) nor a span"
@@ -113,15 +124,19 @@ class _DocumentReader:
                         f"span {span.id or span.name!r}: messages or tools are not as the GenAI conventions have them"
                     )
                     faults.append(replace(at, message=what))
+                    self._findings.counts["spans_unreadable"] += 1
+                    self._findings.unread[span.name or "span"] += 1
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
             faults.append(replace(at, message="no span as OTLP/JSON or the SDKs write it"))
 
-    def _read_body(self, body: BodyTurn, place: int, at: Fault) -> None:
+    def _read_body(self, data: dict[str, Any], body: BodyTurn, place: int, at: Fault) -> None:
         record = self._read_turn(body.turn, place, at)
         if record is None:
             return
         self._findings.ignored.update(body.passed_over)
+        self._findings.unread.update(name for name in body.passed_over if holds_calls(name, data[name]))
         self._findings.counts["responses_unread"] += body.response == "unread"
+        self._findings.unread.update(body.unread)
         self._findings.counts["responses_missing"] += body.response == "missing"
         record.doubtful = body.response == "unread"
 
@@ -136,15 +151,17 @@ def _documents(
 ) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
     """Line, object and length of each document of a file; the object of a repeated or faulty line is None."""
     path = readable(path, again=True)
+    n_faults = len(findings.faults)
     for line, text in iter_records(path, findings.faults):
+        yield from ((fault.line, None, 0) for fault in findings.faults[n_faults:])  # lines that are no text
         plain = text.strip()
         digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        if digest in line_hashes:
-            findings.counts["lines_twice"] += 1
-            yield line, None, len(text)
-            continue
+        is_twice = digest in line_hashes
+        findings.counts["lines_twice"] += is_twice
         line_hashes.add(digest)
-        yield line, _line_object(plain, path, line, findings), len(text)
+        yield line, None if is_twice else _line_object(plain, path, line, findings), len(text)
+        n_faults = len(findings.faults)
+    yield from ((fault.line, None, 0) for fault in findings.faults[n_faults:])
 
 
 def _line_object(text: str, path: Path, line: int, findings: LogFindings) -> dict[str, Any] | None:

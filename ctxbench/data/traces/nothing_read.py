@@ -12,12 +12,30 @@ _EXPECTED = (
     "expected a message of a user's in a line with messages, or in a span of a model call with gen_ai.input.messages "
     "(ai.prompt.messages in the AI SDK's)"
 )
+_CALLED = (
+    "write the calls as `called`, a list of names, or as one of the forms in datasets/traces.md; or leave them out to "
+    "label the requests by hand"
+)
 _RECORDING = "is recording of content switched on (experimental_telemetry with recordInputs in the AI SDK)?"
 
 
 def what_was_seen(findings: LogFindings) -> str:
     """What a log without any turn holds, and what was expected, in one sentence."""
     return "; ".join([*_seen(findings), _EXPECTED])
+
+
+def what_was_not_read(findings: LogFindings, calls_not_found: Counter[str]) -> str:
+    """What hides the labels of logs that give none, and what to do, in one sentence; empty if nothing does."""
+    parts = []
+    if findings.unread:
+        parts.append(f"fields that hold responses or calls and are not understood: {_listed(findings.unread)}")
+    if n_unread := findings.counts["calls_unread"]:
+        parts.append(f"calls in messages in no form that is known, or without a name: {n_unread:,}")
+    if n_without := findings.counts["calls_without_request"]:
+        parts.append(f"calls that belong to no message of a user's: {n_without:,}")
+    if calls_not_found:
+        parts.append(f"calls whose name is of no item of the catalog, or of several: {_listed(calls_not_found)}")
+    return "; ".join([*parts, _CALLED]) if parts else ""
 
 
 def _seen(findings: LogFindings) -> Iterator[str]:
@@ -35,6 +53,11 @@ def _seen(findings: LogFindings) -> Iterator[str]:
         yield f"{n['logs_without_span']:,} log records belong to no span"
     if not n["lines"]:
         yield "there is nothing in it"
+
+
+def _listed(names: Counter[str]) -> str:
+    more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(f"{name!r} ({times:,})" for name, times in names.most_common(_NAMED)) + more
 
 
 def _shown(names: Counter[str]) -> str:

@@ -123,6 +123,7 @@ class LogFindings:
         counts: by name.
         faults: what could not be read, with file and line.
         ignored: fields that nothing reads, by how often they stand there.
+        unread: fields that hold responses or calls and could not be read, by how often they stand there.
         span_names: names of spans, by how often they stand there.
         roles: of messages of lines and model calls that hold none of a user's.
         skew: the furthest that a time lies before the one it should follow, in seconds.
@@ -131,6 +132,7 @@ class LogFindings:
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[Fault] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
+    unread: Counter[str] = field(default_factory=Counter)
     span_names: Counter[str] = field(default_factory=Counter)
     roles: Counter[str] = field(default_factory=Counter)
     skew: float = 0.0

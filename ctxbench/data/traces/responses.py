@@ -8,6 +8,7 @@ https://ai-sdk.dev/docs/reference/ai-sdk-core/generate-text).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,15 @@ _OF_MESSAGES = ("role", "content", "tool_calls", "toolCalls", "function_call", "
 _OF_RESULTS = ("text", "toolCalls", "tool_calls")
 _CALLS = ("function_call", "custom_tool_call")  # types of items of OpenAI's responses
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_CALL_LISTS = ("tool_calls", "toolCalls")
+_CALL_FIELDS = ("function_call", "functionCall", "toolUse")
+_FIRST_ALONE = ("choices", "candidates")  # of several answers the first is read
+_NO_ANSWERS = ("request", "input", "arguments", "args", "tools", "parameters")  # fields that hold no calls of an answer
+LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
+"""Types of parts that may be calls."""
+HOSTED = "server_tool_use"  # a call of what the provider runs itself
+_OF_CALLS = re.compile(r"call|invo[ck]|tools?_?used", re.IGNORECASE)
+_STREAM = re.compile(r"\s*(?:data:\s*[\[{]|event:[^\n]*\n|[0-9a-f]:[\[{\"]|\{[^\n]*\}\s*\n\s*\{)")
 
 
 def parsed(value: Any) -> Any:
@@ -27,8 +37,58 @@ def parsed(value: Any) -> Any:
     return value
 
 
+def is_stream(text: str) -> bool:
+    """Whether a text is what a server sent bit by bit (events, or an object a line) rather than an answer."""
+    return _STREAM.match(text) is not None
+
+
+def call_names(value: Any) -> set[str]:
+    """The names of all that looks like a call anywhere in a response."""
+    if isinstance(value, list):
+        return {name for entry in value for name in call_names(entry)}
+    if not isinstance(value, dict):
+        return set()
+    names: set[str] = set()
+    for field, inner in value.items():
+        if field in _CALL_LISTS and isinstance(inner, list):
+            names |= {name for call in inner if (name := _called(call))}
+        elif field in _CALL_FIELDS and (name := _called(inner)):
+            names.add(name)
+        elif field not in _NO_ANSWERS:
+            names |= call_names(inner[:1] if field in _FIRST_ALONE and isinstance(inner, list) else inner)
+    kind = value.get("type")
+    if isinstance(kind, str) and kind != HOSTED and LIKE_CALLS.fullmatch(kind) and (name := _called(value)):
+        names.add(name)
+    return names
+
+
+def holds_calls(field: str, value: Any) -> bool:
+    """Whether a field of a line that nothing reads seems to hold calls, by its name or by what is in it."""
+    value = parsed(value)
+    return (
+        isinstance(value, list | dict) and bool(value) and bool(_OF_CALLS.search(field) or call_names({field: value}))
+    )
+
+
+def _called(call: Any) -> str:
+    if not isinstance(call, dict):
+        return ""
+    function = call.get("function")
+    source = function if isinstance(function, dict) else call
+    return next((source[key] for key in ("name", "toolName", "tool_name") if isinstance(source.get(key), str)), "")
+
+
 def read_response(response: Any) -> list[Any] | None:
-    """The messages of a response, none of one that is an error; None if it is in no form that is known."""
+    """The messages of a response, none of one that is an error.
+
+    Returns:
+        None if it is in no form that is known, or holds calls that its messages do not have.
+    """
+    messages = _messages_of(response)
+    return None if messages is not None and call_names(response) - call_names(messages) else messages
+
+
+def _messages_of(response: Any) -> list[Any] | None:
     if isinstance(response, list):
         return _read_list(response)
     if not isinstance(response, dict):

@@ -95,6 +95,7 @@ class SpanReader:
                 node.events = [event for event in span.events if event.name.startswith("gen_ai.")]
             node.record.doubtful = span.answer_unread
             self._findings.counts["responses_unread"] += span.answer_unread
+            self._findings.unread.update(["output"] * span.answer_unread)
         return node
 
     def _tools(self, attributes: Mapping[str, Any], events: Iterable[SpanEvent]) -> tuple[str, ...] | None:

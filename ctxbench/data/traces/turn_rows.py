@@ -11,6 +11,7 @@ from ctxbench.data.traces.chat_messages import ChatMessage, read_messages, set_s
 from ctxbench.data.traces.records import STATUSES, Call, Interner, LogFindings, Record, get, seconds, text_or_none
 from ctxbench.io.rows import Row
 from ctxbench.sources.name_resolver import named
+from ctxbench.sources.tools import describes_item
 
 TURN_FIELDS = (
     *("conversation", "turn", "time", "user", "workspace", "messages", "text", "offered", "exposure", "called"),
@@ -129,6 +130,8 @@ def _read_identity(record: Record, row: Row) -> None:
 def _call(entry: Any) -> Call:
     status = entry.get("status") or "ok" if isinstance(entry, dict) else "ok"
     name = named(entry)
+    if describes_item({field: value for field, value in entry.items() if value} if isinstance(entry, dict) else entry):
+        raise ParameterError("it has a description or a schema, so it was offered; expected a name, or {tool, status}")
     if status not in STATUSES:
         raise ParameterError(f"status must be one of {', '.join(STATUSES)}, got {status!r:.60}")
     return Call(name, status, text_or_none(get(entry, "call", "call_id")) if isinstance(entry, dict) else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -229,6 +230,30 @@ def test_a_file_of_answers_is_noted_for_what_nobody_asked(tmp_path):
     assert "holds no answer for it" in part.answers.errors["q03"]
     assert part.metrics["completeness"][0] == 1.0
     assert part.metrics["abstention"][9] == 1.0
+
+
+def test_answers_to_unlabelled_queries_and_to_other_splits_are_not_absent(tmp_path):
+    folder = Path(shutil.copytree(TINY, tmp_path / "data"))
+    card, queries = folder / "dataset.yaml", folder / "queries.jsonl"
+    card.write_text(re.sub(r"(?m)^counts:\n( .*\n)+", "", card.read_text("utf-8")), "utf-8")
+    queries.write_text(
+        queries.read_text("utf-8") + '{"_id": "q11", "text": "who are you?", "split": "test"}\n', "utf-8"
+    )
+    splits = {row["_id"]: row["split"] for row in map(json.loads, queries.read_text("utf-8").splitlines())}
+    answered = [*(query for query in splits if splits[query] == "test"), "nobody", "q01", "q02"]
+    assert splits["q01"] == splits["q02"] == "tuning"
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"query": q, "items": []}) for q in answered), "utf-8")
+    path = experiment(tmp_path, "\n  - {answers: a.jsonl, name: mine}\n", datasets=f"[{folder}]", split="test")
+    run_file(path, tmp_path / "run")
+    notes = RunFolder(tmp_path / "run").load("tiny", "mine").notes
+    assert {name: value for name, value in notes.items() if name.startswith(("answers", "first"))} == {
+        "answers_not_asked_for": 1,
+        "first_not_asked_for": ["nobody"],
+        "answers_unlabelled": 1,
+        "first_unlabelled": ["q11"],
+        "answers_not_in_sample": 2,
+        "first_not_in_sample": ["q01", "q02"],
+    }
 
 
 def test_a_file_that_answers_all_is_noted_for_nothing(tmp_path):

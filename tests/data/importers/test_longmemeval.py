@@ -91,6 +91,13 @@ def test_a_file_of_ones_own_in_this_form_is_another_dataset(tmp_path):
     assert first.version.startswith("own-")
     assert second.version.startswith("own-")
     assert first.version != second.version
+    unmarked = [
+        [{"role": turn["role"], "content": turn["content"]} for turn in turns] for turns in DEGREE["haystack_sessions"]
+    ]
+    for rows in ([], [{**DEGREE, "haystack_sessions": unmarked}]):
+        file.write_text(json.dumps(rows))
+        with pytest.raises(InputError, match="no label could be read"):
+            import_own("longmemeval-oracle", file, called="mine")
     file.write_text('[{"question_id": 3}]')
     with pytest.raises(InputError, match=r"'question_id' must be a text, got 3 .*mine\.json, line 1"):
         import_own("longmemeval-oracle", file, called="mine")

@@ -194,7 +194,7 @@ def test_a_call_of_what_the_list_lacks_is_a_label_and_counted(made):
         (["bash"], ("shell-instead",), ()),
         (["mcp__desktop__run_command"], ("shell-instead",), ()),
         (["deploy"], (), ()),
-        (["push_shell_script"], (), ()),
+        (["deploy", "push_shell_script"], (), ()),
     ],
 )
 def test_signals_of_one_turn(made, called, expected, wanted):
@@ -418,7 +418,7 @@ def test_names_that_are_not_found_are_counted_and_listed(made):
     ],
 )
 def test_a_line_that_is_wrong_is_left_out_and_named(made, fields, fault):
-    one = made(row("good"), row("bad", turn=1) | fields)
+    one = made(row("good", called=["deploy"]), row("bad", turn=1) | fields)
     assert [q.request.text for q in one.dataset.queries] == ["good"]
     assert fault in one.report.examples[0]
     assert "line 2" in one.report.examples[0]
@@ -675,7 +675,8 @@ def test_an_ambiguous_name_is_the_item_that_was_offered(made):
     twins = Catalog([Item(type="tool", server=server, name="search") for server in ("wiki", "tracker")])
     one = made(row(offered=["wiki.search"], called=["search"]), catalog=twins)
     assert [label.item.id for label in one.dataset.labels] == ["tool:wiki:search"]
-    assert made(row(offered="*", called=["search"]), catalog=twins).dataset.labels == ()
+    two = made(row(offered="*", called=["search"]), row(turn=1, called=["wiki.search"]), catalog=twins)
+    assert [label.item.id for label in two.dataset.labels] == ["tool:wiki:search"]
 
 
 def test_a_turn_without_text_is_never_wholly_labelled(made):

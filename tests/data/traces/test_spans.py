@@ -338,7 +338,7 @@ def test_spans_without_their_parents_are_counted_and_linked_by_call_id_or_time(m
 
 def test_calls_and_model_calls_without_a_request_are_counted(made):
     one = made(
-        export(tool("x", "deploy", trace="t9"), span("c", "chat", trace="t8"), chat("c1", [ASK], trace="t1")),
+        export(tool("x", "deploy", trace="t9"), span("c", "chat", trace="t8"), {**FIRST, "traceId": "t1"}),
     )
     assert len(one.dataset) == 1
     assert (one.report.counts["calls_without_request"], one.report.counts["spans_without_content"]) == (1, 1)

@@ -157,6 +157,7 @@ class Assembly:
         """Make the dataset; arguments and errors as `Draft.conversion` has them."""
         self._refuse_others()
         judgments, grades = self._judgments_by_query(), self._grades()
+        self.draft.stated.update(judgment.path.name for judgment in self.judgments)
         for published in self.queries:
             self._add(published, judgments[published.id], grades)
         return self.draft.conversion(

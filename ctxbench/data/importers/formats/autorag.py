@@ -67,6 +67,7 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettin
         draft.queries.append(DatasetQuery(request=request, split=split_of(query_id), partly_labelled=partly))
         keys = [[ItemKey(item_type, None, document) for document in group] for group in minimal]
         draft.labels += group_labels(query_id, keys, source=SOURCE)
+        draft.stated["'retrieval_gt'"] += len(groups)
     items = (PublishedDocument(id=name, title="", text=text).item(item_type) for name, text in documents.items())
     return draft.conversion(Catalog(items), form="AutoRAG", files=[corpus, qa], labelling=_LABELLING, where=qa)
 

@@ -90,11 +90,7 @@ class Conversion:
 
     def lines(self) -> list[str]:
         """How often each odd thing occurs, with some of its ids, one line each; what does not occur is left out."""
-        return [
-            f"{what}: {len(ids):,} ({_some(ids, len(ids) if what == PASSED_OVER else _SHOWN)})"
-            for what, ids in self.ids.items()
-            if ids
-        ]
+        return _counted(self.ids)
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON, without the dataset."""
@@ -106,6 +102,14 @@ class Conversion:
             "counted": self.counts,
             "listed": {what: list(ids) for what, ids in self.ids.items() if ids},
         }
+
+
+def _counted(odd: Mapping[str, Sequence[str]]) -> list[str]:
+    return [
+        f"{what}: {len(ids):,} ({_some(ids, len(ids) if what == PASSED_OVER else _SHOWN)})"
+        for what, ids in odd.items()
+        if ids
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +147,7 @@ class Draft:
         odd: what is counted, each in words.
         faults: what is wrong; with any of them there is no dataset.
         queries, labels: of the dataset.
+        stated: how many entries of the files are labels, by the field or file that holds them.
         ids: ids by what is odd about them.
     """
 
@@ -151,6 +156,7 @@ class Draft:
     faults: list[Fault] = field(default_factory=list)
     queries: list[DatasetQuery] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
+    stated: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.ids: dict[str, list[str]] = {what: [] for what in self.odd}
@@ -183,8 +189,11 @@ class Draft:
             export: what an export says beside the files; its card stands for the one that would be made here.
 
         Raises:
-            InputError: all faults at once.
+            InputError: all faults at once; or the files state labels, and none of them could be read.
         """
+        if self.stated.total() and not self.faults and not self.labels:
+            shown = ", ".join(f"{name} ({n:,})" for name, n in self.stated.items() if n)
+            self.faults.append(Fault("; ".join([f"no label could be read from {shown}", *_counted(self.ids)]), where))
         raise_faults(self.faults, subject=_some(list(dict.fromkeys(str(fault.path) for fault in self.faults))))
         card: Mapping[str, Any] = {} if export is None else export.card
         about = {name: card[name] for name in ABOUT if name in card} or {
@@ -271,12 +280,16 @@ def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path
         if len(positive) > 1:
             shown = ", ".join(f"{score} ({n_labels[score]:,} labels)" for score in positive[:10])
             example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
-            message = f"the scores are graded: {shown}; say which of them mean required (2), for example {example}"
+            message = (
+                f"the scores are graded: {shown}; say which of them mean required (2), for example --grades {example}"
+            )
             raise InputError([Fault(message, where)])
         return {score: 2 if score > 0 else 0 for score in n_labels}
     if missing := [score for score in positive if score not in grades]:
         shown = ", ".join(str(score) for score in missing[:10])
-        raise InputError([Fault(f"scores {shown} occur, and the mapping of grades does not name them", where)])
+        raise InputError(
+            [Fault(f"scores {shown} occur, and the mapping of grades (--grades) does not name them", where)]
+        )
     return {score: grades.get(score, 0) for score in n_labels}
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from ctxbench.core.errors import suggest
+from ctxbench.data.importers.formats.record_files import parse_list
 from ctxbench.io.rows import Row
 from ctxbench.sources.field_names import as_option, mapped, read_field_names, renamed
+from ctxbench.sources.keyed_tools import is_keyed_tool, keyed_tool
+from ctxbench.sources.name_resolver import NAME_KEYS
+from ctxbench.sources.tools import describes_item
 
 QUERY = ("query", "input", "question", "request", "prompt", "message", "text")
 EXPECTED = (
@@ -21,6 +25,9 @@ FORBIDDEN = (
     *("not_expected", "irrelevant", "must_not_use", "should_not_use", "avoid"),
 )
 IDS = ("id", "_id", "qid", "query_id")
+OFFERED = ("tools", "functions", "available", "available_tools", "offered_tools", "tool_definitions")
+"""Names of fields that say what was offered where their entries are definitions; `tools` also beside other labels."""
+GRADES = ("grade", "gain", "relevance", "score")  # members of a label that is an object
 OTHERWISE = {
     "query": (
         *("user_message", "user_query", "user_input", "user_prompt", "user_request", "utterance", "query_text"),
@@ -42,17 +49,23 @@ _OF_TURNS = (
     "model",
 )  # of a line that is a turn although it says what would have been right
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_OF_DEFINITIONS = re.compile("description|parameters|schema|function", re.IGNORECASE)
 _SAYS_NOT = re.compile(
     r"not|never|avoid|forbid|exclu|without|irrelevant|unexpected|disallow|(?:^|_)(?:no|dont|mustnt|shouldnt)_"
 )
 
 
-def field_of(row: Row, what: str) -> str | None:
+def field_of(row: Row, what: str, *, offered: Collection[str] = ()) -> str | None:
     """The record's field that is one of `FIELDS`, also in camelCase; two that are called by its own names are a fault.
 
     Where there is none of those, it is the first of its names in `OTHERWISE`.
+
+    Args:
+        row: the record.
+        what: one of `FIELDS`.
+        offered: fields that say what was offered, and so are no labels.
     """
-    fields = _called(row, FIELDS[what])
+    fields = [name for name in _called(row, FIELDS[what]) if name not in offered]
     if len(fields) > 1:
         row.fault(f"it has {' and '.join(map(repr, fields))}; expected one of them")
     return next(iter(fields or _called(row, OTHERWISE.get(what, ()))), None)
@@ -61,6 +74,57 @@ def field_of(row: Row, what: str) -> str | None:
 def _called(row: Row, names: Sequence[str]) -> list[str]:
     """The record's fields of some names, in the order of the names."""
     return sorted((name for name in row.data if snake(name) in names), key=lambda name: names.index(snake(name)))
+
+
+def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+    """The record's fields that say what was offered: lists of definitions, and `tools` beside another field of labels.
+
+    Args:
+        data: the record.
+        names: fields that are mapped; what is expected or forbidden stays so.
+    """
+    own = {name: snake(name) for name, value in data.items() if value is not None and name not in names}
+    offered = [name for name in own if own[name] not in FORBIDDEN and listed_definitions(data[name])]
+    labels = [name for name in own if own[name] in EXPECTED and own[name] != "tools" and name not in offered]
+    if labels or "expected" in names:
+        return offered + [name for name in own if own[name] == "tools" and name not in offered]
+    # definitions under another name of labels are a fault, so that they do not look unlabelled
+    return [name for name in offered if own[name] not in EXPECTED or own[name] == "tools"]
+
+
+def listed_definitions(value: Any) -> list[Any]:
+    """The entries of a list, also by name or as text, all of which are definitions of items; else none.
+
+    Tools that the model's provider runs have no definition and may stand among them.
+    """
+    entries = entries_of(value)
+    if not all(describes_item(entry) or _is_hosted(entry) for entry in entries):
+        return []
+    return [entry for entry in entries if describes_item(entry)]
+
+
+def _is_hosted(entry: Any) -> bool:
+    kind = entry.get("type") if isinstance(entry, dict) else None
+    return isinstance(kind, str) and kind not in ("function", "custom") and not re.search("call|use", kind)
+
+
+def entries_of(value: Any) -> list[Any]:
+    """The entries of a list, of lists within it, or of an object of definitions by name; else none.
+
+    Of a text that holds a list, the entries only where it may hold definitions.
+    """
+    if isinstance(value, str):
+        value = parse_list(value) if value.lstrip()[:1] in ("[", "{") and _OF_DEFINITIONS.search(value) else None
+    if isinstance(value, dict):
+        by_name = (
+            value
+            and not describes_item(value)
+            and all(isinstance(tool, dict) and is_keyed_tool(tool) for tool in value.values())
+        )
+        value = [keyed_tool(name, tool) for name, tool in value.items()] if by_name else [value]
+    if not isinstance(value, list):
+        return []
+    return [inner for entry in value for inner in (entry if isinstance(entry, list) else [entry])]
 
 
 def snake(name: str) -> str:
@@ -112,6 +176,9 @@ def read_eval_names(text: str) -> dict[str, str]:
 def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
     """What is wrong with a mapping of fields: a message for each field of theirs that no record has."""
     found = {field for record in records for field in mapped(record, names)}
+    for field in ("expected", "forbidden"):
+        if field in names and any(_has_entries(_labels_at(record, names[field].split("."))) for record in records):
+            found.add(field)
     fields = list(dict.fromkeys(name for record in records for name in record))
     return [
         f"{field!r} is mapped to {theirs!r}, which no record has{suggest(theirs, fields)}"
@@ -123,7 +190,42 @@ def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]
 def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
     """A record with its fields called as they are read; of those that are mapped no other name counts."""
     roots = {theirs.partition(".")[0] for theirs in names.values() if theirs not in data}
-    return {name: value for name, value in renamed(data, names).items() if name in names or name not in roots}
+    out = {name: value for name, value in renamed(data, names).items() if name in names or name not in roots}
+    for field in ("expected", "forbidden"):
+        path = names.get(field, "").split(".")
+        if len(path) > 1 and (labels := _labels_at(data, path)) is not None:
+            out[field] = labels
+    return out
+
+
+def _labels_at(data: Any, path: Sequence[str]) -> Any:
+    """The labels at the end of a path that may lead into lists.
+
+    An entry of a list stays whole, called by what stands at the end, so that its grade is kept.
+    """
+    if isinstance(data, str) and path:
+        data = parse_list(data) if data.lstrip()[:1] in ("[", "{") else None
+    if isinstance(data, Mapping) and path:
+        return _labels_at(data.get(path[0]), path[1:])
+    if not path or not isinstance(data, list):
+        return None if path else data
+    labels: list[Any] = []
+    for entry in data:
+        value = _labels_at(entry, path)
+        if isinstance(value, list):
+            labels += value
+        elif isinstance(value, Mapping) or not isinstance(entry, Mapping):
+            labels.append(value)
+        else:
+            labels.append({**{name: inner for name, inner in entry.items() if name not in NAME_KEYS}, "id": value})
+    return labels
+
+
+def _has_entries(labels: Any) -> bool:
+    """Whether a path of labels led to anything but empty objects."""
+    if not isinstance(labels, list):
+        return labels is not None
+    return not labels or any(not isinstance(entry, Mapping) or entry.get("id", entry) is not None for entry in labels)
 
 
 def is_eval(data: Mapping[str, Any]) -> bool:

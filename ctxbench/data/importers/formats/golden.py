@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault, InputError, check_choice, suggest
+from ctxbench.core.errors import Fault, InputError, check_choice, none_found, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
@@ -30,19 +30,26 @@ from ctxbench.data.importers.formats.conversion import (
     Conversion,
     Draft,
     ImportSettings,
+    grading,
     refuse_empty,
 )
 from ctxbench.data.importers.formats.eval_fields import (
     EXPECTED,
     FIELDS,
     FORBIDDEN,
+    GRADES,
     MAPPED,
+    OFFERED,
     QUERY,
     READ_BESIDE,
+    entries_of,
     field_of,
     is_log,
+    listed_definitions,
     meant,
     naming_field,
+    offered_fields,
+    snake,
     useless_names,
     with_names,
     without_request,
@@ -51,9 +58,13 @@ from ctxbench.data.importers.formats.record_files import parse_list, read_record
 from ctxbench.io.rows import Row
 from ctxbench.sources.field_names import as_option
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, Resolved, named
+from ctxbench.sources.tools import describes_item
 
 NOTHING = "queries that need nothing (`expected` is empty)"
 UNSAID = "queries without `expected`, kept unlabelled"
+NONE_REQUIRED = "queries whose `expected` has grades, none of them required, kept unlabelled"
+AVAILABLE = "queries that list what was offered, which became `available`"
+NOT_IN_CATALOG = "offered items that the catalog does not have, or has several of"
 AGAIN = "requests that stand in the file more than once, kept as one group, so in one split"
 UNNAMED = (
     "queries without an id, named by their place in the file: give each an `id`, so that `check` knows them again when "
@@ -77,29 +88,34 @@ def import_golden(
             `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id (where none has one: a `name` or
             `title`, if no two are alike), a `split` and `tags`, each also in camelCase. In a table a list is JSON, or
             names with `|`, `;` or `,` between them. Other fields are passed over and counted; where a record has none
-            of `EXPECTED`, and another is called much like one, that is said, as it is of `FORBIDDEN`.
+            of `EXPECTED`, and another is called much like one, that is said, as it is of `FORBIDDEN`. A list of
+            definitions (with a description or a schema) is what was offered, as is `tools` beside another field of
+            labels: it becomes `available`.
         catalog: the items. One is named by its id, by its name or title, a tool also as a log writes it, and what is
             called by its path also by the name of that file, with or without its ending.
-        settings: names, version, licence.
-        names: what the file calls `query`, `expected`, `forbidden`, `id`, `split` or `tags`, dots inwards
-            (`{"query": "input.message"}`); of a field that is named here no other name counts.
+        settings: names, version, licence, and the grades of labels that are objects with one of `GRADES`.
+        names: what the file calls `query`, `expected`, `forbidden`, `id`, `split` or `tags`, dots inwards, of labels
+            also into lists (`{"query": "input.message", "expected": "relevance.doc_id"}`); of a field that is named
+            here no other name counts.
 
     Returns:
         A dataset whose queries are wholly labelled: an empty `expected` means that nothing is needed; a query without
-        the field is unlabelled. Queries of one text are a group.
+        the field, or without a required item among graded ones, is unlabelled. Queries of one text are a group.
 
     Raises:
         ParameterError: `names` names a field that is none.
         StorageError: the file is missing or cannot be read.
-        InputError: records that cannot be read, names that no item or several have, an item that is expected and
-            forbidden, a request twice of which other items are expected, or that is put into two splits: all at once,
-            with their lines; no record has a request; or fields were passed over, and no record has what is expected
-            or forbidden; or it is a log.
+        InputError: records that cannot be read, names that no item or several have, definitions in place of labels,
+            grades of a scale that is not known, an item that is expected and forbidden, or expected and not offered,
+            a request twice of which other items are expected, or that is put into two splits: all at once, with their
+            lines; no record has a request; or fields were passed over, and no record has what is expected or
+            forbidden; or it is a log.
     """
     file, names = Path(file), dict(names or {})
     for field in names:
         check_choice("the field that is mapped", field, MAPPED)
-    draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, AGAIN, UNNAMED, PASSED_OVER, RENAMED))
+    odd = (NOTHING, UNSAID, NONE_REQUIRED, AVAILABLE, NOT_IN_CATALOG, AGAIN, UNNAMED, PASSED_OVER, RENAMED)
+    draft = Draft(settings or ImportSettings(), odd)
     rows = list(read_records(file, draft.faults))
     if not names:
         _refuse_log(rows, file)
@@ -108,9 +124,11 @@ def import_golden(
     rows = [replace(row, data=with_names(row.data, names)) for row in rows]
     records = [row.data for row in rows]
     unknown = without_request(records)
-    reader = _EvalReader(catalog, draft, named_by=naming_field(records), mapped=names, has_requests=not unknown)
-    for number, row in enumerate(rows, start=1):  # not the line, which a comment would move
-        reader.read(row, f"{file.stem}-{number}")
+    reader = _EvalReader(catalog, draft, records, mapped=names, has_requests=not unknown)
+    evals = [reader.read(row) for row in rows]
+    reader.read_scale([label for one in evals for group in one.expected or [] for label in group], file)
+    for number, one in enumerate(evals, start=1):  # not the line, which a comment would move
+        reader.add(one, f"{file.stem}-{number}")
     reader.put_in_groups()
     draft.faults.sort(key=lambda fault: fault.line)
     draft.ids |= reader.hints
@@ -160,18 +178,54 @@ def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
     return {name: list(dict.fromkeys(keys)) for name, keys in group_pairs((n.casefold(), k) for n, k in pairs).items()}
 
 
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """An item that a record labels, and the score that the record gives it; None if it gives none."""
+
+    key: ItemKey
+    score: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Eval:
+    """A record of the file.
+
+    Attributes:
+        row: the record.
+        fields: its fields by what they are.
+        expected, forbidden: groups of alternatives; None where it has no such field.
+        offered: items by the field that lists them as offered.
+    """
+
+    row: Row
+    fields: Mapping[str, str | None]
+    expected: list[list[_Labelled]] | None
+    forbidden: list[list[_Labelled]] | None
+    offered: Mapping[str, Sequence[ItemKey]]
+
+
 class _EvalReader:
     """Adds the records of a file to a draft of the dataset."""
 
     def __init__(
-        self, catalog: Catalog, draft: Draft, *, named_by: str | None, mapped: Mapping[str, str], has_requests: bool
+        self,
+        catalog: Catalog,
+        draft: Draft,
+        records: Sequence[Mapping[str, Any]],
+        *,
+        mapped: Mapping[str, str],
+        has_requests: bool,
     ) -> None:
         self.draft = draft
-        self._named_by = named_by  # the field that tells records apart where none has an id
+        self._named_by = naming_field(records)  # the field that tells records apart where none has an id
         self._mapped = mapped  # fields that are called by their own name by now
+        listing = {name for record in records for name in offered_fields(record, mapped)}
+        self._offered_in_file = {name for name in listing if snake(name) in OFFERED}  # if one record says so
         self._has_requests = has_requests  # else that is one fault of the whole file
         self.hints: dict[str, list[str]] = {}  # ids of queries by what a field of theirs may have been meant to be
         self.says_nothing = True  # no record has a field of what is expected or forbidden
+        self._catalog = catalog
+        self._grades: Mapping[int, int] = {}  # by score
         self._names = NameResolver(catalog)
         self._by_hand = {item.key for item in catalog if item.include == "manual"}
         own = [(name, item.key) for item in catalog for name in (item.name, item.title) if name]
@@ -192,12 +246,60 @@ class _EvalReader:
             return Resolved(name, keys[0], "own name")
         return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
 
-    def read(self, row: Row, default_id: str) -> None:
-        """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
-        fields = {what: None if what in self._mapped else field_of(row, what) for what in FIELDS}
+    def read(self, row: Row) -> _Eval:
+        """Read the labels of one record, and what it says was offered; what is wrong becomes a fault of its line."""
+        offered = offered_fields(row.data, self._mapped)
+        offered += [name for name in row.data if name in self._offered_in_file and name not in offered]
+        fields = {what: None if what in self._mapped else field_of(row, what, offered=offered) for what in FIELDS}
         fields |= {what: what for what in FIELDS if what in self._mapped and row.data.get(what) is not None}
         fields["id"] = fields["id"] or self._named_by
-        passed_over = sorted(set(row.data) - {*fields.values(), *self._mapped.values(), *READ_BESIDE})
+        listed = {name: self._offered(row, name) for name in offered if name not in fields.values()}
+        return _Eval(
+            row=row,
+            fields=fields,
+            expected=self._groups(row, fields["expected"]),
+            forbidden=self._groups(row, fields["forbidden"]),
+            offered={name: keys for name, keys in listed.items() if keys or snake(name) in OFFERED},
+        )
+
+    def read_scale(self, labels: Iterable[_Labelled], file: Path) -> None:
+        """Find the grade of each score of the labels; a scale that is not known becomes a fault of the file."""
+        scores = [label.score for label in labels if label.score is not None]
+        grades = self.draft.settings.grades
+        if negative := sorted({score for score in scores if score < 0} - set(grades or ())):
+            example = ",".join(f"{score}=0" for score in negative)
+            what = (
+                f"labels have scores below 0: {', '.join(map(str, negative))}; say what they mean: --grades {example}"
+            )
+            self.draft.faults.append(Fault(what, file))
+            return
+        try:
+            self._grades = grading(scores, grades, file)
+        except InputError as error:
+            self.draft.faults += error.faults
+
+    def _offered(self, row: Row, name: str) -> list[ItemKey]:
+        """The items that a field lists as offered; none where it is about other things."""
+        entries = listed_definitions(row.data[name]) or _entries(row.data[name], self._resolve) or []
+        resolved = [self._resolve(named(entry)) for entry in entries if _has_name(entry)]
+        keys = [one.key for one in resolved if one.key is not None]
+        if keys:
+            self.draft.ids[NOT_IN_CATALOG] += [one.name for one in resolved if one.key is None]
+        elif resolved and snake(name) in OFFERED:
+            what = f"items that {name!r} lists as offered"
+            row.fault(none_found([one.name for one in resolved], what, "the catalog", self._known))
+        return keys
+
+    def _available(self, offered: Mapping[str, Sequence[ItemKey]]) -> tuple[ItemKey, ...] | None:
+        """What the request may be offered: the listed items, and all items of the types of which none is listed."""
+        keys = {key for listed in offered.values() for key in listed}
+        types = {key.type for key in keys}
+        return tuple(item.key for item in self._catalog if item.key in keys or item.type not in types) if keys else None
+
+    def add(self, one: _Eval, default_id: str) -> None:
+        """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
+        row, fields = one.row, one.fields
+        passed_over = sorted(set(row.data) - {*fields.values(), *self._mapped.values(), *READ_BESIDE, *one.offered})
         self.draft.ids[PASSED_OVER] += passed_over
         text = self._text(row, fields["query"] or QUERY[0])
         own_id = _id(row, fields["id"])
@@ -207,34 +309,73 @@ class _EvalReader:
         if query_id in self._lines:
             row.fault(f"query {query_id!r} stands twice, first in line {self._lines[query_id]}")
         self._lines.setdefault(query_id, row.line)
-        expected = self._groups(row, fields["expected"])
-        forbidden = {key: None for group in self._groups(row, fields["forbidden"]) or [] for key in group}
-        for name in sorted({key.id for group in expected or [] for key in group if key in forbidden}):
-            row.fault(f"{name} is expected and forbidden; keep one of them")
-        groups, _, overlap = minimal_groups(expected or [])
-        if expected is not None and text:
+        groups, others = self._graded(one)
+        available = self._available(one.offered)
+        if available is not None:
+            self.draft.ids[AVAILABLE].append(query_id)
+            self._refuse_not_offered(one, groups, available)
+        if one.expected is not None and text:
             self._refuse_other(row, text, frozenset(map(frozenset, groups)))
-        if overlap:
-            row.fault("two lists of alternatives share an item; expected each item in one of them")
         for name in passed_over:
             if found := meant(name, row.data[name], fields, self._mapped):
                 what, close = found
                 hint = f"queries without `{what}` but with {name!r}, which was passed over; did you mean {close!r}?"
                 self.hints.setdefault(hint, []).append(query_id)
         self.says_nothing &= fields["expected"] is None and fields["forbidden"] is None
+        needs_nothing = one.expected == []
         if not groups:
-            self.draft.ids[UNSAID if expected is None else NOTHING].append(query_id)
+            why = NOTHING if needs_nothing else UNSAID if one.expected is None else NONE_REQUIRED
+            self.draft.ids[why].append(query_id)
         self.draft.queries.append(
             DatasetQuery(
-                request=Request(id=query_id, text=text),
+                request=Request(id=query_id, text=text, available=available),
                 split=_split(row),
                 tags=tuple(_tags(row)),
-                needs_nothing=expected is not None and not groups,
+                needs_nothing=needs_nothing,
             )
         )
         self._rows.append(row)
         self.draft.labels += group_labels(query_id, groups)
-        self.draft.labels += [Label(query_id, key, Grade.IRRELEVANT) for key in forbidden]
+        self.draft.labels += [Label(query_id, key, grade) for key, grade in others.items()]
+
+    def _graded(self, one: _Eval) -> tuple[list[list[ItemKey]], dict[ItemKey, int]]:
+        """The required groups of a record, and the grades of its other items; contradictions become faults."""
+        required: list[list[ItemKey]] = []
+        others: dict[ItemKey, int] = {}
+        for group in one.expected or []:
+            grades = [Grade.REQUIRED if label.score is None else self._grades.get(label.score, 0) for label in group]
+            if all(grade == Grade.REQUIRED for grade in grades):
+                required.append([label.key for label in group])
+                continue
+            if len(group) > 1:
+                one.row.fault("alternatives are all required; give them the grade for that, or list them one by one")
+            for label, grade in zip(group, grades, strict=True):
+                if others.setdefault(label.key, grade) != grade:
+                    one.row.fault(f"{label.key.id} stands there twice, with other grades; keep one of them")
+        groups, _, overlap = minimal_groups(required)
+        if overlap:
+            one.row.fault("two lists of alternatives share an item; expected each item in one of them")
+        needed = {key for group in groups for key in group}
+        forbidden = {label.key: label.score for group in one.forbidden or [] for label in group}
+        for key, score in forbidden.items():
+            if others.setdefault(key, Grade.IRRELEVANT) != Grade.IRRELEVANT or key in needed:
+                one.row.fault(f"{key.id} is expected and forbidden; keep one of them")
+            elif score:
+                one.row.fault(f"{key.id} is forbidden and has grade {score}; expected 0 or none")
+        for key in sorted((needed & set(others)) - set(forbidden), key=lambda key: key.id):
+            one.row.fault(f"{key.id} stands there twice, with other grades; keep one of them")
+        return groups, others
+
+    def _refuse_not_offered(
+        self, one: _Eval, groups: Sequence[Sequence[ItemKey]], available: Collection[ItemKey]
+    ) -> None:
+        """Note that an item is required that, as the record says, was not offered."""
+        fields = " and ".join(map(repr, one.offered))
+        for group in groups:
+            if not set(group) & set(available):
+                names = " or ".join(key.id for key in group)
+                what = f"{names} is expected, and {fields}, which says what may be offered, does not list it"
+                one.row.fault(f"{what}; add it there, or leave {fields} out if another selector offered that")
 
     def _text(self, row: Row, name: str) -> str:
         """The text of the request; a fault if the record has none, though others have."""
@@ -275,10 +416,14 @@ class _EvalReader:
             what = f"for split {self.draft.queries[place].split!r}, there for {self.draft.queries[first].split!r}"
             self._rows[place].fault(f"{before}, {what}; put both into one split, or keep one of them")
 
-    def _groups(self, row: Row, name: str | None) -> list[list[ItemKey]] | None:
+    def _groups(self, row: Row, name: str | None) -> list[list[_Labelled]] | None:
         """The items of a field, alternatives together; None where the record has no such field."""
         if name is None or row.data.get(name) is None:
             return None
+        if any(map(describes_item, entries_of(row.data[name]))):
+            what = f"field {name!r} holds definitions (with a description or a schema), which say what was offered"
+            row.fault(f"{what}; name the items alone, or say which field names them: --map expected=FIELD")
+            return [[]]
         entries = _entries(row.data[name], self._resolve)
         if entries is None:
             row.fault(f"field {name!r} must be a list of items, got {row.data[name]!r:.60}")
@@ -286,29 +431,55 @@ class _EvalReader:
         if [] in entries:
             row.fault(f"field {name!r} holds an empty list of alternatives; leave it out")
         groups = [self._items(row, name, entry if isinstance(entry, list) else [entry]) for entry in entries]
+        if len({label.score is None for group in groups for label in group}) > 1:
+            row.fault(f"field {name!r} has grades for some of its items; give each of them one")
         return [group for group in groups if group]
 
-    def _items(self, row: Row, field_name: str, entries: Sequence[Any]) -> list[ItemKey]:
-        keys = []
+    def _items(self, row: Row, field_name: str, entries: Sequence[Any]) -> list[_Labelled]:
+        labels = []
         for entry in entries:
             try:
                 name = named(entry)
             except TypeError:
                 row.fault(f"field {field_name!r} names an item by {entry!r:.60}; expected its name or id")
                 continue
+            score = _score(row, field_name, entry)
             resolved = self._resolve(name)
             if resolved.key in self._by_hand:
                 what = "is included by hand only (manual), so that no search may offer it; leave it out of the eval"
                 row.fault(f"{name!r} in {field_name!r} {what}, or let the model have it (`include`)")
             elif resolved.key is not None:
-                keys.append(resolved.key)
+                labels.append(_Labelled(resolved.key, score))
             elif resolved.rule == AMBIGUOUS:
                 several = " or ".join(key.id for key in resolved.candidates[:5])
                 row.fault(f"{name!r} in {field_name!r} is the name of several items; write the id: {several}")
             else:
                 hint = suggest(name, self._known, listed=False)
                 row.fault(f"{name!r} in {field_name!r} is no item of the catalog{hint}")
-        return keys
+        return labels
+
+
+def _has_name(entry: Any) -> bool:
+    try:
+        return bool(named(entry))
+    except TypeError:
+        return False
+
+
+def _score(row: Row, field_name: str, entry: Any) -> int | None:
+    """The grade of a label that is an object, as the file has it; None where it has none."""
+    members = [name for name in GRADES if isinstance(entry, dict) and entry.get(name) is not None]
+    if not members:
+        return None
+    shown = " and ".join(f"{name} {entry[name]!r:.40}" for name in members)
+    if len(members) > 1:
+        row.fault(f"an item in {field_name!r} has {shown}; keep the one that is its grade")
+    elif isinstance(entry[members[0]], bool) or not isinstance(entry[members[0]], int):
+        what = f"an item in {field_name!r} has {shown}; expected a whole number, 0 for irrelevant"
+        row.fault(f"{what} (--grades says what others mean, as in 1=1,2=2); leave it out where it is no grade")
+    else:
+        return int(entry[members[0]])
+    return None
 
 
 def _id(row: Row, name: str | None) -> str:

@@ -194,7 +194,8 @@ def answers_of_run(
         resolved: ids by what it is.
 
     Raises:
-        ParameterError: `keep` is negative, or no query or no document of the run is in the dataset.
+        ParameterError: `keep` is negative, or no query or no document of the run is in the dataset, or none of the
+            documents that it ranks for the dataset's queries is.
     """
     if keep < 0:
         raise ParameterError(f"keep must be 0 or more, got {keep}")
@@ -210,6 +211,9 @@ def answers_of_run(
         query: [{"id": item_ids[document], "score": score} for document, score in pairs if document in item_ids]
         for query, pairs in queries.items()
     }
+    if not any(rankings.values()):
+        what = "no ranked document of a query of the dataset is in its catalog"
+        raise ParameterError(f"{what}; expected item ids, or names of items, such as {next(iter(item_ids), 'none')}")
     answers = [{"query": query, "items": rows[:keep], "ranking": rows} for query, rows in rankings.items()]
     return answers, {
         "queries that the dataset does not hold": [query for query in run if query not in queries],

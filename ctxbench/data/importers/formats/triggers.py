@@ -94,6 +94,8 @@ def import_triggers(
             draft.faults.append(Fault(what, path))
         else:
             _read_file(path, skill, requests, draft.faults)
+    if not requests and not draft.faults:
+        draft.faults.append(Fault(f"its trigger evals hold no request; expected a list of {_EXPECTED}", folder))
     tried = {key for request in requests.values() for key in request.triggers}
     draft.ids[UNTRIED] += [item.id for item in catalog if item.key not in tried]
     for text, request in requests.items():

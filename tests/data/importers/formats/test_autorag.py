@@ -133,9 +133,9 @@ def test_what_labels_cannot_say_is_kept_unlabelled_and_counted(tmp_path, corpus)
     ],
 )
 def test_groups_are_judged_by_the_documents_that_are_there(tmp_path, corpus, groups, labels, counted):
-    row = {"qid": "q", "query": "x", "retrieval_gt": groups}
-    found = import_autorag(write(tmp_path / "qa.jsonl", [row]), corpus=corpus)
-    assert [label.item.name for label in found.dataset.labels] == labels
+    rows = [{"qid": "q", "query": "x", "retrieval_gt": groups}, {"qid": "r", "query": "y", "retrieval_gt": "c"}]
+    found = import_autorag(write(tmp_path / "qa.jsonl", rows), corpus=corpus)
+    assert [label.item.name for label in found.dataset.labels if label.query == "q"] == labels
     assert list(found.counts.values()) == [*counted, 0]
 
 

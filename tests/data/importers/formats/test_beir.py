@@ -129,7 +129,7 @@ def test_graded_scores_need_a_mapping(folder):
     root = folder(test="q1\tMED-10\t2\nq1\t7\t1\nq 2\t7\t3\nq 2\tMED-10\t-1\n")
     ((_, _, message),) = faults_of(root)
     assert "the scores are graded: 1 (1 labels), 2 (1 labels), 3 (1 labels)" in message
-    assert message.endswith("for example 1=1,2=1,3=2")
+    assert message.endswith("for example --grades 1=1,2=1,3=2")
     assert "scores 3 occur" in faults_of(root, ImportSettings(grades={1: 1, 2: 2}))[0][2]
     found = import_beir(root, ImportSettings(grades=read_grades("1=1,2=2,3=2")))
     assert [(i.item.name, i.grade) for i in found.dataset.labels] == [("MED-10", 2), ("7", 1), ("MED-10", 0), ("7", 2)]
