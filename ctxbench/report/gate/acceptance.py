@@ -12,9 +12,11 @@ _SHOWN = 5  # lines of the gate file that are named
 
 
 def is_acceptable(check: Check) -> bool:
-    """Whether a new baseline would give another outcome: no baseline makes a pin hold."""
+    """Whether a new baseline would give another outcome: none makes a pin hold, or asks a server."""
     if check.verdict is Verdict.SAME:
         return any(one.left_out.get("new") for one in check.selectors)
+    if check.verdict is Verdict.CANNOT_TELL:
+        return any(one.verdict is Verdict.CANNOT_TELL and not one.outdated for one in check.selectors)
     return check.verdict is not Verdict.WORSE or any(map(_is_worse_without_pins, check.selectors))
 
 
