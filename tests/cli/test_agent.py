@@ -516,7 +516,8 @@ class TestServers:
         Path("gate.yaml").write_text(GATE)
         assert cli("check", "gate.yaml", "--accept").code == 0
         done = cli("check", "gate.yaml")
-        assert "servers of agent.yaml are as captured today (" in done.err
+        assert [one["name"] for one in cli("check", "gate.yaml", "--json").json["selectors"][0]["servers"]] == ["rich"]
+        assert "server rich was not asked" in done.out
         assert not caplog.records
         servers = json.loads(Path(".mcp.json").read_text())
         servers["mcpServers"]["new"] = {"command": "new"}
@@ -530,6 +531,7 @@ class TestServers:
         done = cli("check", "gate.yaml", "--recapture", "--json")
         assert done.code == 0
         assert done.json["verdict"] == "same"
+        assert done.json["selectors"][0]["servers"] == []
         assert "items, catalog" in done.err
         assert "Next:" not in done.err
         assert Path("agent.snapshot/capture.yaml").stat().st_mtime_ns > before
@@ -594,14 +596,13 @@ class TestServers:
         assert (done.code, done.out.split(":")[0]) == (1, "worse")
         assert "where: agent.snapshot/corpus.jsonl;" in " ".join(done.out.split())
 
-    def test_a_check_that_cannot_ask_them_names_the_command_that_goes_on_without(self, served, cli):
+    def test_a_capture_that_cannot_ask_them_names_the_command_that_goes_on_without(self, served, cli):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
         assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
         Path("gate.yaml").write_text(GATE)
         works = json.loads(Path(".mcp.json").read_text())["mcpServers"]["rich"]
-        servers = {"rich": {"command": "no-such-command"}, "other": works}
-        Path(".mcp.json").write_text(json.dumps({"mcpServers": servers}))
-        done = cli("check", "gate.yaml", "--recapture")
+        Path(".mcp.json").write_text(json.dumps({"mcpServers": {"rich": {"command": "no-such-command"}, "o": works}}))
+        done = cli("data", "capture", "--agent", "agent.yaml")
         assert done.code == 2
         said = " ".join(done.err.split())
         assert "agent.snapshot is kept as it was, since 1 of 2 failed, and it holds " in said
@@ -642,7 +643,102 @@ class TestServers:
         Path(".mcp.json").write_text(json.dumps({"mcpServers": servers}))
         done = cli("check", "gate.yaml", "--recapture")
         assert done.code == 2
-        assert "servers of .mcp.json failed, as said above, and nothing is checked without them" in done.err
+        assert "server gone gave no tools, and agent.snapshot holds none of it" in done.err
+        assert "--skip gone" in done.err
+
+    @pytest.fixture
+    def desk(self, place, agent, cli):
+        """A gate over a server in the repository, whose tools stand in a module that it imports."""
+        (place / ".git").mkdir()
+        (place / "servers").mkdir()
+        shutil.copy(Path(__file__).parents[1] / "sources" / "mcp" / "listed_tools.py", place / "servers" / "desk.py")
+        (place / "servers" / "tools.py").write_text('TOOLS = {"find_customer": "Find a customer by name"}')
+        self.configure(args=["servers/desk.py"])
+        write(place, AGENT | {"sources": {**AGENT["sources"], "mcp": ".mcp.json"}, "snapshot": "captured"})
+        assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
+        (place / "evals.jsonl").write_text('{"query": "find a customer", "expected": ["tool:desk:find_customer"]}')
+        assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+        (place / "gate.yaml").write_text(GATE)
+        assert cli("check", "gate.yaml", "--accept").code == 0
+        return place
+
+    def configure(self, **entry):
+        servers = {"desk": {"command": sys.executable, **entry}}
+        Path(".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+    def checked(self, cli, *options):
+        """The exit code, the verdict, and the servers that were not asked."""
+        done = cli("check", "gate.yaml", "--json", *options)
+        (one,) = done.json["selectors"]
+        return done.code, one["verdict"], one["servers"]
+
+    def test_a_server_that_was_not_asked_is_named_with_the_day_of_its_capture(self, desk, cli):
+        code, verdict, (server,) = self.checked(cli)
+        assert (code, verdict) == (0, "same")
+        assert (server["name"], server["changed"], server["verified"], server["error"]) == ("desk", [], True, "")
+        assert server["captured"] == yaml.safe_load(Path("captured/capture.yaml").read_text())["captured"]
+        assert cli("check", "gate.yaml", "--markdown", "summary.md").code == 0
+        assert f"server desk was not asked: its tools are as captured on {server['captured'][:10]}" in (
+            Path("summary.md").read_text()
+        )
+
+    @pytest.mark.parametrize("file", ["servers/desk.py", "servers/tools.py", ".mcp.json"])
+    def test_what_changed_since_the_capture_is_not_the_same(self, desk, cli, file):
+        if file == ".mcp.json":
+            self.configure(args=["servers/desk.py", "--all"])
+        else:
+            Path(file).write_text(Path(file).read_text().replace("find_customer", "lookup") + "\n# edited\n")
+        code, verdict, (server,) = self.checked(cli)
+        assert (code, verdict, server["changed"]) == (0, "cannot tell", [file])
+        assert self.checked(cli, "--strict")[0] == 2
+        assert "--accept" not in cli("check", "gate.yaml").out
+        lines = cli("check", "gate.yaml", "--annotations", "--junit", "gate.xml").out
+        assert "::warning title=ctxbench check%3A server not asked::" in lines
+        assert 'name="server: desk"' in Path("gate.xml").read_text()
+        code, verdict, servers = self.checked(cli, "--recapture")
+        assert (code, verdict, servers) == (0, "same", [])
+
+    def test_ends_of_lines_and_other_files_are_no_change(self, desk, cli):
+        path = Path("servers/tools.py")
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+        Path("servers/other.py").write_text("x = 1")
+        assert self.checked(cli)[1] == "same"
+
+    def test_what_is_worse_stays_worse_beside_a_server_that_changed(self, desk, cli):
+        Path("servers/tools.py").write_text("TOOLS = {}")
+        about = yaml.safe_load(Path("agent.yaml").read_text())
+        write(desk, about | {"include": {"otherwise": "agent", "tools": {"tool:desk:find_customer": "manual"}}})
+        code, verdict, (server,) = self.checked(cli)
+        assert (code, verdict, server["changed"]) == (1, "worse", ["servers/tools.py"])
+
+    def test_a_snapshot_without_digests_is_not_verified(self, desk, cli):
+        path = Path("captured/capture.yaml")
+        card = yaml.safe_load(path.read_text())
+        for part in card["parts"]:
+            del part["files"], part["entry"]
+        path.write_text(yaml.safe_dump(card))
+        code, verdict, (server,) = self.checked(cli)
+        assert (code, verdict, server["verified"], server["changed"]) == (0, "same", False, [])
+        assert "not verified since" in cli("check", "gate.yaml").out
+
+    @pytest.mark.parametrize(
+        "entry", [{"args": ["gone.py"]}, {"args": ["servers/desk.py"], "env": {"K": "${NOT_SET}"}}]
+    )
+    def test_a_server_that_does_not_start_makes_it_inconclusive(self, desk, cli, entry):
+        before = Path("captured/corpus.jsonl").read_bytes()
+        self.configure(**entry)
+        for options, expected in (((), 0), (("--strict",), 2)):
+            code, verdict, (server,) = self.checked(cli, "--recapture", *options)
+            assert (code, verdict, server["name"]) == (expected, "cannot tell", "desk")
+            assert server["error"]
+        assert Path("captured/corpus.jsonl").read_bytes() == before
+
+    def test_a_server_may_be_left_out_of_those_that_are_asked(self, desk, cli):
+        self.configure(args=["servers/desk.py"], env={"K": "${NOT_SET}"})
+        code, verdict, (server,) = self.checked(cli, "--recapture", "--skip", "desk")
+        assert (code, verdict, server["error"]) == (0, "same", "")
+        assert cli("check", "gate.yaml", "--recapture", "--skip", "desc").code == 2
+        assert cli("check", "gate.yaml", "--skip", "desk").code == 2
 
     @pytest.mark.parametrize("option", ["--out", "--mcp-config", "--rules", "--references"])
     def test_nothing_else_is_captured_with_an_agent(self, served, cli, option):
