@@ -294,6 +294,7 @@ def _steps_before_accepting(done: GateCheck) -> str:
     renamed = {one.dataset: one.renamed for one in done.check.selectors if one.renamed}
     if not (renamed or is_acceptable(done.check)):
         return ""
+    from ctxbench.data.datasets.layout import agent_of
     from ctxbench.data.datasets.lookup import user_folder
     from ctxbench.gate.edited_dataset import open_edited  # most checks find nothing to accept
 
@@ -302,7 +303,9 @@ def _steps_before_accepting(done: GateCheck) -> str:
             open_edited(reference, bases=(), base=done.file.experiment.base)
         except InputError:
             folder = user_folder(reference, done.file.experiment.base)
-            return label_advice(renamed.get(name, {}), reference if folder is None else str(folder))
+            of_agent = folder is not None and agent_of(folder) is not None
+            text = reference if folder is None else str(folder)
+            return label_advice(renamed.get(name, {}), text, over_agent=of_agent)
     return ""
 
 

@@ -218,6 +218,18 @@ class AgentFile:
 
         return [] if self.mcp is None else captured_servers(self.mcp, self.snapshot)
 
+    def server_files(self) -> list[Path]:
+        """The files in the repository that the commands of its servers name, and those that they import.
+
+        Raises:
+            UserError: the configuration is missing or faulty.
+        """
+        from ctxbench.sources.mcp.server_config import server_entries
+        from ctxbench.sources.mcp.server_files import server_files
+
+        entries = {} if self.mcp is None else server_entries(self.mcp)
+        return sorted({path for entry in entries.values() for path in server_files(entry)})
+
     @property
     def ask(self) -> str:
         """The command that asks the servers again, in backquotes; run from here, where the file lies below."""

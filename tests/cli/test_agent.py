@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import ClassVar
@@ -480,6 +483,82 @@ class TestCheck:
         assert done.code == 0, done.err
         assert yaml.safe_load(Path("evals/dataset.yaml").read_text())["agent"] == "../agent.yaml"
         assert cli("data", "validate", "evals").code == 0
+
+
+class TestSuggestedFixes:
+    """What a check suggests is done as it is printed; then nothing is worse any more."""
+
+    SKILL = "---\nname: parcels\ndescription: How lost parcels are searched\n---\nAsk the carrier.\n"
+
+    @pytest.fixture
+    def repository(self, place, agent, cli):
+        """A committed gate with a rule and a skill that evals require."""
+        (place / ".claude" / "skills" / "parcels").mkdir(parents=True)
+        (place / ".claude" / "skills" / "parcels" / "SKILL.md").write_text(self.SKILL)
+        rows = [*EVALS, {"query": "search a lost parcel", "expected": ["skill:parcels"]}]
+        (place / "evals.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+        (place / "gate.yaml").write_text(GATE)
+        assert cli("check", "gate.yaml", "--accept").code == 0
+        self.run("git", "init", "-q")
+        self.commit("Accept")
+        return place
+
+    def run(self, *command):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    def commit(self, message):
+        self.run("git", "add", "-A")
+        who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+        self.run("git", *who, "commit", "-q", "-m", message)
+
+    def fixes(self, cli, verdict="worse"):
+        """The suggested fixes of a check, and the commands in each."""
+        done = cli("check", "gate.yaml", "--json")
+        assert done.json["verdict"] == verdict
+        fixes = [one["mend"] for one in done.json["selectors"][0]["causes"] if one["mend"]]
+        return {fix: re.findall(r"`((?:git|ctxbench) [^`]*)`", fix) for fix in fixes}
+
+    @pytest.mark.parametrize("committed", [False, True])
+    def test_a_skill_that_is_gone_is_brought_back(self, repository, cli, committed):
+        shutil.rmtree(".claude/skills/parcels")
+        if committed:
+            self.commit("Drop the skill")
+        ((fix, (command,)),) = self.fixes(cli).items()
+        assert "took its place" not in fix  # nothing is new
+        self.run(*shlex.split(command))
+        assert self.checked(cli) == "same"
+
+    def test_a_skill_that_another_took_the_place_of_has_its_labels_follow(self, repository, cli):
+        shutil.rmtree(".claude/skills/parcels")
+        path = Path(".claude/skills/search/SKILL.md")
+        path.parent.mkdir()
+        path.write_text(self.SKILL.replace("name: parcels", "name: search").replace("Ask", "Ask first"))
+        ((fix, (_, rebase)),) = self.fixes(cli).items()
+        (line,) = re.findall(r"has the line `([^`]*)`", fix)
+        Path("renames.yaml").write_text(line)
+        assert cli(*shlex.split(rebase)[1:]).code == 0
+        assert self.checked(cli) == "same"
+
+    def test_a_skill_that_is_dropped_on_purpose_is_accepted_by_the_commands_that_are_named(self, repository, cli):
+        shutil.rmtree(".claude/skills/parcels")
+        text = " ".join(cli("check", "gate.yaml").out.split())
+        (rebase,) = {*re.findall(r"labels must fit the catalog again \(`ctxbench ([^`]*)`", text)}
+        assert cli(*shlex.split(rebase)).code == 0
+        assert cli("check", "gate.yaml", "--accept").code == 0
+        assert self.checked(cli) == "same"
+
+    def test_a_rule_that_is_always_included_now_is_included_as_before(self, repository, cli):
+        path = Path(".cursor/rules/refunds.mdc")
+        path.write_text(path.read_text().replace("---\n", "---\nalwaysApply: true\n", 1))
+        few = "cannot tell"  # on so few queries, though each costs more
+        (command,) = {command for found in self.fixes(cli, few).values() for command in found}
+        self.run(*shlex.split(command))
+        assert self.checked(cli) == "same"
+
+    def checked(self, cli):
+        return cli("check", "gate.yaml", "--json").json["verdict"]
 
 
 class TestServers:
