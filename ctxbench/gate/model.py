@@ -223,7 +223,8 @@ class MetricVerdict:
         base, head: means with intervals, over the queries compared.
         comparison: paired, by group, Holm-corrected over all metrics of all selectors and datasets of the check.
         tolerance: differences up to this, in the unit of the metric, are the same.
-        detectable: the smallest change for the worse that would be told with power 0.8; None where none can be named.
+        detectable: the smallest change for the worse that would be told with power 0.8, and at most one that was judged
+            worse here; None where none can be named.
     """
 
     metric: str
