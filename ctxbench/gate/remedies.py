@@ -137,25 +137,17 @@ def undo_inclusion(cause: Cause, pair: SnapshotPair) -> Remedy:
 
 def _restore_command(item: str, pair: SnapshotPair) -> str:
     """The command that gives the file of an agent's item back as it was accepted; empty where git does not have it."""
-    agent = None if pair.head.judged is None else pair.head.judged.about.get("agent")
-    if agent is None or item.startswith("tool:"):
+    if pair.accepted_files is None or item.startswith("tool:"):
         return ""
-    from ctxbench.io.git import Repository  # most checks find nothing to restore
-    from ctxbench.sources.agent_file import read_agent
-    from ctxbench.sources.former_places import former_place
+    from ctxbench.sources.former_places import former_place  # most checks find nothing to restore
 
+    agent, root, commit, files = pair.accepted_files
     known = pair.base.items.get(pair.base_ids.get(item, item))
     row = (None if known is None else known.row) or {}
-    baseline = Path(pair.base.source)
-    try:
-        file, _ = former_place(read_agent(Path(agent)), item, str(row.get("metadata", {}).get("path", "")))
-        repository = Repository.around(baseline)
-        commits = [] if repository is None else repository.commits(baseline, limit=1)
-        if repository is None or not commits or repository.text(commits[0], file) is None:
-            return ""
-    except UserError:
+    file = Path(os.path.realpath(former_place(agent, item, str(row.get("metadata", {}).get("path", "")))[0]))
+    if not file.is_relative_to(root) or file.relative_to(root).as_posix() not in files:
         return ""
-    return shlex.join(["git", "restore", f"--source={commits[0].short}", "--", os.path.relpath(file)])
+    return shlex.join(["git", "restore", f"--source={commit}", "--", os.path.relpath(file, os.path.realpath("."))])
 
 
 def _follow_successor(item: str, pair: SnapshotPair) -> str:
