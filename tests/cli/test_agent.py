@@ -566,7 +566,7 @@ class TestServers:
                 {"disabled": True},
                 ".mcp.json:1",
                 "disabled with server rich in .mcp.json",
-                "enable server rich in .mcp.json again,",
+                "enable server rich in .mcp.json again",
             ),
         ],
     )
