@@ -1,51 +1,107 @@
-"""The servers of the agents that a gate's datasets are over: asked anew, or how long ago they were asked."""
+"""The servers of the agents that a gate's datasets are over: asked anew, or when they were captured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxbench.core.errors import StorageError, UserError
-from ctxbench.io.console import say
+from ctxbench.core.errors import InputError, ParameterError, StorageError, UserError, suggest
+from ctxbench.io.console import printing_to_stderr, say
+from ctxbench.io.visible import message_lines, one_line
+from ctxbench.sources.mcp.server_config import disabled_servers, read_mcp_config, server_names
 
 if TYPE_CHECKING:
     from ctxbench.sources.agent_file import AgentFile
+    from ctxbench.sources.catalog_snapshots import SnapshotPart
 
 
-def look_at_servers(gate: Path, *, recapture: bool) -> None:
-    """Ask the servers of all agents anew, or say on standard error how old is what they said.
+def recapture(gate: Path, *, skip: Sequence[str] = ()) -> dict[Path, dict[str, str]]:
+    """Ask the servers of all agents anew and keep what they say; of one that fails what it said before is kept.
 
     What is wrong with the gate file or an agent file is left to the check, which says it with the rest.
 
+    Args:
+        gate: the gate file.
+        skip: names of servers that are not asked.
+
+    Returns:
+        By agent file (resolved) and server that was asked: what went wrong; empty where it answered.
+
     Raises:
-        UserError: a server fails; what it said before is kept.
+        UserError: a server fails of which nothing was captured before, or a name to skip is of none.
     """
     agents = list(_agents(gate))
-    if recapture and not agents:
+    if not agents:
         why = f"no dataset of {gate} is over an agent file that can be read and names servers"
         say(f"--recapture asks nobody: {why}", err=True)
-    for agent in agents:
-        if recapture:
-            from ctxbench.cli.capture import CaptureWanted, capture_all
-            from ctxbench.io.console import printing_to_stderr
-
-            with printing_to_stderr():
-                wanted = CaptureWanted(mcp_config=agent.mcp, agent=agent.path, told_next=False)
-                failed = capture_all(wanted, out=agent.snapshot, as_json=False)
-            if failed:
-                raise StorageError(
-                    f"servers of {agent.mcp} failed, as said above, and nothing is checked without them: start them, "
-                    "or leave `--recapture` out to check with those that answered"
-                )
-        elif agent.captured:
-            again = "`--recapture` asks them again"
-            say(f"servers of {agent.path} are as captured {_ago(agent.captured)}; {again}", err=True)
+    names = {name for _, config in agents for name in server_names(config)}
+    if agents and (unknown := [name for name in skip if name not in names]):
+        raise ParameterError(f"--skip: there is no server {unknown[0]!r}{suggest(unknown[0], sorted(names))}")
+    return {agent.path.resolve(): _recapture(agent, config, skip) for agent, config in agents}
 
 
-def _agents(gate: Path) -> Iterator[AgentFile]:
-    """The agents with servers that the datasets of a gate file are over, each once."""
+def _recapture(agent: AgentFile, config: Path, skip: Sequence[str]) -> dict[str, str]:
+    """Ask the servers of one agent; see `recapture`."""
+    from ctxbench.cli.capture import keep
+    from ctxbench.sources.catalog_snapshots import CAPTURE, SERVER, SnapshotPart, earlier_parts
+
+    kept = {
+        part.name: part
+        for part in (earlier_parts(agent.snapshot) if (agent.snapshot / CAPTURE).is_file() else ())
+        if part.kind == SERVER
+    }
+    wanted = [name for name in server_names(config) if name not in skip]
+    errors, startable = dict.fromkeys(wanted, ""), []
+    for name in wanted:
+        try:
+            read_mcp_config(config, only=[name])
+            startable.append(name)
+        except InputError as error:  # such as a variable that is not set, as secrets are not for a fork
+            errors[name] = "; ".join(fault.message.removeprefix(f"server {name!r}: ") for fault in error.faults)
+    now = {part.name: part for part in _ask(config, startable)}
+    errors |= {name: part.error for name, part in now.items() if part.state == "failed"}
+    if lost := [name for name in wanted if errors[name] and not (name in kept and kept[name].items)]:
+        why = f"server {lost[0]} gave no tools, and {agent.snapshot} holds none of it ({errors[lost[0]]})"
+        raise StorageError(f"{why}; mend that, or leave it out with --skip {shlex.quote(lost[0])}")
+    now |= {name: SnapshotPart(name=name, kind=SERVER, state="disabled") for name in disabled_servers(config)}
+    now |= {name: kept[name] for name in [*skip, *(name for name, why in errors.items() if why)] if name in kept}
+    with printing_to_stderr():
+        for name, why in errors.items():
+            if why:
+                say(*message_lines(f"{name}: {why}"))
+        if startable:
+            order = [*server_names(config), *disabled_servers(config)]
+            keep([lambda: [now[name] for name in order if name in now]], out=agent.snapshot, as_json=False)
+    return errors
+
+
+def _ask(config: Path, names: Sequence[str]) -> Sequence[SnapshotPart]:
+    """What some servers of a configuration say now."""
+    from ctxbench.cli.progress import progress
+    from ctxbench.sources.mcp.capturing import mcp_servers
+
+    if not names:
+        return ()
+    with progress() as shown:
+        source = mcp_servers(
+            config, only=names, progress=lambda done, total: shown("asking servers for their tools", done, total)
+        )
+        return source()
+
+
+def tell_captured(gate: Path) -> None:
+    """Say on standard error how old is what servers said, before it is accepted."""
+    from ctxbench.gate.verdict import server_reasons
+
+    for agent, _ in _agents(gate):
+        for reason in server_reasons(agent.captured_servers()):
+            say(one_line(f"{agent.path}: {reason}"), err=True)
+
+
+def _agents(gate: Path) -> Iterator[tuple[AgentFile, Path]]:
+    """The agents that the datasets of a gate file are over, each once with the configuration of its servers."""
     from ctxbench.data.datasets.layout import agent_of
     from ctxbench.data.datasets.lookup import user_folder
     from ctxbench.io.yaml_files import load_yaml
@@ -68,14 +124,4 @@ def _agents(gate: Path) -> Iterator[AgentFile]:
         except UserError:
             continue
         if agent.mcp is not None:
-            yield agent
-
-
-def _ago(captured: str) -> str:
-    """How long ago a time in ISO 8601 was, and the day; the text as it is where it is none."""
-    try:
-        then = datetime.fromisoformat(captured)
-    except ValueError:
-        return captured
-    days = (datetime.now(UTC) - then).days
-    return f"{'today' if days <= 0 else '1 day ago' if days == 1 else f'{days} days ago'} ({then.date().isoformat()})"
+            yield agent, agent.mcp

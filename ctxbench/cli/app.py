@@ -262,7 +262,12 @@ def check(
     no_text: Annotated[
         bool, typer.Option("--no-text", help="Keep texts of requests and items out of baseline and reports.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 also where it cannot be told.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Exit with 1 also where it cannot be told, with 2 where a server is to be asked."
+        ),
+    ] = False,
     allow_removed: Annotated[
         bool,
         typer.Option(
@@ -287,6 +292,9 @@ def check(
     recapture: Annotated[
         bool, typer.Option("--recapture", help="Ask the servers of datasets' agent files anew before checking.")
     ] = False,
+    skip: Annotated[
+        list[str] | None, typer.Option("--skip", metavar="SERVER", help="Do not ask this server with --recapture.")
+    ] = None,
     verbose: Annotated[
         bool,
         typer.Option(
@@ -319,6 +327,7 @@ def check(
         allow_removed=allow_removed,
         latency=latency,
         recapture=recapture,
+        skip=tuple(skip or ()),
     )
     run(asked, Outputs(markdown=markdown, junit=junit, annotations=annotations, verbose=verbose, json=json_))
 

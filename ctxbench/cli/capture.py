@@ -43,7 +43,6 @@ class CaptureWanted:
         partial: replace an earlier catalog by what is asked now, although servers failed or others were not asked.
         hide_keys: put placeholders in place of keys in texts.
         agent: the agent file whose servers they are, or None.
-        told_next: whether the command that comes next is told; not within a check, which goes on by itself.
     """
 
     mcp_config: Path | None = None
@@ -55,7 +54,6 @@ class CaptureWanted:
     partial: bool = False
     hide_keys: bool = False
     agent: Path | None = None
-    told_next: bool = True
 
 
 def capture_agent(agent: Path, wanted: CaptureWanted, *, out: Path | None, as_json: bool) -> int:
@@ -103,7 +101,7 @@ def capture_all(wanted: CaptureWanted, *, out: Path | None, as_json: bool) -> in
         items = "" if wanted.agent is None else shlex.join(["--agent", str(wanted.agent)])
         partial, hide_keys = wanted.partial, wanted.hide_keys
         code = keep(sources, out=out, as_json=as_json, partial=partial, hide_keys=hide_keys, items=items)
-        if wanted.told_next and not as_json:
+        if not as_json:
             _say_notes(wanted.agent)
             _say_next(items or _as_catalog(out))
         return code

@@ -43,6 +43,7 @@ class CheckRequest:
         allow_removed: leave out queries that are gone, changed or relabelled, and pass over requirements unmet.
         latency: time both sides, too.
         recapture: ask the servers of the datasets' agent files anew.
+        skip: names of servers that are not asked then.
     """
 
     places: Sequence[str] = ()
@@ -53,6 +54,7 @@ class CheckRequest:
     allow_removed: bool = False
     latency: bool = False
     recapture: bool = False
+    skip: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -161,6 +163,8 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
         raise ParameterError(
             "--recapture asks servers anew, and two run folders are compared as they are; leave it out"
         )
+    if request.skip and not request.recapture:
+        raise ParameterError("--skip leaves servers out of those that --recapture asks: it needs --recapture")
     if outputs.json and outputs.annotations:
         raise ParameterError("--json and --annotations both go to standard output; leave one out")
 
@@ -180,10 +184,13 @@ def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:
 
 
 def _accept(request: CheckRequest, *, as_json: bool) -> None:
-    from ctxbench.cli.agent_servers import look_at_servers
+    from ctxbench.cli.agent_servers import recapture, tell_captured
     from ctxbench.gate.gate import accept
 
-    look_at_servers(_gate_path(request), recapture=request.recapture)
+    if request.recapture:
+        recapture(_gate_path(request), skip=request.skip)
+    else:
+        tell_captured(_gate_path(request))
     with progress() as shown, printing_to_stderr():
         done = accept(
             _gate_path(request), texts=request.texts, vectors=request.vectors, notify=shown.say, progress=shown
@@ -257,10 +264,11 @@ def _run_check(request: CheckRequest) -> _Result:
     from ctxbench.report.gate.check_texts import without_texts
     from ctxbench.report.gate.places import Places
 
-    if len(request.places) != 2:
-        from ctxbench.cli.agent_servers import look_at_servers
+    asked = None
+    if request.recapture:
+        from ctxbench.cli.agent_servers import recapture
 
-        look_at_servers(_gate_path(request), recapture=request.recapture)
+        asked = recapture(_gate_path(request), skip=request.skip)
     with progress() as shown, printing_to_stderr():
         if len(request.places) == 2:
             base, head = map(Path, request.places)
@@ -268,7 +276,7 @@ def _run_check(request: CheckRequest) -> _Result:
             texts = request.texts
         else:
             options = {"allow_removed": request.allow_removed, "latency": request.latency}
-            done = check_gate(_gate_path(request), **options, notify=shown.say, progress=shown)
+            done = check_gate(_gate_path(request), **options, asked=asked, notify=shown.say, progress=shown)
             accept = "" if done.failed else _accept_command(request, done)
             first = _steps_before_accepting(done)
             found = _Result(check=done.check, places=find_places(done), accept=accept, first=first)
@@ -286,6 +294,7 @@ def _steps_before_accepting(done: GateCheck) -> str:
     renamed = {one.dataset: one.renamed for one in done.check.selectors if one.renamed}
     if not (renamed or is_acceptable(done.check)):
         return ""
+    from ctxbench.data.datasets.layout import agent_of
     from ctxbench.data.datasets.lookup import user_folder
     from ctxbench.gate.edited_dataset import open_edited  # most checks find nothing to accept
 
@@ -294,7 +303,9 @@ def _steps_before_accepting(done: GateCheck) -> str:
             open_edited(reference, bases=(), base=done.file.experiment.base)
         except InputError:
             folder = user_folder(reference, done.file.experiment.base)
-            return label_advice(renamed.get(name, {}), reference if folder is None else str(folder))
+            of_agent = folder is not None and agent_of(folder) is not None
+            text = reference if folder is None else str(folder)
+            return label_advice(renamed.get(name, {}), text, over_agent=of_agent)
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,14 @@ from ctxbench.cli.curate_text import diff_lines, drop_warning, export_lines, reb
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import embedding_progress, progress
 from ctxbench.cli.read_files import dataset_inputs
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.io.console import say
 from ctxbench.io.output_paths import refuse_outputs, row_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ctxbench.core.items import ItemKey
+    from ctxbench.core.items import Catalog, ItemKey
     from ctxbench.data.curation.labelling_files import LabellingCopy
     from ctxbench.data.datasets.dataset import Dataset
 
@@ -153,6 +154,7 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, in_place: bool = False
         renames=mapping,
         accept=how.accept,
         version=how.version,
+        former=_former_texts(Path(name), dataset, changed),
     )
     agent = Path(catalog) if is_agent_file(catalog) else None
     found = replace(found, dataset=found.dataset.of_agent(agent))
@@ -273,6 +275,42 @@ def _opened_for_rebase(name: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset
     gone = [Item(type=i.type, server=i.server, name=i.name, enabled=False) for i in map(ItemKey.parse, lacking)]
     items = [*(item for item in dataset.catalog if item.key not in new), *gone]
     return replace(dataset, catalog=Catalog(items), gone=dataset.gone + len(gone))
+
+
+def _former_texts(folder: Path, dataset: Dataset, changed: Catalog) -> dict[str, str]:
+    """What labelled items of an agent said at the last commit that changed the dataset; empty where git has none.
+
+    Only of types of which there are new items: those may hold a part of what was split.
+    """
+    from ctxbench.data.datasets.layout import agent_of
+    from ctxbench.io.git import Repository
+    from ctxbench.sources.agent_file import read_agent
+    from ctxbench.sources.catalogs import CORPUS
+    from ctxbench.sources.former_places import former_place
+    from ctxbench.sources.frontmatter import read_page, text_of
+
+    path, known = agent_of(folder), {*dataset.catalog.ids}
+    new = {item.type for item in changed if item.id not in known}
+    if path is None or not new:
+        return {}
+    agent, found = read_agent(path), {}
+    try:
+        repository = Repository.around(folder)
+        commits = [] if repository is None else repository.commits(folder, limit=1)
+        if repository is None or not commits:
+            return {}
+        places = agent.places()
+        for line in (repository.text(commits[0], agent.snapshot / CORPUS) or "").splitlines():
+            row = json.loads(line)
+            found[str(row.get("_id"))] = f"{row.get('description', '')} {row.get('text', '')}"
+        for item in {label.item.id for label in dataset.labels if label.item.type in new - {"tool"}}:
+            file = places[item][0] if item in places else former_place(agent, item)[0]
+            if file != agent.path and (text := repository.text(commits[0], file)):
+                page = read_page(text)
+                found[item] = f"{text_of(page.fields.get('description'))} {page.text}"
+    except (StorageError, ValueError):
+        return {}  # without git, what is known of renames has to do
+    return found
 
 
 def _named_items(dataset: Dataset) -> Iterator[ItemKey]:

@@ -184,6 +184,15 @@ def rebase_lines(found: RebaseReport, *, shown: int | None = 10) -> list[str]:
     to_review = [
         f"{one.query} requires {one.required}; {one.new} is new ({one.similarity:.2f})" for one in found.to_review
     ]
+    split = [
+        f"{one.query} requires {one.item}; {one.other} is new "
+        + (
+            "(what the first said before is not known)"
+            if one.share is None
+            else f"(has {one.share:.0%} of what it lost)"
+        )
+        for one in found.split
+    ]
     for title, rows in (
         ("items renamed", renamed),
         ("items proposed as renamed, taken for gone (--accept-renames takes them over)", proposed),
@@ -196,6 +205,7 @@ def rebase_lines(found: RebaseReport, *, shown: int | None = 10) -> list[str]:
         ("places where an item was named and is gone", places),
         ("queries unlabelled now, and left out of every figure", found.now_unlabelled),
         (f"look at these: a new item is much like a required one (by words, from {found.threshold:g})", to_review),
+        ("look at these: a required item seems to be split, and the label followed one part alone", split),
     ):
         if rows:
             lines += _section(f"{title}: {len(rows):,}", rows, shown)

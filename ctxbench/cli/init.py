@@ -15,10 +15,12 @@ from ctxbench.core.installation import install_command
 from ctxbench.io.console import say
 from ctxbench.io.visible import count, one_line
 from ctxbench.io.yaml_files import load_yaml
+from ctxbench.sources.mcp.server_files import server_digests
 
 AGENT, GATE, POLICIES, EXPERIMENT = "agent.yaml", "gate.yaml", "policies.yaml", "experiment.yaml"
 WORKFLOW = ".github/workflows/ctxbench.yml"
 EVALS = "datasets/evals"  # the dataset that the gate names where there is none yet
+_CHECK = "ctxbench check gate.yaml"  # in the workflow
 _HERE = Path(__file__).parent
 _WORKFLOWS = (_HERE / "workflow.yml", _HERE.parents[1] / "experiments" / "gate" / "workflow.yml")  # wheel, repository
 
@@ -89,7 +91,7 @@ def _files(found: Project) -> Iterator[tuple[Path, str]]:
     yield folder / POLICIES, _POLICIES
     yield folder / EXPERIMENT, _EXPERIMENT.format(datasets=datasets)
     if (workflow := _workflow_path(found)) is not None:
-        yield workflow, _workflow(found.within)
+        yield workflow, _workflow(found)
     if found.repository is not None and not found.ignores_runs and not (folder / IGNORE).exists():
         yield folder / IGNORE, _IGNORE
 
@@ -102,11 +104,25 @@ def _workflow_path(found: Project) -> Path | None:
     return found.folder / f"{up}{WORKFLOW}"
 
 
-def _workflow(within: str) -> str:
-    """The workflow that comes with ctxbench, for a project in a folder of its repository."""
+def _workflow(found: Project) -> str:
+    """The workflow that comes with ctxbench, for a project in a folder of its repository.
+
+    It asks the servers whose code is in the repository: a change of that is seen although nobody captured it. Others
+    are left out, since they may need what a runner has not.
+    """
     text = next((path.read_text("utf-8") for path in _WORKFLOWS if path.is_file()), "")
     if not text:
         raise StorageError("the workflow that comes with ctxbench is missing; install ctxbench again")
+    servers = {} if found.mcp is None else server_digests(found.folder / found.mcp)
+    if asked := [name for name, digests in servers.items() if "files" in digests]:
+        options = shlex.join(
+            ["--recapture", *(word for name in servers if name not in asked for word in ("--skip", name))]
+        )
+        text = text.replace(_CHECK, f"{_CHECK} {options}", 1)
+        text = text.replace("#   ctxbench @", "#   ctxbench[mcp] @").replace(
+            "./tools/ctxbench ", "./tools/ctxbench[mcp] "
+        )
+    within = found.within
     if not within:
         return text
     before, limit, after = text.partition("    timeout-minutes: 10\n")
@@ -207,7 +223,7 @@ def _next(found: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
     yield f"{command('run', folder / EXPERIMENT)}    # the selectors beside each other"
     yield command("check", folder / GATE, "--accept")
     if workflow:
-        yield f"edit CTXBENCH in {_workflow_path(found)}: where pip gets ctxbench from; no package index has it yet"
+        yield f"fill in CTXBENCH in {_workflow_path(found)}: where pip gets ctxbench from; its job fails until then"
     if found.repository is not None:
         if not (found.ignores_runs or ignore):
             yield f"add the line {RUNS}/ to {folder / IGNORE}: runs hold texts, which a repository should not have"

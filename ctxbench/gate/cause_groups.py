@@ -51,6 +51,8 @@ def cost_key(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str
 
 
 def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> CauseGroup:
+    from ctxbench.gate.remedies import undo_inclusion  # slow to import; most checks find nothing to explain
+
     added = [-_price(one, pair.base) if one.lost else _price(one, pair.head) for one in changes]
     lost = {one.query for one in changes if one.lost and one.required}
     queries = sorted({one.query for one in changes}, key=lambda query: (query not in lost, pair.query_places[query]))
@@ -61,7 +63,8 @@ def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> Cause
         others=sum(not one.required for one in changes),
         tokens=sum(added),
         queries=tuple(queries),
-        remedy=_group_remedy([one.remedy for one in changes if one.lost and one.required]),
+        remedy=_group_remedy([one.remedy for one in changes if one.lost and one.required])
+        or undo_inclusion(cause, pair),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ctxbench.gate.setting_differences import SettingDifference, in_words
@@ -34,6 +34,23 @@ def description_differences(
             yield from description_differences(was, now, f"{where}.")
         else:
             yield SettingDifference(name=where, path=where, was=short_hash(was), now=short_hash(now))
+
+
+def without_server_files(description: Mapping[str, Any], server_files: Collection[str]) -> dict[str, Any]:
+    """A description without the files of MCP servers that only lie beside a selector: they make tools, not answers.
+
+    One that the selector is known to import, or that its `source` names, stays.
+    """
+    kept: dict[str, Any] = {
+        key: without_server_files(value, server_files) if isinstance(value, Mapping) else value
+        for key, value in description.items()
+    }
+    files, own = _hashes(kept, "files"), _names(kept, "own")
+    if {*files} & {*server_files} and not kept.get("source"):
+        known = {*own} if {*own} != {*files} else set()  # all are where the command names no source code
+        kept["files"] = {name: digest for name, digest in files.items() if name in known or name not in server_files}
+        kept["own"] = [name for name in own if name in kept["files"]]
+    return kept
 
 
 def _file_differences(

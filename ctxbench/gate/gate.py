@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ctxbench.bench.progress_listener import Notify, Progress, nothing_said, silent
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.data.datasets.changed_source import changed_sources
+from ctxbench.data.datasets.layout import agent_of
 from ctxbench.data.datasets.lookup import user_folder
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, gate_file_in_messages
 from ctxbench.gate.baseline_reader import read_baseline
@@ -21,11 +22,13 @@ from ctxbench.gate.model import Check
 from ctxbench.gate.pins import pin_failures, unknown_pins
 from ctxbench.gate.reused_answers import GateAnswers, reuse_answers, with_unasked
 from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, failures
+from ctxbench.gate.verdict import with_servers
 from ctxbench.io.visible import count
 
 if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset
     from ctxbench.gate.baseline import AcceptedBaseline
+    from ctxbench.sources.mcp.server_files import CapturedServer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,6 +63,7 @@ def check_gate(
     *,
     allow_removed: bool = False,
     latency: bool = False,
+    asked: Mapping[Path, Mapping[str, str]] | None = None,
     notify: Notify = nothing_said,
     progress: Progress = silent,
 ) -> GateCheck:
@@ -71,6 +75,8 @@ def check_gate(
         path: of the gate file.
         allow_removed: as in `CheckSettings`.
         latency: time base and head in turns, too, and judge that with the rest.
+        asked: the servers that were asked just now, by agent file (resolved) and name, with what went wrong; empty
+            where one answered. The tools of all others are as captured.
         notify, progress: told what takes a moment, and about every slice of queries.
 
     Raises:
@@ -100,6 +106,10 @@ def check_gate(
             from ctxbench.gate.warm_latency import add_latency  # most checks time nothing
 
             found = add_latency(found, pairing.pairs, settings, resources=now.resources, progress=progress)
+        servers = {name: _captured_servers(text, file, asked or {}) for name, text in now.references.items()}
+        found = replace(
+            found, selectors=tuple(with_servers(one, servers.get(one.dataset, ())) for one in found.selectors)
+        )
         former, edited = _changed_items(pairing.pairs)
         return GateCheck(
             check=found,
@@ -111,6 +121,27 @@ def check_gate(
             former=former,
             edited=edited,
         )
+
+
+def _captured_servers(
+    dataset: str, file: GateFile, asked: Mapping[Path, Mapping[str, str]]
+) -> tuple[CapturedServer, ...]:
+    """The servers of a dataset's agent whose tools are as captured: not asked just now, or without an answer.
+
+    Args:
+        dataset: what opens it from the gate file's folder.
+        file: the gate file.
+        asked: as of `check_gate`.
+    """
+    folder = user_folder(dataset, file.experiment.base)
+    path = None if folder is None else agent_of(folder)
+    if path is None:
+        return ()
+    from ctxbench.sources.agent_file import read_agent  # most checks are over no agent
+
+    errors = asked.get(path.resolve(), {})
+    servers = read_agent(path).captured_servers()
+    return tuple(replace(one, error=errors.get(one.name, "")) for one in servers if errors.get(one.name) != "")
 
 
 def _changed_items(

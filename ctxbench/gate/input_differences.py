@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ctxbench.core.items import ItemKey
-from ctxbench.gate.description_differences import description_differences
+from ctxbench.gate.description_differences import description_differences, without_server_files
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.item_edit_texts import NAME_FIELDS, differing, edited_fields
 from ctxbench.gate.questions import items_without_scope, scopes_of
@@ -116,7 +116,7 @@ def input_differences(base: SelectorSnapshot, head: SelectorSnapshot, renamed: M
         new=tuple(name for name in head.items if name not in base.items and name not in came),
         gone=tuple(name for name in base.items if name in out or (name not in head.items and name not in here)),
         renamed=here,
-        **_identity_differences(base.identity, head.identity),
+        **_identity_differences(base.identity, head.identity, head.server_files),
     )
 
 
@@ -145,7 +145,7 @@ def server_of(item: str) -> str:
     return ItemKey.parse(item).server or ""
 
 
-def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
+def _identity_differences(base: Identity, head: Identity, server_files: Collection[str]) -> dict[str, Any]:
     before, after = flat_steps(base.selector), flat_steps(head.selector)
     found: dict[str, Any] = {}
     if before is not None and after is not None:
@@ -153,7 +153,8 @@ def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
         found["settings"] = (*named, *_resource_differences(base.selector, head.selector))
     else:
         own = "outside" if base.outside or head.outside else "settings"
-        found[own] = tuple(description_differences(base.selector, head.selector))
+        was, now = (without_server_files(side.selector, server_files) for side in (base, head))
+        found[own] = tuple(description_differences(was, now))
     if base.embedder != head.embedder:
         found["embedder"] = SettingDifference(
             name="model", path="embedder", was=base.embedder or NONE, now=head.embedder or NONE

@@ -181,14 +181,18 @@ def _metric_verdict(
     head = base if rows.has_equal_values(metric) else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
     harm = -comparison.difference if metric.declaration.better == "higher" else comparison.difference
+    verdict = Verdict.of(harm, tolerated=not exceeds(comparison, tolerance), told=comparison.distinguishable)
+    detectable = rows.detectable(metric, comparison, tolerance=tolerance, family=family)
+    if verdict is Verdict.WORSE:  # so much was told here, whatever the model of changes to come says
+        detectable = harm if detectable is None else min(detectable, harm)
     return MetricVerdict(
         metric=str(metric),
-        verdict=Verdict.of(harm, tolerated=not exceeds(comparison, tolerance), told=comparison.distinguishable),
+        verdict=verdict,
         base=base,
         head=head,
         comparison=comparison,
         tolerance=tolerance,
-        detectable=rows.detectable(metric, comparison, tolerance=tolerance, family=family),
+        detectable=detectable,
     )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctxbench.bench.stats import Comparison, Estimate
 from ctxbench.core.rules import Rule
+
+if TYPE_CHECKING:
+    from ctxbench.sources.mcp.server_files import CapturedServer
 
 
 class Verdict(StrEnum):
@@ -220,7 +223,8 @@ class MetricVerdict:
         base, head: means with intervals, over the queries compared.
         comparison: paired, by group, Holm-corrected over all metrics of all selectors and datasets of the check.
         tolerance: differences up to this, in the unit of the metric, are the same.
-        detectable: the smallest change for the worse that would be told with power 0.8; None where none can be named.
+        detectable: the smallest change for the worse that would be told with power 0.8, and at most one that was judged
+            worse here; None where none can be named.
     """
 
     metric: str
@@ -317,6 +321,7 @@ class SelectorCheck:
         helps: what each parameter of the selector does, by name; empty where that is not at hand.
         renamed: ids of items that go on under another id, old to new.
         reused: whether it was not asked: nothing that decides its answers has changed since it was accepted.
+        servers: of the dataset's agent that were not asked in this check, so that their tools are as captured.
     """
 
     dataset: str
@@ -345,6 +350,12 @@ class SelectorCheck:
     helps: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
     reused: bool = False
+    servers: tuple[CapturedServer, ...] = ()
+
+    @property
+    def outdated(self) -> tuple[CapturedServer, ...]:
+        """The servers whose tools may differ from those captured, so that no verdict says `same` or `better`."""
+        return tuple(one for one in self.servers if one.outdated)
 
     @property
     def counted(self) -> bool:
@@ -386,7 +397,15 @@ class Check:
         return min(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NOT_COMPARABLE)
 
     def exit_code(self, *, strict: bool = False) -> int:
-        """The exit code: 0; 1 if worse (or it cannot be told, if `strict`); 2 if not comparable."""
-        if self.verdict is Verdict.NOT_COMPARABLE:
-            return 2
-        return int(self.verdict is Verdict.WORSE or (strict and self.verdict is Verdict.CANNOT_TELL))
+        """The exit code: 0; 1 if worse; 2 if not comparable.
+
+        With `strict`, also where it cannot be told: 2 where that is for want of a server, else 1.
+        """
+        match self.verdict:
+            case Verdict.NOT_COMPARABLE:
+                return 2
+            case Verdict.CANNOT_TELL if strict:
+                unsure = (one for one in self.selectors if one.verdict is Verdict.CANNOT_TELL)
+                return 2 if any(one.outdated for one in unsure) else 1
+            case _:
+                return int(self.verdict is Verdict.WORSE)

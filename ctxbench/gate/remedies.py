@@ -7,14 +7,18 @@ if the request found it as before, at the price that it has now.
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import UserError
+from ctxbench.core.items import ItemKey
 from ctxbench.gate.cause_finder import is_steady, item_change
-from ctxbench.gate.comparability import item_of
+from ctxbench.gate.comparability import item_of, items_of
 from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.input_differences import server_of
 from ctxbench.gate.item_prices import grown_price, is_found_again
@@ -22,7 +26,6 @@ from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_values
 from ctxbench.gate.setting_differences import with_value_of
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
-from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.value_texts import NONE, shortened
 from ctxbench.io.json_files import dump_json
 from ctxbench.text.chunking.item_chunks import ItemChunking, searched
@@ -50,10 +53,7 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
     item = change.item
     match cause.kind:
         case CauseKind.GONE:
-            return Remedy(
-                f"{_put_back(item, pair.head)}, or if another item took its place, give it the labels: "
-                "`ctxbench data rebase` with --renames FILE and --in-place"
-            )
+            return Remedy(f"{_put_back(item, pair)}{_follow_successor(item, pair)}")
         case CauseKind.RENAMED:
             said = "or say in its description what that said: names are searched"
             return Remedy(f"give {item} its old name back, {said}")
@@ -121,14 +121,64 @@ def _differs_beside_items(pair: SnapshotPair) -> bool:
     return any((pair.inputs.settings, own, pair.inputs.embedder, pair.inputs.tokens))
 
 
-def _put_back(item: str, head: SelectorSnapshot) -> str:
+def undo_inclusion(cause: Cause, pair: SnapshotPair) -> Remedy:
+    """Advise to include an item as before, where that is what changed; it costs tokens, and nothing need be lost."""
+    (item, *others) = cause.subjects or ("",)
+    before, after = pair.base.items.get(pair.base_ids.get(item, item)), pair.head.items.get(item)
+    if others or cause.kind is not CauseKind.EDITED or before is None or after is None:
+        return Remedy()
+    was, now = ((one.row or {}).get("include", "agent") for one in (before, after))
+    if before.row is None or after.row is None or was == now:
+        return Remedy()
+    if restore := _restore_command(item, pair):
+        return Remedy(f"include {item} by {was} again, not by {now}: take the edit of its file back (`{restore}`)")
+    return Remedy(f"include {item} by {was} again, not by {now}")
+
+
+def _restore_command(item: str, pair: SnapshotPair) -> str:
+    """The command that gives the file of an agent's item back as it was accepted; empty where git does not have it."""
+    if pair.accepted_files is None or item.startswith("tool:"):
+        return ""
+    from ctxbench.sources.former_places import former_place  # most checks find nothing to restore
+
+    agent, root, commit, files = pair.accepted_files
+    known = pair.base.items.get(pair.base_ids.get(item, item))
+    row = (None if known is None else known.row) or {}
+    file = Path(os.path.realpath(former_place(agent, item, str(row.get("metadata", {}).get("path", "")))[0]))
+    if not file.is_relative_to(root) or file.relative_to(root).as_posix() not in files:
+        return ""
+    return shlex.join(["git", "restore", f"--source={commit}", "--", os.path.relpath(file, os.path.realpath("."))])
+
+
+def _follow_successor(item: str, pair: SnapshotPair) -> str:
+    """How labels follow an item that took the place of one that is gone, as a clause; empty where none is new."""
+    kind = ItemKey.parse(item).type
+    new = [name for name in pair.inputs.new if ItemKey.parse(name).type == kind]
+    if not new or item in pair.head.items or item in pair.head.disabled:
+        return ""
+    from ctxbench.data.curation.successors import likely_successors  # most checks find no item gone
+
+    gone, others = items_of([pair.base.items[item]]), items_of(pair.head.items[name] for name in new)
+    likely = [one.new.id for one in likely_successors(gone, others)]
+    line = f"{item}: {(likely or ['ID'])[0]}"
+    dataset = shlex.quote(pair.head.reference or "DATASET")
+    who = likely[0] if likely else "a new item"
+    command = f"ctxbench data rebase {dataset} --renames renames.yaml --in-place"
+    return f", or if {who} took its place, give it the labels: `{command}`; renames.yaml has the line `{line}`"
+
+
+def _put_back(item: str, pair: SnapshotPair) -> str:
     """Advise to make an item that is gone one that can be offered again."""
+    head = pair.head
     if item in head.items:
         return f"put {item} back into a scope"
     if item in head.disabled:
         return f"enable {item} again"
     absent = head.absent_servers.get(server_of(item))
-    return f"put {item} back" if absent is None else absent.mend
+    if absent is not None:
+        return absent.mend
+    restore = _restore_command(item, pair)
+    return f"put {item} back (`{restore}`)" if restore else f"put {item} back"
 
 
 def _with_alternative(said: str, other: Remedy) -> Remedy:

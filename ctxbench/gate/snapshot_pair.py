@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ctxbench.core.candidates import MARGIN
+from ctxbench.core.errors import UserError
 from ctxbench.core.items import ITEM_TYPES
 from ctxbench.core.rules import Rule
 from ctxbench.core.selection import Offered
@@ -19,6 +22,9 @@ from ctxbench.gate.input_differences import InputDifferences
 from ctxbench.gate.model import Change
 from ctxbench.gate.replay import Candidate
 from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot, has_all_candidates
+
+if TYPE_CHECKING:
+    from ctxbench.sources.agent_file import AgentFile
 
 _INDEPENDENT = (
     "dense",
@@ -123,6 +129,29 @@ class SnapshotPair:
     def steps(self) -> tuple[tuple[FlatStep, ...] | None, tuple[FlatStep, ...] | None]:
         """The steps of the selector at the base and at the head; None for one that is no pipeline of ctxbench."""
         return flat_steps(self.base.identity.selector), flat_steps(self.head.identity.selector)
+
+    @cached_property
+    def accepted_files(self) -> tuple[AgentFile, Path, str, Collection[str]] | None:
+        """What git has of the files at the last commit that changed the baseline; None where there is none.
+
+        The agent of the dataset, the root of the repository, the commit, and the paths of its files from the root.
+        """
+        agent = None if self.head.judged is None else self.head.judged.about.get("agent")
+        if agent is None:
+            return None
+        from ctxbench.io.git import Repository  # most checks find nothing to restore
+        from ctxbench.sources.agent_file import read_agent
+
+        baseline = Path(self.base.source)
+        try:
+            repository = Repository.around(baseline)
+            commits = [] if repository is None else repository.commits(baseline, limit=1)
+            if repository is None or not commits:
+                return None
+            files = repository.files(commits[0], repository.root)
+            return read_agent(Path(agent)), repository.root, commits[0].short, files
+        except UserError:
+            return None
 
     @cached_property
     def query_places(self) -> Mapping[str, int]:

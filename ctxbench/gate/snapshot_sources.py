@@ -30,7 +30,7 @@ from ctxbench.core.errors import Fault, ParameterError, StorageError, UserError
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import SHOWN_TOO_LITTLE
 from ctxbench.data.datasets.dataset import Dataset, select_queries
-from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.data.datasets.lookup import open_dataset, user_folder
 from ctxbench.gate.comparability import unasked
 from ctxbench.gate.edited_dataset import open_edited
 from ctxbench.gate.gate_file import GateFile
@@ -52,6 +52,7 @@ from ctxbench.io.cache import cache_dir
 from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.pipelines import AsManyAs
+from ctxbench.selectors.protocol import shown_path
 from ctxbench.selectors.selector import Selector
 from ctxbench.sources.absent_servers import AbsentServer
 from ctxbench.sources.agent_file import read_agent
@@ -111,6 +112,21 @@ class _Taking:
         """The servers of the dataset's agent that its catalog has nothing of."""
         agent = self.dataset.about.get("agent")
         return {} if agent is None else read_agent(Path(agent)).absent_servers()
+
+    @property
+    def reference(self) -> str:
+        """What opens the dataset in a command."""
+        reference = self.prepared.references[self.name]
+        folder = user_folder(reference, self.prepared.experiment.base)
+        return reference if folder is None else str(folder)
+
+    @cached_property
+    def server_files(self) -> frozenset[str]:
+        """The files of the agent's servers, relative to the folders that selectors may run in."""
+        agent = self.dataset.about.get("agent")
+        files = () if agent is None else read_agent(Path(agent)).server_files()
+        folders = [] if agent is None else [Path(agent).absolute().parent, self.prepared.experiment.base.absolute()]
+        return frozenset(shown_path(path, folder) for path in files for folder in folders)
 
     def snapshots(self, repeats: int, progress: Progress, end: ExitStack) -> list[SelectorSnapshot]:
         for selector in self.selectors.values():
@@ -187,6 +203,8 @@ class _Taking:
             judged=self.dataset,
             unasked=unasked(self.prepared.opened[self.name], self.dataset),
             absent_servers=self.absent_servers,
+            server_files=self.server_files if spec.outside else frozenset(),
+            reference=self.reference,
         )
 
 

@@ -222,6 +222,8 @@ class SelectorSnapshot:
             digits, empty = not known. See `reused_answers`.
         reused: whether the selector was not asked, and the answers are those of the baseline.
         absent_servers: of the agent, those that its catalog has nothing of.
+        server_files: of the agent's servers, as descriptions of selectors name files.
+        reference: what opens the dataset in a command: its folder, or its name; empty where that is not known.
     """
 
     dataset: str
@@ -241,6 +243,8 @@ class SelectorSnapshot:
     inputs: str = ""
     reused: bool = False
     absent_servers: Mapping[str, AbsentServer] = field(default_factory=dict)
+    server_files: frozenset[str] = frozenset()
+    reference: str = ""
 
     @property
     def all_items(self) -> dict[str, ItemFact]:

@@ -7,18 +7,23 @@ they are enough to tell it of others like them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import mcnemar_exact
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.metric_verdicts import exceeds
-from ctxbench.gate.model import MetricVerdict, PinFailure, UnmetRequirement, Verdict
+from ctxbench.gate.model import MetricVerdict, PinFailure, SelectorCheck, UnmetRequirement, Verdict
 from ctxbench.gate.pins import exclusion_reason
 from ctxbench.gate.snapshots import SelectorSnapshot, offered_ids
 from ctxbench.gate.value_texts import first_ids, levels, signed_difference, size
 from ctxbench.io.visible import count
+
+if TYPE_CHECKING:
+    from ctxbench.sources.mcp.server_files import CapturedServer
 
 _ADDED, _TOTAL = "tokens", "total_tokens"  # of what is added to a prompt; and with what its session holds
 
@@ -161,6 +166,44 @@ def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, told: st
         elif one.comparison.n and one.comparison.difference:
             parts.append(f"{_change_text(one)} within {_tolerance_text(one)}")
     return "; ".join(parts) or ("no required item lost" if told else "no required item lost, no metric moved")
+
+
+def with_servers(check: SelectorCheck, servers: Sequence[CapturedServer]) -> SelectorCheck:
+    """The check with the servers that were not asked among its reasons; it cannot be told where one is outdated.
+
+    Args:
+        check: over the tools as captured.
+        servers: of the dataset's agent that were not asked.
+    """
+    if not servers:
+        return check
+    told = tuple(server_reasons(servers))
+    if not any(one.outdated for one in servers) or check.verdict not in (Verdict.SAME, Verdict.BETTER):
+        return replace(check, reasons=(*check.reasons, *told), servers=tuple(servers))
+    unless = tuple(f"as captured, it is {check.verdict}: {reason}" for reason in check.reasons)
+    return replace(check, verdict=Verdict.CANNOT_TELL, reasons=(*told, *unless), servers=tuple(servers))
+
+
+def server_reasons(servers: Sequence[CapturedServer]) -> Iterator[str]:
+    """Sentences on servers that were not asked: one for each that is outdated, then one for all of a date."""
+    for one in servers:
+        if one.error:
+            why = one.error.splitlines()[0].partition("; its last lines")[0]  # what a program printed is not quoted
+            yield f"server {one.name} did not answer, so that its tools as captured {_day(one)} were checked: {why}"
+        elif one.changed:
+            what = f"server {one.name} was not asked, and {first_ids(one.changed)} changed since it was captured"
+            yield f"{what} {_day(one)}: ask it again (--recapture)"
+    by = group_pairs(((_day(one), one.verified), one.name) for one in servers if not one.outdated)
+    for (day, verified), names in by.items():
+        alone = len(names) == 1
+        what = f"server {names[0]} was" if alone else f"servers {', '.join(names)} were"
+        tools = "its tools are" if alone else "their tools are"
+        since = "" if verified else ", and not verified since: no files of the repository are known that give them"
+        yield f"{what} not asked: {tools} as captured {day}{since}"
+
+
+def _day(server: CapturedServer) -> str:
+    return f"on {server.captured[:10]}" if server.captured else "on an unknown day"
 
 
 def unmet_requirements(

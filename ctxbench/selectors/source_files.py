@@ -8,8 +8,8 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.selectors.imported_files import imported_files
 from ctxbench.selectors.protocol import shown_path
+from ctxbench.sources.imported_files import imported_files
 
 MOST = 200
 """So many files are told apart; more are one, by the name of their folder."""

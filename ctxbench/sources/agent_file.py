@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctxbench.core.errors import Fault, InputError, StorageError, UserError, raise_faults, suggest
 from ctxbench.core.items import INCLUDE_MODES, Catalog, ItemKey
@@ -28,6 +28,9 @@ from ctxbench.sources.include_modes import tool_modes, unknown_modes
 from ctxbench.sources.other_kinds import other_kind
 from ctxbench.sources.own_selectors import LEARNED, named_selector
 from ctxbench.text.redaction import masked
+
+if TYPE_CHECKING:
+    from ctxbench.sources.mcp.server_files import CapturedServer
 
 KEYS = ("name", "sources", "snapshot", "include", "selector", "settings", "system")
 SOURCES = ("mcp", "tools", "rules", "references")
@@ -204,6 +207,28 @@ class AgentFile:
             return {}
         told = Path(os.path.relpath(self.mcp, self.path.parent)).as_posix()
         return absent_servers(self.mcp, self.snapshot, told=told, ask=self.ask)
+
+    def captured_servers(self) -> list[CapturedServer]:
+        """The servers of which the snapshot holds tools, with what of their files changed since; see there.
+
+        Raises:
+            UserError: the configuration is missing or faulty, or the snapshot cannot be read.
+        """
+        from ctxbench.sources.mcp.server_files import captured_servers
+
+        return [] if self.mcp is None else captured_servers(self.mcp, self.snapshot)
+
+    def server_files(self) -> list[Path]:
+        """The files in the repository that the commands of its servers name, and those that they import.
+
+        Raises:
+            UserError: the configuration is missing or faulty.
+        """
+        from ctxbench.sources.mcp.server_config import server_entries
+        from ctxbench.sources.mcp.server_files import server_files
+
+        entries = {} if self.mcp is None else server_entries(self.mcp)
+        return sorted({path for entry in entries.values() for path in server_files(entry)})
 
     @property
     def ask(self) -> str:

@@ -244,7 +244,7 @@ def beside_earlier(sources: Sequence[Source], folder: Path | str) -> Source:
     Raises:
         UserError: the snapshot cannot be read, or its two files do not belong together.
     """
-    earlier = _earlier_parts(Path(folder)) if (Path(folder) / CAPTURE).is_file() else []
+    earlier = earlier_parts(Path(folder)) if (Path(folder) / CAPTURE).is_file() else []
 
     def parts() -> list[SnapshotPart]:
         new = {(part.kind, part.name): part for source in sources for part in source()}
@@ -254,7 +254,7 @@ def beside_earlier(sources: Sequence[Source], folder: Path | str) -> Source:
     return parts
 
 
-def _earlier_parts(folder: Path) -> list[SnapshotPart]:
+def earlier_parts(folder: Path) -> list[SnapshotPart]:
     """The parts of a snapshot that did not fail, each with its items, which stand in the order of the parts."""
     counts = items_kept(folder)
     card, _ = load_yaml(folder / CAPTURE)

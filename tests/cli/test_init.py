@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ ADD = (
     ".gitignore .github/workflows/ctxbench.yml"
 )
 OWN = "name your own selector under selector: in agent.yaml; until then a shipped one (learned/normal) is measured"
-EDIT = "edit CTXBENCH in .github/workflows/ctxbench.yml: where pip gets ctxbench from; no package index has it yet"
+EDIT = "fill in CTXBENCH in .github/workflows/ctxbench.yml: where pip gets ctxbench from; its job fails until then"
 READY = Path(__file__).parents[2] / "experiments" / "gate" / "workflow.yml"
 
 
@@ -224,6 +226,71 @@ def test_in_a_folder_of_a_repository_the_workflow_goes_to_its_root(cli, place):
     job = yaml.safe_load((place / ".github" / "workflows" / "ctxbench.yml").read_text())["jobs"]["check"]
     assert job["defaults"] == {"run": {"working-directory": "apps/folio"}}
     assert job["steps"][-1]["with"]["path"] == "apps/folio/gate.xml"
+
+
+INSTALLED = ["pip install", "pip install --no-deps --require-hashes -r /dev/stdin"]
+
+
+@pytest.mark.parametrize(
+    ("source", "installs"),
+    [
+        ("", False),
+        ("ctxbench", False),
+        ("ctxbench==1.0", False),
+        ("ctxbench[mcp] @ git+https://host/path@0123", True),
+        ("ctxbench @ https://host/ctxbench-1.whl#sha256=01", True),
+        ("./tools/ctxbench", True),
+    ],
+)
+def test_the_workflow_installs_nothing_by_a_name_and_the_model_by_its_hash(cli, project, source, installs):
+    cli("init")
+    steps = yaml.safe_load(Path(".github/workflows/ctxbench.yml").read_text())["jobs"]["check"]["steps"]
+    (script,) = [step["run"] for step in steps if step.get("name") == "Install"]
+    pip = project / "bin" / "pip"
+    pip.parent.mkdir()
+    pip.write_text('#!/bin/bash\necho pip "$@"\nif [ "$2" = --no-deps ]; then cat; fi\n')
+    pip.chmod(0o755)
+    env = {"PATH": f"{pip.parent}:{os.environ['PATH']}", "CTXBENCH": source}
+    done = subprocess.run(["bash", "-e", "-c", script], env=env, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    if not installs:
+        assert done.returncode == 1
+        (said,) = lines
+        assert said.startswith("::error ")
+        assert "CTXBENCH" in said
+        return
+    assert done.returncode == 0, done.stderr
+    assert lines[:2] == [f"{INSTALLED[0]} {source}", INSTALLED[1]]
+    wheels = (READY.parents[2] / "data-wheels.txt").read_text("utf-8").splitlines()
+    assert " ".join(" ".join(lines[2:]).split()) in wheels
+
+
+@pytest.mark.parametrize(
+    ("servers", "options"),
+    [
+        ({"shop": ["python3", "servers/shop.py"]}, "--recapture "),
+        ({"shop": ["node", "${workspaceFolder}/servers/shop.mjs"], "far": "https://h/mcp"}, "--recapture --skip far "),
+        ({"shop": ["npx", "-y", "@corp/shop"], "far": "https://h/mcp"}, ""),
+        ({"shop": ["python3", "-m", "servers.shop"], "off": None}, "--recapture "),
+    ],
+)
+def test_servers_whose_code_is_in_the_repository_are_asked_in_the_workflow(cli, project, servers, options):
+    (project / "servers").mkdir()
+    for name in ("shop.py", "shop.mjs"):
+        (project / "servers" / name).write_text("")
+    entries = {
+        name: {"url": entry}
+        if isinstance(entry, str)
+        else {"command": entry[0], "args": entry[1:]}
+        if entry
+        else {"command": "x", "disabled": True}
+        for name, entry in servers.items()
+    }
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    assert cli("init").code == 0
+    text = Path(".github/workflows/ctxbench.yml").read_text()
+    assert f'run: ctxbench check gate.yaml {options}--markdown "$GITHUB_STEP_SUMMARY"' in text
+    assert ("ctxbench[mcp] @" in text) is bool(options)
 
 
 def test_what_is_not_taken_is_said_with_what_to_do(cli, place):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,65 @@ def test_renames_that_cannot_be_proposed_over_an_agent_drop_no_label(imported, c
     assert "only the ids are known, so that no renames can be proposed; name them with --renames FILE" in done.err
     assert {path: path.read_bytes() for path in Path("evals").rglob("*") if path.is_file()} == before
     assert rebase(cli, "--in-place", "--renames", "renames.yaml").code == 0
+
+
+RULES = {
+    "refunds": ("Refunds of deposits", "A deposit goes back within fourteen days. Larger payments need signatures."),
+    "tone": ("How to write", "Be brief and kind."),
+}
+
+
+class TestSplit:
+    """A rule that requests require becomes two: whoever looks after the labels is told which requests to review."""
+
+    @pytest.fixture(params=[False, True])
+    def split(self, request, cli, place):
+        """Split a rule, under its own name or another; the dataset is committed, or there is no repository."""
+        self.write(**RULES)
+        (place / "agent.yaml").write_text(yaml.safe_dump({"name": "shop", "sources": {"rules": "."}}))
+        ids = {name: f"rule:.cursor%2Frules%2F{name}.mdc" for name in ("refunds", "tone", "early", "late")}
+        asked = {"my deposit": [ids["refunds"]], "signatures": [ids["refunds"], ids["tone"]], "hi": [ids["tone"]]}
+        write_evals(asked)
+        made = cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals")
+        assert made.code == 0
+        self.git("init", "-q")
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "Label")
+        first = "early" if request.param else "refunds"
+        if request.param:
+            Path(".cursor/rules/refunds.mdc").unlink()
+        about, text = RULES["refunds"]
+        one, other = text.split(". ")
+        self.write(**{first: (about, f"{one}."), "late": ("Large payments", other)})
+        Path("renames.yaml").write_text(f"{ids['refunds']}: {ids['early']}\n")
+        self.options = ("--renames", "renames.yaml") if request.param else ()
+        return ids[first], ids["late"]
+
+    def write(self, **rules):
+        for name, (about, text) in rules.items():
+            path = Path(".cursor/rules") / f"{name}.mdc"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"---\ndescription: {about}\nalwaysApply: false\n---\n{text}\n")
+
+    def git(self, *words):
+        who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *who, *words], check=True, capture_output=True)
+
+    def listed(self, cli):
+        found = rebase(cli, *self.options, "--json").json["queries"]["split"]
+        return [(one["query"], one["item"], one["other"]) for one in found], {one["share"] for one in found}
+
+    def test_the_requests_whose_label_followed_one_part_are_listed(self, split, cli):
+        queries, (share,) = self.listed(cli)
+        assert queries == [("q0", *split), ("q1", *split)]
+        assert share > 0.5
+        assert "a required item seems to be split" in rebase(cli, *self.options).out
+
+    def test_without_git_new_rules_beside_a_renamed_one_are(self, split, cli):
+        shutil.rmtree(".git")
+        queries, shares = self.listed(cli)
+        assert (queries, shares) == (([("q0", *split), ("q1", *split)], {None}) if self.options else ([], set()))
+
+    def test_a_new_rule_of_other_words_is_no_part(self, split, cli):
+        self.write(late=("Opening hours", "Closed on Sundays and public holidays."))
+        assert self.listed(cli) == ([], set())

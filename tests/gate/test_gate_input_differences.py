@@ -203,3 +203,16 @@ def test_that_metadata_alone_was_edited_is_said(field, told):
     now = [replace(one, **{field: {"hint": 1} if field == "metadata" else "else"}) for one in before[:2]]
     sides = [snapshot({"q": []}, items=items) for items in (before, [*now, before[2]])]
     assert str(input_differences(*sides, {})) == told
+
+
+def test_files_of_servers_are_no_source_files_of_a_selector_unless_it_imports_them():
+    after = {**MANY, "files": {**MANY["files"], "a.py": TWO, "lib.py": TWO}}
+    sides = [snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True)) for one in (MANY, after)]
+    sides[1] = replace(sides[1], server_files=frozenset(["a.py", "lib.py"]))
+    assert input_differences(*sides, {}).text() == "lib.py was edited"
+    unknown = [{**one, "own": [*one["files"]]} for one in (MANY, after)]
+    sides = [
+        replace(side, identity=identity(selector=one, values={}, outside=True))
+        for side, one in zip(sides, unknown, strict=True)
+    ]
+    assert input_differences(*sides, {}).text() == "nothing"

@@ -62,6 +62,29 @@ def test_worse_needs_size_and_evidence(base, head, verdict):
     assert one.tolerance == 0.01
 
 
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [
+        ({"completeness": ones(200)}, {"completeness": ones(200, 6)}),
+        ({"completeness": ones(20)}, {"completeness": ones(20, 6)}),
+        ({"recall": [1.0] * 40}, {"recall": [0.5] * 6 + [1.0] * 34}),
+        ({"tokens": [100.0] * 50}, {"tokens": [106.0] * 50}),
+        ({"tokens": [10.0, 1000.0] * 25}, {"tokens": [80.0, 1070.0] * 25}),
+        (
+            {"completeness": ones(60), "recall": ones(60), "tokens": [100.0] * 60},
+            {"completeness": ones(60, 8), "recall": ones(60, 8), "tokens": [120.0, 90.0, 130.0] * 20},
+        ),
+    ],
+)
+def test_a_loss_that_was_judged_worse_is_detectable(base, head):
+    n = len(next(iter(base.values())))
+    worse = [one for one in judged(made(n, **base), made(n, **head), *base) if one.verdict is Verdict.WORSE]
+    assert worse
+    for one in worse:
+        assert one.detectable is not None
+        assert 0 < one.detectable <= abs(one.comparison.difference)
+
+
 def test_more_tokens_are_worse_beyond_a_share_of_the_bases_mean():
     base = made(50, tokens=[100.0] * 50)
     verdicts = {more: judged(base, made(50, tokens=[100.0 + more] * 50), "tokens")[0] for more in (-6, -5, 0, 5, 6)}

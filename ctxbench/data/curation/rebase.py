@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,8 @@ from ctxbench.data.datasets.layout import AGENT
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
 
+_SPLIT = 0.3  # the share of the words that an item lost from which a new item may be a part of it
+_FEWEST_WORDS = 3  # that an item must have lost to count as split
 _REBASED = re.compile(r"\+[0-9a-f]{8}$")  # what an earlier rebase put behind a version
 
 
@@ -68,6 +70,24 @@ class ReviewCandidate:
     similarity: float
 
 
+@dataclass(frozen=True, slots=True)
+class SplitCandidate:
+    """A query to review: its label followed one part of an item, and a new item seems to hold another.
+
+    Attributes:
+        query: id.
+        item: id of the item that the label followed to.
+        other: id of the new item.
+        share: how much of the words that the item had and has no more stand in the new one, 0 to 1; None where it is
+            not known what the item said.
+    """
+
+    query: str
+    item: str
+    other: str
+    share: float | None
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RebaseReport:
     """A dataset over another catalog, with all changes.
@@ -86,6 +106,7 @@ class RebaseReport:
         lost_labels: labels that the result cannot have.
         lost_mentions: items gone from scopes and from requests.
         to_review: queries to review, because of a new item.
+        split: queries to review, because a required item seems to have been split.
         open_queries: queries that may be offered a new item, so that for them it is new and unlabelled.
         changed_labels: labels whose item has other fields than it had.
         now_unlabelled: ids of queries that metrics could be computed for, and cannot any more.
@@ -105,6 +126,7 @@ class RebaseReport:
     lost_labels: tuple[LostLabel, ...]
     lost_mentions: tuple[LostMention, ...]
     to_review: tuple[ReviewCandidate, ...]
+    split: tuple[SplitCandidate, ...]
     open_queries: int
     changed_labels: int
     now_unlabelled: tuple[str, ...]
@@ -137,6 +159,7 @@ class RebaseReport:
                 "now_unlabelled": list(self.now_unlabelled),
                 "to_look_at": len({candidate.query for candidate in self.to_review}),
                 "look": [asdict(candidate) for candidate in self.to_review],
+                "split": [asdict(candidate) for candidate in self.split],
                 "threshold": self.threshold,
             },
         }
@@ -149,6 +172,7 @@ def rebase_dataset(
     renames: Mapping[ItemKey, ItemKey] | None = None,
     accept: bool = False,
     version: str | None = None,
+    former: Mapping[str, str] | None = None,
 ) -> RebaseReport:
     """Move queries, labels and scopes to a changed catalog.
 
@@ -163,6 +187,7 @@ def rebase_dataset(
         renames: old to new identity.
         accept: also follow pairs of a gone and a new item with the same content; otherwise they are only listed.
         version: of the result; None = the old one, `+` and the start of the catalog's hash.
+        former: by id, what items said when they were labelled, where the dataset's own catalog does not tell.
 
     Raises:
         InputError: a rename names an item that is not there, or makes one of two.
@@ -207,6 +232,7 @@ def rebase_dataset(
         lost_labels=lost,
         lost_mentions=tuple(move.lost_mentions),
         to_review=_review_candidates(moved, {i.key for i in added}),
+        split=tuple(_split_candidates(move, moved, added, former or {})),
         open_queries=_open_queries(moved, {i.key for i in added}),
         changed_labels=sum(label.item.id in changed_ids for label in moved.labels),
         now_unlabelled=tuple(query for query in moved.unlabelled if query not in before),
@@ -259,26 +285,26 @@ class _Rebaser:
             gone=0,
         )
 
-    def _item(self, key: ItemKey) -> Item | None:
+    def item(self, key: ItemKey) -> Item | None:
         """The item of the new catalog for a key of the old one; None if it is gone."""
         return self._items.get(self.renames.get(key, key))
 
     def changed(self) -> tuple[FieldChanges, ...]:
         """The items, renamed or not, whose fields differ; by their new id, in the new order."""
-        pairs = ((item, self._item(item.key)) for item in self.old.catalog if _is_known(item))
+        pairs = ((item, self.item(item.key)) for item in self.old.catalog if _is_known(item))
         fields = {after.key: _changed_fields(before, after) for before, after in pairs if after is not None}
         return tuple(FieldChanges(key.id, fields[key]) for key in self._items if fields.get(key))
 
     def reordered(self) -> bool:
         """Whether the items of both catalogs have another order."""
-        known = map(self._item, (old.key for old in self.old.catalog if _is_known(old)))
+        known = map(self.item, (old.key for old in self.old.catalog if _is_known(old)))
         common = [item.key for item in known if item is not None]
         return common != sorted(common, key=self.catalog.position)
 
     def _keys(self, keys: Sequence[ItemKey], where: str) -> tuple[ItemKey, ...]:
         """The items of a list under their new names, without those that are gone."""
-        self.lost_mentions += [LostMention(where, key.id, "gone") for key in keys if self._item(key) is None]
-        return tuple(item.key for item in map(self._item, keys) if item is not None)
+        self.lost_mentions += [LostMention(where, key.id, "gone") for key in keys if self.item(key) is None]
+        return tuple(item.key for item in map(self.item, keys) if item is not None)
 
     def _request(self, query: DatasetQuery, scopes: Mapping[str, tuple[ItemKey, ...]]) -> Request:
         request = query.request
@@ -304,7 +330,7 @@ class _Rebaser:
     def _session(self, query: DatasetQuery) -> tuple[SessionItem, ...] | None:
         if query.request.session is None:
             return None
-        pairs = [(held, self._item(held.key)) for held in query.request.session]
+        pairs = [(held, self.item(held.key)) for held in query.request.session]
         self.lost_mentions += [
             LostMention(f"query {query.id}, session", held.key.id, "gone" if item is None else "disabled")
             for held, item in pairs
@@ -332,14 +358,14 @@ class _Rebaser:
 
     def _moved(self, labels: Iterable[Label], effect: str) -> list[Label]:
         """The labels whose items are not gone; the others are lost, with an effect on their query."""
-        pairs = [(label, self._item(label.item)) for label in labels]
+        pairs = [(label, self.item(label.item)) for label in labels]
         lost = [label for label, item in pairs if item is None]
         self.lost_labels += [LostLabel(label.query, label.item.id, label.grade, "gone", effect) for label in lost]
         return [replace(label, item=item.key) for label, item in pairs if item is not None]
 
     def _why_not(self, label: Label, request: Request) -> str:
         """Why no selector could offer the item of a label any more; empty if one could."""
-        item = self._item(label.item)
+        item = self.item(label.item)
         if item is None or not item.enabled:
             return "gone" if item is None else "disabled"
         if item.key in {held.key for held in request.session or ()}:
@@ -373,6 +399,47 @@ def _open_queries(dataset: Dataset, added: set[ItemKey]) -> int:
     restricted = [query for query in dataset.queries if query.request.available is not None]
     count = len(unrestricted) if unrestricted and _may_get(dataset, added, unrestricted[0]) else 0
     return count + sum(bool(_may_get(dataset, added, query)) for query in restricted)
+
+
+def _split_candidates(
+    move: _Rebaser, dataset: Dataset, added: Sequence[Item], former: Mapping[str, str]
+) -> Iterator[SplitCandidate]:
+    """The queries whose label followed one part of an item that was split, in their order.
+
+    A new item of its type holds another part where it has at least `_SPLIT` of the words that the item lost. Where it
+    is not known what the item said, each new rule, skill or document may be a part of one that was renamed.
+    """
+    parts: dict[ItemKey, list[tuple[Item, float | None]]] = {}
+    for old in move.old.catalog if added else ():
+        now = move.renames.get(old.key, old.key)
+        item = move.item(old.key)
+        others = [one for one in added if one.type == now.type and one.key != now]
+        if item is None or not others:
+            continue
+        said = former.get(old.id, _said(old))
+        if not said:
+            guesses = others if old.key in move.renames and old.type != "tool" else []
+            parts[now] = [(one, None) for one in guesses]
+        elif len(lost := _words(said) - _words(_said(item))) >= _FEWEST_WORDS:
+            shares = [(one, len(lost & _words(_said(one))) / len(lost)) for one in others]
+            parts[now] = [(one, share) for one, share in shares if share >= _SPLIT]
+    for query in dataset.queries:
+        for label in dataset.labels_of(query.id):
+            if label.grade == Grade.REQUIRED and (held := parts.get(label.item)):
+                allowed = _may_get(dataset, {one.key for one, _ in held}, query)
+                yield from (
+                    SplitCandidate(query.id, label.item.id, one.id, share) for one, share in held if one.key in allowed
+                )
+
+
+def _said(item: Item) -> str:
+    """The description and the text of an item; empty where no more than its id is known."""
+    return f"{item.description} {item.text}".strip()
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text in lower case, without short ones, which occur everywhere."""
+    return set(re.findall(r"\w{4,}", text.lower()))
 
 
 def _review_candidates(dataset: Dataset, added: set[ItemKey]) -> tuple[ReviewCandidate, ...]:

@@ -12,22 +12,27 @@ _SHOWN = 5  # lines of the gate file that are named
 
 
 def is_acceptable(check: Check) -> bool:
-    """Whether a new baseline would give another outcome: no baseline makes a pin hold."""
+    """Whether a new baseline would give another outcome: none makes a pin hold, or asks a server."""
     if check.verdict is Verdict.SAME:
         return any(one.left_out.get("new") for one in check.selectors)
+    if check.verdict is Verdict.CANNOT_TELL:
+        return any(one.verdict is Verdict.CANNOT_TELL and not one.outdated for one in check.selectors)
     return check.verdict is not Verdict.WORSE or any(map(_is_worse_without_pins, check.selectors))
 
 
-def label_advice(renamed: Mapping[str, str], dataset: str) -> str:
+def label_advice(renamed: Mapping[str, str], dataset: str, *, over_agent: bool = False) -> str:
     """What to do about labels that name items which the catalog lacks, as a clause.
 
     Args:
         renamed: old ids to new, of items that go on under another id; empty = there are none.
         dataset: what opens it: its folder or its name.
+        over_agent: whether it is over an agent file, so that it can be carried to what that has now.
     """
     must = "labels must fit the catalog again"
     if not renamed:
-        return f"{must} (`ctxbench data rebase`, or put back what is gone or can no longer be offered)"
+        command = shlex.join(["ctxbench", "data", "rebase", *([dataset, "--in-place"] if over_agent else [])])
+        drops = " drops those of what is gone" if over_agent else ""
+        return f"{must} (`{command}`{drops}, or put back what is gone or can no longer be offered)"
     command = shlex.join(["ctxbench", "data", "rebase", dataset, "--renames", "renames.yaml", "--in-place"])
     lines = [f"`{old}: {new}`" for old, new in renamed.items()]
     what = "line" if len(lines) == 1 else "lines"

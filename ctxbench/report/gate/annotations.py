@@ -13,7 +13,7 @@ from pathlib import Path
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import Fault
 from ctxbench.gate.model import Cause, CauseGroup, Check, PriceChange, SelectorCheck, Verdict
-from ctxbench.gate.verdict import undecided_reason
+from ctxbench.gate.verdict import server_reasons, undecided_reason
 from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.gate import check_texts
@@ -57,7 +57,7 @@ def workflow_commands(check: Check, *, places: Places | None = None, strict: boo
     places = places or Places()
     judged = [*_metrics(check, strict, places), *_latency(check, strict)]
     facts = [*_pins(check, places), *_unmet(check, places), *_causes(check, strict, places)]
-    notes = [*_refusals(check, places), *facts, *judged, *_repriced(check, places)]
+    notes = [*_refusals(check, places), *facts, *judged, *_servers(check, strict), *_repriced(check, places)]
     return _commands([*notes, *_notices(check)], "the summary and in the log")
 
 
@@ -194,6 +194,13 @@ def _latency(check: Check, strict: bool) -> Iterator[_Note]:
         if one.latency is not None and one.latency.verdict in told:
             title = _title(one, f"latency {one.latency.verdict}")
             yield _Note(error=told[one.latency.verdict], title=title, text=check_texts.latency_text(one.latency))
+
+
+def _servers(check: Check, strict: bool) -> Iterator[_Note]:
+    """Servers whose tools may differ from those captured, each once."""
+    for reason in dict.fromkeys(reason for one in check.selectors for reason in server_reasons(one.outdated)):
+        error = strict and check.verdict is Verdict.CANNOT_TELL
+        yield _Note(error=error, title="ctxbench check: server not asked", text=reason)
 
 
 def _repriced(check: Check, places: Places) -> Iterator[_Note]:

@@ -56,8 +56,11 @@ def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: S
             mend = f"Mend {rest} as said above, or, if" if said or any(one.unmet for one in check.selectors) else "If"
             yield Text(f"{told} {mend} it is meant, {how}:" if accept else told)
         case Verdict.CANNOT_TELL:
-            code = speech.code("1 for --strict" if strict else "0, with --strict 1")
-            told = f"It cannot be told whether it is worse{code}: more queries would tell."
+            fails = check.exit_code(strict=True)
+            code = speech.code(f"{fails} for --strict" if strict else f"0, with --strict {fails}")
+            outdated = any(one.outdated for one in check.selectors)
+            what = "ask the servers named above again, or mend them" if outdated else "more queries would tell"
+            told = f"It cannot be told whether it is worse{code}: {what}."
             yield Text(f"{told} If the change is meant, {how}:" if accept else told)
         case Verdict.BETTER:
             told = f"It is better{speech.code('0')}{loss_note(check.selectors)}."

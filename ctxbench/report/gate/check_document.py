@@ -26,8 +26,8 @@ _P = (
     "known to answer alike each time: what differs is then a fact."
 )
 _LEGEND = (
-    "Detectable: the smallest change for the worse that so many queries would show four times in five; a smaller one "
-    "may go unseen."
+    "Detectable: the smallest change for the worse that so many queries would show four times in five, and at most the "
+    "change where that is worse; a smaller one may go unseen."
 )
 _SELDOM = ("left out", "swaps")
 _SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what is for information

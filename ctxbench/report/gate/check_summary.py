@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind, MetricVerdict, SelectorCheck, Verdict
-from ctxbench.gate.verdict import undecided_text
+from ctxbench.gate.verdict import server_reasons, undecided_text
 from ctxbench.io.visible import count
 from ctxbench.report.gate import check_texts
 
@@ -22,6 +22,8 @@ def summary_sentences(
     selectors: Sequence[SelectorCheck], accept: str = "", *, first: str = "", pins: str = ""
 ) -> tuple[str, ...]:
     """Summarise a check in a few sentences; none where all is the same and no required item was lost.
+
+    Servers that were not asked are named in any case.
 
     Args:
         selectors: what is worst first.
@@ -67,6 +69,9 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
         yield (
             f"{what}; to mend it: {remedy}" if remedy and len(remedy) <= _LONGEST_MEND else what
         )  # half a mend is none
+    said = differ[0].reasons[:1] if differ else ()
+    servers = dict.fromkeys(reason for one in selectors for reason in server_reasons(one.servers))
+    yield from (check_texts.sentence(reason) for reason in servers if reason not in said)
     if pins:
         yield pins
     if differ and accept:

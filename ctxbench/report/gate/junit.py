@@ -14,6 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import SHOWN, Fault
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
+from ctxbench.gate.verdict import server_reasons
 from ctxbench.report import wording
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.check_summary import metric_cause
@@ -79,6 +80,9 @@ def _cases(check: SelectorCheck, strict: bool, places: Places) -> Iterator[_Case
     yield _Case("comparable")
     yield from _metrics(check, strict, places)
     yield from _latency(check, strict)
+    for server, reason in zip(check.outdated, server_reasons(check.outdated), strict=True):
+        outcome = _outcome(Verdict.CANNOT_TELL, strict)
+        yield _Case(f"server: {server.name}", outcome, str(Verdict.CANNOT_TELL), reason)
     outcome = _outcome(check.lost_verdict, strict)
     note = "it may be chance: " if check.lost_verdict is Verdict.CANNOT_TELL else "within what may be lost: "
     told = f"{check.lost} lost, {check.gained} gained, at most {check.allowed} more may be lost than gained"

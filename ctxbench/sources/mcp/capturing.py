@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ from ctxbench.core.items import Item
 from ctxbench.sources.catalog_snapshots import SERVER, SnapshotPart, Source
 from ctxbench.sources.mcp.client import Limits, ServerListing, check_sdk, list_tools
 from ctxbench.sources.mcp.server_config import ServerSpec, read_mcp_config
+from ctxbench.sources.mcp.server_files import server_digests
 from ctxbench.sources.mcp.watching import Watch, WatchingLoop, quiet_sdk
 from ctxbench.sources.tools import read_definition
 
@@ -51,7 +53,16 @@ def mcp_servers(
         InputError: it is no configuration, or a server in it cannot be used as it is.
     """
     specs = read_mcp_config(path, only=only, skip=skip)
-    return lambda: capture_servers(specs, limits=limits, progress=progress)
+    digests = server_digests(Path(path))  # of the files as they are when the servers start
+
+    def parts() -> list[SnapshotPart]:
+        captured = capture_servers(specs, limits=limits, progress=progress)
+        return [
+            replace(part, details={**part.details, **digests[part.name]}) if part.state == "captured" else part
+            for part in captured
+        ]
+
+    return parts
 
 
 def capture_servers(

@@ -62,6 +62,23 @@ class ServerSpec:
         return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}" if self.url else ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerEntry:
+    """What a configuration says of a server, with the variables that are known; nothing has to be set to read it.
+
+    Attributes:
+        words: the command and its arguments; empty for a server that runs elsewhere.
+        cwd: the folder that it runs in.
+        workspace: the folder that the configuration is for.
+        kept: the fields that decide what is asked, as they are written, without `env`, `headers` and secrets.
+    """
+
+    words: tuple[str, ...] = field(repr=False)
+    cwd: Path
+    workspace: Path
+    kept: Mapping[str, Any] = field(repr=False)
+
+
 def read_mcp_config(
     path: Path | str,
     *,
@@ -119,6 +136,31 @@ def server_names(path: Path | str) -> list[str]:
             config.fault(f"server {name!r}: {_NEITHER}", where)
     config.finish(text)
     return list(found)
+
+
+def server_entries(path: Path | str) -> dict[str, ServerEntry]:
+    """The servers of a configuration that it does not disable, in the order of the file; variables may be unset.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: as of `server_names`.
+    """
+    data, _ = read_jsonc(path)
+    servers, found = _Config(Path(path), {}).servers(data), {}
+    for name in server_names(path):
+        entry, variables = servers[name][1], Variables(Path(path), {}, name)
+        args = [str(one) for one in entry["args"]] if isinstance(entry.get("args"), list) else []
+        command = [str(entry["command"]), *args] if "command" in entry else []
+        url = next((str(entry[key]) for key in _URLS if key in entry), "")
+        kept = {key: entry[key] for key in ("command", "args", "cwd", *_URLS) if key in entry}
+        cwd = os.path.expanduser(variables.expand(str(entry.get("cwd") or ""))[0])  # noqa: PTH111 - as in a shell
+        found[name] = ServerEntry(
+            words=tuple(variables.expand(word)[0] for word in command),
+            cwd=variables.workspace / cwd,
+            workspace=variables.workspace,
+            kept=Secrets([*in_arguments(args), *in_url(url)]).hide_in(kept),
+        )
+    return found
 
 
 def disabled_servers(path: Path | str) -> list[str]:

@@ -278,3 +278,22 @@ def test_a_rename_with_one_mistake_is_one_fault(make):
         rebase_dataset(data, Catalog([make.tool("a")]), renames={make.key("z"): make.key("a")})
     (fault,) = caught.value.faults
     assert "the dataset holds no " in fault.message
+
+
+def test_queries_whose_label_followed_one_part_of_a_split_item_are_listed(make):
+    whole = "Refund a deposit within fourteen days. Managers approve larger payments beforehand."
+    first, second = (f"{text}." for text in whole.rstrip(".").split(". "))
+    data = make.dataset(
+        [make.tool("refund", whole), make.tool("b", "Something else entirely")],
+        [make.query("q1"), make.query("q2"), make.query("q3")],
+        [("q1", "refund", 2), ("q2", "b", 2), ("q3", "refund", 1)],
+    )
+    parts = [make.tool("late", second), make.tool("c", "Weather of tomorrow"), data.catalog[1]]
+    (found,) = rebase_dataset(data, Catalog([make.tool("refund", first), *parts])).split
+    assert (found.query, found.item, found.other) == ("q1", "tool:s:refund", "tool:s:late")
+    assert found.share == 1.0
+    renamed = rebase_dataset(
+        data, Catalog([make.tool("early", first), *parts]), renames={make.key("refund"): make.key("early")}
+    )
+    assert [(one.query, one.item, one.other) for one in renamed.split] == [("q1", "tool:s:early", "tool:s:late")]
+    assert not rebase_dataset(data, Catalog([make.tool("refund", whole), *parts])).split

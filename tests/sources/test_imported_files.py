@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.selectors.imported_files import imported_files
+from ctxbench.sources.imported_files import imported_files
 
 
 @pytest.mark.parametrize(

@@ -18,25 +18,27 @@ _FROM = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(?:\(([^)]*
 _IMPORT = re.compile(r"^[ \t]*import[ \t]+([\w., \t]+)", re.MULTILINE)
 
 
-def imported_files(first: Sequence[Path], among: Collection[Path], base: Path) -> set[Path]:
+def imported_files(first: Sequence[Path], among: Collection[Path] | None, base: Path) -> set[Path]:
     """The files that some files import, and those that these import.
 
     Args:
         first: files to begin with; those of other languages import nothing that is known.
-        among: files that count.
+        among: files that count; None = all that exist.
         base: the folder that Python may find modules in, beside the folder of each of `first`.
 
     Returns:
         A part of `among`, without `first`.
     """
-    known = {Path(path) for path in among}
+    known = None if among is None else {Path(path) for path in among}
     found: set[Path] = set()
     roots = list(dict.fromkeys([*(path.parent for path in first), base]))
     waiting = list(first)
     while waiting:
         path = waiting.pop()
         for name in _candidates(path, roots):
-            if name in known and name not in found and name not in first:
+            if name in found or name in first:
+                continue
+            if name.is_file() if known is None else name in known:
                 found.add(name)
                 waiting.append(name)
     return found
