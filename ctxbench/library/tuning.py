@@ -90,9 +90,11 @@ class Tuned:
     def front(self) -> pd.DataFrame:
         """The best settings of every selector, and its first 1, 2, 3, ... items, on the queries that decide.
 
+        A front holds every setting that no other beats in completeness and tokens.
+
         Returns:
-            One row a dataset, line (`semantic: front`, `semantic: first n`) and setting: the means of completeness,
-            tokens and whatever policies name, with `... low` and `... high`, then the values of the parameters.
+            One row per dataset, line (`semantic: front`, `semantic: first n`) and setting: the means of completeness,
+            recall, tokens and items, with `... low` and `... high`, then the values of the parameters.
         """
         import pandas as pd
 

@@ -17,6 +17,7 @@ from ctxbench.tuning.limits import Policy
 RECOMMENDED, DEFAULTS, PRESET, FIXED, EVERYTHING = "recommended", "defaults", "preset", "fixed", "everything"
 # what the base is called behind the selector's name, or in place of it
 DOCUMENTS_DEFAULTS, WITH_DEFAULTS, OF_ITS_RANKING = "documents' defaults", ", defaults", " of its ranking"
+FRONT, FIRST_ITEMS = ": front", ": first n"  # what a trace is called behind the selector's name
 Status: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", "too few to say"]
 TOGETHER = "together"
 """What the setting for all datasets is called, in the place of a dataset."""
