@@ -19,7 +19,7 @@ from ctxbench.tuning.optima import MIN_QUERIES, BestSetting, Optimum
 from ctxbench.tuning.search import REPORTED, Competitor, SearchResult
 from ctxbench.tuning.sweep.measures import COMPLETENESS, REACH, Measure
 from ctxbench.tuning.tunables import FIRST_N
-from ctxbench.tuning.tuning_results import FIRST_ITEMS, FRONT, MeanGrid, Trace
+from ctxbench.tuning.tuning_results import FIRST_ITEMS, FRONT, PRESETS, MeanGrid, Trace
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -204,7 +204,8 @@ HEAT_METRICS = ("completeness", "tokens")
 
 def front_trace(found: SearchResult, *, level: float) -> Trace:
     """All settings that no other beats in prompt tokens and completeness; charts draw fewer of them."""
-    return trace(found.competitor, f"{found.competitor.name}{FRONT}", found.front.values, level=level)
+    kind = FRONT if found.settings or found.tried else PRESETS
+    return trace(found.competitor, f"{found.competitor.name}{kind}", found.front.values, level=level)
 
 
 def first_trace(competitor: Competitor, *, level: float) -> Trace:

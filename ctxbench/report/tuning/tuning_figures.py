@@ -24,11 +24,12 @@ from ctxbench.selectors.parameters import Value, shown
 from ctxbench.tuning.tuning_results import (
     DEFAULTS,
     EVERYTHING,
-    FIRST_ITEMS,
     FIXED,
     FRONT,
     PRESET,
+    PRESETS,
     RECOMMENDED,
+    TUNED,
     DatasetTuning,
     MeanGrid,
     PolicyOutcome,
@@ -39,7 +40,14 @@ from ctxbench.tuning.tuning_results import (
 _BEYOND = 1.6  # an axis goes on before the first setting and behind the last by this factor
 _CELLS = 10  # rows and columns of a heat map at most
 _NAME = 42  # letters of a name in a legend at most
-_SHAPES = {RECOMMENDED: "diamond", DEFAULTS: "square", PRESET: "triangle", FIXED: "ring", EVERYTHING: "cross"}
+_SHAPES = {
+    RECOMMENDED: "diamond",
+    DEFAULTS: "square",
+    PRESET: "triangle",
+    FIXED: "ring",
+    EVERYTHING: "cross",
+    TUNED: "ring",
+}
 _AXES = {
     COMPLETENESS: "completeness, % of queries",
     RECALL: "recall, % of required items",
@@ -151,7 +159,7 @@ def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]
 
 def _points(trace: Trace, across: Metric, up: Metric) -> tuple[FloatArray, ...]:
     """A line from left to right, with its band; empty where the trace lacks a metric, or is a front of others."""
-    is_other = trace.name.endswith(FRONT) and (across, up) != (TOKENS, COMPLETENESS)
+    is_other = trace.name.endswith((FRONT, PRESETS)) and (across, up) != (TOKENS, COMPLETENESS)
     if is_other or str(across) not in trace.means or str(up) not in trace.means:
         return np.zeros(0), np.zeros(0)
     return _line(trace.means[str(across)], trace, str(up))
