@@ -99,7 +99,7 @@ def test_the_fewest_items_that_meet_the_policy_are_found(chosen):
 
 def test_a_searched_parameter_of_the_ranking_is_measured_by_its_own_ranking(chosen):
     tuner = chosen(BM25)
-    (searched,) = tuner.searches.values()
+    searched = tuner.searches["bm25"]
     query_set = tuner.dataset.query_sets[TUNING]
     for values in ({"n": 3, "b": 0.1}, {"n": 3, "b": 0.9}, {"n": 3}):
         expected = run(searched.competitor.tunable, values, query_set)
