@@ -47,8 +47,10 @@ def _less_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
     gap = dataset.shortfall(outcome)
     if not gap:
         return ""
+    points = wording.number(COMPLETENESS, gap)
+    points = points if float(points) else "less than 0.1"
     is_default = ", the default" * (dataset.shipped[LEARNED_NORMAL] is dataset.default)
-    return f"{wording.number(COMPLETENESS, gap)} points less complete than {LEARNED_NORMAL}{is_default}"
+    return f"{points} points less complete than {LEARNED_NORMAL}{is_default}"
 
 
 def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutcome]]) -> str:

@@ -221,8 +221,8 @@ def _notes(dataset: DatasetTuning) -> Iterator[str]:
         yield from _search_notes(outcome)
         if outcome.replaced is not None and not dataset.all_decide:
             yield (
-                f"{outcome.policy.name}: the test split decided that what ships is better than what was chosen, so that "
-                "its figures may be a little better than on other requests."
+                f"{outcome.policy.name}: the test split decided that what ships is better than what was chosen, so its "
+                "figures may be a little better than on other requests."
             )
         if outcome.chosen is not None:
             yield from _doubts(outcome)
