@@ -139,7 +139,8 @@ def _way_to_use(found: Tuning, ready: TuningInputs, folder: Path) -> list[str]:
     from ctxbench.selectors.definitions import is_file
     from ctxbench.sources.agent_file import is_agent_file
 
-    sources = {one.name: str(ready.file.base / one.source) for one in ready.tunables if one.answers is None}
+    every = (*ready.tunables, *(preset.tunable for preset in ready.shipped))
+    sources = {one.name: str(ready.file.base / one.source) for one in every if one.answers is None}
     for dataset in found.datasets:
         chosen = {one.policy.name: one.recommended.selector for one in dataset.outcomes if one.recommended is not None}
         able = [name for name, one in chosen.items() if one in sources and not is_agent_file(sources[one])]
@@ -218,6 +219,7 @@ def _dataset(one: DatasetTuning) -> dict[str, Any]:
         "queries": dict(one.queries),
         "tokens": one.tokens,
         "contenders": {result.name: _result(result) for result in one.results},
+        "shipped": {name: result.name for name, result in one.shipped.items()},
         "policies": {outcome.policy.name: _outcome(one, outcome) for outcome in one.outcomes},
         "notes": list(one.notes),
     }
@@ -235,8 +237,10 @@ def _outcome(dataset: DatasetTuning, one: PolicyOutcome) -> dict[str, Any]:
     from ctxbench.bench.summary import comparison_dict
     from ctxbench.report.tuning.advice import advice
     from ctxbench.tuning.preset_files import policy_block, verdict_block
+    from ctxbench.tuning.tuning_results import LEARNED_NORMAL
 
-    chosen = one.recommended
+    chosen, shortfall = one.recommended, dataset.shortfall(one)
+    (same,) = (group for group in dataset.same_advice() if one in group)
 
     def comparisons(found: Mapping[str, Any]) -> dict[str, Any]:
         return {metric: comparison_dict(each) for metric, each in found.items()}
@@ -245,6 +249,10 @@ def _outcome(dataset: DatasetTuning, one: PolicyOutcome) -> dict[str, Any]:
         "policy": policy_block(one.policy),
         "advice": advice(dataset, one),
         "recommended": None if chosen is None else {"selector": chosen.selector, "set": dict(chosen.values)},
+        "shipped": one.shipped if chosen is not None else "",
+        "replaced": None if one.replaced is None else one.replaced.name,
+        "less_complete_than_shipped": {LEARNED_NORMAL: shortfall} if shortfall else {},
+        "same_as": [other.policy.name for other in same if other is not one],
         "reason": one.reason,
         "needed": None if one.needed is None else list(one.needed),
         "taken_from": one.taken_from,

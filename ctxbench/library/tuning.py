@@ -90,9 +90,12 @@ class Tuned:
     def front(self) -> pd.DataFrame:
         """The best settings of every selector, and its first 1, 2, 3, ... items, on the queries that decide.
 
+        A front holds every setting that no other beats in completeness and tokens.
+
         Returns:
-            One row a dataset, line (`semantic: front`, `semantic: first n`) and setting: the means of completeness,
-            tokens and whatever policies name, with `... low` and `... high`, then the values of the parameters.
+            One row per dataset, line (`semantic: front`, `semantic: first n`; `learned: presets`, where `learned` is
+            not tuned and its shipped presets compete) and setting: the means of completeness,
+            recall, tokens and items, with `... low` and `... high`, then the values of the parameters.
         """
         import pandas as pd
 
@@ -168,10 +171,10 @@ class Tuned:
 
     @property
     def advice(self) -> str:
-        """What to do, a sentence for each dataset and policy."""
-        from ctxbench.report.tuning.advice import advice
+        """What to do, a sentence for each dataset and policy; policies that come to the same share one."""
+        from ctxbench.report.tuning.advice import all_advice
 
-        return "\n".join(advice(one, outcome) for one in self.found.datasets for outcome in one.outcomes)
+        return "\n".join(line for dataset in self.found.datasets for line in all_advice(dataset))
 
     @property
     def _only(self) -> DatasetTuning:
@@ -187,7 +190,7 @@ class Tuned:
         chosen = outcome.recommended or one.default
         if chosen is None:
             raise ParameterError(f"policy {outcome.policy.name}: nothing was measured on {one.dataset}")
-        tunable = next(found for found in self.ready.tunables if found.name == chosen.selector)
+        tunable = self.ready.tunable(chosen.selector)
         return Preset(
             name=outcome.policy.name,
             selector=tunable.source,

@@ -29,7 +29,8 @@ class TuningPlots:
         """The best settings of every selector, its first 1, 2, 3, ... items, and what was compared.
 
         A band is the 95% interval of each mean, on the queries that decide. A mark on the lower line is no better than
-        a fixed number of items.
+        a fixed number of items. The best settings are those by completeness and tokens, and drawn over these axes
+        alone. Of points that lie close together some are drawn; `Tuned.front` has all.
 
         Args:
             x, y: metrics.

@@ -13,22 +13,26 @@ from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import Comparison, compare_metric, correct
 from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import UserError
 from ctxbench.selectors.answers_file import all_empty
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.held_out_figures import (
     SettingEvaluator,
     SettingValues,
+    best_preset,
     compare_all,
     metrics_of,
     policy_outcome,
+    replacing_choice,
 )
 from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.opened_inputs import TuningDataset, TuningInputs
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.own_rankings import OWN_CUT
+from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
 from ctxbench.tuning.recommendation import Choice, choose, first_trace, front_trace, heat_maps, parameter_traces
-from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
+from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, preset_search, search
 from ctxbench.tuning.stricter_policies import with_stricter
 from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
@@ -37,10 +41,12 @@ from ctxbench.tuning.tuning_results import (
     DOCUMENTS_DEFAULTS,
     OF_ITS_RANKING,
     PRESET,
+    TUNED,
     WITH_DEFAULTS,
     DatasetTuning,
     PolicyOutcome,
     SettingResult,
+    fall_short,
 )
 
 ALL_DECIDE = (
@@ -56,6 +62,8 @@ class DatasetTuner:
     Attributes:
         name: of the dataset.
         policies: those that the labels can answer.
+        shipped: the presets that compete.
+        left_out: by name of a selector why it does not compete here, as a sentence without its end.
         base: the first selector with its defaults, on the tuning set; None before `choose`.
         searches: what was found, by name of the selector.
         choices: by policy.
@@ -67,6 +75,8 @@ class DatasetTuner:
         self.name = dataset.dataset.name
         self.tunables = tuple(one for one in inputs.tunables if one.name not in dataset.left_out)
         self.policies = tuple(one for one in inputs.file.policies if one.name not in dataset.unanswered)
+        self.left_out = dict(dataset.left_out)
+        self.shipped = tuple(one for one in inputs.shipped if one.tunable.name not in dataset.left_out)
         self.base: Base | None = None
         self.searches: dict[str, SearchResult] = {}
         self.choices: dict[str, Choice] = {}
@@ -87,6 +97,8 @@ class DatasetTuner:
                 )
 
             self.searches[tunable.name] = search(competitor.with_base(base), file, base=base, progress=report_settings)
+        if self.base is not None:
+            self._add_presets(file, self.base)
         one_group = self._one_group_reason()
         for policy in self.file.policies:
             if policy.name in self.dataset.unanswered:
@@ -99,6 +111,22 @@ class DatasetTuner:
         if self.base is not None:
             to_beat = {name: one.to_beat for name, one in self.searches[self._base.name].optima.items()}
             self.choices = with_stricter(self.policies, self.choices, base=self.base, to_beat=to_beat)
+
+    def _add_presets(self, file: PolicyFile, base: Base) -> None:
+        """Let shipped presets compete that no sweep looks at; those of a selector that is not tuned as its settings."""
+        for preset in self.shipped:
+            name = preset.tunable.name
+            if name not in self.searches and name not in self.left_out:
+                self._say(f"{name}, ranking", len(self.tunables), len(self.tunables))
+                try:
+                    competitor = Competitor.of(preset.tunable, self.dataset.tuning_set, self.policies)
+                except UserError as error:  # nobody asked for it: a report says why it does not compete
+                    self.left_out[name] = str(error)
+                    continue
+                self.searches[name] = preset_search(competitor.with_base(base), file, base=base)
+            if name in self.searches:
+                self.searches[name].add_preset(preset.values)
+        self.shipped = tuple(preset for preset in self.shipped if preset.tunable.name in self.searches)
 
     def _with_lacking_labels(self, choice: Choice) -> Choice:
         """The same choice; with too few labels for any, how many more are needed."""
@@ -170,18 +198,22 @@ class DatasetTuner:
         """Measure what is recommended and what it is compared with."""
         dataset, file, defaults = self.dataset, self.file, self.defaults
         self._say("measuring", 0, len(file.policies))
-        others = [*self._presets(), self.evaluator.everything()]
+        shipped = self.shipped_values
+        own_presets = [one for one in self._presets() if one.name not in shipped]
+        others = [*own_presets, *(one for one in shipped.values() if one is not defaults), self.evaluator.everything()]
         measured = {
             policy.name: found for policy in file.policies if (found := self._chosen(policy, self.choices[policy.name]))
         }
-        comparisons = compare_all(defaults, measured, self._compare, file.policies)
+        measured |= self._replaced(measured)
+        chosen = {policy: found for policy, found in measured.items() if "chosen" in found}
+        comparisons = compare_all(defaults, chosen, self._compare, file.policies)
         every = [defaults, *others, *(one for found in measured.values() for one in found.values())]
         results = {one.name: self.evaluator.result(one) for one in every}
         outcomes = tuple(
             self._outcome(policy, measured.get(policy.name, {}), results, comparisons) for policy in file.policies
         )
         level, searches = file.confidence, self.searches.values()
-        fronts = [front_trace(one, level=level) for one in searches if one.settings or one.tried]
+        fronts = [front_trace(one, level=level) for one in searches if one.front]
         return DatasetTuning(
             dataset=self.name,
             version=dataset.dataset.version,
@@ -191,9 +223,10 @@ class DatasetTuner:
             of=dataset.of,
             tokens=self.inputs.counter.name,
             results=tuple(results.values()),
-            traces=(*fronts, *(first_trace(one.competitor, level=level) for one in searches)),
-            outcomes=self._with_equal_tokens(outcomes, measured),
+            traces=(*fronts, *(first_trace(self.searches[one.name].competitor, level=level) for one in self.tunables)),
+            outcomes=self._with_equal_tokens(outcomes, chosen),
             notes=tuple(self._notes()),
+            shipped={name: results[one.name] for name, one in shipped.items()},
         )
 
     def _compare(self, base: SettingValues, other: SettingValues, metric: Metric) -> Comparison | None:
@@ -203,8 +236,46 @@ class DatasetTuner:
         found = compare_metric(metric, before, after, seed=self.file.seed, groups=query_set.group)
         return found if found.n else None
 
+    @cached_property
+    def shipped_values(self) -> dict[str, SettingValues]:
+        """The shipped presets, measured, by name; the defaults where a preset is these."""
+        return {
+            preset.name: self.defaults
+            if preset.is_setting_of(self._base, {})
+            else self.evaluator.setting(preset.tunable, preset.values, name=preset.name, role=PRESET)
+            for preset in self.shipped
+        }
+
+    def _replaced(self, measured: Mapping[str, dict[str, SettingValues]]) -> dict[str, dict[str, SettingValues]]:
+        """By policy, what takes the place of a setting that a shipped preset beats on the evaluation set.
+
+        A choice made on the queries that decide looks better there than it is, and a preset does not, so that the
+        queries tell which were not chosen on, where there are any.
+        """
+        found = {}
+        for policy in self.policies:
+            chosen = measured.get(policy.name, {}).get("chosen")
+            if chosen is None or fall_short(self.evaluator.verdicts(policy, chosen, self.defaults)):
+                continue
+            means = {
+                name: one.evaluation_means
+                for name, one in self.shipped_values.items()
+                if not fall_short(self.evaluator.verdicts(policy, one, self.defaults))
+            }
+            name = best_preset(policy, chosen.evaluation_means, means)
+            if name is None:
+                continue
+            preset = next(one for one in self.shipped if one.name == name)
+            choice = replacing_choice(
+                preset, self.choices[policy.name], is_default=preset.is_setting_of(self._base, {})
+            )
+            self.choices[policy.name] = choice
+            beaten = replace(chosen, name=f"{policy.name}, as tuned", role=TUNED)
+            found[policy.name] = {**self._chosen(policy, choice), "replaced": beaten}
+        return found
+
     def _presets(self) -> Iterator[SettingValues]:
-        """The presets of the base, without any that equals its defaults."""
+        """The presets of the base's own definition, without any that equals its defaults."""
         base = self._base
         for preset, values in base.definition.presets.items():
             own = {name: value for name, value in values.items() if name not in base.entry.set}
@@ -229,17 +300,19 @@ class DatasetTuner:
         comparisons: Mapping[tuple[str, str, str], Comparison],
     ) -> PolicyOutcome:
         choice = self.choices[policy.name]
-        verdicts = self.evaluator.verdicts(policy, found["chosen"], self.defaults) if found else ()
+        verdicts = self.evaluator.verdicts(policy, found["chosen"], self.defaults) if "chosen" in found else ()
         own = {kind: results[one.name] for kind, one in found.items()}
         tried = sum(one.tried for one in self.searches.values())
         outcome = replace(policy_outcome(policy, choice, own, comparisons, verdicts), tried=tried)
-        if choice.setting is None or not found:
+        if choice.setting is None or "chosen" not in found:
             return outcome
         query_set, chosen = self.dataset.evaluation_set, found["chosen"]
         competitor, level = self.searches[choice.selector].competitor, self.file.confidence
         before, after = (one.by_query[query_set.split] for one in (self.defaults, chosen))
+        tunable, values = competitor.tunable, choice.setting.rounded
         return replace(
             outcome,
+            shipped=next((one.name for one in self.shipped if one.is_setting_of(tunable, values)), ""),
             heat_maps=heat_maps(competitor, choice.setting.rounded),
             slices=parameter_traces(competitor, choice.setting.rounded, level=level),
             worst_scope=query_set.worst_scope(after),
@@ -255,7 +328,9 @@ class DatasetTuner:
             if len(query_sets[split]) < n:
                 of = f"of the {split} split " if split in (TUNING, TEST) else ""
                 yield f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn."
-        yield from (f"{name} was left out: {reason}." for name, reason in self.dataset.left_out.items())
+        names = {entry.name for entry in self.file.selectors}
+        for name, reason in self.left_out.items():
+            yield f"{name if name in names else f'What ships, {name},'} was left out: {reason}."
         for name in self.dataset.empty:
             said = all_empty(name, self.name)
             yield f"{said[0].upper()}{said[1:]}."

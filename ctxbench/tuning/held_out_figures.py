@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.bench.metrics import Metric, mean, parse_metric
 from ctxbench.bench.slices import Slice
 from ctxbench.bench.stats import Comparison, Scale, correct, critical, grouped_estimate
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
@@ -19,11 +19,11 @@ from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning.limits import SAFETY_ERRORS, Constraint, Limit, Policy, reach_ratio, rounding_error
 from ctxbench.tuning.opened_inputs import TuningDataset
-from ctxbench.tuning.optima import MAX_FACTOR, MIN_QUERIES
+from ctxbench.tuning.optima import MAX_FACTOR, MIN_QUERIES, BestSetting
 from ctxbench.tuning.query_sets import COMPLETE, TEST, FullRanking
 from ctxbench.tuning.recommendation import Choice
 from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing
-from ctxbench.tuning.tunables import Tunable
+from ctxbench.tuning.tunables import ShippedPreset, Tunable
 from ctxbench.tuning.tuning_results import (
     EVERYTHING,
     FIXED,
@@ -150,6 +150,11 @@ class SettingValues:
     def splits(self) -> tuple[str, ...]:
         """What it was measured on: the tuning set first, the evaluation set last."""
         return tuple(self.by_query)
+
+    @property
+    def evaluation_means(self) -> dict[Metric, float]:
+        """Means by metric on the evaluation set; NaN where one applies to no query."""
+        return {metric: mean(values).value for metric, values in self.by_query[self.splits[-1]].items()}
 
     def of_reachable(self, split: str, metric: Metric) -> FloatArray:
         """A metric among the queries within reach, NaN elsewhere."""
@@ -325,12 +330,14 @@ def policy_outcome(
 
     Args:
         policy, choice: which, and what was chosen.
-        found: `chosen`, and where there are any `fixed` and `fixed_own`; empty where the default is kept.
+        found: `chosen`, and where there are any `fixed`, `fixed_own` and `replaced`; without `chosen` the default is
+            kept.
         comparisons: by policy, kind and metric name.
         verdicts: of the constraints.
     """
-    outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings)
-    if choice.setting is None or not found:
+    replaced = found.get("replaced")
+    outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings, replaced=replaced)
+    if choice.setting is None or "chosen" not in found:
         return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
     by_kind: dict[str, dict[str, Comparison]] = {}
     for (name, kind, metric), one in comparisons.items():
@@ -347,6 +354,48 @@ def policy_outcome(
         ranking=by_kind.pop("ranking", {}),
         against=by_kind,
     )
+
+
+def beats(policy: Policy, means: Mapping[Metric, float], others: Mapping[Metric, float]) -> bool:
+    """Whether a setting is as complete as another for no more tokens, not equal in both, and serves a policy as well.
+
+    Args:
+        policy: whose objective must be no worse.
+        means, others: of completeness, prompt tokens and the objective, on the same queries.
+    """
+
+    def gain(metric: Metric) -> float:
+        sign = 1 if metric.declaration.better == "higher" else -1
+        difference = sign * (means[metric] - others[metric])
+        return 0.0 if abs(difference) <= rounding_error(others[metric]) else difference
+
+    figures = [gain(metric) for metric in COMPARED[:2]]
+    return all(each >= 0 for each in (*figures, gain(policy.objective))) and any(each > 0 for each in figures)
+
+
+def best_preset(
+    policy: Policy, chosen: Mapping[Metric, float], presets: Mapping[str, Mapping[Metric, float]]
+) -> str | None:
+    """The shipped preset to recommend in place of a setting that shipped presets beat; None where none does.
+
+    Args:
+        policy: which.
+        chosen: means of what was chosen.
+        presets: by name, those of the presets that keep the policy on the same queries.
+    """
+    better = {name: means for name, means in presets.items() if beats(policy, means, chosen)}
+    best = [name for name in better if not any(beats(policy, means, better[name]) for means in better.values())]
+    sign = 1 if policy.minimise else -1
+    return min(best, key=lambda name: sign * better[name][policy.objective], default=None)
+
+
+def replacing_choice(preset: ShippedPreset, beaten: Choice, *, is_default: bool) -> Choice:
+    """The choice of a shipped preset in place of a setting that it beats: the default is kept where it is this."""
+    if is_default:
+        reason = f"{preset.name}, the default, is as complete as what was chosen for no more prompt tokens"
+        return Choice(reason=reason, settings=beaten.settings)
+    setting = BestSetting(values=preset.values, rounded=preset.values, means={}, n={}, bounds={})
+    return Choice(selector=preset.tunable.name, setting=setting, settings=beaten.settings)
 
 
 Key = tuple[str, str, str]

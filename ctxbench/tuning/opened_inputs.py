@@ -23,9 +23,11 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.yaml_files import line_of
 from ctxbench.io.yaml_form import YamlForm
-from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.definitions import find_definition, is_file
+from ctxbench.selectors.definitions import shipped as shipped_names
 from ctxbench.selectors.external import external_from_config
 from ctxbench.sources.agent_file import is_agent_file, read_agent
+from ctxbench.sources.own_selectors import LEARNED
 from ctxbench.text.tokens import TokenCounter, open_counter
 from ctxbench.tuning.fits.examples import ALL
 from ctxbench.tuning.own_rankings import OWN_CUT, OwnRankings, searched_scores, unfit_scores
@@ -33,7 +35,7 @@ from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.query_sets import TEST, TUNING, QuerySet, is_fitted_on
 from ctxbench.tuning.recommendation import unanswerable
 from ctxbench.tuning.selector_entry import SelectorEntry
-from ctxbench.tuning.tunables import Tunable
+from ctxbench.tuning.tunables import ShippedPreset, Tunable
 from ctxbench.tuning.tuning_results import EVERYTHING, TOGETHER
 
 
@@ -177,6 +179,7 @@ class TuningInputs:
     Attributes:
         file: the policies.
         tunables: the competitors; the first is the base.
+        shipped: the presets of `learned`, and of the shipped selectors that compete.
         datasets: in order.
         embedder, counter: not loaded yet.
     """
@@ -186,6 +189,12 @@ class TuningInputs:
     datasets: tuple[TuningDataset, ...]
     embedder: Embedder
     counter: TokenCounter
+    shipped: tuple[ShippedPreset, ...] = ()
+
+    def tunable(self, name: str) -> Tunable:
+        """The selector of a name that results use: one of the file, or one whose presets compete."""
+        every = (*self.tunables, *(preset.tunable for preset in self.shipped))
+        return next(tunable for tunable in every if tunable.name == name)
 
 
 def open_tuning(
@@ -213,6 +222,7 @@ def open_tuning(
             scores; all faults at once.
     """
     tunables, faults = read_tunables(file, asked)
+    shipped = tuple(_shipped_presets(file, tunables))
     in_file, elsewhere = YamlForm(file.path, file.lines, faults), YamlForm(None, {}, faults)
     embedder = in_file.attempt(lambda: open_embedder(file.embedder), "embedder")
     counter = in_file.attempt(lambda: open_counter(file.tokens, cache=cache_dir()), "tokens")
@@ -230,6 +240,7 @@ def open_tuning(
         opened = elsewhere.attempt(partial(_opened, dataset, file, resources, named=reference))
         if opened is not None:
             left_out, wrong = _check_suited(file, tunables, opened)
+            left_out |= _unsuited_presets(file, tunables, shipped, opened)
             found[dataset.name] = replace(
                 opened,
                 left_out=left_out,
@@ -244,8 +255,52 @@ def open_tuning(
     query_sets = [query_set for opened in found.values() for query_set in opened.query_sets.values()]
     tunables = tuple(with_range_of(one, query_sets) for one in tunables)
     return TuningInputs(
-        file=file, tunables=tunables, datasets=tuple(found.values()), embedder=embedder, counter=counter
+        file=file,
+        tunables=tunables,
+        datasets=tuple(found.values()),
+        embedder=embedder,
+        counter=counter,
+        shipped=shipped,
     )
+
+
+def _shipped_presets(file: PolicyFile, tunables: Sequence[Tunable]) -> Iterator[ShippedPreset]:
+    """The presets of the shipped selectors that are tuned, and of `learned`, each as it ships."""
+    sources = {tunable: _shipped_source(tunable, file.base) for tunable in tunables}
+    for source in dict.fromkeys([*filter(None, sources.values()), LEARNED]):
+        shipped, _ = find_definition(source)
+        name = f"{source} as shipped" if source in {tunable.name for tunable in tunables} else source
+        own = Tunable(entry=SelectorEntry(name=name, selector=source), source=source, definition=shipped)
+        tunable = next((one for one, of in sources.items() if of == source and _is_as_shipped(one, source)), own)
+        for preset, values in shipped.presets.items():
+            yield ShippedPreset(name=f"{source}/{preset}", tunable=tunable, values=values)
+
+
+def _is_as_shipped(tunable: Tunable, source: str) -> bool:
+    """Whether nothing in the file changes a shipped selector."""
+    return tunable.source == source and not (tunable.start or tunable.entry.set or tunable.entry.fit)
+
+
+def _shipped_source(tunable: Tunable, base: Path) -> str:
+    """The shipped selector that a selector of the file is, itself or by an agent file; empty where it is none."""
+    source = tunable.source
+    if tunable.answers is None and is_file(source) and is_agent_file(base / source):
+        agent = read_agent(base / source)
+        source = "" if agent.presets is not None else agent.selector.partition("/")[0]
+    return source if tunable.answers is None and source in shipped_names() else ""
+
+
+def _unsuited_presets(
+    file: PolicyFile, tunables: Sequence[Tunable], shipped: Sequence[ShippedPreset], opened: TuningDataset
+) -> dict[str, str]:
+    """Why shipped presets cannot compete on a dataset, by the name of their selector."""
+    extra = dict.fromkeys(preset.tunable for preset in shipped if preset.tunable not in tunables)
+    found = {}
+    for tunable in extra:
+        left_out, wrong = _check_suited(file, [tunable], opened)
+        if messages := [*left_out.values(), *(fault.message for fault in wrong)]:
+            found[tunable.name] = "; ".join(messages)
+    return found
 
 
 def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, named: str) -> TuningDataset:

@@ -217,7 +217,7 @@ def write_presets_of(found: DatasetTuning, ready: TuningInputs, path: Path) -> b
 
 def _preset(outcome: PolicyOutcome, chosen: SettingResult, ready: TuningInputs) -> TunedPreset:
     policy = outcome.policy
-    tunable = next(one for one in ready.tunables if one.name == chosen.selector)
+    tunable = ready.tunable(chosen.selector)
     own = tunable.answers is None
     source = str(ready.file.base / tunable.source) if is_file(tunable.source) else tunable.source
     return TunedPreset(

@@ -19,7 +19,7 @@ from ctxbench.tuning.optima import MIN_QUERIES, BestSetting, Optimum
 from ctxbench.tuning.search import REPORTED, Competitor, SearchResult
 from ctxbench.tuning.sweep.measures import COMPLETENESS, REACH, Measure
 from ctxbench.tuning.tunables import FIRST_N
-from ctxbench.tuning.tuning_results import MeanGrid, Trace
+from ctxbench.tuning.tuning_results import FIRST_ITEMS, FRONT, PRESETS, MeanGrid, Trace
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -194,7 +194,7 @@ def _reach(optima: Mapping[str, Optimum], which: int, *, with_others: bool) -> _
     return best
 
 
-POINTS = 40  # of a trace at most
+POINTS = 40  # of a trace over one parameter, at most
 RUNS = 6  # of a trace whose settings have to be run
 MAP_CELLS = 12  # of a heat map along either axis, at most
 MAPS = 6  # pairs of parameters that heat maps are drawn of; of more parameters only neighbours are paired
@@ -203,15 +203,16 @@ HEAT_METRICS = ("completeness", "tokens")
 
 
 def front_trace(found: SearchResult, *, level: float) -> Trace:
-    """The settings that no other beats in prompt tokens and completeness, thinned."""
-    return trace(found.competitor, f"{found.competitor.name}: front", found.front.thinned(POINTS), level=level)
+    """All settings that no other beats in prompt tokens and completeness; charts draw fewer of them."""
+    kind = FRONT if found.settings or found.tried else PRESETS
+    return trace(found.competitor, f"{found.competitor.name}{kind}", found.front.values, level=level)
 
 
 def first_trace(competitor: Competitor, *, level: float) -> Trace:
     """Means and intervals of the first n items of the ranking."""
     return trace(
         competitor,
-        f"{competitor.name}: first n",
+        f"{competitor.name}{FIRST_ITEMS}",
         [{"n": n} for n in FIRST],
         level=level,
         by_query=partial(FIRST_N.by_query, competitor.rankings),

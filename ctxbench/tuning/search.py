@@ -25,7 +25,7 @@ from ctxbench.tuning.limits import (
 from ctxbench.tuning.optima import Optimum, distance
 from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.query_sets import FullRanking, QuerySet
-from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings
+from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings, setting_line
 from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
 from ctxbench.tuning.sweep.families import sweep
 from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure, Pairing, queries_by_type
@@ -187,6 +187,29 @@ class SearchResult:
     front: Front
     settings: int
     tried: int
+
+    def add_preset(self, values: Mapping[str, Value]) -> None:
+        """Let a preset compete, unless it is one of the settings that a sweep has looked at."""
+        tunable = self.competitor.tunable
+        if self.settings and tunable.is_swept(values) and not tunable.entry.search:
+            return
+        if self.competitor.full_ranking.refitted and not tunable.is_swept(values):
+            return  # it can only be run, and has seen these queries
+        by_query = self.competitor.by_query(values)
+        line = setting_line(tunable.values(values), by_query, pairing=self.competitor.rankings.pairing)
+        show_lines([line], [*self.optima.values(), self.front])
+
+
+def preset_search(competitor: Competitor, file: PolicyFile, *, base: Base) -> SearchResult:
+    """The search of a selector that is not tuned, of which `add_preset` shows the presets."""
+    return SearchResult(
+        competitor=competitor,
+        optima=optima_of(competitor, file, base=base),
+        fixed=first_n(competitor, file, base=base),
+        front=Front(cost=TOKENS, gain=COMPLETENESS),
+        settings=0,
+        tried=0,
+    )
 
 
 def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Callable[[int], None]) -> SearchResult:

@@ -282,6 +282,27 @@ class Tunable:
         return self._reader.standard_margin(written, margin)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ShippedPreset:
+    """A preset that comes with ctxbench, and competes with what is tuned.
+
+    Attributes:
+        name: as users name it: `learned/normal`.
+        tunable: its selector, without values of the policy file.
+        values: of its parameters.
+    """
+
+    name: str
+    tunable: Tunable
+    values: Mapping[str, Value]
+
+    def is_setting_of(self, other: Tunable, values: Mapping[str, Value]) -> bool:
+        """Whether a selector at a setting is this preset."""
+        if other.answers is not None:
+            return False
+        return other.pipeline(values).describe() == self.tunable.pipeline(self.values).describe()
+
+
 _ITEMWISE_STEPS = ("abstain", "truncate")  # steps that treat a request or an item alike, whatever is cut behind them
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,9 +18,11 @@ from ctxbench.tuning.fits.examples import ALL
 from ctxbench.tuning.held_out_figures import (
     SettingValues,
     VerdictQueries,
+    best_preset,
     compare_all,
     constraint_verdicts,
     policy_outcome,
+    replacing_choice,
     verdict,
 )
 from ctxbench.tuning.limits import Constraint, Limit, Policy, reach_ratio
@@ -32,11 +35,14 @@ from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.swept_settings import sweep_common
 from ctxbench.tuning.tunables import FIRST_N
 from ctxbench.tuning.tuning_results import (
+    DEFAULTS,
     TOGETHER,
+    TUNED,
     ConstraintVerdict,
     DatasetTuning,
     SettingResult,
     Tuning,
+    fall_short,
 )
 
 
@@ -143,15 +149,20 @@ class CommonSetting:
             for policy in self._file.policies
             if (found := self._chosen(policy, self._choices[policy.name]))
         }
+        shipped = self._shipped()
+        measured |= self._replaced(measured, shipped)
+        chosen = {policy: found for policy, found in measured.items() if "chosen" in found}
+        every += [rows for rows in shipped.values() if rows[0].role != DEFAULTS]
         every += [rows for found in measured.values() for rows in found.values()]
-        comparisons = compare_all(every[0], measured, self._compare, self._file.policies)
+        comparisons = compare_all(every[0], chosen, self._compare, self._file.policies)
         results = {rows[0].name: self._result(rows, level) for rows in every}
         outcomes = []
         for policy in self._file.policies:
             found = measured.get(policy.name, {})
-            verdicts = self._verdicts(policy, found["chosen"]) if found else ()
+            verdicts = self._verdicts(policy, found["chosen"]) if "chosen" in found else ()
             own = {kind: results[rows[0].name] for kind, rows in found.items()}
-            outcomes.append(policy_outcome(policy, self._choices[policy.name], own, comparisons, verdicts))
+            outcome = policy_outcome(policy, self._choices[policy.name], own, comparisons, verdicts)
+            outcomes.append(replace(outcome, shipped=self._preset_name(self._choices[policy.name])))
         datasets = [tuner.dataset for tuner in self._tuners]
         names = ", ".join(tuner.name for tuner in self._tuners)
         return DatasetTuning(
@@ -172,7 +183,44 @@ class CommonSetting:
                 "The objective is the geometric mean over datasets where it is an amount, such as prompt tokens.",
                 *self._split_notes(),
             ),
+            shipped={name: results[rows[0].name] for name, rows in shipped.items()},
         )
+
+    def _shipped(self) -> dict[str, list[SettingValues]]:
+        """The shipped presets that compete on every dataset, measured on each."""
+        every = [tuner.shipped_values for tuner in self._tuners]
+        return {name: [values[name] for values in every] for name in every[0] if all(name in one for one in every)}
+
+    def _replaced(
+        self, measured: Mapping[str, dict[str, list[SettingValues]]], shipped: Mapping[str, list[SettingValues]]
+    ) -> dict[str, dict[str, list[SettingValues]]]:
+        """By policy, what takes the place of a setting that a shipped preset beats on the evaluation sets."""
+
+        def means(rows: Sequence[SettingValues]) -> dict[Metric, float]:
+            metrics = rows[0].by_query[rows[0].splits[READING]]
+            return {metric: mean(_join_values(rows, metric, READING)).value for metric in metrics}
+
+        found = {}
+        for policy in self._policies:
+            chosen = measured.get(policy.name, {}).get("chosen")
+            if chosen is None or fall_short(self._verdicts(policy, chosen)):
+                continue
+            kept = {name: rows for name, rows in shipped.items() if not fall_short(self._verdicts(policy, rows))}
+            name = best_preset(policy, means(chosen), {name: means(rows) for name, rows in kept.items()})
+            if name is not None:
+                preset = next(one for one in self._tuners[0].shipped if one.name == name)
+                is_default = shipped[name][0].role == DEFAULTS
+                self._choices[policy.name] = replacing_choice(preset, self._choices[policy.name], is_default=is_default)
+                beaten = [replace(one, name=f"{policy.name}, as tuned", role=TUNED) for one in chosen]
+                found[policy.name] = {**self._chosen(policy, self._choices[policy.name]), "replaced": beaten}
+        return found
+
+    def _preset_name(self, choice: Choice) -> str:
+        """The shipped preset that a choice is; empty where it is none."""
+        if choice.setting is None:
+            return ""
+        tunable, values = self._tuners[0].inputs.tunable(choice.selector), choice.setting.rounded
+        return next((one.name for one in self._tuners[0].shipped if one.is_setting_of(tunable, values)), "")
 
     def _split_notes(self) -> Iterator[str]:
         """Which labels decided, and which figures are of."""
@@ -187,7 +235,7 @@ class CommonSetting:
         if choice.setting is None:
             return {}
         base, values = self._tuners[0].inputs.tunables[0], choice.setting.rounded
-        tunable = next(one for one in self._tunables if one.name == choice.selector)
+        tunable = self._tuners[0].inputs.tunable(choice.selector)
         fixed = {
             "fixed": (base, {}, self._fixed.get((policy.name, base.name))),
             "fixed_own": (tunable, values, self._fixed.get((policy.name, tunable.name))),

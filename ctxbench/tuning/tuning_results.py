@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -11,12 +11,16 @@ from ctxbench.bench.metrics import GroupMean
 from ctxbench.bench.stats import Comparison, Estimate
 from ctxbench.core.arrays import FloatArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import Policy
+from ctxbench.tuning.limits import SAME, Policy
 
 # Roles of settings
 RECOMMENDED, DEFAULTS, PRESET, FIXED, EVERYTHING = "recommended", "defaults", "preset", "fixed", "everything"
+TUNED = "tuned"  # what was chosen of the tuned settings, and a shipped preset beats
+LEARNED_NORMAL = "learned/normal"  # what ships for those who tune nothing
 # what the base is called behind the selector's name, or in place of it
 DOCUMENTS_DEFAULTS, WITH_DEFAULTS, OF_ITS_RANKING = "documents' defaults", ", defaults", " of its ranking"
+# what a trace is called behind the selector's name; of one that is not tuned the front is of its shipped presets
+FRONT, PRESETS, FIRST_ITEMS = ": front", ": presets", ": first n"
 Status: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", "too few to say"]
 TOGETHER = "together"
 """What the setting for all datasets is called, in the place of a dataset."""
@@ -129,6 +133,11 @@ class ConstraintVerdict:
         return {"holds": True, "holds within 2 points": True, "missed": False}.get(self.status)
 
 
+def fall_short(verdicts: Iterable[ConstraintVerdict]) -> bool:
+    """Whether some constraint is missed, so that the default is kept."""
+    return any(verdict.falls_short or verdict.met is False for verdict in verdicts)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PolicyOutcome:
     """What one policy came to on a dataset. All but `bounds` is of the test split, or of all labels where these decide.
@@ -141,6 +150,9 @@ class PolicyOutcome:
             help, or something is recommended.
         answered: whether the labels can say anything of the policy at all.
         taken_from: the stricter policy whose setting `chosen` is; empty where this policy's own limits came to it.
+        shipped: the shipped preset that `chosen` is, as `learned/normal`; empty where it is none.
+        replaced: the tuned setting that a shipped preset, or the default as it ships, beats in completeness and prompt
+            tokens, and that is therefore not recommended.
         settings: how many settings were compared exactly for this policy.
         tried: how many were run because a parameter of theirs breaks the prefix rule.
         bounds: on the tuning set, for each constraint its text, and the bound that was held against it.
@@ -164,6 +176,8 @@ class PolicyOutcome:
     needed: tuple[int, int] | None = None
     answered: bool = True
     taken_from: str = ""
+    shipped: str = ""
+    replaced: SettingResult | None = None
     settings: int = 0
     tried: int = 0
     bounds: Mapping[str, float] = field(default_factory=dict)
@@ -182,7 +196,7 @@ class PolicyOutcome:
     @property
     def recommended(self) -> SettingResult | None:
         """What is recommended: what was found better, unless the queries that are read say that it falls short."""
-        return None if any(one.falls_short or one.met is False for one in self.verdicts) else self.chosen
+        return None if fall_short(self.verdicts) else self.chosen
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -195,9 +209,10 @@ class DatasetTuning:
         queries: by split, how many were measured: `tuning` and `test`, or `all` where all labels decide.
         of: by split, how many could have been; more where a sample was.
         tokens: name of the token counter.
-        results: references and recommendations, measured on all that was asked: the documents' defaults, today's
+        results: references and recommendations, measured on all that was asked: the documents' defaults, shipped
             presets, tuned fixed k, everything, and what is recommended.
         traces: fronts and first-n curves of every selector on the tuning set.
+        shipped: the shipped presets that competed, by name; the default itself where it is one of them.
         outcomes: one a policy, in the order of the file.
         notes: what a reader must know, as sentences: which parameters broke the prefix rule and how many settings
             were tried instead, that the test split was read once, samples.
@@ -214,6 +229,7 @@ class DatasetTuning:
     traces: tuple[Trace, ...]
     outcomes: tuple[PolicyOutcome, ...]
     notes: tuple[str, ...] = ()
+    shipped: Mapping[str, SettingResult] = field(default_factory=dict)
 
     @property
     def all_decide(self) -> bool:
@@ -224,6 +240,30 @@ class DatasetTuning:
     def default(self) -> SettingResult | None:
         """What is kept where nothing is recommended."""
         return next((one for one in self.results if one.role == DEFAULTS), None)
+
+    def advised(self, outcome: PolicyOutcome) -> SettingResult | None:
+        """What a policy's advice comes to: what is recommended, or the default."""
+        return outcome.recommended or self.default
+
+    def shortfall(self, outcome: PolicyOutcome) -> float:
+        """By how much what is advised is less complete than `learned/normal`, as a share; 0 where it is not, or NaN."""
+        advised, reference = self.advised(outcome), self.shipped.get(LEARNED_NORMAL)
+        if advised is None or reference is None:
+            return 0.0
+        lacking = [each.figures.get("completeness") for each in (reference, advised)]
+        if lacking[0] is None or lacking[1] is None:
+            return 0.0
+        gap = lacking[0].value - lacking[1].value
+        return gap if gap > SAME else 0.0
+
+    def same_advice(self) -> tuple[tuple[PolicyOutcome, ...], ...]:
+        """The outcomes, with those of policies that come to the same advice together, in the order of the first."""
+        found: dict[object, list[PolicyOutcome]] = {}
+        for outcome in self.outcomes:
+            chosen = outcome.chosen
+            key = (outcome.recommended is None, chosen and (chosen.selector, tuple(chosen.values.items())))
+            found.setdefault(key, []).append(outcome)
+        return tuple(map(tuple, found.values()))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -50,7 +50,7 @@ class OwnWeights:
 
 def own_weights(dataset: Path) -> OwnWeights:
     """Choose weights on the tuning split of a history's dataset, and measure them on its test split."""
-    inputs = open_tuning(read_policies(POLICY), [str(dataset)])
+    inputs = replace(open_tuning(read_policies(POLICY), [str(dataset)]), shipped=())  # weights alone compete
     (opened,) = inputs.datasets
     tuner = DatasetTuner(inputs, opened, no_progress)
     tuner.choose()

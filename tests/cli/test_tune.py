@@ -145,6 +145,10 @@ def test_json_stands_alone_on_standard_output(process, cli, shop, policy):
     assert aggressive["policy"]["minimise"] == "tokens"
     assert aggressive["recommended"]["selector"] == "semantic"
     assert set(aggressive["against"]) >= {"defaults"}
+    shop_ = done.json["datasets"]["shop"]
+    assert {"semantic/normal", "learned/normal", "learned/aggressive"} <= set(shop_["shipped"])
+    assert all(shop_["contenders"][name]["role"] in ("preset", "defaults") for name in shop_["shipped"].values())
+    assert (aggressive["same_as"], aggressive["replaced"], aggressive["shipped"]) == ([], None, "")
     assert done.json["presets"] == ["runs/tune-ok-shop/presets/shop.yaml"]
     assert json.loads(cli("tune", shop, "-p", policy(), "--json").out) == done.json
 

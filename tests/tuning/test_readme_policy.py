@@ -92,7 +92,7 @@ def tuned(file, folder, tmp_path):
     ready = open_fitted(read_policies(file), [str(folder)], tmp_path / "presets")
     tuning = tune(ready, command="x")
     write_report(tuning, tmp_path / "report")
-    assert console_table(tuning).startswith("normal: ")
+    assert console_table(tuning).startswith("normal")
     (found,) = tuning.datasets
     assert found.all_decide
     assert [outcome.policy.name for outcome in found.outcomes] == ["normal", "conservative", "within-4000"]

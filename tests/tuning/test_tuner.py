@@ -48,10 +48,10 @@ def run(tunable, values, query_set):
 
 @pytest.fixture
 def chosen(ready):
-    """Choose on the one dataset; returns the tuner."""
+    """Choose on the one dataset among the settings of the selectors alone; returns the tuner."""
 
     def made(*selectors, **given):
-        one = ready(*selectors, **{"policies": POLICIES, "labels": "split", **given})
+        one = replace(ready(*selectors, **{"policies": POLICIES, "labels": "split", **given}), shipped=())
         tuner = DatasetTuner(one, one.datasets[0], no_progress)
         tuner.choose()
         return tuner
@@ -190,10 +190,10 @@ def test_other_labels_of_the_test_split_change_no_choice(ready, shop, tmp_path):
     )
     write_dataset(replace(dataset, labels=labels), tmp_path / "turned")
     found = [
-        tune(ready(SEMANTIC, datasets=[folder], policies=POLICIES, labels="split"), command="x").datasets[0]
+        tune(replace(ready(SEMANTIC, datasets=[folder], policies=POLICIES, labels="split"), shipped=()), command="x")
         for folder in (shop, tmp_path / "turned")
     ]
-    one, turned = ([outcome.chosen for outcome in each.outcomes] for each in found)
+    one, turned = ([outcome.chosen for outcome in each.datasets[0].outcomes] for each in found)
     assert [dict(each.values) for each in one] == [dict(each.values) for each in turned]
     assert one[0].tuning == turned[0].tuning
     assert one[0].test["completeness"].value > turned[0].test["completeness"].value + 0.3
@@ -273,7 +273,7 @@ def test_with_too_few_queries_nothing_is_recommended(ready, small):
     assert aggressive.chosen is None
     assert aggressive.needed[0] > 0
     assert "over 16 queries" in aggressive.reason
-    assert [one.name for one in found.traces] == ["semantic: front", "semantic: first n"]
+    assert [one.name for one in found.traces] == ["semantic: front", "learned: presets", "semantic: first n"]
     assert len(found.traces[0].settings) > 3
     assert [one.role for one in found.results if one.role == RECOMMENDED] == [
         RECOMMENDED for outcome in found.outcomes if outcome.chosen is not None
@@ -324,7 +324,7 @@ def test_expansion_is_tried_and_said(ready):
 
 
 def test_an_expansion_alone_is_recommended_with_what_it_gives(ready):
-    one = ready(EXPANDED, policies={"aggressive": POLICIES["aggressive"]})
+    one = replace(ready(EXPANDED, policies={"aggressive": POLICIES["aggressive"]}), shipped=())
     (found,) = tune(one, command="x").datasets
     (outcome,) = found.outcomes
     assert outcome.chosen.values["contextExpansionEnabled"] is True

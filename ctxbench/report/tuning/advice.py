@@ -9,35 +9,57 @@ from ctxbench.bench.stats import Comparison
 from ctxbench.report import wording
 from ctxbench.report.tuning import tuning_texts
 from ctxbench.report.tuning.tuning_texts import COMPLETENESS, TOKENS
-from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
+from ctxbench.tuning.tuning_results import LEARNED_NORMAL, DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 
 def answer(tuning: Tuning) -> str:
     """What tuning came to, in one sentence; empty where there was no policy."""
-    found: dict[str, list[PolicyOutcome]] = {}
+    if len(tuning.datasets) == 1:
+        dataset = tuning.datasets[0]
+        said = [f"{_names(group)}: {_in_short(dataset, group[0])}" for group in dataset.same_advice()]
+        return "; ".join(said) + "." * bool(said)
+    found: dict[str, list[tuple[DatasetTuning, PolicyOutcome]]] = {}
     for dataset in tuning.datasets:
         for outcome in dataset.outcomes:
-            found.setdefault(outcome.policy.name, []).append(outcome)
-    if len(tuning.datasets) == 1:
-        return "; ".join(_in_short(name, one) for name, (one,) in found.items()) + "." * bool(found)
+            found.setdefault(outcome.policy.name, []).append((dataset, outcome))
     return "; ".join(_over_datasets(name, several) for name, several in found.items()) + "." * bool(found)
 
 
-def _in_short(name: str, outcome: PolicyOutcome) -> str:
-    """`normal: 8.2% fewer prompt tokens, -0.3 points of completeness`; `advice` has all of it."""
+def _names(outcomes: Sequence[PolicyOutcome]) -> str:
+    return wording.listed([outcome.policy.name for outcome in outcomes])
+
+
+def _in_short(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
+    """`8.2% fewer prompt tokens, -0.3 points of completeness`; `advice` has all of it."""
+    less = _less_complete(dataset, outcome)
     if outcome.recommended is None:
-        return f"{name}: keep the default"
+        return f"keep the default{f', {less}' * bool(less)}"
     found = outcome.against.get("defaults", {})
     tokens, complete = found.get(str(TOKENS)), found.get(str(COMPLETENESS))
     said = [f"{_changed(tokens)[0]} prompt tokens"] if tokens is not None and tokens.n and tokens.base else []
     if complete is not None and complete.n:
         said.append(f"{wording.signed(COMPLETENESS, complete.difference)} points of completeness")
-    return f"{name}: {', '.join(said) or setting(outcome.recommended)}"
+    return ", ".join([*(said or [setting(outcome)]), *filter(None, [less])])
 
 
-def _over_datasets(name: str, several: Sequence[PolicyOutcome]) -> str:
+def _less_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
+    """By how much what is advised is less complete than `learned/normal`; empty where it is not."""
+    gap = dataset.shortfall(outcome)
+    if not gap:
+        return ""
+    points = wording.number(COMPLETENESS, gap)
+    points = points if float(points) else "less than 0.1"
+    is_default = ", the default" * (dataset.shipped[LEARNED_NORMAL] is dataset.default)
+    return f"{points} points less complete than {LEARNED_NORMAL}{is_default}"
+
+
+def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutcome]]) -> str:
     """For how many datasets another setting than the default is recommended, and what these change."""
-    changes = [one.against["defaults"] for one in several if one.recommended is not None and "defaults" in one.against]
+    changes = [
+        outcome.against["defaults"]
+        for _, outcome in several
+        if outcome.recommended is not None and "defaults" in outcome.against
+    ]
     said = f"{name}: another setting than the default for {len(changes)} of {len(several)} datasets"
     tokens = [one["tokens"] for one in changes if "tokens" in one and one["tokens"].base]
     points = [one["completeness"].difference for one in changes if "completeness" in one and one["completeness"].n]
@@ -46,6 +68,10 @@ def _over_datasets(name: str, several: Sequence[PolicyOutcome]) -> str:
         ranges.append(f"{_range([one.difference / one.base for one in tokens], tuning_texts.percent)} prompt tokens")
     if points:
         ranges.append(f"{_range(points, partial(wording.signed, COMPLETENESS))} points of completeness")
+    gaps = [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]
+    if gaps:
+        up_to = wording.number(COMPLETENESS, max(gaps))
+        ranges.append(f"on {len(gaps)} less complete than {LEARNED_NORMAL}, by up to {up_to} points")
     return f"{said} ({', '.join(ranges)})" if ranges else said
 
 
@@ -56,17 +82,56 @@ def _range(figures: Sequence[float], say: Callable[[float], str]) -> str:
 
 def advice(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
     """What to do for one policy, such as to keep the default."""
-    name = outcome.policy.name
-    if outcome.recommended is not None:
-        said = f"{_offers(outcome, outcome.recommended)}{_taken(outcome)}"
-        return f"{name}: {said}{_holds(outcome, all_decide=dataset.all_decide)}."
-    kept = f"{name}: keep the default{_called(dataset)}"
+    return _advice(dataset, (outcome,))
+
+
+def all_advice(dataset: DatasetTuning) -> tuple[str, ...]:
+    """What to do for every policy; policies that come to the same are named in one sentence."""
+    return tuple(_advice(dataset, group) for group in dataset.same_advice())
+
+
+def _advice(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> str:
+    """One sentence for policies that come to the same."""
+    first = group[0]
+    if first.recommended is not None:
+        said = _offers(first)
+        ends = [
+            f"{_aims(one)}{_taken(one) * (len(group) == 1)}{_holds(one, all_decide=dataset.all_decide)}"
+            for one in group
+        ]
+    else:
+        said = f"keep the default{_called(dataset)}"
+        ends = [_kept(one) for one in group]
+    if less := _less_complete(dataset, first):
+        said += f"; it is {less}{_cheaper(dataset, first)}"
+    if len(group) == 1:
+        return f"{_names(group)}: {said}{ends[0]}."
+    same = f"{_names(group)}: same recommendation: {said}"
+    if len(set(ends)) == 1:
+        return f"{same}{ends[0]}."
+    return f"{same}{''.join(f'; {one.policy.name}: {end[2:]}' for one, end in zip(group, ends, strict=True) if end)}."
+
+
+def _kept(outcome: PolicyOutcome) -> str:
+    """Why the default is kept, or what would tell."""
     if outcome.chosen is not None:
         missed = wording.listed([one.text for one in outcome.verdicts if one.falls_short or one.met is False])
-        return f"{kept}; what was chosen, {setting(outcome.chosen)}, misses {missed} on the test split."
-    if not outcome.answered:
-        return f"{kept}; {outcome.reason.rstrip('.')}."
-    return f"{kept}; {more(outcome.needed)}."
+        return f"; what was chosen, {setting(outcome)}, misses {missed} on the test split"
+    if outcome.replaced is not None:
+        tuned = _selector_with(outcome.replaced)
+        return f"; what was chosen, {tuned}, is no more complete and costs no fewer prompt tokens"
+    return f"; {outcome.reason.rstrip('.') if not outcome.answered else more(outcome.needed)}"
+
+
+def _cheaper(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
+    """Whether `learned/normal`, more complete than the default that is kept, costs fewer prompt tokens, too."""
+    if outcome.recommended is not None or dataset.default is None:
+        return ""
+    mine, theirs = (one.figures.get(str(TOKENS)) for one in (dataset.default, dataset.shipped[LEARNED_NORMAL]))
+    if mine is None or theirs is None or not mine.value > theirs.value:
+        return ""
+    fewer = tuning_texts.percent((mine.value - theirs.value) / mine.value).lstrip("+")
+    return f", which offers {fewer} fewer prompt tokens on these queries"
 
 
 def more(needed: tuple[int, int] | None) -> str:
@@ -79,8 +144,15 @@ def more(needed: tuple[int, int] | None) -> str:
     return f"label about {fewest:,}{to} more {what} to tell whether a setting meets the target"
 
 
-def setting(chosen: SettingResult) -> str:
-    """A selector with its values, as a sentence has it."""
+def setting(outcome: PolicyOutcome) -> str:
+    """What was chosen, with its values, as a sentence has it; a shipped preset by its name."""
+    if outcome.chosen is None:
+        return ""
+    said = _selector_with(outcome.chosen)
+    return f"{outcome.shipped} as it ships ({said})" if outcome.shipped else said
+
+
+def _selector_with(chosen: SettingResult) -> str:
     values = tuning_texts.setting_text(chosen.values)
     return f"{chosen.selector} with {values}" if values else chosen.selector
 
@@ -89,20 +161,28 @@ def _called(dataset: DatasetTuning) -> str:
     return "" if dataset.default is None else f" ({dataset.default.name})"
 
 
-def _offers(outcome: PolicyOutcome, chosen: SettingResult) -> str:
-    """What it costs and keeps, against the default."""
+def _offers(outcome: PolicyOutcome) -> str:
+    """What it costs and keeps, against the default, and which tuned setting it beats."""
     found = outcome.against.get("defaults", {})
     tokens, complete = found.get(str(TOKENS)), found.get(str(COMPLETENESS))
-    said = setting(chosen)
+    said = setting(outcome)
     if tokens is not None and tokens.n and tokens.base:
         value, interval = _changed(tokens)
         said += f" offers {value} prompt tokens {interval}"
     if complete is not None and complete.n:
         interval = wording.difference_interval(COMPLETENESS, complete)
         said += f" at {wording.signed(COMPLETENESS, complete.difference)} points of completeness ({interval})"
-    for metric in tuning_texts.own_aim(outcome.policy):
-        said += f"; {tuning_texts.points(metric)} {tuning_texts.change_text(found, metric)[0]}"
+    if outcome.replaced is not None:
+        tuned = _selector_with(outcome.replaced)
+        said += f"; it is at least as complete as {tuned}, which was chosen by tuning, for no more prompt tokens"
     return said
+
+
+def _aims(outcome: PolicyOutcome) -> str:
+    """By how much it betters what the policy is about, if that is neither completeness nor tokens."""
+    found = outcome.against.get("defaults", {})
+    changes = [(metric, tuning_texts.change_text(found, metric)[0]) for metric in tuning_texts.own_aim(outcome.policy)]
+    return "".join(f"; {tuning_texts.points(metric)} {change}" for metric, change in changes)
 
 
 def _taken(outcome: PolicyOutcome) -> str:

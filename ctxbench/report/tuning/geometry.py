@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -11,15 +11,44 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.report.charts.axes import LOG_FROM, nice_step
 from ctxbench.report.charts.line_chart import Scale
 
-_POINTS = 240  # of a line at most: more than its panel has room for
+STEP = 1 / 40  # of an axis: points of a line that lie nearer to each other look like one
 
 
 def order(xs: FloatArray) -> IntArray:
-    """Positions from left to right, ties in their order, no more than a panel has room for; NaN is left out."""
-    found = np.argsort(xs, kind="stable")[: int((~np.isnan(xs)).sum())]
-    if len(found) <= _POINTS:
-        return found
-    return found[np.unique(np.linspace(0, len(found) - 1, _POINTS).round().astype(np.int64))]
+    """Positions from left to right, ties in their order; NaN is left out."""
+    return np.argsort(xs, kind="stable")[: int((~np.isnan(xs)).sum())]
+
+
+def spread_out(across: FloatArray, up: FloatArray, keep: Iterable[int] = ()) -> IntArray:
+    """Positions of the points of a line that are drawn: both ends, those to keep, and others evenly over its length.
+
+    Neighbours are at most `STEP` apart along the two axes together, unless no point lies between them.
+
+    Args:
+        across, up: places along the axes, in the order in which the points are joined; 0 to 1 is what is shown.
+        keep: positions that are drawn in any case.
+    """
+    if not len(across):
+        return np.zeros(0, dtype=np.int64)
+    steps = np.nan_to_num(np.abs(np.diff(across)) + np.abs(np.diff(up)), nan=0.0, posinf=math.inf)
+    wanted, drawn, gone = {0, len(across) - 1, *keep}, [0], 0.0
+    for place, step in enumerate(steps.tolist(), start=1):
+        if gone + step > STEP and drawn[-1] != place - 1:
+            drawn.append(place - 1)
+            gone = 0.0
+        gone += step
+        if place in wanted:
+            drawn.append(place)
+            gone = 0.0
+    return np.array(drawn, dtype=np.int64)
+
+
+def along(scale: Scale, values: FloatArray) -> FloatArray:
+    """Where values stand along an axis: 0 at its low end, 1 at its high end; those beyond it at the end."""
+    low, high, at = scale.low, scale.high, np.clip(values, scale.low, scale.high)
+    if scale.log:
+        low, high, at = math.log(low), math.log(high), np.log(at)
+    return np.asarray((at - low) / (high - low))
 
 
 def shares(title: str, values: Sequence[float]) -> Scale:

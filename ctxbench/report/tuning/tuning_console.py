@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ctxbench.bench.metrics import Metric
 from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.tuning import tuning_texts
-from ctxbench.report.tuning.advice import advice
+from ctxbench.report.tuning.advice import all_advice
 from ctxbench.report.tuning.tuning_tables import reported_split
 from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, SPLITS, TEST, TITLES, TOKENS, TUNING
 from ctxbench.report.wording import said
@@ -17,7 +18,6 @@ from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
 _WIDTH = 80
 _ASIDE, _COLUMN = 15, 26  # of the names of rows, and of a split's figures
 _ALL_DECIDE = "Figures are of the same requests that the values were chosen on: none are left to test them on."
-_OTHERS = {"defaults": "against the base's defaults", "fixed": "against tuned fixed k"}
 
 
 def console_table(tuning: Tuning, *, plain: bool = False) -> str:
@@ -30,15 +30,17 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
     lines: list[str] = []
     several = len(tuning.datasets) > 1
     for dataset in tuning.datasets:
-        for outcome in dataset.outcomes:
-            lines += _wrapped(f"{f'{dataset.dataset}, ' * several}{advice(dataset, outcome)}", 0, 2)
+        for advice in all_advice(dataset):
+            lines += _wrapped(f"{f'{dataset.dataset}, ' * several}{advice}", 0, 2)
     lines += [*_wrapped(tuning_texts.terms(tuning), 0, 2), ""] if lines else []
     for dataset in tuning.datasets:
         lines += _wrapped(_heading(dataset), 0, 2)
         if dataset.all_decide:
             lines += _wrapped(_ALL_DECIDE, 2, 2)
-        for outcome in dataset.outcomes:
-            lines += [*_outcome(dataset, outcome), ""]
+        for group in dataset.same_advice():
+            lines += [*_outcome(dataset, group), ""]
+        if dataset.shipped:
+            lines += [*_shipped(dataset), ""]
     if tuning.datasets:
         legend = [tuning_texts.p_words(tuning), tuning_texts.LOOSE if any(map(wording.has_loose, lines)) else ""]
         lines += [*_wrapped(" ".join(filter(None, legend)), 0, 2), ""] if any(legend) else []
@@ -52,35 +54,60 @@ def _heading(dataset: DatasetTuning) -> str:
     return f"{dataset.dataset}: {wording.listed(counts) or 'no'} {queries}, {items}, tokens by {dataset.tokens}"
 
 
-def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[str]:
-    yield from _wrapped(f"{outcome.policy.name}: {tuning_texts.policy_text(outcome.policy)}", 2, 4)
-    chosen = outcome.chosen
+def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator[str]:
+    """The figures of policies that come to the same."""
+    for outcome in group:
+        yield from _wrapped(f"{outcome.policy.name}: {tuning_texts.policy_text(outcome.policy)}", 2, 4)
+    outcome, chosen = group[0], group[0].chosen
     if chosen is None:
-        yield from _wrapped(tuning_texts.default_text(outcome), 4, 6)
+        for reason in dict.fromkeys(map(tuning_texts.default_text, group)):
+            yield from _wrapped(reason, 4, 6)
         return
     yield from _wrapped(tuning_texts.choice_text(outcome, chosen), 4, 6)
     splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}
     yield f"    {'':<{_ASIDE}}{''.join(f'{SPLITS[split]:<{_COLUMN}}' for split in splits)}".rstrip()
-    aims = tuning_texts.own_aim(outcome.policy)
+    aims = tuple(dict.fromkeys(metric for one in group for metric in tuning_texts.own_aim(one.policy)))
     for metric in (*aims, COMPLETENESS, TOKENS):
         sides = (tuning_texts.estimate_text(found, metric) for found in splits.values())
         title = TITLES.get(str(metric), str(metric))
         yield f"    {title:<{_ASIDE}}{''.join(f'{side:<{_COLUMN}}' for side in sides)}".rstrip()
     if not outcome.against:
         return
-    for key, name in _OTHERS.items():
-        if key == "fixed" and outcome.fixed is None:
-            yield "    tuned fixed k: no k keeps what the policy asks"
-            continue
-        yield f"    {name}"
-        compared = outcome.against.get(key)
-        yield from _wrapped(f"prompt tokens {', '.join(tuning_texts.change_text(compared, TOKENS))}", 6, 8)
-        for metric in (COMPLETENESS, *aims):
-            change = ", ".join(tuning_texts.change_text(compared, metric))
-            yield from _wrapped(f"{tuning_texts.points(metric)} {change}", 6, 8)
-    yield from _wrapped(
-        f"constraints, {SPLITS[reported_split(dataset)]}: {tuning_texts.constraints_text(outcome)}", 4, 6
-    )
+    yield from _compared("against the base's defaults", outcome, "defaults", aims)
+    fixed = {one.fixed.name if one.fixed else "": one for one in group}
+    for name, one in fixed.items():
+        whose = f" of {one.policy.name}" * (len(fixed) > 1)
+        if name:
+            yield from _compared(f"against tuned fixed k{whose}", one, "fixed", aims)
+        else:
+            yield f"    tuned fixed k{whose}: no k keeps what the policy asks"
+    for one in group:
+        whose = f" of {one.policy.name}" * (len(group) > 1)
+        split = SPLITS[reported_split(dataset)]
+        yield from _wrapped(f"constraints{whose}, {split}: {tuning_texts.constraints_text(one)}", 4, 6)
+
+
+def _compared(title: str, outcome: PolicyOutcome, key: str, aims: Sequence[Metric]) -> Iterator[str]:
+    """Changes against one other setting."""
+    yield f"    {title}"
+    compared = outcome.against.get(key)
+    yield from _wrapped(f"prompt tokens {', '.join(tuning_texts.change_text(compared, TOKENS))}", 6, 8)
+    for metric in (COMPLETENESS, *aims):
+        yield from _wrapped(
+            f"{tuning_texts.points(metric)} {', '.join(tuning_texts.change_text(compared, metric))}", 6, 8
+        )
+
+
+def _shipped(dataset: DatasetTuning) -> Iterator[str]:
+    """The presets that competed as they ship."""
+    width = max(map(len, dataset.shipped)) + 2
+    head = (TITLES[str(COMPLETENESS)], TITLES[str(TOKENS)])
+    yield f"  as shipped, {SPLITS[reported_split(dataset)]}"
+    yield f"    {'':<{width}}{head[0]:<{_COLUMN}}{head[1]}"
+    for name, result in dataset.shipped.items():
+        complete, tokens = (tuning_texts.estimate_text(result.figures, metric) for metric in (COMPLETENESS, TOKENS))
+        is_default = ", the default" * (result is dataset.default)
+        yield f"    {name:<{width}}{complete:<{_COLUMN}}{tokens}{is_default}"
 
 
 def _wrapped(text: str, first: int, rest: int) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ctxbench.io.visible import count
 from ctxbench.report import wording
@@ -20,7 +20,7 @@ from ctxbench.report.document import (
     each_block,
 )
 from ctxbench.report.tuning import tuning_figures, tuning_tables, tuning_texts
-from ctxbench.report.tuning.advice import advice, answer
+from ctxbench.report.tuning.advice import all_advice, answer
 from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, TOKENS
 from ctxbench.tuning.recommendation import four_digits
 from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
@@ -73,7 +73,7 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
     several = len(tuning.datasets) > 1
     yield Bullets(
         tuple(
-            f"{f'{one.dataset}, ' * several}{advice(one, outcome)}" for one, outcome in tuning_tables.outcomes(tuning)
+            f"{f'{dataset.dataset}, ' * several}{said}" for dataset in tuning.datasets for said in all_advice(dataset)
         )
     )
     yield Text(tuning_texts.terms(tuning))
@@ -157,14 +157,15 @@ def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
     if tuning_tables.all_results(dataset):
         yield Subheading("Contenders")
         yield tuning_tables.results(dataset, tuning_figures.tags(dataset))
-    for outcome in dataset.outcomes:
-        parts = (tuning_figures.sensitivity(dataset, outcome), tuning_figures.two_at_a_time(dataset, outcome))
+    groups = dataset.same_advice()
+    for group in groups:
+        parts = (tuning_figures.sensitivity(dataset, group[0]), tuning_figures.two_at_a_time(dataset, group[0]))
         drawn = tuple(part for part in parts if part is not None)
         if drawn:
-            yield Details(f"{outcome.policy.name} on {dataset.dataset}: sensitivity to its parameters", drawn)
-    for outcome in dataset.outcomes:
-        if outcome.chosen is not None:
-            yield from _worse_requests(dataset, outcome)
+            yield Details(f"{_policies(group)} on {dataset.dataset}: sensitivity to its parameters", drawn)
+    for group in groups:
+        if group[0].chosen is not None:
+            yield from _worse_requests(dataset, group)
     notes = tuple(_notes(dataset))
     if notes:
         yield Subheading("Notes")
@@ -185,9 +186,15 @@ def _facts(dataset: DatasetTuning) -> str:
     )
 
 
-def _worse_requests(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[Block]:
+def _policies(group: Sequence[PolicyOutcome]) -> str:
+    """The names of policies that come to the same."""
+    return wording.listed([outcome.policy.name for outcome in group])
+
+
+def _worse_requests(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator[Block]:
     """Requests made worse, by name, beside how many were made better."""
-    name, compared = outcome.policy.name, outcome.against.get("defaults", {}).get("completeness")
+    outcome = group[0]
+    name, compared = _policies(group), outcome.against.get("defaults", {}).get("completeness")
     if not outcome.worse:
         if compared is not None and compared.n:
             yield Text(f"{name}: no request is worse than under the base's defaults.")
@@ -212,6 +219,11 @@ def _notes(dataset: DatasetTuning) -> Iterator[str]:
     yield from dataset.notes
     for outcome in dataset.outcomes:
         yield from _search_notes(outcome)
+        if outcome.replaced is not None and not dataset.all_decide:
+            yield (
+                f"{outcome.policy.name}: the test split decided that what ships is better than what was chosen, so its "
+                "figures may be a little better than on other requests."
+            )
         if outcome.chosen is not None:
             yield from _doubts(outcome)
 

@@ -17,7 +17,7 @@ from ctxbench.report.charts.heat_map import HeatMap, heat_maps
 from ctxbench.report.charts.line_chart import MEDIUM, SMALL, Panel, Ring, Scale, line_charts
 from ctxbench.report.document import Drawing
 from ctxbench.report.tuning import tuning_texts
-from ctxbench.report.tuning.geometry import amounts, order, shares, upper
+from ctxbench.report.tuning.geometry import along, amounts, order, shares, spread_out, upper
 from ctxbench.report.tuning.tuning_tables import all_results
 from ctxbench.report.tuning.tuning_texts import COMPLETENESS, ITEMS, RECALL, TOKENS
 from ctxbench.selectors.parameters import Value, shown
@@ -25,8 +25,11 @@ from ctxbench.tuning.tuning_results import (
     DEFAULTS,
     EVERYTHING,
     FIXED,
+    FRONT,
     PRESET,
+    PRESETS,
     RECOMMENDED,
+    TUNED,
     DatasetTuning,
     MeanGrid,
     PolicyOutcome,
@@ -37,19 +40,26 @@ from ctxbench.tuning.tuning_results import (
 _BEYOND = 1.6  # an axis goes on before the first setting and behind the last by this factor
 _CELLS = 10  # rows and columns of a heat map at most
 _NAME = 42  # letters of a name in a legend at most
-_SHAPES = {RECOMMENDED: "diamond", DEFAULTS: "square", PRESET: "triangle", FIXED: "ring", EVERYTHING: "cross"}
+_SHAPES = {
+    RECOMMENDED: "diamond",
+    DEFAULTS: "square",
+    PRESET: "triangle",
+    FIXED: "ring",
+    EVERYTHING: "cross",
+    TUNED: "ring",
+}
 _AXES = {
     COMPLETENESS: "completeness, % of queries",
     RECALL: "recall, % of required items",
     TOKENS: "prompt tokens a query",
     ITEMS: "items a query",
 }
-_FIRST, _MEAN = ": first n", "mean over queries"
+_MEAN = "mean over queries"
 _LINES = (
-    " A thick line, the front, has the best settings of a selector (no other is as complete for fewer prompt tokens), "
-    "a thin one the first n items of its ranking; tints are 95% intervals. Where the thick line stands above the thin "
-    "one of the same selector, its cut is worth more than a fixed number; where one thin line stands above another, "
-    "its ranking is better."
+    " A thick line, the front, has the best settings of a selector (no other is as complete for fewer prompt tokens); "
+    "it is drawn where these two are the axes. A thin line has the first n items of its ranking; tints are 95% "
+    "intervals. Where the thick line stands above the thin one of the same selector, its cut is worth more than a "
+    "fixed number; where one thin line stands above another, its ranking is better."
 )
 
 
@@ -116,7 +126,17 @@ def trade_panel(dataset: DatasetTuning, lines: Mapping[str, Trace], across: Metr
     y = _scale(up, ys)
     x = _scale(across, [*(at for at, height in drawn if height >= y.low), *seen])
     title = f"{up} against {'prompt tokens' if across == TOKENS else across}"
-    return Panel(title, points, x, y, rings)
+    return Panel(title, {name: _thinned(line, x, y, rings) for name, line in points.items()}, x, y, rings)
+
+
+def _thinned(line: tuple[FloatArray, ...], x: Scale, y: Scale, rings: Sequence[Ring]) -> tuple[FloatArray, ...]:
+    """A line with as many points as can be seen; for each mark the point below it, so that no mark rises above."""
+    xs, ys = line[:2]
+    places = np.searchsorted(xs, [ring.x * (1 + 1e-9) for ring in rings], side="right") - 1
+    beyond = np.searchsorted(xs, [x.high], side="right")  # the first point that is not seen, to which the line leads
+    keep = [place for place in (*places.tolist(), *beyond.tolist()) if 0 <= place < len(xs)]
+    drawn = spread_out(along(x, xs), along(y, ys), keep)
+    return tuple(part[drawn] for part in line)
 
 
 def _scale(metric: Metric, values: Sequence[float]) -> Scale:
@@ -138,8 +158,9 @@ def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]
 
 
 def _points(trace: Trace, across: Metric, up: Metric) -> tuple[FloatArray, ...]:
-    """A line from left to right, with its band; empty where the trace lacks a metric."""
-    if str(across) not in trace.means or str(up) not in trace.means:
+    """A line from left to right, with its band; empty where the trace lacks a metric, or is a front of others."""
+    is_other = trace.name.endswith((FRONT, PRESETS)) and (across, up) != (TOKENS, COMPLETENESS)
+    if is_other or str(across) not in trace.means or str(up) not in trace.means:
         return np.zeros(0), np.zeros(0)
     return _line(trace.means[str(across)], trace, str(up))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ctxbench.bench.metrics import GroupMean
 from ctxbench.bench.stats import Comparison
@@ -11,7 +12,7 @@ from ctxbench.report import wording
 from ctxbench.report.document import Cell, Table
 from ctxbench.report.tuning import tuning_texts
 from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, ITEMS, RECALL, SPLITS, TEST, TITLES, TOKENS, TUNING
-from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
+from ctxbench.tuning.tuning_results import PRESET, DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 MANY = 20  # so many requests made worse are named
 _SHOWN = (COMPLETENESS, TOKENS, RECALL, ITEMS)
@@ -32,20 +33,20 @@ def summary(tuning: Tuning) -> Table:
         "against tuned fixed k",
         "completeness against first n at equal tokens, points",
     )
-    rows: list[tuple[Cell, ...]] = []
-    for dataset, outcome in outcomes(tuning):
-        start = (dataset.dataset, outcome.policy.name)
+
+    def row(dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...]:
         if outcome.chosen is None:
             kept = (*([wording.NONE] * 2), tuning_texts.default_text(outcome))
-            rows.append((*start, *kept, *([wording.NONE] * (len(head) - len(start) - len(kept)))))
-            continue
+            return (*kept, *([wording.NONE] * (len(head) - 2 - len(kept))))
         figures = [tuning_texts.estimate_text(outcome.chosen.figures, metric) for metric in (COMPLETENESS, TOKENS)]
         changes = [
             tuning_texts.change_text(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)
         ]
         changes += [_against_fixed(outcome), tuning_texts.change_text(_at_equal_tokens(outcome), COMPLETENESS)]
         choice = (tuning_texts.choice_text(outcome, outcome.chosen), tuning_texts.constraints_text(outcome))
-        rows.append((*start, *figures, *choice, SPLITS[reported_split(dataset)], *changes))
+        return (*figures, *choice, SPLITS[reported_split(dataset)], *changes)
+
+    rows = _rows(tuning, row)
     names = list(head)
     if len(tuning.datasets) == 1:  # of which the page is: figures come first
         names.insert(3, names.pop(0))
@@ -72,16 +73,18 @@ def _at_equal_tokens(outcome: PolicyOutcome) -> Mapping[str, Comparison]:
 
 def optimism(tuning: Tuning) -> Table | None:
     """Figures of the tuning split beside those of the test split; None where no test split was read."""
-    rows = []
-    for dataset, outcome in outcomes(tuning):
+
+    def row(_dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...] | None:
         if outcome.chosen is None or not outcome.chosen.test:
-            continue
-        row = [dataset.dataset, outcome.policy.name]
+            return None
+        cells: list[Cell] = []
         for metric in (COMPLETENESS, TOKENS):
-            row += [tuning_texts.estimate_text(side, metric) for side in (outcome.chosen.tuning, outcome.chosen.test)]
+            cells += [tuning_texts.estimate_text(side, metric) for side in (outcome.chosen.tuning, outcome.chosen.test)]
             sides = (side.get(str(metric)) for side in (outcome.chosen.tuning, outcome.chosen.test))
-            row.append(tuning_texts.optimism_text(metric, *sides))
-        rows.append(tuple(row))
+            cells.append(tuning_texts.optimism_text(metric, *sides))
+        return tuple(cells)
+
+    rows = _rows(tuning, row)
     titles = [f"{TITLES[str(m)]}, {what}" for m in (COMPLETENESS, TOKENS) for what in (TUNING, TEST, "optimism")]
     if not rows:
         return None
@@ -91,16 +94,18 @@ def optimism(tuning: Tuning) -> Table | None:
 
 def gains(tuning: Tuning) -> Table | None:
     """The gain of a better ranking and that of a better cut; None where nothing is recommended."""
-    rows: list[tuple[Cell, ...]] = []
-    for dataset, outcome in outcomes(tuning):
+
+    def row(_dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...] | None:
         if outcome.chosen is None or not outcome.against:
-            continue
+            return None
         parts = (outcome.ranking, outcome.against.get("fixed_own"), outcome.against.get("fixed"))
         changes = [tuning_texts.change_text(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
         if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
             changes[:2] = [("the same ranking",), (wording.NONE,)]
         ks = [one.name if one else "none keeps what the policy asks" for one in (outcome.fixed, outcome.fixed_own)]
-        rows.append((dataset.dataset, outcome.policy.name, *ks, *changes))
+        return (*ks, *changes)
+
+    rows = _rows(tuning, row)
     head = ["dataset", "policy", "fixed k of the base's ranking", "fixed k of the chosen ranking"]
     for name in ("ranking", "cut", "both"):
         head += [f"by {name}: tokens", f"by {name}: completeness, points"]
@@ -109,11 +114,12 @@ def gains(tuning: Tuning) -> Table | None:
 
 def worst(tuning: Tuning) -> Table | None:
     """The scope and the server with the lowest completeness; None where there are no groups large enough."""
-    rows = [
-        (dataset.dataset, outcome.policy.name, _group(outcome.worst_scope), _group(outcome.worst_server))
-        for dataset, outcome in outcomes(tuning)
-        if outcome.worst_scope is not None or outcome.worst_server is not None
-    ]
+
+    def row(_dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...] | None:
+        groups = (outcome.worst_scope, outcome.worst_server)
+        return None if groups == (None, None) else tuple(map(_group, groups))
+
+    rows = _rows(tuning, row)
     head = ("dataset", "policy", "worst scope: completeness %", "worst server: completeness %")
     return Table("Worst scope and worst server", head, tuple(rows)) if rows else None
 
@@ -136,7 +142,10 @@ def results(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
     """Every setting with its figures; the tags are those of the figure."""
     rows: list[tuple[str, ...]] = []
     for one in all_results(dataset):
-        what = ": ".join(filter(None, (tuning_texts.ROLES[one.role], tuning_texts.setting_text(one.values))))
+        role = tuning_texts.ROLES[one.role]
+        if one.role != PRESET and (ships := [name for name, each in dataset.shipped.items() if each.name == one.name]):
+            role += f"; {ships[0]} as shipped"
+        what = ": ".join(filter(None, (role, tuning_texts.setting_text(one.values))))
         named = (one.name, tags.get(one.name, ""), what)
         for split, found in ((ALL if dataset.all_decide else TUNING, one.tuning), (TEST, one.test)):
             if found:
@@ -150,13 +159,51 @@ def results(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
 
 
 def all_results(dataset: DatasetTuning) -> Sequence[SettingResult]:
-    """The measured settings of a dataset, and those that its outcomes name besides, each name once."""
+    """The measured settings of a dataset, and those that its outcomes name besides, each name once.
+
+    What is recommended for several policies is one setting, with the names of all.
+    """
     found = {one.name: one for one in dataset.results}
     for outcome in dataset.outcomes:
         for one in (outcome.chosen, outcome.fixed, outcome.fixed_own):
             if one is not None:
                 found.setdefault(one.name, one)
+    for first, *others in dataset.same_advice():
+        if others and first.chosen is not None:
+            names = [outcome.policy.name for outcome in (first, *others)]
+            found[names[0]] = replace(first.chosen, name=", ".join(names))
+            found = {name: one for name, one in found.items() if name not in names[1:]}
     return tuple(found.values())
+
+
+def _rows(
+    tuning: Tuning, make: Callable[[DatasetTuning, PolicyOutcome], tuple[Cell, ...] | None]
+) -> list[tuple[Cell, ...]]:
+    """Dataset, policies and cells of every recommendation; policies that come to the same share a row.
+
+    Args:
+        tuning: of which.
+        make: the cells of an outcome; None = it has no row.
+    """
+    rows: list[tuple[Cell, ...]] = []
+    for dataset in tuning.datasets:
+        for group in dataset.same_advice():
+            made = [(one.policy.name, cells) for one in group if (cells := make(dataset, one)) is not None]
+            if made:
+                rows.append((dataset.dataset, ", ".join(name for name, _ in made), *_merged(made)))
+    return rows
+
+
+def _merged(rows: Sequence[tuple[str, tuple[Cell, ...]]]) -> tuple[Cell, ...]:
+    """The cells of policies that come to the same: where they differ each names its policy."""
+    cells: list[Cell] = []
+    for column in zip(*(row for _, row in rows), strict=True):
+        texts = [", ".join([cell] if isinstance(cell, str) else cell) for cell in column]
+        same = len(set(texts)) == 1
+        cells.append(
+            column[0] if same else tuple(f"{name}: {text}" for (name, _), text in zip(rows, texts, strict=True))
+        )
+    return tuple(cells)
 
 
 def worse_requests(outcome: PolicyOutcome) -> Table:

@@ -18,6 +18,7 @@ from ctxbench.tuning.tuning_results import (
     OF_ITS_RANKING,
     PRESET,
     RECOMMENDED,
+    TUNED,
     WITH_DEFAULTS,
     PolicyOutcome,
     SettingResult,
@@ -32,6 +33,7 @@ ROLES = {
     PRESET: "a preset as shipped",
     FIXED: "tuned fixed k",
     EVERYTHING: "all that may be offered",
+    TUNED: "tuned; a shipped preset is better",
 }
 TUNING, TEST, ALL = "tuning", "test", "all"
 SPLITS = {TUNING: "tuning split", TEST: "test split", ALL: "all labels"}
@@ -105,6 +107,8 @@ def selector_text(chosen: SettingResult) -> str:
 def choice_text(outcome: PolicyOutcome, chosen: SettingResult) -> str:
     """What was chosen; where the test split says otherwise, that the default is kept."""
     said = selector_text(chosen)
+    if outcome.shipped:
+        said = f"{outcome.shipped} as it ships ({said})"
     return said if outcome.recommended is not None else f"keep the default: {said} misses its target"
 
 

@@ -159,14 +159,18 @@ def said(what: Status, *, text: str = KEPT, needed: int | None = None) -> Constr
 
 
 def outcome(
-    policy: Policy = NORMAL, *, at: tuple[float, float, float] = (0.93, 320.0, 5.5), **given: Any
+    policy: Policy = NORMAL,
+    *,
+    at: tuple[float, float, float] = (0.93, 320.0, 5.5),
+    values: Mapping[str, Any] = VALUES,
+    **given: Any,
 ) -> PolicyOutcome:
     """A recommendation with everything that may be said of one."""
     fixed = contender("semantic, first 9", FIXED, (0.92, 495.0, 9.0), values={"n": 9})
     own = contender("calibrated, first 7", FIXED, (0.925, 400.0, 7.0), selector="calibrated", values={"n": 7})
     made = PolicyOutcome(
         policy=policy,
-        chosen=contender(policy.name, RECOMMENDED, at, selector="calibrated", values=VALUES),
+        chosen=contender(policy.name, RECOMMENDED, at, selector="calibrated", values=values),
         settings=12_345_678,
         tried=64,
         bounds={KEPT: 0.9132},
@@ -217,7 +221,13 @@ def dataset(
     found = outcomes
     if found is None:
         found = (
-            outcome(AGGRESSIVE, at=(0.85, 190.0, 3.2), verdicts=(said("open", needed=120),), worse=()),
+            outcome(
+                AGGRESSIVE,
+                at=(0.85, 190.0, 3.2),
+                values={**VALUES, "contextTopN": 11},
+                verdicts=(said("open", needed=120),),
+                worse=(),
+            ),
             outcome(),
             nothing(WITHIN),
         )

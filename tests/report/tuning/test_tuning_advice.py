@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.report.tuning.advice import advice, answer, more
+from ctxbench.report.tuning.advice import advice, all_advice, answer, more
 from ctxbench.report.tuning.tuning_console import console_table
+from ctxbench.report.tuning.tuning_tables import all_results, gains, optimism, summary, worst
 
 recall_metric = parse_metric("recall")
 VALUES = "calibrated with contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"
@@ -102,3 +103,66 @@ def test_over_datasets_a_range_is_said_and_a_single_figure_once(made):
         f"{said} 2 of 2 datasets (−41.8% to +50.0% prompt tokens, −0.1 to +5.0 points of completeness)."
     )
     assert answer(made.tuning(kept, kept)) == f"{said} 0 of 2 datasets."
+
+
+def ships(made, *outcomes, at=(0.95, 700.0, 9.0), default=False, **given):
+    """A dataset on which `learned/normal` competes."""
+    preset = made.contender("learned/normal", "preset", at, selector="learned")
+    found = made.dataset(outcomes=outcomes, **given)
+    shipped = {"learned/normal": found.default if default else preset}
+    return replace(found, results=(*found.results, preset), shipped=shipped)
+
+
+@pytest.mark.parametrize(("complete", "gap"), [(0.93, 0.0), (0.932, 0.002), (0.98, 0.05), (0.5, 0.0)])
+def test_what_is_less_complete_than_what_ships_says_so_at_once(made, complete, gap):
+    outcome = made.outcome(at=(0.93, 320.0, 5.5))
+    dataset = ships(made, outcome, at=(complete, 700.0, 9.0))
+    assert dataset.shortfall(outcome) == pytest.approx(gap)
+    said = f"{100 * gap:.1f} points less complete than learned/normal"
+    tuning = made.tuning(dataset)
+    for sentence in (advice(dataset, outcome), answer(tuning), console_table(tuning).split("\n\n")[0]):
+        assert (said in " ".join(sentence.split())) is (gap > 0)
+
+
+def test_a_default_less_complete_than_what_ships_says_so_where_it_is_kept(made):
+    outcome = made.nothing()
+    dataset = ships(made, outcome, at=(0.95, 220.0, 4.0))
+    assert "it is 4.0 points less complete than learned/normal, which offers 20.0% fewer" in advice(dataset, outcome)
+    assert "less complete" not in advice(ships(made, outcome, default=True), outcome)
+
+
+def test_what_ships_is_called_as_it_ships(made):
+    beaten = made.contender("normal, as tuned", "tuned", (0.9, 330.0, 5.0), values={"contextTopN": 7})
+    outcome = made.outcome(shipped="learned/aggressive", replaced=beaten)
+    said = advice(made.dataset(), outcome)
+    assert said.startswith("normal: learned/aggressive as it ships (")
+    assert "at least as complete as semantic with contextTopN 7" in said
+    kept = replace(made.nothing(), replaced=beaten)
+    assert "what was chosen, semantic with contextTopN 7, is no more complete" in advice(made.dataset(), kept)
+
+
+def test_policies_that_come_to_the_same_share_a_sentence(made):
+    normal = made.outcome()
+    same = replace(made.outcome(made.AGGRESSIVE), chosen=replace(normal.chosen, name="aggressive"))
+    lone = made.nothing(made.WITHIN)
+    dataset = made.dataset(outcomes=(normal, lone, same))
+    first, second = all_advice(dataset)
+    assert first.startswith("normal and aggressive: same recommendation: ")
+    assert second.startswith("within-4000: keep the default")
+    text = " ".join(console_table(made.tuning(dataset)).split())
+    assert text.count("contextTopK 20, contextTopN 12") == 2, "once as advice, once with its figures"
+    open_ = replace(same, verdicts=(made.said("open", needed=120),))
+    (told, _) = all_advice(made.dataset(outcomes=(normal, lone, open_)))
+    assert "; normal: it holds its target" in told
+    assert "; aggressive: it held its target on the tuning queries" in told
+
+
+def test_policies_that_come_to_the_same_share_their_rows(made):
+    normal = made.outcome()
+    same = replace(made.outcome(made.AGGRESSIVE), chosen=replace(normal.chosen, name="aggressive"))
+    dataset = made.dataset(outcomes=(normal, same))
+    assert [one.name for one in all_results(dataset) if one.role == "recommended"] == ["normal, aggressive"]
+    for table in (summary, optimism, gains, worst):
+        rows = table(made.tuning(dataset)).rows
+        assert len(rows) == 1
+        assert "normal, aggressive" in rows[0]

@@ -73,9 +73,37 @@ def test_lines_and_bands_are_those_of_the_traces(made):
     found, trace = panel(made.dataset()), made.trace("semantic: front", 1.6)
     assert list(found.lines) == ["semantic: front", "semantic: first n", "calibrated: front", "calibrated: first n"]
     xs, ys, low, high = found.lines["semantic: front"]
-    assert xs.tolist() == trace.means["tokens"].tolist()
-    assert ys.tolist() == trace.means["completeness"].tolist()
-    assert (low.tolist(), high.tolist()) == (trace.low["completeness"].tolist(), trace.high["completeness"].tolist())
+    drawn = np.searchsorted(trace.means["tokens"], xs)
+    assert drawn[0] == 0
+    assert drawn[-1] == len(trace.settings) - 1
+    assert xs.tolist() == trace.means["tokens"][drawn].tolist()
+    assert ys.tolist() == trace.means["completeness"][drawn].tolist()
+    assert low.tolist() == trace.low["completeness"][drawn].tolist()
+    assert high.tolist() == trace.high["completeness"][drawn].tolist()
+
+
+def test_no_mark_rises_above_a_thinned_front(made):
+    corner = np.concatenate([np.linspace(0, 0.02, 3000), np.linspace(0.02, 60, 50)])
+    trace = made.trace("semantic: front", 1.6, points=3050)
+    means = {"items": corner, "tokens": 55 * corner, "completeness": 0.97 * (1 - np.exp(-corner / 1.6))}
+    trace = replace(trace, means={**trace.means, **means})
+    points = [(float(means["completeness"][place]), float(means["tokens"][place]), 4.0) for place in (1500, 3010)]
+    marked = [
+        made.contender("normal", "recommended", points[0]),
+        made.contender("semantic/normal", "preset", points[1]),
+    ]
+    found = panel(made.dataset(traces=(trace,), results=tuple(marked), outcomes=()))
+    xs, ys, *_ = found.lines["semantic: front"]
+    assert len(xs) < 200
+    assert {tokens for _, tokens, _ in points} <= set(xs.tolist())
+    for ring in found.rings:
+        assert np.interp(ring.x, xs, ys) >= ring.y
+
+
+def test_a_front_is_drawn_over_its_own_axes_alone(made):
+    for across, up in (("tokens", "recall"), ("items", "completeness")):
+        lines = panel(made.dataset(), across, up).lines
+        assert [len(lines[name][0]) > 0 for name in ("semantic: front", "semantic: first n")] == [False, True]
 
 
 def test_a_long_line_keeps_its_ends_and_is_thinned(made):

@@ -8,14 +8,33 @@ import numpy as np
 import pytest
 
 from ctxbench.report.charts.line_chart import Scale
-from ctxbench.report.tuning.geometry import amounts, order, shares, upper
+from ctxbench.report.tuning.geometry import STEP, along, amounts, order, shares, spread_out, upper
 
 
 def test_points_go_from_left_to_right_without_those_that_are_not_known():
     assert order(np.array([3.0, math.nan, 1.0, 3.0])).tolist() == [2, 0, 3]
-    many = order(np.arange(5000.0))
-    assert len(many) == 240
-    assert (many[0], many[-1]) == (0, 4999)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_points_that_are_drawn_are_spread_evenly_over_both_axes(seed):
+    rng = np.random.default_rng(seed)
+    # nine in ten of the points lie in one corner
+    across, up = (np.sort(np.concatenate([0.1 * rng.random(900), rng.random(100)])) for _ in range(2))
+    keep = rng.integers(0, 1000, 5).tolist()
+    drawn = spread_out(across, up, keep)
+    assert {0, 999, *keep} <= set(drawn.tolist())
+    assert (np.diff(drawn) > 0).all()
+    assert len(drawn) <= 2 * 2 / STEP + 1 + 2 * len(keep), "no line is longer than both axes"
+    steps = np.abs(np.diff(across)) + np.abs(np.diff(up))
+    gaps = np.abs(np.diff(across[drawn])) + np.abs(np.diff(up[drawn]))
+    alone = np.diff(drawn) == 1
+    assert (gaps[~alone] <= STEP + 1e-12).all()
+    assert gaps.max() <= max(STEP + 1e-12, steps.max())
+
+
+def test_places_along_an_axis_end_with_it():
+    assert along(Scale("t", 0.0, 4.0), np.array([-1.0, 1.0, 9.0])).tolist() == [0.0, 0.25, 1.0]
+    assert along(Scale("t", 1.0, 100.0, log=True), np.array([0.0, 10.0])).tolist() == [0.0, 0.5]
 
 
 @pytest.mark.parametrize(
