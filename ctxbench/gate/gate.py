@@ -12,13 +12,15 @@ from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.data.datasets.changed_source import changed_sources
 from ctxbench.data.datasets.lookup import user_folder
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, gate_file_in_messages
-from ctxbench.gate.baseline_reader import read_baseline
+from ctxbench.gate.baseline_reader import accepted_settings, read_baseline, read_manifest
 from ctxbench.gate.cause_groups import with_prices
-from ctxbench.gate.check_settings import CheckSettings
+from ctxbench.gate.check_settings import CheckSettings, Pin
 from ctxbench.gate.checks import check, pair_snapshots
 from ctxbench.gate.gate_file import GateFile, examine_gate
-from ctxbench.gate.model import Check
+from ctxbench.gate.loosened import loosened_pins, lost_pins, stricter_settings
+from ctxbench.gate.model import Check, Loosened
 from ctxbench.gate.pins import pin_failures, unknown_pins
+from ctxbench.gate.replacement import find_replacement, replaced_by_accepting
 from ctxbench.gate.reused_answers import GateAnswers, reuse_answers, with_unasked
 from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, failures
 from ctxbench.io.visible import count
@@ -79,7 +81,12 @@ def check_gate(
     """
     with gate_file_in_messages(path):
         file, faults = examine_gate(path)
-        bases = [] if faults else [*map(with_prices, read_baseline(file.baseline))]
+        head = None if faults else read_manifest(file.baseline)
+        bases = [] if head is None else [*map(with_prices, read_baseline(file.baseline, head))]
+        before, loosened = file.settings, tuple[Loosened, ...]()
+        if head is not None:
+            before = accepted_settings(head, file.baseline)
+            file, loosened = _with_stricter_settings(file, before, bases)
         now = None if faults or latency else reuse_answers(file, bases)
         if now is None:
             from ctxbench.gate.snapshot_sources import ask  # slow to import
@@ -93,13 +100,20 @@ def check_gate(
 
                 accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
         _refuse_unknown_pins(file, bases, now)
-        pairing, settings = pair_snapshots(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
+        pairing = pair_snapshots(bases, now.snapshots)
+        lost = _lost_pins(file.settings, before, pairing.pairs)
+        settings = replace(file.settings, pins=(*file.settings.pins, *lost), allow_removed=allow_removed)
         place = str(file.baseline)
         found = check(pairing, settings, name=str(path), base=place, head="this run", baseline=place)
         if latency and now.resources is not None:
             from ctxbench.gate.warm_latency import add_latency  # most checks time nothing
 
             found = add_latency(found, pairing.pairs, settings, resources=now.resources, progress=progress)
+        found = replace(
+            found,
+            loosened=(*loosened, *loosened_pins(lost)),
+            replacement=None if head is None else find_replacement(file, head, bases),
+        )
         former, edited = _changed_items(pairing.pairs)
         return GateCheck(
             check=found,
@@ -111,6 +125,27 @@ def check_gate(
             former=former,
             edited=edited,
         )
+
+
+def _with_stricter_settings(
+    file: GateFile, before: CheckSettings, bases: Sequence[SelectorSnapshot]
+) -> tuple[GateFile, tuple[Loosened, ...]]:
+    """The gate file with the settings of its baseline where these are stricter, and which those are."""
+    settings, loosened = stricter_settings(file.settings, before, bases)
+    experiment = replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
+    return replace(file, settings=settings, experiment=experiment), loosened
+
+
+def _lost_pins(
+    now: CheckSettings, before: CheckSettings, pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]
+) -> tuple[Pin, ...]:
+    """What pins demanded when the baseline was accepted, and no longer do."""
+    if [pin.as_dict() for pin in now.pins] == [pin.as_dict() for pin in before.pins]:
+        return ()
+    from ctxbench.gate.comparability import renamed_items
+
+    renamed = {old: new for base, head in pairs for old, new in renamed_items(base, head).items()}
+    return lost_pins(now.pins, before.pins, renamed)
 
 
 def _changed_items(
@@ -178,6 +213,8 @@ def accept(
         done = write_baseline(
             file.baseline,
             snapshots,
+            settings=file.settings,
+            replaced=replaced_by_accepting(file),
             texts=texts,
             vectors=resources.vectors_by_text if vectors and resources is not None else None,
         )
