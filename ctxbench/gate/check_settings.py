@@ -78,10 +78,19 @@ class Pin:
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Pin:
         """The pin that `as_dict` wrote; see `CheckSettings.from_dict`."""
-        texts = {name: str(row.get(name, "")) for name in PIN_KEYS[:4]}
+        query, tag, dataset, selector = (str(row.get(name, "")) for name in PIN_KEYS[:4])
         include, exclude = (tuple(map(str, row.get(name, ()))) for name in DEMANDS[:2])
         items, tokens = (None if row.get(name) is None else int(row[name]) for name in DEMANDS[2:])
-        return cls(**texts, must_include=include, must_not_include=exclude, at_most_items=items, at_most_tokens=tokens)
+        return cls(
+            query=query,
+            tag=tag,
+            dataset=dataset,
+            selector=selector,
+            must_include=include,
+            must_not_include=exclude,
+            at_most_items=items,
+            at_most_tokens=tokens,
+        )
 
     def covers(self, other: Pin, renamed: Mapping[str, str]) -> bool:
         """Whether this pin demands all that another one does, wherever the other holds.
