@@ -252,8 +252,7 @@ def _manifest_file(
     if MANIFEST in here:
         try:
             old = read_manifest(folder)
-            libraries = {name: value for name, value in old["versions"].items() if name not in OWN_VERSIONS}
-            same = dump_json(make(replaced=old.get("replaced"), libraries=libraries), indent=2).encode()
+            same = dump_json(make(replaced=old.get("replaced"), libraries=old["versions"]), indent=2).encode()
         except (UserError, LookupError, AttributeError, TypeError):
             same = b""  # it cannot be read, and is written anew
         if same == here[MANIFEST]:
@@ -320,7 +319,7 @@ def manifest(
         files: the other files by their path in the folder.
         settings: of the gate.
         replaced: the manifest of the baseline that this one replaces, or what `figures_of` left of it.
-        libraries: versions of Python and libraries that take the place of the snapshots' own.
+        libraries: versions of Python and libraries that take the place of the snapshots' own, in their order.
     """
     versions = _versions(snapshots[0], libraries)
     datasets: dict[str, Any] = {}
