@@ -9,7 +9,6 @@ itself tells which figures it replaced.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,6 @@ from ctxbench.gate.model import FigureChange, Loosened, Replacement
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.io.files import read_bytes, temporary_folder
 from ctxbench.io.git import file_versions, merge_base
-from ctxbench.io.yaml_files import load_yaml
 
 _HERE, _PARENT = "HEAD", "HEAD^1"
 _DEFAULT_BRANCHES = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
@@ -121,6 +119,10 @@ def _revision_before(folder: Path, *, committed: bool) -> str:
 
 def _baseline_at(file: GateFile, data: bytes) -> Path:
     """The folder of the baseline that an earlier version of the gate file named; else the one at hand."""
+    import tempfile  # most gate files name the folder that they named before
+
+    from ctxbench.io.yaml_files import load_yaml
+
     try:
         with temporary_folder(Path(tempfile.gettempdir(), "ctxbench")) as folder:
             copy = folder / file.path.name
