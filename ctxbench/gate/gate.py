@@ -20,7 +20,7 @@ from ctxbench.gate.gate_file import GateFile, examine_gate
 from ctxbench.gate.loosened import loosened_pins, lost_pins, stricter_settings
 from ctxbench.gate.model import Check, Loosened
 from ctxbench.gate.pins import pin_failures, unknown_pins
-from ctxbench.gate.replacement import find_replacement, replaced_by_accepting
+from ctxbench.gate.replaced_baseline import find_replacement, replaced_by_accepting
 from ctxbench.gate.reused_answers import GateAnswers, reuse_answers, with_unasked
 from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, failures
 from ctxbench.io.visible import count
