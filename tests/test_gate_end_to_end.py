@@ -190,7 +190,7 @@ def test_the_workflow_may_only_read_and_hides_no_exit_code():
     assert set(job) == {"runs-on", "timeout-minutes", "steps"}  # no permissions of its own, no continue-on-error
     checkout = job["steps"][0]
     assert checkout["uses"].startswith("actions/checkout@")
-    assert checkout["with"] == {"persist-credentials": False}
+    assert checkout["with"] == {"persist-credentials": False, "fetch-depth": 2}
     for step in job["steps"]:
         assert set(step) <= {"name", "uses", "with", "run", "if"}
         assert "secrets" not in json.dumps(step)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from ctxbench.gate.baseline_layout import (
     VECTORS,
     answers_file,
     dataset_file,
+    figures_of,
     file_hash,
     manifest_hash,
     other_content,
@@ -40,6 +42,7 @@ from ctxbench.gate.baseline_layout import (
 from ctxbench.gate.baseline_noise import undo_noise
 from ctxbench.gate.baseline_reader import NewerFormatError, read_baseline, read_manifest
 from ctxbench.gate.baseline_rows import answer_row, item_row, query_row, session_items, session_row
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.model import PinFailure
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.stored_vectors import vectors_bytes
@@ -47,6 +50,7 @@ from ctxbench.io.files import atomic_folder, read_bytes, recover_folder, write_a
 from ctxbench.io.json_files import dump_json, dump_jsonl
 
 OWN_VERSIONS = ("ctxbench", "code")  # the same on all machines of a team; those of Python and libraries are not
+_DEFAULT = CheckSettings()
 _DIGITS = 6  # of means and intervals, which are for reading: a check computes them from the values by query
 
 
@@ -101,6 +105,8 @@ def write_baseline(
     folder: Path,
     snapshots: Sequence[SelectorSnapshot],
     *,
+    settings: CheckSettings = _DEFAULT,
+    replaced: Mapping[str, Any] | None = None,
     texts: bool = True,
     vectors: Mapping[str, Float32Array] | None = None,
 ) -> AcceptedBaseline:
@@ -112,6 +118,8 @@ def write_baseline(
     Args:
         folder: made if it is missing.
         snapshots: at least one; those of one dataset with the same items and queries.
+        settings: of the gate that the baseline is accepted with.
+        replaced: the manifest of the baseline that this one replaces; None = there was none.
         texts: False keeps out what someone wrote: rows of items, texts of queries.
         vectors: by text, unit vectors of the texts that a check needs, each of shape (dimensions,); None = none.
 
@@ -132,7 +140,7 @@ def write_baseline(
     embedder = next((one.identity.embedder for one in snapshots if one.identity.embedder), "")
     if vectors and embedder:
         files[VECTORS] = vectors_bytes(vectors, embedder, here.get(VECTORS))
-    files[MANIFEST] = _manifest_file(folder, new, files, here)
+    files[MANIFEST] = _manifest_file(folder, here, partial(manifest, new, files, settings=settings), replaced)
     changed = sorted(name for name, data in files.items() if here.get(name) != data)
     removed = sorted(here.keys() - files)
     if changed or removed:
@@ -229,19 +237,27 @@ def _answers_file(one: SelectorSnapshot, sessions: Mapping[tuple[str, ...], int]
 
 
 def _manifest_file(
-    folder: Path, snapshots: Sequence[SelectorSnapshot], files: Mapping[str, bytes], here: Mapping[str, bytes]
+    folder: Path, here: Mapping[str, bytes], make: Callable[..., dict[str, Any]], replaced: Mapping[str, Any] | None
 ) -> bytes:
-    """`baseline.json`, with the versions of Python and libraries that stand there if nothing else has changed."""
-    if MANIFEST in here and all(here.get(name) == data for name, data in files.items()):
+    """`baseline.json`; what tells the time it was written stays as it stands there if nothing else has changed.
+
+    That is the versions of Python and libraries, and which baseline it replaced.
+
+    Args:
+        folder: of the baseline.
+        here: the files that stand there.
+        make: `manifest`, given all but `replaced` and `libraries`.
+        replaced: the manifest of the baseline that this one replaces; None = there was none.
+    """
+    if MANIFEST in here:
         try:
-            versions = read_manifest(folder)["versions"]
-            libraries = {name: value for name, value in versions.items() if name not in OWN_VERSIONS}
-            same = dump_json(manifest(snapshots, files, libraries=libraries), indent=2).encode()
-        except (UserError, LookupError, AttributeError):
+            old = read_manifest(folder)
+            same = dump_json(make(replaced=old.get("replaced"), libraries=old["versions"]), indent=2).encode()
+        except (UserError, LookupError, AttributeError, TypeError):
             same = b""  # it cannot be read, and is written anew
         if same == here[MANIFEST]:
             return same
-    return dump_json(manifest(snapshots, files), indent=2).encode()
+    return dump_json(make(replaced=replaced), indent=2).encode()
 
 
 def _current_files(folder: Path) -> dict[str, bytes]:
@@ -289,14 +305,21 @@ def summarise_selector(one: SelectorSnapshot, metrics: Sequence[Metric]) -> Acce
 
 
 def manifest(
-    snapshots: Sequence[SelectorSnapshot], files: Mapping[str, bytes], *, libraries: Mapping[str, str] | None = None
+    snapshots: Sequence[SelectorSnapshot],
+    files: Mapping[str, bytes],
+    *,
+    settings: CheckSettings,
+    replaced: Mapping[str, Any] | None = None,
+    libraries: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Make the content of `baseline.json`.
 
     Args:
         snapshots: at least one, as they are written.
         files: the other files by their path in the folder.
-        libraries: versions of Python and libraries that take the place of the snapshots' own.
+        settings: of the gate.
+        replaced: the manifest of the baseline that this one replaces, or what `figures_of` left of it.
+        libraries: versions of Python and libraries that take the place of the snapshots' own, in their order.
     """
     versions = _versions(snapshots[0], libraries)
     datasets: dict[str, Any] = {}
@@ -312,7 +335,9 @@ def manifest(
         own = _versions(one, libraries)
         datasets[one.dataset]["selectors"][one.selector] = about if own == versions else {**about, "versions": own}
     stored = {"vectors": file_hash(files[VECTORS])} if VECTORS in files else {}
-    out = {"format": FORMAT, "versions": versions, **stored, "datasets": datasets}
+    out = {"format": FORMAT, "versions": versions, "settings": settings.as_dict(), **stored, "datasets": datasets}
+    if replaced is not None and (figures := figures_of(replaced)) != figures_of(out):
+        out["replaced"] = figures
     return {**out, "hash": manifest_hash(out)}
 
 

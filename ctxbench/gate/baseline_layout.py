@@ -1,7 +1,8 @@
 """The layout of a baseline's folder: names of its files, their hashes and format.
 
 ```
-baseline.json               format, versions, selectors with their parameters and metrics, hashes of the other files
+baseline.json               format, versions, settings of the gate, selectors with their parameters and metrics, figures
+                            of the baseline that it replaced, hashes of the other files
 vectors.npz                 vectors of the texts that a check needs, if they were asked for
 <dataset>/items.jsonl       the catalog, in its order
 <dataset>/queries.jsonl     the judged queries, in their order
@@ -25,8 +26,7 @@ from ctxbench.gate.snapshots import SHORT
 from ctxbench.io.files import file_name
 from ctxbench.io.json_files import dump_json
 
-FORMAT = 2  # raised when a reader of the old one would go wrong
-READABLE_FORMATS = (1, FORMAT)  # in 1, a rule that keeps a candidate out was a sentence
+FORMAT = 3  # raised when a reader of the old one would go wrong
 MANIFEST, VECTORS = "baseline.json", "vectors.npz"
 ITEMS, QUERIES, SESSIONS = "items.jsonl", "queries.jsonl", "sessions.jsonl"
 GATE = "gate.yaml"  # the gate file where nothing else is named
@@ -71,6 +71,21 @@ def file_hash(data: bytes) -> str:
 def manifest_hash(head: Mapping[str, Any]) -> str:
     """Hash of everything in `baseline.json` but this hash itself."""
     return file_hash(dump_json({key: value for key, value in head.items() if key != "hash"}).encode())
+
+
+def figures_of(head: Mapping[str, Any]) -> dict[str, Any]:
+    """What a later baseline keeps of a manifest: the settings of its gate, and its figures."""
+    datasets = {
+        dataset: {
+            "queries": about["queries"],
+            "selectors": {
+                selector: {"metrics": {metric: {"mean": row.get("mean")} for metric, row in facts["metrics"].items()}}
+                for selector, facts in about["selectors"].items()
+            },
+        }
+        for dataset, about in head["datasets"].items()
+    }
+    return {"settings": head["settings"], "datasets": datasets}
 
 
 def other_content(folder: Path) -> str:

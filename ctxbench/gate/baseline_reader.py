@@ -23,7 +23,6 @@ from ctxbench.gate.baseline_layout import (
     ITEMS,
     MANIFEST,
     QUERIES,
-    READABLE_FORMATS,
     SESSIONS,
     accept_command,
     answers_file,
@@ -42,6 +41,7 @@ from ctxbench.gate.baseline_rows import (
     session_from_row,
     texts,
 )
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.flat_steps import flat_steps
 from ctxbench.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, SelectorSnapshot, by_state
 from ctxbench.gate.value_texts import first_ids
@@ -64,11 +64,12 @@ class NewerFormatError(InputError):
     """A baseline that a newer version of ctxbench wrote."""
 
 
-def read_baseline(folder: Path) -> list[SelectorSnapshot]:
+def read_baseline(folder: Path, head: Mapping[str, Any] | None = None) -> list[SelectorSnapshot]:
     """Read the snapshots of a baseline, in the order in which they were accepted.
 
     Args:
         folder: as `write_baseline` left it.
+        head: its manifest, if that was read already.
 
     Returns:
         Those that are there. `near` holds at most `NEAR` candidates, scores have 7 decimals, pairs of chunks are left
@@ -79,8 +80,7 @@ def read_baseline(folder: Path) -> list[SelectorSnapshot]:
         InputError: it is no baseline, of another format, holds no selector, or is damaged: all faults, with file and
             line.
     """
-    recover_folder(folder)
-    head = read_manifest(folder)
+    head = read_manifest(folder) if head is None else head
     reader = _BaselineReader(folder, [])
     try:
         found = [
@@ -104,6 +104,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         StorageError: there is no such folder, or it cannot be read.
         InputError: it is no baseline, of another format, or was changed by hand.
     """
+    recover_folder(folder)
     if what := other_content(folder):
         raise InputError([Fault(f"{folder} is {what}, no baseline; expected a folder that {accept_command()} made")])
     path = folder / MANIFEST
@@ -115,18 +116,31 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     head = _parsed(data, path)
     if not isinstance(head, dict) or "format" not in head:
         raise InputError([Fault(f"no baseline: expected an object with a format; {restore_advice()}", path, 1)])
-    if head["format"] not in READABLE_FORMATS:
+    if head["format"] != FORMAT:
         raise _other_format(head, path)
     if head.get("hash") != manifest_hash(head):
         raise InputError([Fault(f"was changed by hand, or merged; {restore_advice()}", path)])
     return head
 
 
+def accepted_settings(head: Mapping[str, Any], folder: Path) -> CheckSettings:
+    """The settings of the gate that a baseline was accepted with, given its manifest.
+
+    Raises:
+        InputError: the manifest has none that can be read.
+    """
+    try:
+        return CheckSettings.from_dict(head["settings"])
+    except (UserError, *_DAMAGE) as error:
+        what = f"damaged settings ({_error_text(error)}); {restore_advice()}"
+        raise InputError([Fault(what, folder / MANIFEST)]) from error
+
+
 def _other_format(head: Mapping[str, Any], path: Path) -> InputError:
     """The error for a baseline of another format, with what to do."""
     versions = head.get("versions")
     by = f" (of ctxbench {versions.get('ctxbench')})" if isinstance(versions, dict) else ""
-    what = f"format {head['format']!r}{by}, this version of ctxbench reads {' and '.join(map(str, READABLE_FORMATS))}"
+    what = f"format {head['format']!r}{by}, this version of ctxbench reads {FORMAT}"
     if isinstance(head["format"], int) and head["format"] > FORMAT:
         return NewerFormatError([Fault(f"{what}; install the version that wrote it, or a newer one", path)])
     how = f"check once more with the version that wrote it, then write it anew with this one ({accept_command()})"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.core.errors import ParameterError
 
 PRICES = ("tokens", "total_tokens")  # judged always: what is no longer searched may still be sent, and paid for
 METRICS = ("completeness", "recall", *PRICES)  # judged where nothing else is asked
+DEMANDS = ("must_include", "must_not_include", "at_most_items", "at_most_tokens")
+PIN_KEYS = ("query", "tag", "dataset", "selector", *DEMANDS)
+LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999  # beyond it nearly nothing is ever judged worse
 ALLOWED = 0.0025  # share of the queries in need that may lose one required item net; see reports/gate.md
 
 
@@ -29,6 +33,9 @@ class Tolerance:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.amount) and self.amount >= 0):
             raise ParameterError(f"a tolerance must be 0 or more, got {self.amount}")
+
+    def __str__(self) -> str:
+        return f"{self.amount * 100:g}%" if self.relative else f"{self.amount:g}"
 
     @classmethod
     def default(cls, metric: Metric) -> Tolerance:
@@ -62,6 +69,62 @@ class Pin:
     selector: str = ""
     line: int = 0
 
+    def as_dict(self) -> dict[str, Any]:
+        """As a gate file has it, without what it does not say."""
+        values = {name: getattr(self, name) for name in PIN_KEYS}
+        lists = {name: [*value] for name, value in values.items() if isinstance(value, tuple) and value}
+        return {name: lists.get(name, value) for name, value in values.items() if value not in ("", (), None)}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Pin:
+        """The pin that `as_dict` wrote; see `CheckSettings.from_dict`."""
+        query, tag, dataset, selector = (str(row.get(name, "")) for name in PIN_KEYS[:4])
+        include, exclude = (tuple(map(str, row.get(name, ()))) for name in DEMANDS[:2])
+        items, tokens = (None if row.get(name) is None else int(row[name]) for name in DEMANDS[2:])
+        return cls(
+            query=query,
+            tag=tag,
+            dataset=dataset,
+            selector=selector,
+            must_include=include,
+            must_not_include=exclude,
+            at_most_items=items,
+            at_most_tokens=tokens,
+        )
+
+    def covers(self, other: Pin, renamed: Mapping[str, str]) -> bool:
+        """Whether this pin demands all that another one does, wherever the other holds.
+
+        Args:
+            other: the pin that must not be weakened.
+            renamed: ids of items that go on under another id, old to new.
+        """
+        same_queries = (self.query, self.tag) == (other.query, other.tag)
+        as_wide = self.dataset in ("", other.dataset) and self.selector in ("", other.selector)
+        own = {*self.must_include}, {*self.must_not_include}
+        others = other.must_include, other.must_not_include
+        named = all(
+            item in there or renamed.get(item) in there
+            for there, items in zip(own, others, strict=True)
+            for item in items
+        )
+        limits = (
+            (self.at_most_items, other.at_most_items),
+            (self.at_most_tokens, other.at_most_tokens),
+        )
+        limited = all(before is None or (now is not None and now <= before) for now, before in limits)
+        return same_queries and as_wide and named and limited
+
+    def demands(self) -> Iterator[Pin]:
+        """This pin as pins of one demand each."""
+        bare = replace(self, must_include=(), must_not_include=(), at_most_items=None, at_most_tokens=None)
+        yield from (replace(bare, must_include=(item,)) for item in self.must_include)
+        yield from (replace(bare, must_not_include=(item,)) for item in self.must_not_include)
+        if self.at_most_items is not None:
+            yield replace(bare, at_most_items=self.at_most_items)
+        if self.at_most_tokens is not None:
+            yield replace(bare, at_most_tokens=self.at_most_tokens)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CheckSettings:
@@ -70,7 +133,7 @@ class CheckSettings:
     Attributes:
         metrics: judged, in order.
         tolerances: by metric; `Tolerance.default` for those that are missing.
-        confidence: 1 - alpha of tests and the level of intervals, above 0.5 and below 1.
+        confidence: 1 - alpha of tests and the level of intervals, above `LEAST_CONFIDENCE`, at most `MOST_CONFIDENCE`.
         max_lost_required: how many more required items a selector may lose on a dataset than it gains; None = one for
             every 400 queries that need something, at least 1.
         repeats: how often every query is asked of a selector outside, 1 to 100.
@@ -102,3 +165,40 @@ class CheckSettings:
     def allowed(self, in_need: int) -> int:
         """How many more required items may be lost than gained, given how many queries need something."""
         return max(1, math.floor(ALLOWED * in_need)) if self.max_lost_required is None else self.max_lost_required
+
+    def as_dict(self) -> dict[str, Any]:
+        """All that decides a verdict, with defaults filled in, as a baseline keeps it."""
+        tolerances = {str(metric): self.tolerance(metric) for metric in self.metrics}
+        return {
+            "metrics": {
+                name: {"share": tolerance.amount} if tolerance.relative else tolerance.amount
+                for name, tolerance in tolerances.items()
+            },
+            "confidence": self.confidence,
+            "max_lost_required": self.max_lost_required,
+            "repeats": self.repeats,
+            "latency_tolerance": self.latency_tolerance,
+            "seed": self.seed,
+            "pins": [pin.as_dict() for pin in self.pins],
+        }
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> CheckSettings:
+        """The settings that `as_dict` wrote; a `LookupError`, `TypeError` or `ValueError` for anything else."""
+        tolerances = {
+            parse_metric(name): Tolerance(value["share"], relative=True)
+            if isinstance(value, Mapping)
+            else Tolerance(value)
+            for name, value in row["metrics"].items()
+        }
+        most = row["max_lost_required"]
+        return cls(
+            metrics=tuple(tolerances),
+            tolerances=tolerances,
+            confidence=float(row["confidence"]),
+            max_lost_required=None if most is None else int(most),
+            repeats=int(row["repeats"]),
+            latency_tolerance=float(row["latency_tolerance"]),
+            pins=tuple(map(Pin.from_dict, row["pins"])),
+            seed=int(row["seed"]),
+        )

@@ -236,7 +236,7 @@ class _PairCheck:
         net: Counter[str] = Counter()
         for one in self.differences.changes:
             if one.required:
-                net[self.head.queries[one.query].group] += 1 if one.lost else -1
+                net[self.base.queries[one.query].group] += 1 if one.lost else -1
         return sum(count > 0 for count in net.values()), sum(count < 0 for count in net.values())
 
     def _notices(self, metrics: Sequence[MetricVerdict]) -> Iterator[str]:

@@ -13,13 +13,15 @@ from ctxbench.data.datasets.changed_source import changed_sources
 from ctxbench.data.datasets.layout import agent_of
 from ctxbench.data.datasets.lookup import user_folder
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, gate_file_in_messages
-from ctxbench.gate.baseline_reader import read_baseline
+from ctxbench.gate.baseline_reader import accepted_settings, read_baseline, read_manifest
 from ctxbench.gate.cause_groups import with_prices
-from ctxbench.gate.check_settings import CheckSettings
+from ctxbench.gate.check_settings import CheckSettings, Pin
 from ctxbench.gate.checks import check, pair_snapshots
 from ctxbench.gate.gate_file import GateFile, examine_gate
-from ctxbench.gate.model import Check
+from ctxbench.gate.loosened import loosened_pins, lost_pins, stricter_settings
+from ctxbench.gate.model import Check, Loosened
 from ctxbench.gate.pins import pin_failures, unknown_pins
+from ctxbench.gate.replaced_baseline import find_replacement, replaced_by_accepting
 from ctxbench.gate.reused_answers import GateAnswers, reuse_answers, with_unasked
 from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, failures
 from ctxbench.gate.verdict import with_servers
@@ -85,7 +87,12 @@ def check_gate(
     """
     with gate_file_in_messages(path):
         file, faults = examine_gate(path)
-        bases = [] if faults else [*map(with_prices, read_baseline(file.baseline))]
+        head = None if faults else read_manifest(file.baseline)
+        bases = [] if head is None else [*map(with_prices, read_baseline(file.baseline, head))]
+        before, loosened = file.settings, tuple[Loosened, ...]()
+        if head is not None:
+            before = accepted_settings(head, file.baseline)
+            file, loosened = _with_stricter_settings(file, before, bases)
         now = None if faults or latency else reuse_answers(file, bases)
         if now is None:
             from ctxbench.gate.snapshot_sources import ask  # slow to import
@@ -99,7 +106,9 @@ def check_gate(
 
                 accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
         _refuse_unknown_pins(file, bases, now)
-        pairing, settings = pair_snapshots(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
+        pairing = pair_snapshots(bases, now.snapshots)
+        lost = _lost_pins(file.settings, before, pairing.pairs)
+        settings = replace(file.settings, pins=(*file.settings.pins, *lost), allow_removed=allow_removed)
         place = str(file.baseline)
         found = check(pairing, settings, name=str(path), base=place, head="this run", baseline=place)
         if latency and now.resources is not None:
@@ -108,7 +117,10 @@ def check_gate(
             found = add_latency(found, pairing.pairs, settings, resources=now.resources, progress=progress)
         servers = {name: _captured_servers(text, file, asked or {}) for name, text in now.references.items()}
         found = replace(
-            found, selectors=tuple(with_servers(one, servers.get(one.dataset, ())) for one in found.selectors)
+            found,
+            selectors=tuple(with_servers(one, servers.get(one.dataset, ())) for one in found.selectors),
+            loosened=(*loosened, *loosened_pins(lost)),
+            replacement=None if head is None else find_replacement(file, head, bases),
         )
         former, edited = _changed_items(pairing.pairs)
         return GateCheck(
@@ -142,6 +154,27 @@ def _captured_servers(
     errors = asked.get(path.resolve(), {})
     servers = read_agent(path).captured_servers()
     return tuple(replace(one, error=errors.get(one.name, "")) for one in servers if errors.get(one.name) != "")
+
+
+def _with_stricter_settings(
+    file: GateFile, before: CheckSettings, bases: Sequence[SelectorSnapshot]
+) -> tuple[GateFile, tuple[Loosened, ...]]:
+    """The gate file with the settings of its baseline where these are stricter, and which those are."""
+    settings, loosened = stricter_settings(file.settings, before, bases)
+    experiment = replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
+    return replace(file, settings=settings, experiment=experiment), loosened
+
+
+def _lost_pins(
+    now: CheckSettings, before: CheckSettings, pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]
+) -> tuple[Pin, ...]:
+    """What pins demanded when the baseline was accepted, and no longer do."""
+    if [pin.as_dict() for pin in now.pins] == [pin.as_dict() for pin in before.pins]:
+        return ()
+    from ctxbench.gate.comparability import renamed_items
+
+    renamed = {old: new for base, head in pairs for old, new in renamed_items(base, head).items()}
+    return lost_pins(now.pins, before.pins, renamed)
 
 
 def _changed_items(
@@ -209,6 +242,8 @@ def accept(
         done = write_baseline(
             file.baseline,
             snapshots,
+            settings=file.settings,
+            replaced=replaced_by_accepting(file),
             texts=texts,
             vectors=resources.vectors_by_text if vectors and resources is not None else None,
         )

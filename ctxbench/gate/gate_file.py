@@ -14,15 +14,23 @@ from ctxbench.bench.experiment_file import EXPERIMENT_KEYS, Experiment, experime
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.core.errors import Fault, UserError, raise_faults, suggest
 from ctxbench.core.items import ITEM_TYPES, ItemKey
-from ctxbench.gate.check_settings import METRICS, PRICES, CheckSettings, Pin, Tolerance
+from ctxbench.gate.check_settings import (
+    DEMANDS,
+    LEAST_CONFIDENCE,
+    METRICS,
+    MOST_CONFIDENCE,
+    PIN_KEYS,
+    PRICES,
+    CheckSettings,
+    Pin,
+    Tolerance,
+)
 from ctxbench.io.yaml_files import YamlPath, line_of, load_mapping
 from ctxbench.io.yaml_form import YamlForm
 
 # Each selector is held against its own baseline, so there is no other to compare it with.
 _KEYS = (*(key for key in EXPERIMENT_KEYS if key != "compare_to"), "baseline", "gate")
 _GATE_KEYS = ("metrics", "tolerance", "confidence", "max_lost_required", "repeats", "latency_tolerance", "pins")
-_DEMANDS = ("must_include", "must_not_include", "at_most_items", "at_most_tokens")
-_PIN_KEYS = ("query", "tag", "dataset", "selector", *_DEMANDS)
 _PER_CENT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
 _MOST_REPEATS = 100
 GATE = "gate"  # what a baseline is called after where there is no file
@@ -190,8 +198,16 @@ class _GateReader(YamlForm):
 
     def _numbers(self, gate: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Settings that are numbers, by name; None where the default holds."""
-        expected = "above 0.5 and below 1, as in 0.95; got"
-        yield "confidence", self._fitting(gate, ("gate", "confidence"), lambda one: 0.5 < _number(one) < 1, expected)
+        expected = f"above {LEAST_CONFIDENCE} and at most {MOST_CONFIDENCE}, as in 0.95; got"
+        yield (
+            "confidence",
+            self._fitting(
+                gate,
+                ("gate", "confidence"),
+                lambda value: LEAST_CONFIDENCE < _number(value) <= MOST_CONFIDENCE,
+                expected,
+            ),
+        )
         whole = partial(_is_whole, at_least=1, at_most=_MOST_REPEATS)
         expected = f"a whole number from 1 to {_MOST_REPEATS}, got"
         yield "repeats", self._fitting(gate, ("gate", "repeats"), whole, expected)
@@ -227,23 +243,23 @@ class _GateReader(YamlForm):
 
     def _pin(self, entry: Any, where: YamlPath) -> Pin | None:
         if not isinstance(entry, Mapping):
-            self.fault(f"a pin is a mapping of {', '.join(_PIN_KEYS)}; got {entry!r}", *where)
+            self.fault(f"a pin is a mapping of {', '.join(PIN_KEYS)}; got {entry!r}", *where)
             return None
         before = len(self.faults)
-        self.refuse_unknown(entry, _PIN_KEYS, "a pin", *where)
-        for key in _PIN_KEYS[:4]:
+        self.refuse_unknown(entry, PIN_KEYS, "a pin", *where)
+        for key in PIN_KEYS[:4]:
             if key in entry and not (isinstance(entry[key], str) and entry[key].strip()):
                 self.fault(f"{key} must be a text that is not empty, got {entry[key]!r}", *where, key)
-        misspelt = any(key not in _PIN_KEYS for key in entry)  # which explains what is missing
+        misspelt = any(key not in PIN_KEYS for key in entry)  # which explains what is missing
         if ("query" in entry) == ("tag" in entry) and not (misspelt and "query" not in entry):
             got = "both" if "query" in entry else "neither"
             self.fault(f"a pin needs one of query and tag, got {got}", *where)
-        if not any(key in entry for key in _DEMANDS) and not misspelt:
-            self.fault(f"a pin demands nothing; give it at least one of {', '.join(_DEMANDS)}", *where)
-        include, exclude = (self._ids(entry, key, where) for key in _DEMANDS[:2])
+        if not any(key in entry for key in DEMANDS) and not misspelt:
+            self.fault(f"a pin demands nothing; give it at least one of {', '.join(DEMANDS)}", *where)
+        include, exclude = (self._ids(entry, key, where) for key in DEMANDS[:2])
         for one in sorted({*include} & {*exclude}):
             self.fault(f"{one} must be included and must not be included; no answer does both", *where)
-        items, tokens = (self._count(entry, *where, key) for key in _DEMANDS[2:])
+        items, tokens = (self._count(entry, *where, key) for key in DEMANDS[2:])
         selector = entry.get("selector", "")
         if isinstance(selector, str) and selector and self.selectors and selector not in self.selectors:
             what = f"a pin names no selector of this file: {selector!r}{suggest(selector, self.selectors)}"
@@ -251,7 +267,7 @@ class _GateReader(YamlForm):
         if len(self.faults) > before:
             return None
         return Pin(
-            **{key: entry.get(key, "") for key in _PIN_KEYS[:4]},
+            **{key: entry.get(key, "") for key in PIN_KEYS[:4]},
             must_include=include,
             must_not_include=exclude,
             at_most_items=items,

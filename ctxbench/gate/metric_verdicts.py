@@ -107,7 +107,8 @@ class _PairValues:
         head = {metric: values[rows[1]] for metric, values in pair.head.metrics.items()}
         if same:
             head = {m: np.where(equal, base[m], values) for m, values in head.items() if m in base}
-        _, groups = np.unique([pair.head.queries[query].group for query in pair.queries], return_inverse=True)
+        # The base's groups: queries put into one group by the change under test would count as one.
+        _, groups = np.unique([pair.base.queries[query].group for query in pair.queries], return_inverse=True)
         return cls(base, head, groups, max(pair.base.repeats, pair.head.repeats) > 1)
 
     def has(self, metric: Metric) -> bool:

@@ -368,6 +368,51 @@ class SelectorCheck:
         return self.verdict if self.lost - self.gained > self.allowed else Verdict.SAME
 
 
+@dataclass(frozen=True, slots=True)
+class Loosened:
+    """A setting of the gate by which less is judged worse than by the baseline's.
+
+    Attributes:
+        setting: its name, as in the gate file.
+        before, now: its value in the baseline and in the gate file; `now` is empty for what is gone.
+    """
+
+    setting: str
+    before: str
+    now: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureChange:
+    """A figure of a baseline that was accepted anew.
+
+    Attributes:
+        dataset, selector, metric: names; `queries` is a metric here.
+        before, now: the figure in the baseline that was replaced and in this one; None where it has none.
+    """
+
+    dataset: str
+    selector: str
+    metric: str
+    before: float | None
+    now: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """That the baseline was accepted anew, in place of another one.
+
+    Attributes:
+        figures: those that differ.
+        loosened: settings that were loosened by it.
+        commit: the commit that has the baseline that was replaced; empty where git does not tell.
+    """
+
+    figures: tuple[FigureChange, ...]
+    loosened: tuple[Loosened, ...] = ()
+    commit: str = ""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Check:
     """The check of all selectors on all datasets.
@@ -378,6 +423,8 @@ class Check:
         selectors: one for each selector on each dataset.
         notices: what concerns all.
         baseline: the file or folder of the baseline as the user named it; empty where two runs are compared.
+        loosened: settings that are looser than the baseline's, which the verdict goes by.
+        replacement: that the baseline replaced another one; None where it did not, as far as is known.
     """
 
     name: str
@@ -386,6 +433,8 @@ class Check:
     selectors: tuple[SelectorCheck, ...]
     notices: tuple[str, ...] = ()
     baseline: str = ""
+    loosened: tuple[Loosened, ...] = ()
+    replacement: Replacement | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -397,15 +446,13 @@ class Check:
         return min(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NOT_COMPARABLE)
 
     def exit_code(self, *, strict: bool = False) -> int:
-        """The exit code: 0; 1 if worse; 2 if not comparable.
+        """The exit code: 0; 1 if worse; 2 if not comparable or the gate was loosened.
 
-        With `strict`, also where it cannot be told: 2 where that is for want of a server, else 1.
+        With `strict`, also where it is inconclusive: 2 where a server has to be asked first, else 1.
         """
-        match self.verdict:
-            case Verdict.NOT_COMPARABLE:
-                return 2
-            case Verdict.CANNOT_TELL if strict:
-                unsure = (one for one in self.selectors if one.verdict is Verdict.CANNOT_TELL)
-                return 2 if any(one.outdated for one in unsure) else 1
-            case _:
-                return int(self.verdict is Verdict.WORSE)
+        if self.loosened or self.verdict is Verdict.NOT_COMPARABLE:
+            return 2
+        if strict and self.verdict is Verdict.CANNOT_TELL:
+            unsure = (one for one in self.selectors if one.verdict is Verdict.CANNOT_TELL)
+            return 2 if any(one.outdated for one in unsure) else 1
+        return int(self.verdict is Verdict.WORSE)

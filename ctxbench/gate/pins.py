@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ctxbench.core.errors import Fault, suggest
 from ctxbench.core.item_suggestions import suggest_items
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.gate.answer_prices import answer_tokens
 from ctxbench.gate.cause_texts import told_cause
 from ctxbench.gate.check_settings import Pin
@@ -34,21 +35,23 @@ def pin_failures(
 ) -> tuple[PinFailure, ...]:
     """Find the pins that do not hold in a snapshot, in the order of the pins, then of the queries.
 
-    An item that must not be offered must not be under its new name (`renamed`, new id by old) either; one that must be
-    offered is to be named as it is called. A pin of a tag is about the queries that had it `before`, too: tags are no
-    part of what is compared, and who takes one off would else take the pin off.
+    An item that must not be offered must not be under its new name (`renamed`, new id by old) either, nor as a copy
+    that is new; one that must be offered is to be named as it is called. A pin of a tag is about the queries that had
+    it `before`, too: tags are no part of what is compared, and who takes one off would else take the pin off.
 
     What a session holds is offered, too, but counts neither as an item nor by its tokens. A pin that the snapshot's
     dataset or selector is not meant by, or whose query or tag it lacks, says nothing here (see `unknown_pins`).
     """
     found = []
+    pins = [*pins]
+    aliases = _aliases([item for pin in pins for item in pin.must_not_include], snapshot, before, renamed)
     for pin in pins:
         for query in _pin_queries(pin, snapshot, before):
             fact = snapshot.answers.get(query)
             wrong = (
                 [("", "there is no answer")]
                 if fact is None or fact.error
-                else _violations(pin, fact, snapshot, renamed)
+                else _violations(pin, fact, snapshot, aliases)
             )
             off = "" if pin.query or pin.tag in snapshot.queries[query].tags else "; it had the tag in the baseline"
             found += [
@@ -103,17 +106,34 @@ def _pin_queries(pin: Pin, snapshot: SelectorSnapshot, before: SelectorSnapshot 
     return [name for name, query in snapshot.queries.items() if pin.tag in query.tags or name in had]
 
 
+def _aliases(
+    forbidden: Sequence[str], snapshot: SelectorSnapshot, before: SelectorSnapshot | None, renamed: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """The other ids of forbidden items: new names, and new items with the same description, text and schema."""
+    found = {item: [renamed[item]] if item in renamed else [] for item in forbidden}
+    new = [fact for name, fact in snapshot.items.items() if before is not None and name not in before.items]
+    if before is None or not (new and forbidden):
+        return found
+    from ctxbench.data.curation.renames import item_content  # most checks find no new item
+    from ctxbench.gate.comparability import items_of
+
+    copies = group_pairs((item_content(item), item.id) for item in items_of(new))
+    for old in items_of(before.items[item] for item in found if item in before.items):
+        names = copies.get(item_content(old), []) if item_content(old) else []
+        found[old.id] += [name for name in names if name not in found[old.id]]
+    return found
+
+
 def _violations(
-    pin: Pin, fact: AnswerFact, snapshot: SelectorSnapshot, renamed: Mapping[str, str]
+    pin: Pin, fact: AnswerFact, snapshot: SelectorSnapshot, aliases: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, str]]:
-    """How an answer breaks a pin: what each failure is about, and a message."""
+    """How an answer breaks a pin: what each failure is about, and a message; `aliases` as `_aliases` gives them."""
     there = {one.id: one for one in fact.offered}
     for item in pin.must_include:
         if item not in there:
             yield item, f"{item} is not offered: {_absence_reason(item, fact, snapshot)}"
     for item in pin.must_not_include:
-        one = there.get(item) or there.get(renamed.get(item, ""))
-        if one is not None:
+        for one in (there[name] for name in (item, *aliases.get(item, ())) if name in there):
             how = (
                 "held by the session" if one.origin == "session" else f"offered ({one.origin}{_score_text(one.score)})"
             )

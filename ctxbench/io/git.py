@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -132,15 +132,11 @@ class Repository:
 
     def _contents(self, hashes: Sequence[str]) -> list[bytes]:
         data = self._git("cat-file", "--batch", given="".join(f"{one}\n" for one in hashes).encode())
-        found, place = [], 0
-        for one in hashes:
-            end = data.index(b"\n", place)
-            head = data[place:end].split()
-            if len(head) != 3:  # `HASH missing`
-                raise StorageError(f"git has lost {one} of {self.root}; `git fsck` says more")
-            place = end + 1 + int(head[2])
-            found.append(data[end + 1 : place])
-            place += 1
+        found = []
+        for digest, content in zip(hashes, _objects(data), strict=True):
+            if content is None:
+                raise StorageError(f"git has lost {digest} of {self.root}; `git fsck` says more")
+            found.append(content)
         return found
 
     def _inside(self, folder: Path) -> str:
@@ -156,6 +152,51 @@ class Repository:
 
     def _git(self, *words: str, given: bytes = b"") -> bytes:
         return checked_output(run_git(self.root, *words, given=given), self.root)
+
+
+def file_versions(file: Path, revisions: Sequence[str]) -> dict[str, bytes]:
+    """What a file held at some revisions, by those that have it; empty where git does not tell.
+
+    Args:
+        file: it need not be there any more.
+        revisions: names such as `HEAD` or `origin/main`; they need not exist.
+    """
+    folder = next(place for place in (file.parent, *file.parent.parents) if place.is_dir())
+    path = file.relative_to(folder).as_posix()
+    if "\n" in path:
+        return {}
+    try:
+        asked = "".join(f"{revision}:./{path}\n" for revision in revisions)
+        done = run_git(folder, "cat-file", "--batch", given=os.fsencode(asked))
+    except StorageError:
+        return {}
+    objects = [] if done.returncode else [*_objects(done.stdout)]
+    return {revision: data for revision, data in zip(revisions, objects, strict=bool(objects)) if data is not None}
+
+
+def merge_base(folder: Path, revision: str) -> str:
+    """The newest commit that the checkout around a folder has in common with a revision; empty where there is none.
+
+    Raises:
+        StorageError: git is not installed.
+    """
+    done = run_git(folder, "merge-base", "HEAD", revision)
+    return "" if done.returncode else git_text(done.stdout).strip()
+
+
+def _objects(data: bytes) -> Iterator[bytes | None]:
+    """The contents that `git cat-file --batch` printed, in order; None for what is missing."""
+    place = 0
+    while place < len(data):
+        end = data.index(b"\n", place)
+        head = data[place:end]
+        place = end + 1
+        if head.endswith((b" missing", b" ambiguous")):
+            yield None
+        else:
+            size = int(head.split()[-1])
+            yield data[place : place + size]
+            place += size + 1
 
 
 def run_git(

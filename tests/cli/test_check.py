@@ -633,6 +633,7 @@ def test_a_damaged_baseline_is_no_verdict(cli, accepted, place):
 
 def test_latency_is_timed_if_asked_for_and_told_everywhere(cli, accepted, gate, place):
     gate(latency_tolerance="5000%")  # how fast this machine is, is not under test
+    assert cli("check", "--accept").code == 0
     done = cli("check", "--latency", "--markdown", "s.md", "--junit", "j.xml")
     assert done.code == 0, done.err
     assert "ms a request  same" in done.out
@@ -644,6 +645,23 @@ def test_latency_is_timed_if_asked_for_and_told_everywhere(cli, accepted, gate, 
     assert [len(told[side]) for side in ("base", "head")] == [len(told["queries"])] * 2 == [10, 10]
     assert {len(samples) for samples in told["head"]} == {8}
     assert told["tolerance"] == 50.0
+
+
+def test_a_loosened_gate_is_the_first_line_and_fails_until_it_is_accepted(cli, accepted, gate, place):
+    gate(confidence=0.99, max_lost_required=50)
+    done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
+    assert done.code == 2
+    for text in (done.out, (place / "s.md").read_text(), (place / "j.xml").read_text()):
+        assert "confidence 0.95 -&gt; 0.99" in text.replace("->", "-&gt;").replace("\\", "")
+    assert "confidence 0.95 -> 0.99" in done.out.splitlines()[0]
+    assert done.out.count("::error file=gate.yaml") == 2
+    told = cli("check", "--json").json
+    assert (told["verdict"], told["exit_code"]) == ("same", 2)
+    assert [one["setting"] for one in told["loosened"]] == ["confidence", "max_lost_required"]
+    assert cli("check", "--accept").code == 0
+    done = cli("check")
+    assert done.code == 0
+    assert "confidence 0.95 -> 0.99" in done.out.splitlines()[0]  # that it was accepted anew
 
 
 def test_without_being_asked_for_nothing_is_timed(cli, accepted):

@@ -103,7 +103,7 @@ def test_the_head_says_what_made_the_answers_and_what_they_are_worth(folder):
     one = small()
     write_baseline(folder, [one])
     head = json.loads((folder / "baseline.json").read_text("utf-8"))
-    assert (head["format"], head["versions"]) == (2, dict(one.identity.versions))
+    assert (head["format"], head["versions"]) == (3, dict(one.identity.versions))
     about = head["datasets"]["d"]
     assert (about["items"], about["queries"]) == (4, 3)
     told = about["selectors"]["s"]

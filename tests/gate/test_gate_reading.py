@@ -11,7 +11,6 @@ import pytest
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import InputError, StorageError
-from ctxbench.core.rules import Rule
 from ctxbench.gate.baseline import write_baseline
 from ctxbench.gate.baseline_layout import file_hash, manifest_hash
 from ctxbench.gate.baseline_reader import read_baseline
@@ -82,22 +81,16 @@ def test_an_empty_head_says_so(folder):
 
 def test_an_older_format_says_how_to_migrate(folder):
     edit_head(folder, lambda head: head.update(format=0))
-    said = "format 0 (of ctxbench 0.1.0), this version of ctxbench reads 1 and 2; check once more"
+    said = "format 0 (of ctxbench 0.1.0), this version of ctxbench reads 3; check once more"
     told(folder, ("baseline.json", 0, said))
     assert write_baseline(folder, [accepted()]).written == (folder / "baseline.json",)
     assert len(read_baseline(folder)) == 1
 
 
-def test_rules_that_format_1_held_as_sentences_are_read(folder):
-    edit_head(folder, lambda head: (head.update(format=1), one(head).update(rules={"1": "its score is too low"})))
-    rules = {near.rule for answer in read_baseline(folder)[0].answers.values() for near in answer.near}
-    assert rules == {Rule.of("text", text="its score is too low")}
-
-
 def test_a_newer_format_is_neither_read_nor_written_over(folder):
-    edit_head(folder, lambda head: head.update(format=3))
+    edit_head(folder, lambda head: head.update(format=4))
     before = (folder / "baseline.json").read_bytes()
-    said = "format 3 (of ctxbench 0.1.0), this version of ctxbench reads 1 and 2; install"
+    said = "format 4 (of ctxbench 0.1.0), this version of ctxbench reads 3; install"
     told(folder, ("baseline.json", 0, said))
     with pytest.raises(InputError, match="install the version that wrote it, or a newer one"):
         write_baseline(folder, [accepted()])

@@ -135,8 +135,8 @@ def propose_renames(
     Returns:
         The pairs and the ambiguous renames, in the order of `gone`.
     """
-    added_by_content = group_pairs((_content(item), item) for item in added)
-    gone_by_content = group_pairs((_content(item), item) for item in gone)
+    added_by_content = group_pairs((item_content(item), item) for item in added)
+    gone_by_content = group_pairs((item_content(item), item) for item in gone)
     renames, ambiguous = [], []
     for content, olds in gone_by_content.items():
         news = list(added_by_content.get(content, ())) if content else []
@@ -157,7 +157,7 @@ def propose_renames(
     return tuple(sorted(renames, key=lambda r: place[r.old])), tuple(sorted(ambiguous, key=lambda a: place[a.old]))
 
 
-def _content(item: Item) -> str:
+def item_content(item: Item) -> str:
     """Type, description, text and schema as text; empty if the item has only a name."""
     parts: list[Any] = [item.description, item.text, item.schema]
     return dump_json([item.type, *parts]) if any(parts) else ""

@@ -6,7 +6,7 @@ Source: "Workflow commands for GitHub Actions", and for what is escaped actions/
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -57,7 +57,8 @@ def workflow_commands(check: Check, *, places: Places | None = None, strict: boo
     places = places or Places()
     judged = [*_metrics(check, strict, places), *_latency(check, strict)]
     facts = [*_pins(check, places), *_unmet(check, places), *_causes(check, strict, places)]
-    notes = [*_refusals(check, places), *facts, *judged, *_servers(check, strict), *_repriced(check, places)]
+    loosened, refusals, servers = _loosened(check, places), _refusals(check, places), _servers(check, strict)
+    notes = [*loosened, *refusals, *facts, *judged, *servers, *_repriced(check, places)]
     return _commands([*notes, *_notices(check)], "the summary and in the log")
 
 
@@ -93,6 +94,16 @@ def _commands(notes: Sequence[_Note], elsewhere: str) -> str:
             more = f"{len(of_kind) - len(kept):,} more stand in {elsewhere} of this step"
             lines.append(_command(_Note(error=error, title="ctxbench check", text=more)))
     return "".join(f"{line}\n" for line in lines)
+
+
+def _loosened(check: Check, places: Places) -> Iterator[_Note]:
+    """The settings that are looser than the baseline's, and a baseline that was accepted anew."""
+    for one in check.loosened:
+        place = partial(places.in_gate, 1)
+        yield _Note(error=True, title="the gate was loosened", text=check_texts.loosened_text(one), place=place)
+    if check.replacement is not None:
+        text = check_texts.opening_words(replace(check, loosened=()))
+        yield _Note(error=False, title="baseline accepted anew", text=check_texts.sentence(text))
 
 
 def _refusals(check: Check, places: Places) -> Iterator[_Note]:

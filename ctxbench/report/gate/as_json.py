@@ -44,6 +44,8 @@ def check_dict(check: Check, *, strict: bool = False, places: Places | None = No
         "verdict": str(check.verdict),
         "exit_code": check.exit_code(strict=strict),
         "notices": list(check.notices),
+        "loosened": [asdict(one) for one in check.loosened],
+        "replacement": None if check.replacement is None else asdict(check.replacement),
         "selectors": [_selector(one, places) for one in check.selectors],
         "error": None,
     }

@@ -37,6 +37,12 @@ def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: S
     """The verdict in a sentence, and how to accept it; the arguments are those of `check_document.document`."""
     how = f"{first}, then accept it" if first else "accept it"
     new = any(one.left_out.get("new") for one in check.selectors)
+    if check.loosened:
+        told = f"The gate was loosened{speech.code('2')}: put its settings and pins back ({check.name})."
+        told += " The verdict goes by those of the baseline."
+        yield Text(f"{told} If they are meant, {how}:" if accept else told)
+        yield from _commands(accept, first)
+        return
     match check.verdict:
         case Verdict.NOT_COMPARABLE:
             told = f"It cannot be judged{speech.code('2')}: mend what is said above."
@@ -68,6 +74,11 @@ def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: S
         case Verdict.SAME:
             told = f"Nothing got worse{speech.code('0')}{loss_note(check.selectors)}."
             yield Text(f"{told} To take new queries in, {how}:" if new and accept else told)
+    yield from _commands(accept, first)
+
+
+def _commands(accept: str, first: str) -> Iterator[Block]:
+    """The command that accepts, or what must be done before there is one."""
     if accept:
         yield Code(accept)
     elif first:

@@ -69,9 +69,10 @@ def document(
     if notices:
         opening.append(Bullets(tuple(map(check_texts.sentence, notices))))
     sections = tuple(_section(one, shared, places) for one in ranked)
+    warning = check_texts.sentence(check_texts.opening_words(check))
     return replace(
         _CHECK,
-        title=f"{check.verdict}: {check.name}, {check.head} against {check.base}",
+        title=f"{warning}{': ' if warning else ''}{check.verdict}: {check.name}, {check.head} against {check.base}",
         opening=tuple(opening),
         sections=sections,
         closing=(*explained_words(ranked, opening, sections), *_closing(check, strict, accept, first, speech)),

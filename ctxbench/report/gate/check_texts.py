@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ctxbench.bench.metrics import Metric, parse_metric
@@ -16,7 +16,9 @@ from ctxbench.gate.model import (
     CauseKind,
     Change,
     Check,
+    FigureChange,
     LatencyVerdict,
+    Loosened,
     MetricVerdict,
     PriceChange,
     Remedy,
@@ -45,6 +47,49 @@ CAUSE_VERDICTS = (Verdict.WORSE, Verdict.CANNOT_TELL)  # of a metric that someth
 def selector_name(check: SelectorCheck) -> str:
     """A selector with its dataset: `semantic on desk`."""
     return f"{check.selector} on {check.dataset}"
+
+
+def opening_words(check: Check) -> str:
+    """What the first line of a report begins with: a gate that was loosened, a baseline that was accepted anew."""
+    said = []
+    if check.loosened:
+        said.append(f"the gate was loosened ({_first_texts(map(loosened_text, check.loosened))})")
+    if (replaced := check.replacement) is not None:
+        figures = [*map(_figure_text, replaced.figures)] or ["same figures"]
+        looser = [f"looser: {loosened_text(one)}" for one in replaced.loosened]
+        place = f", in place of the one in {replaced.commit}" if replaced.commit else ""
+        said.append(f"the baseline was accepted anew{place} ({_first_texts([*looser, *figures])})")
+    return "; ".join(said)
+
+
+def loosened_text(found: Loosened) -> str:
+    """A loosened setting on one line, such as `tolerance of recall 0.01 -> 0.9`."""
+    if found.now:
+        return f"{found.setting} {found.before} -> {found.now}"
+    return f"{found.setting}: {found.before} is gone"
+
+
+def _figure_text(found: FigureChange) -> str:
+    """A figure of a baseline that was accepted anew: `bm25 on desk: completeness 47.0% -> 27.9%`."""
+    name = f"{found.selector} on {found.dataset}: {found.metric}"
+    sides = (_figure(found.metric, value) for value in (found.before, found.now))
+    return f"{name} {' -> '.join(sides)}"
+
+
+def _figure(name: str, value: float | None) -> str:
+    if value is None:
+        return "none"
+    if name == "queries":
+        return f"{value:,.0f}"
+    metric = parse_metric(name)
+    return f"{wording.number(metric, value)}{'%' if wording.unit(metric) == '%' else ''}"
+
+
+def _first_texts(texts: Iterable[str]) -> str:
+    """The first few texts, and how many more there are."""
+    found = [*texts]
+    more = [f"{len(found) - _NAMED:,} more"] if len(found) > _NAMED else []
+    return "; ".join([*found[:_NAMED], *more])
 
 
 def shared_notices(check: Check) -> tuple[str, ...]:

@@ -55,7 +55,12 @@ def junit(check: Check, *, strict: bool = False, places: Places | None = None) -
         places: where things stand.
     """
     places = places or Places()
-    suites = [(f"{one.selector} on {one.dataset}", list(_cases(one, strict, places))) for one in check.selectors]
+    settings = [
+        _Case(f"gate: {one.setting}", "error", "gate loosened", check_texts.loosened_text(one))
+        for one in check.loosened
+    ]
+    suites = [(check.name, settings)] if settings else []
+    suites += [(f"{one.selector} on {one.dataset}", list(_cases(one, strict, places))) for one in check.selectors]
     return _document(check.name, suites)
 
 
