@@ -20,6 +20,7 @@ from typing import IO, NamedTuple, TypeAlias, cast
 from ctxbench.core.errors import ParameterError, StorageError, suggest
 from ctxbench.io.files import folder_fault
 from ctxbench.io.git import checked_output, git_text, run_git, start_git
+from ctxbench.sources.repository.commit_messages import LONGEST_MESSAGE
 
 _SETTINGS = tuple(
     word
@@ -98,7 +99,7 @@ class LineCommit:
         parents: theirs, the first parent first; empty for the first commit, and where a shallow clone ends.
         time: of the committer, seconds since 1970 in UTC, as the commit says.
         author: `Name <address>`.
-        message: whole; what is not UTF-8 is replaced.
+        message: its first 20,000 characters; what is not UTF-8 is replaced.
         changes: of files, against the first parent, by path; empty where a shallow clone ends, as nobody knows them.
     """
 
@@ -264,7 +265,7 @@ class GitRepository:
                 parents=tuple(parents.split()),
                 time=int(time or 0),  # a damaged commit has none
                 author=author,
-                message=message,
+                message=message[:LONGEST_MESSAGE],
                 changes=() if sha in ends else changes[sha],
             )
             for sha, parents, time, author, message in rows
