@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ctxbench.index.code.code_records import MOST_NAMES, Import, TooComplexError
@@ -37,11 +37,17 @@ def read_imports(nodes: Iterable[Node], language: str, modules: Iterable[Node] =
     Raises:
         TooComplexError: paths are too long.
     """
-    read = {"python": _python_import, "rust": _RustImports(modules), "go": _go_import, "java": _java_import}
+    readers: dict[str, Callable[[Node, int], Iterator[Import]]] = {
+        "python": _python_import,
+        "rust": _RustImports(modules),
+        "go": _go_import,
+        "java": _java_import,
+    }
+    read = readers.get(language, _script_import)
     seen = set()
     n_characters = 0
     for node in sorted(nodes, key=lambda one: one.start_byte):
-        for one in read.get(language, _script_import)(node, node.start_point[0] + 1):
+        for one in read(node, node.start_point[0] + 1):
             n_characters += len(one.target)
             if n_characters > MOST_NAMES:
                 raise TooComplexError("the paths of its imports are too long")
