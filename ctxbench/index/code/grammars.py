@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 # fits its grammar takes up to a half of `_MOST_STEPS` and 80 reads.
 _MOST_STEPS = 20_000  # of the parser, in hundreds
 _CHUNK = 16_384  # bytes that the parser reads at once
-_MOST_READS = 8_000  # an unclosed comment is read to its end from each place where it could begin
-_MOST_MATCHES = 20_000  # of a query that are unfinished at one time; its time grows with the square of them
+_MOST_READS = 5_000  # an unclosed comment is read to its end from each place where it could begin
+_MOST_MATCHES = 10_000  # of a query that are unfinished at one time; its time grows with the square of them
 
 _PYTHON = """
 (class_definition) @def.class

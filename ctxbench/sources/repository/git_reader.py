@@ -50,7 +50,7 @@ _ENVIRONMENT = {
 }
 _READ_BY_GIT = (  # in `.git`; git would wait for ever for one that is a named pipe
     *("HEAD", "config", "config.worktree", "commondir", "index", "packed-refs", "shallow"),
-    *("info/attributes", "info/exclude", "info/grafts", "info/sparse-checkout", "objects/info/alternates"),
+    *("info/exclude", "objects/info/alternates"),
 )
 _DIFFERENCES = ("--no-ext-diff", "--no-textconv", "--diff-algorithm=myers", "--inter-hunk-context=0", "--no-color")
 _REGULAR = (b"100644", b"100755", b"100664")  # 100664: as early versions of git wrote it
