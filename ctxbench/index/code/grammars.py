@@ -189,9 +189,9 @@ class Grammar:
         """
         import tree_sitter
 
-        if not _is_cheap(text, self.language):
-            raise TooComplexError("it takes too long to parse")
-        return tree_sitter.Parser(self.language).parse(text)
+        trial = _parsed_within_limits(text, self.language)
+        parser = tree_sitter.Parser(self.language)
+        return parser.parse(text) if trial.root_node.has_error else parser.parse(text, trial)  # which reuses all of it
 
     def captures(self, node: tree_sitter.Node) -> dict[str, list[tree_sitter.Node]]:
         """A node's captures by name.
@@ -208,10 +208,11 @@ class Grammar:
         return captures
 
 
-def _is_cheap(text: bytes, language: tree_sitter.Language) -> bool:
-    """Whether a text can be parsed within the limits of steps and reads.
+def _parsed_within_limits(text: bytes, language: tree_sitter.Language) -> tree_sitter.Tree:
+    """The tree of a text that is read in chunks, as steps are counted of no other; its nodes cannot give their text.
 
-    The tree of this trial is dropped: nodes of a text that is read in chunks cannot give their own text.
+    Raises:
+        TooComplexError: it takes too many steps or reads.
     """
     import tree_sitter
 
@@ -228,9 +229,9 @@ def _is_cheap(text: bytes, language: tree_sitter.Language) -> bool:
         return n_steps > _MOST_STEPS or n_reads > _MOST_READS
 
     try:
-        return tree_sitter.Parser(language).parse(read, progress_callback=is_too_much) is not None
-    except ValueError:  # it was stopped
-        return False
+        return tree_sitter.Parser(language).parse(read, progress_callback=is_too_much)
+    except ValueError as error:  # it was stopped
+        raise TooComplexError("it takes too long to parse") from error
 
 
 def grammar_name(path: str) -> str | None:
