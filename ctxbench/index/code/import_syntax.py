@@ -17,7 +17,7 @@ ABOVE = (*COMMENTS, "attribute_item", "decorator")
 """Kinds of nodes above a definition that belong to it."""
 _SPACE = re.compile(r"\s+")
 _PATH_IN_TOKENS = re.compile(r"(?<![\w:.$])[a-z_]\w*(?:\s*::\s*\w+)+")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+("?)')  # also one that is not closed, in which no other can begin
 _PATH = re.compile(r'^#\[path\s*=\s*"([^"]+)"')
 
 
@@ -121,7 +121,7 @@ class _RustImports:
         """The imports that a node is."""
         inside = self._inside(node)
         if node.type == "token_tree":  # what a macro is called with is no syntax yet
-            for path in _PATH_IN_TOKENS.findall(_STRING.sub("", node_text(node))):
+            for path in _PATH_IN_TOKENS.findall(_STRING.sub(_without_closed, node_text(node))):
                 yield _rust_code(path, line, inside)
         elif node.type in ("scoped_identifier", "scoped_type_identifier"):  # `crate::a::f()` in code
             if node.start_byte >= self._use_end and (path := _rust_path(node)):
@@ -156,6 +156,10 @@ class _RustImports:
     def _leave(self, start: int) -> None:
         while self._around and self._around[-1][0] <= start:
             self._around.pop()
+
+
+def _without_closed(string: re.Match[str]) -> str:
+    return "" if string[1] else string[0]
 
 
 def _rust_path(node: Node) -> str:
