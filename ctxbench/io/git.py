@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Self, cast
 
 from ctxbench.core.errors import StorageError
 
 _SETTINGS = ("-c", "log.showSignature=false", "-c", "color.ui=false", "--literal-pathspecs", "--no-pager")
+SILENCE_S = 60.0
+"""Seconds after which git is ended if it prints nothing."""
 _FILES = ("100644", "100755")  # modes: no links, and no other repositories
 
 
@@ -202,7 +206,7 @@ def _objects(data: bytes) -> Iterator[bytes | None]:
 def run_git(
     folder: Path, *words: str, given: bytes = b"", settings: Sequence[str] = (), only: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git in a folder and wait for it.
+    """Run git in a folder and wait for it, at most `SILENCE_S` without output.
 
     Args:
         folder: where.
@@ -212,31 +216,106 @@ def run_git(
         only: its whole environment; None = that of this process.
 
     Raises:
-        StorageError: it is not installed.
+        StorageError: it is not installed, or prints nothing for too long.
     """
-    command = ["git", "-C", str(folder), *_SETTINGS, *settings, *words]
-    try:
-        return subprocess.run(  # noqa: S603 - our own words, and paths that are no options
-            command, check=False, capture_output=True, input=given, env=only or {**os.environ, "LC_ALL": "C"}
-        )
-    except OSError as error:
-        raise _not_run(error) from error
+    environment = only or {**os.environ, "LC_ALL": "C"}
+    with _started(folder, words, settings, environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        unsent: bytes | None = given
+        n_printed = 0
+        while True:
+            try:
+                output, errors = process.communicate(unsent, timeout=SILENCE_S)
+                return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+            except subprocess.TimeoutExpired as late:
+                unsent = None  # it is being sent
+                if len(late.output or b"") == n_printed:
+                    process.kill()
+                    raise _silent(folder) from late
+                n_printed = len(late.output or b"")
+            except BaseException:  # such as Ctrl-C
+                process.kill()
+                raise
 
 
-def start_git(
-    folder: Path, *words: str, given: IO[bytes], settings: Sequence[str], only: Mapping[str, str]
+class GitStream:
+    """Git that reads from an open file, and whose output is read as it comes; what it says of faults is dropped.
+
+    A context manager, at whose end git ends. A read that gets nothing for `SILENCE_S` ends it, too. Arguments and
+    errors are those of `run_git`.
+    """
+
+    def __init__(
+        self, folder: Path, *words: str, given: IO[bytes], settings: Sequence[str], only: Mapping[str, str]
+    ) -> None:
+        """Start it."""
+        self._folder = folder
+        self._process = _started(folder, words, settings, only, stdin=given, stderr=subprocess.DEVNULL)
+        self._output = cast("IO[bytes]", self._process.stdout)  # it was asked for
+        self._reading_since: float | None = None
+        self._ended = threading.Event()
+        self._is_late = False
+        self._watchdog = threading.Thread(target=self._watch, daemon=True)
+        self._watchdog.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._process.kill()  # where nobody reads on
+        self._process.__exit__(None, None, None)
+        self._watchdog.join()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Its lines."""
+        return iter(self.readline, b"")
+
+    def readline(self) -> bytes:
+        """The next line; empty at the end."""
+        return self._read(self._output.readline)
+
+    def read(self, n_bytes: int) -> bytes:
+        """So many bytes; fewer at the end."""
+        return self._read(self._output.read, n_bytes)
+
+    def wait(self) -> int:
+        """Its exit code, at the end of its output."""
+        return self._process.wait()
+
+    def _read(self, read: Callable[..., bytes], *words: int) -> bytes:
+        self._reading_since = time.monotonic()
+        data = read(*words)
+        self._reading_since = None
+        if self._is_late:
+            raise _silent(self._folder)
+        return data
+
+    def _watch(self) -> None:
+        while not self._ended.wait(min(SILENCE_S, 1.0)):
+            since = self._reading_since  # between two reads it is git that waits
+            if since is not None and time.monotonic() - since > SILENCE_S:
+                self._is_late = True
+                self._process.kill()
+                return
+
+
+def _started(
+    folder: Path, words: Sequence[str], settings: Sequence[str], environment: Mapping[str, str], **streams: Any
 ) -> subprocess.Popen[bytes]:
-    """Start git, which reads from an open file; its output is a pipe, and what it says of faults is dropped.
-
-    Arguments and errors are those of `run_git`.
-    """
     command = ["git", "-C", str(folder), *_SETTINGS, *settings, *words]
     try:
-        return subprocess.Popen(  # noqa: S603 - as above
-            command, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=only
+        return subprocess.Popen(  # noqa: S603 - our own words, and paths that are no options
+            command, stdout=subprocess.PIPE, env=environment, **streams
         )
     except OSError as error:
         raise _not_run(error) from error
+
+
+def _silent(folder: Path) -> StorageError:
+    return StorageError(
+        f"git printed nothing for {SILENCE_S:g} s while it read the repository around {folder}, and was ended; check "
+        "that no file that git reads there is a named pipe or a device, and that its disk answers"
+    )
 
 
 def _not_run(error: OSError) -> StorageError:

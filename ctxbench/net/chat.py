@@ -22,6 +22,7 @@ T = TypeVar("T")
 Message: TypeAlias = Mapping[str, str]  # role and content
 SENT, RECEIVED, SECONDS = "chat.sent", "chat.received", "chat.seconds"  # columns: what a request cost, on its rows
 AT_ONCE = 4  # requests on their way at one time
+_MOST_TOKENS = 10**9  # of one exchange
 FAILURES = 3  # after which a server is taken to be gone
 
 
@@ -46,8 +47,8 @@ class ChatModel:
     """The resource `chat:MODEL`: a model behind `POST <address>/chat/completions`.
 
     How the server is found and asked is told by `OpenAIServer`. Up to `AT_ONCE` requests are on their way at one time.
-    Every reply is kept in the cache under a hash of address, model and messages, and is used again, so that a run can
-    be stopped, goes on, and repeats; to ask anew, delete the folder `chat` in the cache.
+    Every usable reply is kept in the cache under a hash of address, model and messages, and is used again, so that a
+    run can be stopped, goes on, and repeats; to ask anew, delete the folder `chat` in the cache. No reply has the key.
 
     Args:
         model: as the server calls it, such as `gpt-5-mini`.
@@ -90,6 +91,7 @@ class ChatModel:
         *,
         schema: Mapping[str, Any] | None = None,
         alone: bool = False,
+        is_usable: Callable[[int, str], bool] = lambda _, __: True,
     ) -> list[ModelReply | ServerError]:
         """Ask for the next message of each conversation.
 
@@ -99,6 +101,8 @@ class ChatModel:
                 differ in it.
             alone: what fails is returned as a refusal is, and fails no other; after `FAILURES` of them the others are
                 not asked, but given the last one.
+            is_usable: whether the text of a reply to the conversation at an index is an answer. Another one is
+                returned, but not kept; if it is in the cache, the server is asked again.
 
         Returns:
             In their order, a reply or why the server refused this one; empty in, empty out.
@@ -108,9 +112,13 @@ class ChatModel:
                 are kept.
         """
         paths = [self._path(one, schema) for one in conversations]
-        told = dict(zip(paths, conversations, strict=True))  # equal ones are asked once, as if one came after the other
-        found: dict[Path, ModelReply | ServerError] = {path: kept for path in told if (kept := _kept(path)) is not None}
-        missing = [path for path in told if path not in found]
+        index_of = {path: index for index, path in enumerate(paths)}  # equal ones are asked once, as one after another
+        found: dict[Path, ModelReply | ServerError] = {
+            path: kept
+            for path, index in index_of.items()
+            if (kept := _kept(path)) is not None and is_usable(index, kept.text)
+        }
+        missing = [path for path in index_of if path not in found]
         self._count(model_replies_kept=len(paths) - len(missing))
         failed: list[ServerError] = []
 
@@ -118,12 +126,16 @@ class ChatModel:
             if len(failed) >= FAILURES:
                 return failed[-1]
             try:
-                return self._asked(self._body(told[missing[place]], schema), missing[place])
+                index = index_of[missing[place]]
+                reply = self._asked(self._body(conversations[index], schema))
             except ServerError as error:
                 if not alone:
                     raise
                 failed.append(error)
                 return error
+            if isinstance(reply, ModelReply) and is_usable(index, reply.text):
+                write_sealed(missing[place], json.dumps(asdict(reply)).encode())
+            return reply
 
         for place, reply in _each(range(len(missing)), ask):
             found[missing[place]] = reply
@@ -157,7 +169,7 @@ class ChatModel:
         name = _digest(json.dumps(parts if schema is None else [*parts, schema], sort_keys=True))
         return cache_dir() / "chat" / name[:2] / f"{name}.json"
 
-    def _asked(self, body: Mapping[str, Any], path: Path) -> ModelReply | RefusedError:
+    def _asked(self, body: Mapping[str, Any]) -> ModelReply | RefusedError:
         begin = time.perf_counter()
         try:
             answer = self._server.post(body)
@@ -165,8 +177,7 @@ class ChatModel:
             self._count(model_requests=1, model_requests_refused=1)
             return error
         seconds = time.perf_counter() - begin
-        reply = ModelReply(self._text(answer), *self._usage(answer), seconds)
-        write_sealed(path, json.dumps(asdict(reply)).encode())
+        reply = ModelReply(self._server.hide(self._text(answer)), *self._usage(answer), seconds)
         self._count(
             model_requests=1,
             model_tokens_sent=reply.sent,
@@ -197,8 +208,13 @@ class ChatModel:
 
 
 def _kept(path: Path) -> ModelReply | None:
-    kept = read_sealed(path)
-    return None if kept is None else ModelReply(**json.loads(kept))
+    """The reply that is in the cache; None where there is none, or what is there is none."""
+    try:
+        reply = ModelReply(**json.loads(read_sealed(path) or b"null"))
+    except (TypeError, ValueError, RecursionError):
+        return None
+    numbers = (reply.sent, reply.received, reply.seconds)
+    return reply if isinstance(reply.text, str) and all(type(number) is float for number in numbers) else None
 
 
 def _each(places: Sequence[int], ask: Callable[[int], T]) -> Iterator[tuple[int, T]]:
@@ -236,8 +252,8 @@ def _each(places: Sequence[int], ask: Callable[[int], T]) -> Iterator[tuple[int,
 
 
 def token_count(value: Any) -> float:
-    """A number of tokens, as a server says; NaN where it says none."""
-    return float(value) if type(value) is int and value >= 0 else math.nan
+    """A number of tokens, as a server says; NaN where it says none that can be."""
+    return float(value) if type(value) is int and 0 <= value <= _MOST_TOKENS else math.nan
 
 
 def _digest(text: str) -> str:

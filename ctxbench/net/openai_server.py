@@ -140,13 +140,20 @@ class OpenAIServer:
         said = error.get("message") if isinstance(error, dict) else error
         return self.quoted(said if isinstance(said, str) else body)
 
+    def hide(self, text: str) -> str:
+        """A text that came from outside, without the key and what is secret in the address."""
+        return self._secrets.hide(text) if self._secrets else text
+
     def quoted(self, said: Any) -> str:
         """The beginning of what came from outside, on one line, without the key."""
         if isinstance(said, bytes):
             text = said[:20_000].decode("utf-8", "replace")
         else:
-            text = (said if isinstance(said, str) else json.dumps(said, ensure_ascii=False))[:20_000]
-        text = shown_text(self._secrets.hide(text) if self._secrets else text)
+            try:
+                text = (said if isinstance(said, str) else json.dumps(said, ensure_ascii=False))[:20_000]
+            except RecursionError:
+                text = "what nests too deep to be shown"
+        text = shown_text(self.hide(text))
         line = one_line(" ".join(text.split()))
         return "nothing" if not line else line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
 

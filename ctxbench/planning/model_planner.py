@@ -27,7 +27,7 @@ include_tests: whether tests are needed. max_depth: how far imports are followed
 {{"name": "entry_points", "entry_files": [...]}} for some files and what they import;
 {{"name": "semantic", "query": "...", "top_k": 20}} for a search by meaning."""
 
-_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _LONGEST = 20_000  # characters of a request that a model is sent
 
 
@@ -43,12 +43,17 @@ def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[Co
         In their order, a plan or why there is none. Empty in, empty out.
     """
     asked: list[list[Message]] = [_conversation(text) for text in texts]
-    replies = model(asked, schema=plan_schema(), alone=True)
+
+    def is_plan(_: int, text: str) -> bool:
+        return isinstance(_plan_in(text, planner), ContextPlan)
+
+    replies = model(asked, schema=plan_schema(), alone=True, is_usable=is_plan)
     found = [_plan(reply, planner) for reply in replies]
     again = [
         place for place, one in enumerate(found) if isinstance(one, str) and isinstance(replies[place], ModelReply)
     ]
-    second = model([_mended(asked[n], replies[n], str(found[n])) for n in again], schema=plan_schema(), alone=True)
+    repairs = [_mended(asked[n], replies[n], str(found[n])) for n in again]
+    second = model(repairs, schema=plan_schema(), alone=True, is_usable=is_plan)
     for place, reply in zip(again, second, strict=True):
         found[place] = _plan(reply, planner)
     return found
@@ -66,11 +71,13 @@ def _mended(asked: Sequence[Message], reply: ModelReply | ServerError, fault: st
 
 def _plan(reply: ModelReply | ServerError, planner: str) -> ContextPlan | str:
     """The plan that a reply holds, or why it holds none."""
-    if not isinstance(reply, ModelReply):
-        return str(reply)
-    told = _object(reply.text)
+    return _plan_in(reply.text, planner) if isinstance(reply, ModelReply) else str(reply)
+
+
+def _plan_in(text: str, planner: str) -> ContextPlan | str:
+    told = _object(text)
     if told is None:
-        return f"the reply is no JSON object: {' '.join(reply.text.split())[:100]!r}"
+        return f"the reply is no JSON object: {' '.join(text.split())[:100]!r}"
     try:
         return ContextPlan.of(told, planner)
     except ParameterError as error:

@@ -35,6 +35,8 @@ Answer with JSON only, the item needed most first: {"needed": [3, 1]}"""
 
 _MESSAGE = 2000  # characters of an earlier message
 _JSON = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
+_DIGITS = 9  # of a number that a reply writes as a text
+_SHOWN = 40  # characters of a value that stands for no item
 _BLANK, _STEP = "llm_blank", "rank.llm"
 
 
@@ -86,11 +88,13 @@ class Llm(Strategy):
         shown = candidates.chosen & (candidates.tier > 0)
         table = candidates.marked(shown & blank, Rule.of(_BLANK))
         rows = _by_request(table.request, shown & ~blank)
+        shown_rows = list(rows.values())
         replies = resources.get(self.uses[0])(
             [
                 self._conversation(batch.requests[request], [items[place] for place in table.item[mine].tolist()])
                 for request, mine in rows.items()
-            ]
+            ],
+            is_usable=lambda index, text: named_in(text, len(shown_rows[index])) is not None,
         )
         score, left_out = table.score.copy(), np.zeros(len(table), dtype=np.bool_)
         none = np.full(len(table), np.nan)
@@ -175,13 +179,23 @@ def named_in(reply: str, n: int) -> tuple[list[int], str] | None:
         numbers = value.get("needed") if isinstance(value, dict) else value
         if not isinstance(numbers, list):
             continue
-        told = [int(one) if isinstance(one, str) and one.isdecimal() else one for one in numbers]
+        told = [
+            int(one) if isinstance(one, str) and one.isdecimal() and len(one) <= _DIGITS else one for one in numbers
+        ]
         right = [one for one in told if type(one) is int and 1 <= one <= n]
         wrong = [one for one in told if not (type(one) is int and 1 <= one <= n)]
         if wrong and not right:
             continue
-        return [one - 1 for one in dict.fromkeys(right)], ", ".join(map(str, wrong[:5]))
+        return [one - 1 for one in dict.fromkeys(right)], ", ".join(map(_shown, wrong[:5]))
     return None
+
+
+def _shown(value: object) -> str:
+    """A value of JSON, as a message shows it."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    text = str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _values(reply: str) -> Iterator[object]:

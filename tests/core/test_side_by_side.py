@@ -314,3 +314,48 @@ class TestNotes:
         )
         (row,) = found.as_dict(near=3)["trace"]
         assert (row["step"], row["kind"]) == ("retrieve.mine", "failed")
+
+
+ENDS = """
+import os, sys
+import numpy as np
+from ctxbench import Item
+from ctxbench.core.side_by_side import side_by_side
+from ctxbench.index.fts5 import Fts5Index
+
+draw = np.random.default_rng(1)
+texts = [" ".join(f"w{number}" for number in draw.integers(0, 3000, 200)) for _ in range(400)]
+items = [Item(type="file", name=f"f{n}", text=text) for n, text in enumerate(texts)]
+kept = [[{n: [n]}] for n in range(120_000)]  # while they are let go of, a thread comes back to Python that shuts down
+
+def index():
+    while True:
+        Fts5Index().rows(items)
+
+def sort():
+    numbers = draw.integers(0, 1 << 40, 200_000)
+    while True:
+        np.unique(numbers)
+
+def compare():
+    while True:
+        fuzzy = Fts5Index()
+        fuzzy.rows(items[:50])
+        fuzzy.similar("w1 w2 w3 " * 20, np.arange(50), measure="word_similarity", threshold=0.1)
+
+codes = []
+for n in range(int(sys.argv[1])):
+    process = os.fork()
+    if not process:
+        side_by_side({"a": index, "b": sort, "c": compare}, seconds=0.02 + 0.02 * n)
+        sys.exit(3)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+print(*codes)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="one process is forked for each end")
+def test_a_process_that_ends_while_sources_are_late_is_not_aborted():
+    done = subprocess.run([sys.executable, "-c", ENDS, "6"], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.split() == ["3"] * 6
+    assert done.stderr == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 import time
@@ -13,6 +14,7 @@ import ctxbench
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Message, Request
+from ctxbench.io.cache import read_sealed, write_sealed
 from ctxbench.library.one_request import Selected
 from ctxbench.net.chat import AT_ONCE, ChatModel
 from ctxbench.net.openai_server import RefusedError, ServerError
@@ -337,3 +339,52 @@ def test_it_conforms(server):
     """Behind scores without ties: of items that a cut before it finds alike, the catalog's order says what it sees."""
     check_step("rank", "llm", {"model": "tiny", "history": 2, "characters": 40}, retrieve="random", processes=1)
     assert server.posts
+
+
+HOSTILE = [
+    '{"needed": ["' + "9" * 10_000 + '"]}',
+    '{"needed": [' + "9" * 10_000 + "]}",
+    '{"needed": [1e400, -1, NaN]}',
+    "[" * 100_000,
+    '{"needed": [' + "[" * 700 + "]" * 700 + "]}",
+    "{" * 100_000 + "}",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_reply_that_cannot_be_read_is_a_note_and_is_asked_again(server, text):
+    server.post = lambda _body: reply(text)
+    found = select("area of a circle", pipeline())
+    assert found.ids == [f"tool:{tool['name']}" for tool in TOOLS]
+    assert [note.startswith("rank.llm fell back: ") for note in found.notes] == [True]
+    server.post = by_words
+    assert select("area of a circle", pipeline()).ids == ["tool:circle", "tool:area"]
+    assert len(server.posts) == 2
+
+
+def test_a_kept_reply_that_is_none_is_asked_again(server, tmp_path):
+    select("area of a circle", pipeline())
+    (kept,) = (tmp_path / "cache" / "chat").rglob("*.json")
+    good = json.loads(read_sealed(kept))
+    for bad in ({**good, "text": "9" * 5_000}, {**good, "sent": 10**400}, {**good, "text": None}, {}, [1], 7):
+        write_sealed(kept, json.dumps(bad).encode())
+        assert select("area of a circle", pipeline()).ids == ["tool:circle", "tool:area"]
+    assert len(server.posts) == 7
+
+
+@pytest.mark.parametrize("tokens", [10**400, 10**30, -1, True, "5", None])
+def test_a_number_of_tokens_that_cannot_be_is_none(server, tokens):
+    server.post = lambda _body: reply('{"needed": [2]}', prompt_tokens=tokens)
+    chat = ChatModel(mock_resources(), "tiny")
+    (found,) = chat([[{"role": "user", "content": "x"}]])
+    assert math.isnan(found.sent)
+    assert found.received == 7
+
+
+@pytest.mark.parametrize("said", ["sk-nobody is your key", '{"needed": [1], "why": "sk-nobody"}'])
+def test_a_key_that_a_server_sends_back_is_hidden(server, tmp_path, said):
+    server.post = lambda _body: reply(said)
+    found = select("area of a circle", pipeline())
+    assert "sk-nobody" not in str(found.notes)
+    for kept in (tmp_path / "cache").rglob("*.json"):
+        assert b"sk-nobody" not in kept.read_bytes()

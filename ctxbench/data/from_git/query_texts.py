@@ -16,10 +16,10 @@ from ctxbench.sources.repository.git_reader import LineCommit
 _K = TypeVar("_K", str, int)
 _HASH = re.compile(r"[0-9a-f]{7,64}")
 _CLOSED = (  # the surest first
-    re.compile(r"\(#(\d+)\)\s*$"),
-    re.compile(r"^Merge(?:d|s)? (?:pull[- ]request|pr) #(\d+)\b", re.IGNORECASE),
-    re.compile(r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+(?:#|gh-)(\d+)\b", re.IGNORECASE),
-    re.compile(r"\(#(\d+)\)"),
+    re.compile(r"\(#(\d{1,9})\)\s*$"),
+    re.compile(r"^Merge(?:d|s)? (?:pull[- ]request|pr) #(\d{1,9})\b", re.IGNORECASE),
+    re.compile(r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+(?:#|gh-)(\d{1,9})\b", re.IGNORECASE),
+    re.compile(r"\(#(\d{1,9})\)"),
 )
 
 

@@ -7,16 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ctxbench.index.code.code_records import CodeDefinition, CodeFacts
+from ctxbench.index.code.code_records import MOST_NAMES, CodeDefinition, CodeFacts, TooComplexError
 from ctxbench.index.code.grammars import Grammar
 from ctxbench.index.code.import_syntax import ABOVE, COMMENTS, node_text, read_imports
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from tree_sitter import Node, Tree
 
     Captures = dict[str, list[Node]]
 
 _LONGEST = 300  # characters of a signature or a doc line
+_SIGNATURE_BYTES = 20_000  # of which its characters are taken
+_DEEPEST = 500  # definitions inside each other
+_DEEPEST_NODES = 5 * _DEEPEST  # a definition is up to five nodes below the one around it
 _MOST_UNFIT = 20_000  # pieces of a text that is no program at all
 _CLASS_LIKE = ("class", "interface", "scope")
 _FUNCTIONS = ("function", "method")
@@ -33,11 +36,24 @@ _TYPE_NAME = re.compile(r"^[\s&*]*(?:dyn\s+)?(?:\w+(?:::|\.))*(\w+)")
 
 
 def extracted(content: str, language: str, grammar: Grammar) -> CodeFacts:
-    """The facts of a file's content, by its grammar. Where a part does not fit the grammar, those of the rest."""
+    """The facts of a file's content, by its grammar. Where a part does not fit the grammar, those of the rest.
+
+    A file that nests too deep or takes too long has none, and `left_out` says why.
+    """
+    try:
+        return _facts(content, language, grammar)
+    except TooComplexError as error:
+        return CodeFacts(language, left_out=str(error))
+
+
+def _facts(content: str, language: str, grammar: Grammar) -> CodeFacts:
     data = content.encode("utf-8", "surrogatepass")
-    root = grammar.parse(data).root_node
+    tree = grammar.parse(data)
+    root = tree.root_node
     if root.type == "ERROR" and root.child_count > _MOST_UNFIT:  # a query's time grows with the square of these
-        return CodeFacts(language, left_out="it does not fit the grammar")
+        raise TooComplexError("it does not fit the grammar")
+    if _is_deep(tree):
+        raise TooComplexError(f"its code nests over {_DEEPEST} deep")
     found = grammar.captures(root)
     scopes = _scopes(found)
     own = {one.name_node.start_byte for one in scopes if one.name_node is not None}
@@ -46,11 +62,23 @@ def extracted(content: str, language: str, grammar: Grammar) -> CodeFacts:
         doc=_file_doc(root, language),
         package=next((node_text(node) for node in found.get("package", ())), ""),
         definitions=_definitions(scopes, data, ascii_only=len(data) == len(content)),
-        imports=tuple(read_imports(found.get("import", ()), language)),
+        imports=tuple(read_imports(found.get("import", ()), language, found.get("def.module", ()))),
         references=_references(found, own),
         implements=_implements(found, scopes),
         parsed=not root.has_error,
     )
+
+
+def _is_deep(tree: Tree) -> bool:
+    """Whether nodes nest over `_DEEPEST_NODES` deep. From one node to the next the depth grows by one at most."""
+    cursor, last = tree.walk(), tree.root_node.descendant_count - 1
+    node = 0
+    while cursor.depth <= _DEEPEST_NODES:
+        if node == last:
+            return False
+        node = min(node + _DEEPEST_NODES + 1 - cursor.depth, last)
+        cursor.goto_descendant(node)
+    return True
 
 
 class _NamingNode:
@@ -96,6 +124,7 @@ def _scopes(found: Captures) -> list[_NamingNode]:
                     by_node[node.byte_range] = _NamingNode(kind, node)
     scopes = sorted(by_node.values(), key=lambda one: (one.start, -one.end))
     outer: list[_NamingNode] = []
+    n_characters = 0
     for one in scopes:
         while outer and outer[-1].end <= one.start:
             outer.pop()
@@ -106,6 +135,11 @@ def _scopes(found: Captures) -> list[_NamingNode]:
             if one.kind == "function" and "." in one.path and (inside is None or inside.kind != "module"):
                 one.kind = "method"
         outer.append(one)
+        n_characters += len(one.path)
+        if len(outer) > _DEEPEST:
+            raise TooComplexError(f"its code nests over {_DEEPEST} deep")
+        if n_characters > MOST_NAMES:
+            raise TooComplexError("the names of its definitions are too long")
     return scopes
 
 
@@ -177,13 +211,15 @@ def _signature(one: _NamingNode, whole: Node, data: bytes) -> str:
     node = one.node
     start = node.start_byte if whole.type == "decorated_definition" else whole.start_byte
     if one.kind == "constant":
-        return _line(data[start : whole.end_byte].decode("utf-8", "replace").strip().partition("\n")[0])
+        end = min(whole.end_byte, start + _SIGNATURE_BYTES)
+        return _line(data[start:end].decode("utf-8", "replace").strip().partition("\n")[0])
     body = node.child_by_field_name("body")
     for field in ("value", "right"):
         inner = node.child_by_field_name(field)
         if body is None and inner is not None:
             body = inner.child_by_field_name("body")
-    text = data[start : whole.end_byte if body is None else body.start_byte].decode("utf-8", "replace")
+    end = min(whole.end_byte if body is None else body.start_byte, start + _SIGNATURE_BYTES)
+    text = data[start:end].decode("utf-8", "replace")
     if body is None and one.kind not in _FUNCTIONS:
         text = text.partition("{")[0]
     return _BRACKET.sub("", _line(text.rstrip().rstrip("{:;")))
@@ -253,12 +289,16 @@ def _references(found: Captures, own: set[int]) -> tuple[str, ...]:
 
 def _implements(found: Captures, scopes: list[_NamingNode]) -> tuple[tuple[str, str], ...]:
     """(class, base) by place; the class is the nearest around its base."""
-    paths = {(one.start, one.end): one.path for one in scopes if one.kind in _CLASS_LIKE}
+    classes = [scope for scope in scopes if scope.kind in _CLASS_LIKE][::-1]  # the first is last
+    around: list[_NamingNode] = []
     pairs: dict[tuple[str, str], None] = {}
     for base in sorted(found.get("base", ()), key=lambda node: node.start_byte):
-        around = base.parent
-        while around is not None and around.byte_range not in paths:
-            around = around.parent
-        if around is not None and paths[around.byte_range]:
-            pairs[paths[around.byte_range], _line(node_text(base))] = None
+        while classes and classes[-1].start <= base.start_byte:
+            around.append(classes.pop())
+            while len(around) > 1 and around[-2].end <= around[-1].start:
+                del around[-2]
+        while around and around[-1].end < base.end_byte:
+            around.pop()
+        if around and around[-1].path:
+            pairs[around[-1].path, _line(node_text(base))] = None
     return tuple(pairs)

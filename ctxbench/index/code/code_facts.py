@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ctxbench.core.errors import StorageError
@@ -15,9 +16,10 @@ from ctxbench.index.code.grammars import GRAMMARS, grammar, grammar_name, gramma
 from ctxbench.index.code.languages import LONGEST_LINE, is_minified, language_of
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.checked_rows import CheckedRows
+from ctxbench.io.visible import one_line
 
 _LARGEST = 1_000_000  # characters of a file whose syntax is looked into
-_FORM = "3"  # goes up with whatever changes the facts of a text, beside a query
+_FORM = "4"  # goes up with whatever changes the facts of a text, beside a query
 _MOST = 50_000  # texts whose facts stay in memory
 _BATCH = 500  # texts whose facts are written at once, so that a run that is stopped keeps most
 _log = logging.getLogger(__name__)
@@ -33,7 +35,8 @@ def code_facts(path: str, content: str) -> CodeFacts:
 
     Returns:
         What its grammar finds. Where its language has no grammar or it is not installed, over 1,000,000 characters,
-        or with a line of over 5,000 (minified): the doc line alone, and `left_out` says why.
+        or with a line of over 5,000 (minified): the doc line alone, and `left_out` says why. A file whose definitions
+        nest over 500 deep, or that takes over about 2 s, has no facts either, and a warning names it.
     """
     return all_code_facts({path: content})[path]
 
@@ -97,7 +100,8 @@ def _found(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dict[bytes
         for key, path in missing.items():
             loaded = grammar(grammar_name(path) or "") if key not in found else None
             if loaded is not None:
-                found[key] = extracted(contents[path], language_of(path) or "", loaded)
+                facts = extracted(contents[path], language_of(path) or "", loaded)
+                found[key] = replace(facts, doc=_plain_doc(contents[path])) if facts.left_out else facts
                 made[key] = _to_json(found[key])
             if len(made) == _BATCH:
                 _write(rows, made)
@@ -105,6 +109,9 @@ def _found(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dict[bytes
         _write(rows, made)
     finally:
         rows.close()
+    for key, path in missing.items():
+        if found[key].left_out:
+            _log.warning("%s is read as plain text, without its definitions: %s", one_line(path), found[key].left_out)
     return found
 
 

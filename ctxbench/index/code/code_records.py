@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MOST_NAMES = 5_000_000
+"""Characters of all names of a file's definitions, or of all its imports: each repeats the names around it."""
+
+
+class TooComplexError(Exception):
+    """A text whose facts would take too long to find; the message says why."""
+
 
 @dataclass(frozen=True, slots=True)
 class CodeDefinition:
@@ -67,7 +74,8 @@ class CodeFacts:
         references: names that are called or used as types, each once, by first use.
         implements: (class, base) as written: bases, traits, interfaces.
         parsed: whether the whole file fits the language's grammar. False with definitions: what fits was read.
-        left_out: why there are no facts beside `doc`: no grammar, too large, minified; empty where there are.
+        left_out: why there are no facts beside `doc`: no grammar, too large, minified, too complex; empty where there
+            are.
     """
 
     language: str | None

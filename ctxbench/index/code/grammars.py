@@ -10,17 +10,23 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxbench.core.installation import install_command
+from ctxbench.index.code.code_records import TooComplexError
 from ctxbench.index.code.languages import language_of
 
 if TYPE_CHECKING:
     import tree_sitter
 
 _log = logging.getLogger(__name__)
+# What one text may cost: 1 to 2 s, counted in steps, so that the result depends on the text alone. A file of 1 MB that
+# fits its grammar takes up to a half of `_MOST_STEPS` and 80 reads.
+_MOST_STEPS = 20_000  # of the parser, in hundreds
+_CHUNK = 16_384  # bytes that the parser reads at once
+_MOST_READS = 5_000  # an unclosed comment is read to its end from each place where it could begin
+_MOST_MATCHES = 10_000  # of a query that are unfinished at one time; its time grows with the square of them
 
 _PYTHON = """
 (class_definition) @def.class
@@ -170,10 +176,62 @@ GRAMMARS = {
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """A loaded grammar: `parse` gives the tree of a text in UTF-8, `captures` a node's captures by name."""
+    """A loaded grammar. A parser and a cursor hold a state, so that each call has its own."""
 
-    parse: Callable[[bytes], tree_sitter.Tree]
-    captures: Callable[[tree_sitter.Node], dict[str, list[tree_sitter.Node]]]
+    language: tree_sitter.Language
+    query: tree_sitter.Query
+
+    def parse(self, text: bytes) -> tree_sitter.Tree:
+        """The tree of a text in UTF-8.
+
+        Raises:
+            TooComplexError: it takes too many steps.
+        """
+        import tree_sitter
+
+        trial = _parsed_within_limits(text, self.language)
+        parser = tree_sitter.Parser(self.language)
+        return parser.parse(text) if trial.root_node.has_error else parser.parse(text, trial)  # which reuses all of it
+
+    def captures(self, node: tree_sitter.Node) -> dict[str, list[tree_sitter.Node]]:
+        """A node's captures by name.
+
+        Raises:
+            TooComplexError: finding them takes too many steps.
+        """
+        import tree_sitter
+
+        cursor = tree_sitter.QueryCursor(self.query, match_limit=_MOST_MATCHES)
+        captures = cursor.captures(node)
+        if cursor.did_exceed_match_limit:
+            raise TooComplexError("it takes too long to search for definitions")
+        return captures
+
+
+def _parsed_within_limits(text: bytes, language: tree_sitter.Language) -> tree_sitter.Tree:
+    """The tree of a text that is read in chunks, as steps are counted of no other; its nodes cannot give their text.
+
+    Raises:
+        TooComplexError: it takes too many steps or reads.
+    """
+    import tree_sitter
+
+    n_reads = n_steps = 0
+
+    def read(offset: int, _: object) -> bytes:
+        nonlocal n_reads
+        n_reads += 1
+        return text[offset : offset + _CHUNK]
+
+    def is_too_much(_: int, __: bool) -> bool:
+        nonlocal n_steps
+        n_steps += 1
+        return n_steps > _MOST_STEPS or n_reads > _MOST_READS
+
+    try:
+        return tree_sitter.Parser(language).parse(read, progress_callback=is_too_much)
+    except ValueError as error:  # it was stopped
+        raise TooComplexError("it takes too long to parse") from error
 
 
 def grammar_name(path: str) -> str | None:
@@ -211,8 +269,4 @@ def grammar(name: str) -> Grammar | None:
         )
         return None
     language = tree_sitter.Language(getattr(module, source.function)())
-    query = tree_sitter.Query(language, source.query)
-    return Grammar(  # a parser and a cursor hold a state, so that each call has its own
-        parse=lambda text: tree_sitter.Parser(language).parse(text),
-        captures=lambda node: tree_sitter.QueryCursor(query).captures(node),
-    )
+    return Grammar(language, tree_sitter.Query(language, source.query))

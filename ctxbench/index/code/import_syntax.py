@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ctxbench.index.code.code_records import Import
+from ctxbench.index.code.code_records import MOST_NAMES, Import, TooComplexError
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -17,7 +17,7 @@ ABOVE = (*COMMENTS, "attribute_item", "decorator")
 """Kinds of nodes above a definition that belong to it."""
 _SPACE = re.compile(r"\s+")
 _PATH_IN_TOKENS = re.compile(r"(?<![\w:.$])[a-z_]\w*(?:\s*::\s*\w+)+")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+("?)')  # also one that is not closed, in which no other can begin
 _PATH = re.compile(r'^#\[path\s*=\s*"([^"]+)"')
 
 
@@ -26,12 +26,31 @@ def node_text(node: Node | None) -> str:
     return (node.text or b"").decode("utf-8", "replace") if node is not None else ""
 
 
-def read_imports(nodes: Iterable[Node], language: str) -> Iterator[Import]:
-    """The imports that nodes of a language's syntax tree are, by place."""
-    read = {"python": _python_import, "rust": _rust_import, "go": _go_import, "java": _java_import}
+def read_imports(nodes: Iterable[Node], language: str, modules: Iterable[Node] = ()) -> Iterator[Import]:
+    """The imports that nodes of a language's syntax tree are, by place.
+
+    Args:
+        nodes: what a query captured as imports.
+        language: of the tree.
+        modules: the nodes of inline modules, which paths of Rust are relative to.
+
+    Raises:
+        TooComplexError: paths are too long.
+    """
+    readers: dict[str, Callable[[Node, int], Iterator[Import]]] = {
+        "python": _python_import,
+        "rust": _RustImports(modules),
+        "go": _go_import,
+        "java": _java_import,
+    }
+    read = readers.get(language, _script_import)
     seen = set()
+    n_characters = 0
     for node in sorted(nodes, key=lambda one: one.start_byte):
-        for one in read.get(language, _script_import)(node, node.start_point[0] + 1):
+        for one in read(node, node.start_point[0] + 1):
+            n_characters += len(one.target)
+            if n_characters > MOST_NAMES:
+                raise TooComplexError("the paths of its imports are too long")
             if one.kind != "code" or one.target not in seen:  # of what code says many times the first
                 yield one
             seen.add(one.target)
@@ -86,49 +105,70 @@ def _java_import(node: Node, line: int) -> Iterator[Import]:
     yield Import(text, every, kind="static" if static else "import", line=line)
 
 
-def _rust_import(node: Node, line: int) -> Iterator[Import]:
-    around = []  # inline modules, from the innermost
-    parent = node.parent
-    while parent is not None:
-        if parent.type == "mod_item":
-            around.append(node_text(parent.child_by_field_name("name")))
-        parent = parent.parent
-    inside = around[::-1]
-    if node.type == "token_tree":  # what a macro is called with is no syntax yet
-        for path in _PATH_IN_TOKENS.findall(_STRING.sub("", node_text(node))):
-            yield _rust_code(path, line, inside)
-        return
-    if node.type in ("scoped_identifier", "scoped_type_identifier"):  # `crate::a::f()` in code
-        if path := _rust_path(node):
-            yield _rust_code(path, line, inside)
-        return
-    if node.type == "mod_item":
-        if node.child_by_field_name("body") is None:
-            name = "::".join([*inside, node_text(node.child_by_field_name("name"))])
-            matches = (_PATH.search(text) for text in _attributes(node))
-            place = next((match[1] for match in matches if match), "")
-            yield Import(name, (place,) if place else (), kind="path" if place else "mod", line=line)
-        return
-    if node.type == "extern_crate_declaration":
-        name = node_text(node.child_by_field_name("name"))
-        yield Import(name, (node_text(node.child_by_field_name("alias")) or name,), kind="use", line=line)
-        return
-    argument = node.child_by_field_name("argument")
-    for written, alias in _use_paths(argument) if argument is not None else ():
-        path = written.removesuffix("::self")
-        name = alias or path.rpartition("::")[2]
-        yield Import(_without_inline(path, inside), (name,), kind="use", line=line)
+class _RustImports:
+    """Reads the imports of a Rust file, whose nodes it is called with by place: none is asked for all nodes around it.
+
+    Args:
+        modules: the nodes of inline modules.
+    """
+
+    def __init__(self, modules: Iterable[Node]) -> None:
+        self._modules = sorted(modules, key=lambda node: node.start_byte, reverse=True)  # the first is last
+        self._around: list[tuple[int, str]] = []  # the end and the name of each module around a node
+        self._use_end = 0  # of the last `use`
+
+    def __call__(self, node: Node, line: int) -> Iterator[Import]:
+        """The imports that a node is."""
+        inside = self._inside(node)
+        if node.type == "token_tree":  # what a macro is called with is no syntax yet
+            for path in _PATH_IN_TOKENS.findall(_STRING.sub(_without_closed, node_text(node))):
+                yield _rust_code(path, line, inside)
+        elif node.type in ("scoped_identifier", "scoped_type_identifier"):  # `crate::a::f()` in code
+            if node.start_byte >= self._use_end and (path := _rust_path(node)):
+                yield _rust_code(path, line, inside)
+        elif node.type == "mod_item":
+            if node.child_by_field_name("body") is None:
+                name = "::".join([*inside, node_text(node.child_by_field_name("name"))])
+                matches = (_PATH.search(text) for text in _attributes(node))
+                place = next((match[1] for match in matches if match), "")
+                yield Import(name, (place,) if place else (), kind="path" if place else "mod", line=line)
+        elif node.type == "extern_crate_declaration":
+            name = node_text(node.child_by_field_name("name"))
+            yield Import(name, (node_text(node.child_by_field_name("alias")) or name,), kind="use", line=line)
+        else:
+            self._use_end = node.end_byte
+            argument = node.child_by_field_name("argument")
+            for written, alias in _use_paths(argument) if argument is not None else ():
+                path = written.removesuffix("::self")
+                name = alias or path.rpartition("::")[2]
+                yield Import(_without_inline(path, inside), (name,), kind="use", line=line)
+
+    def _inside(self, node: Node) -> list[str]:
+        """The names of the inline modules around a node, from the outermost."""
+        start = node.start_byte
+        while self._modules and self._modules[-1].start_byte < start:
+            module = self._modules.pop()
+            self._leave(module.start_byte)
+            self._around.append((module.end_byte, node_text(module.child_by_field_name("name"))))
+        self._leave(start)
+        return [name for _, name in self._around]
+
+    def _leave(self, start: int) -> None:
+        while self._around and self._around[-1][0] <= start:
+            self._around.pop()
+
+
+def _without_closed(string: re.Match[str]) -> str:
+    return "" if string[1] else string[0]
 
 
 def _rust_path(node: Node) -> str:
-    """The whole path that begins with a node; empty in a `use`, which is read as one."""
+    """The whole path that begins with a node; empty for one that says where a name is visible."""
     whole, parent = node, node.parent
     while parent is not None and parent.type in ("scoped_identifier", "scoped_type_identifier", "generic_type"):
         whole, parent = parent, parent.parent
-    while parent is not None:
-        if parent.type in ("use_declaration", "visibility_modifier"):
-            return ""
-        parent = parent.parent
+    if parent is not None and parent.type == "visibility_modifier":
+        return ""
     return node_text(whole).partition("<")[0].strip().removesuffix("::")
 
 
@@ -159,15 +199,17 @@ def _attributes(node: Node) -> Iterator[str]:
 
 def _use_paths(node: Node) -> Iterator[tuple[str, str]]:
     """All paths of a `use` tree, each with the name that `as` gives it: `a::{b as x, c::*}` is `a::b` and `a::c::*`."""
-    if node.type == "use_list":
-        for one in node.named_children:
-            yield from _use_paths(one)
-    elif node.type == "scoped_use_list":
-        before, inner = node.child_by_field_name("path"), node.child_by_field_name("list")
-        start = f"{node_text(before)}::" if before is not None else ""
-        for path, alias in _use_paths(inner) if inner is not None else ():
+    waiting = [(node, "")]
+    while waiting:
+        node, start = waiting.pop()
+        if node.type == "use_list":
+            waiting += [(child, start) for child in reversed(node.named_children)]
+        elif node.type == "scoped_use_list":
+            before, inner = node.child_by_field_name("path"), node.child_by_field_name("list")
+            if inner is not None:
+                waiting.append((inner, f"{start}{node_text(before)}::" if before is not None else start))
+        elif node.type == "use_as_clause":
+            path, alias = (node_text(node.child_by_field_name(field)) for field in ("path", "alias"))
             yield start + path, alias
-    elif node.type == "use_as_clause":
-        yield node_text(node.child_by_field_name("path")), node_text(node.child_by_field_name("alias"))
-    elif node.type not in COMMENTS:
-        yield _SPACE.sub("", node_text(node)).removeprefix("::"), ""
+        elif node.type not in COMMENTS:
+            yield start + _SPACE.sub("", node_text(node)).removeprefix("::"), ""

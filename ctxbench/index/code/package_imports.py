@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ctxbench.index.code.source_tree import SourceTree, folder_of
 
 _GO_IGNORED = re.compile(r"^//(?:go:build|\s*\+build) ignore\s*$", re.MULTILINE)
-_GO_MODULE = re.compile(r"^\s*module\s+\"?([^\s\"]+)", re.MULTILINE)
+_GO_MODULE = re.compile(r"^[^\S\n]*module\s+\"?([^\s\"]+)", re.MULTILINE)
 
 
 def go_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import subprocess
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias
 
 from ctxbench.core.errors import ParameterError, StorageError, suggest
 from ctxbench.io.files import folder_fault
-from ctxbench.io.git import checked_output, git_text, run_git, start_git
+from ctxbench.io.git import GitStream, checked_output, git_text, run_git
+from ctxbench.sources.repository.commit_messages import LONGEST_MESSAGE
 
 _SETTINGS = tuple(
     word
@@ -28,6 +30,8 @@ _SETTINGS = tuple(
         "core.hooksPath=/dev/null",
         "core.fsmonitor=false",
         "core.attributesFile=/dev/null",
+        "core.excludesFile=/dev/null",
+        "log.mailmap=false",
         "protocol.allow=never",
         "core.quotePath=false",
     )
@@ -44,6 +48,10 @@ _ENVIRONMENT = {
     "GIT_GRAFT_FILE": "/dev/null",
     "LC_ALL": "C",
 }
+_READ_BY_GIT = (  # in `.git`; git would wait for ever for one that is a named pipe
+    *("HEAD", "config", "config.worktree", "commondir", "index", "packed-refs", "shallow"),
+    *("info/exclude", "objects/info/alternates"),
+)
 _DIFFERENCES = ("--no-ext-diff", "--no-textconv", "--diff-algorithm=myers", "--inter-hunk-context=0", "--no-color")
 _REGULAR = (b"100644", b"100755", b"100664")  # 100664: as early versions of git wrote it
 _SYMLINK, _SUBMODULE = b"120000", b"160000"
@@ -98,7 +106,7 @@ class LineCommit:
         parents: theirs, the first parent first; empty for the first commit, and where a shallow clone ends.
         time: of the committer, seconds since 1970 in UTC, as the commit says.
         author: `Name <address>`.
-        message: whole; what is not UTF-8 is replaced.
+        message: its first 20,000 characters; what is not UTF-8 is replaced.
         changes: of files, against the first parent, by path; empty where a shallow clone ends, as nobody knows them.
     """
 
@@ -131,6 +139,7 @@ class GitRepository:
         self._folder = Path(os.path.realpath(path))
         if fault := folder_fault(self._folder):
             raise StorageError(f"cannot read the repository {path}: {fault}; expected the folder of a git repository")
+        _check_regular(self._folder)
         found = self._run("rev-parse", "--is-bare-repository", "--is-shallow-repository", "--is-inside-work-tree")
         if found.returncode and b"not a git repository" in found.stderr:
             raise StorageError(
@@ -225,20 +234,16 @@ class GitRepository:
         with tempfile.TemporaryFile() as given:  # a pipe could fill while nobody reads the answers
             given.write(_lines(asked))
             given.seek(0)
-            with start_git(self._folder, "cat-file", "--batch", given=given, settings=_SETTINGS, only=_only()) as git:
-                try:
-                    for sha in asked:
-                        yield sha, self._next_object(sha, git)
-                finally:
-                    git.kill()  # where nobody reads on
+            with GitStream(self._folder, "cat-file", "--batch", given=given, settings=_SETTINGS, only=_only()) as git:
+                for sha in asked:
+                    yield sha, self._next_object(sha, git)
 
-    def _next_object(self, sha: str, git: subprocess.Popen[bytes]) -> bytes:
-        answers = cast("IO[bytes]", git.stdout)  # it was asked for
-        head = answers.readline().split()
+    def _next_object(self, sha: str, git: GitStream) -> bytes:
+        head = git.readline().split()
         if len(head) != 3:  # `HASH missing`
             partial = "the clone is partial, and nothing is fetched here; clone without --filter"
             raise StorageError(f"{self.path} lacks {sha}: {partial if self.partial else '`git fsck` says more'}")
-        return answers.read(int(head[2]) + 1)[:-1]
+        return git.read(int(head[2]) + 1)[:-1]
 
     def first_parents(self, head: str, n: int, *, renames: bool = True) -> list[LineCommit]:
         """The newest commits of a first-parent line, oldest first.
@@ -264,7 +269,7 @@ class GitRepository:
                 parents=tuple(parents.split()),
                 time=int(time or 0),  # a damaged commit has none
                 author=author,
-                message=message,
+                message=message[:LONGEST_MESSAGE],
                 changes=() if sha in ends else changes[sha],
             )
             for sha, parents, time, author, message in rows
@@ -283,9 +288,9 @@ class GitRepository:
             given.write(_lines(f"{one.sha} {one.parents[0]}" for one in commits if one.parents and one.changes))
             given.seek(0)
             how = (*words, *_DIFFERENCES, *self._renamed())
-            with start_git(self._folder, *how, given=given, settings=_SETTINGS, only=_only()) as git:
+            with GitStream(self._folder, *how, given=given, settings=_SETTINGS, only=_only()) as git:
                 sha, found, here = "", dict[tuple[str, str], Sequence[LineHunk]](), list[LineHunk]()
-                for line in cast("IO[bytes]", git.stdout):
+                for line in git:
                     if (match := _PATCHED.match(line)) is None:  # the lines themselves begin with a sign
                         continue
                     commit, old, new, *places = match.groups()
@@ -334,6 +339,24 @@ class GitRepository:
 
     def _git(self, *words: str, given: bytes = b"") -> bytes:
         return checked_output(self._run(*words, given=given), self.path)
+
+
+def _check_regular(folder: Path) -> None:
+    """Check that what git reads around a folder, before any object, are files.
+
+    Raises:
+        StorageError: one is a named pipe or a device, which may have no end.
+    """
+    top = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None)
+    own = folder if top is None else top / ".git"
+    within = (parent for parent in (folder, *folder.parents) if top is not None and parent.is_relative_to(top))
+    for path in [own, *(own / name for name in _READ_BY_GIT), *(parent / ".gitignore" for parent in within)]:
+        try:
+            mode = path.stat().st_mode
+        except OSError:  # it is not there, which git may say
+            continue
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise StorageError(f"git cannot read {path}: it is a named pipe or a device; remove it")
 
 
 def path_fault(path: str) -> str:

@@ -100,6 +100,50 @@ def test_broken_text_takes_no_longer_than_other(text):
     assert time.monotonic() - start < 20
 
 
+NESTED = {
+    "a.py": lambda n: "".join(f"{' ' * level}class C:\n" for level in range(n)) + " " * n + "pass\n",
+    "a.rs": lambda n: "mod a {\n" * n + "use super::b::c;\n" + "}\n" * n,
+    "a.ts": lambda n: "namespace a {\n" * n + "}\n" * n,
+    "a.js": lambda n: "function f() {\n" * n + "}\n" * n,
+    "a.go": lambda n: "package a\nfunc f() {\n" + "x := func() {\n" * n + "}\n" * n + "}\n",
+    "A.java": lambda n: "class A {\n" * n + "}\n" * n,
+}
+
+
+@pytest.mark.parametrize("path", NESTED)
+def test_a_file_that_nests_deep_is_plain_text_with_a_note(path, caplog):
+    began = time.process_time()
+    facts = code_facts(path, NESTED[path](1_000))
+    assert time.process_time() - began < 2
+    assert not facts.definitions
+    assert "nests over 500 deep" in facts.left_out
+    assert path in caplog.text
+
+
+@pytest.mark.parametrize("path", NESTED)
+def test_a_file_that_nests_400_deep_has_its_definitions(path, caplog):
+    facts = code_facts(path, NESTED[path](400))
+    assert facts.definitions
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.py", "not\n=\n=" * 5_000),  # parsed in a time that grows with the square of its length
+        ("a.rs", ">\n>\n!" * 5_000),
+        ("a.ts", "/*&enum\n" * 10_000),
+        ("a.js", "const a = 1;\n" * 2_000),  # and so grows what the query has not finished
+        ("a.rs", "".join(f"mod {'a' * 1_000}{{\n" for _ in range(400)) + "mod b;\n" * 20_000),  # names of 400 kB each
+    ],
+)
+def test_a_text_that_takes_too_long_is_plain_text_with_a_note(path, text, monkeypatch, caplog):
+    for name, most in {"_MOST_STEPS": 2_000, "_MOST_READS": 500, "_MOST_MATCHES": 1_000}.items():
+        monkeypatch.setattr(grammars, name, most)  # a tenth
+    assert not code_facts(path, text).definitions
+    assert f"{path} is read as plain text" in caplog.text
+
+
 def test_nothing_is_loaded_before_it_is_used():
     code = "import sys, ctxbench.index.code.code_facts; print(*({'tree_sitter', 'numpy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import time
+
 import pytest
 
 from ctxbench.sources.repository.commit_messages import clean_message, has_word
@@ -64,3 +67,44 @@ def test_each_kind(message, cleaned):
 @pytest.mark.parametrize(("text", "has"), [("über", True), ("修复", True), ("x 1.2.3", False), ("", False)])
 def test_a_word_is_two_letters_of_any_script(text, has):
     assert has_word(text) is has
+
+
+FRAGMENTS = [
+    "a-",
+    "a.",
+    "-_",
+    "![",
+    "[x](",
+    "](",
+    "[skip",
+    "A-1",
+    "<a@",
+    "( ",
+    " \u00a0",
+    "and also ",
+    "#1 and in ",
+    "merge x/",
+]
+
+
+def fragments(n):
+    """The fragments that are known to take long, and others of 1 to 12 characters."""
+    draw = random.Random(3)
+    yield from FRAGMENTS
+    for _ in range(n):
+        yield "".join(draw.choices("[]()!-.#/<>:@1aA& ,`\n\u00a0", k=draw.randint(1, 12)))
+
+
+@pytest.mark.parametrize("start", ["", "Subject\n\n", "merge ", "(#1 "])
+def test_a_message_of_one_fragment_is_cleaned_at_once(start):
+    """The time grows with the length: a message of 20 kB takes 40 ms, and took minutes when it grew with its cube."""
+    for fragment in fragments(25):
+        message = start + (fragment * 10_000)[:10_000] + "x"
+        began = time.process_time()
+        clean_message(message)
+        assert time.process_time() - began < 2, repr(fragment)
+
+
+def test_what_is_behind_20_000_characters_is_left_out():
+    message = "Add y\n\n" + "word " * 10_000
+    assert clean_message(message) == message[:20_000].strip()

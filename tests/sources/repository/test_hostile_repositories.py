@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.io import git
 from ctxbench.sources.repository.git_reader import GitRepository
 from ctxbench.sources.repository.tree_catalog import TreeName, items_of_tree, open_tree
 from ctxbench.sources.repository.tree_items import VIEWS
@@ -39,6 +40,54 @@ def out(found):
 def ordinary_git(folder, *words):
     """Git as a careless program runs it; whether it fails does not matter."""
     subprocess.run(["git", *words], cwd=folder, check=False, capture_output=True, timeout=60)
+
+
+def pipe(path):
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(".gitignore", ".git/config.worktree", ".git/commondir", ".git/HEAD", ".git/index", ".git/packed-refs"),
+        *(".git/shallow", ".git/info/exclude", ".git/objects/info/alternates", ".git/config"),
+    ],
+)
+def test_a_named_pipe_that_git_would_read_is_an_error(checkout, name):
+    put(checkout.root / "a.txt", "one\n")
+    checkout.commit("Begin")
+    pipe(checkout.root / name)
+    with pytest.raises(StorageError, match="named pipe"):
+        GitRepository(checkout.root)
+
+
+def test_named_pipes_that_settings_name_are_not_read(checkout):
+    put(checkout.root / "a.txt", "one\n")
+    checkout.commit("Begin")
+    own = pipe(checkout.root / ".git" / "pipe")
+    checkout.run("config", "core.excludesFile", str(own))
+    checkout.run("config", "core.attributesFile", str(own))
+    checkout.run("config", "mailmap.file", str(own))
+    pipe(checkout.root / ".mailmap")
+    assert names(items_of_tree(GitRepository(checkout.root))) == ["a.txt"]
+
+
+def test_git_that_prints_nothing_is_ended(checkout, monkeypatch):
+    monkeypatch.setattr(git, "SILENCE_S", 0.5)
+    put(checkout.root / "a.txt", "one\n")
+    checkout.commit("Begin")
+    repository = GitRepository(checkout.root)
+    blob = repository.files(repository.resolve())["a.txt"]
+    pipe(checkout.root / ".git" / "objects" / blob[:2] / blob[2:])
+    with pytest.raises(StorageError, match="printed nothing for"):  # git is read as it answers
+        list(repository.blobs([blob]))
+    with (checkout.root / ".git" / "config").open("a") as file:
+        file.write(f"[include]\n\tpath = {pipe(checkout.root / 'settings')}\n")
+    with pytest.raises(StorageError, match="printed nothing for"):
+        repository.resolve()
 
 
 def test_nothing_of_a_repository_is_run(checkout, tmp_path, monkeypatch):
