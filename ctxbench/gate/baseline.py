@@ -16,11 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ctxbench.bench.metrics import Metric, summarise
-from ctxbench.bench.stats import Estimate, estimates, grouped_estimate
-from ctxbench.core.arrays import Float32Array, IntArray
+from ctxbench.bench.stats import Estimate, estimate, estimates
+from ctxbench.core.arrays import Float32Array
 from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.core.rules import Rule
 from ctxbench.data.datasets.row_groups import group_pairs
@@ -337,11 +335,7 @@ def _selector_row(one: SelectorSnapshot, digest: str) -> dict[str, Any]:
     """The entry of a selector on a dataset: its description, and the means of its metrics."""
     identity = one.identity
     repeated = {"repeats": one.repeats, "spread": dict(one.spread), "unsteady": list(one.unsteady)}
-    number: dict[str, int] = {}
-    groups: IntArray = np.array(
-        [number.setdefault(query.group, len(number)) for query in one.queries.values()], dtype=np.int64
-    )
-    worth = _mean_estimates(one, groups) if len(groups) else {}
+    means = _mean_estimates(one) if one.queries else {}
     return {
         "outside": identity.outside,
         "embedder": identity.embedder,
@@ -349,19 +343,19 @@ def _selector_row(one: SelectorSnapshot, digest: str) -> dict[str, Any]:
         "values": dict(identity.values),
         "description": dict(identity.selector),
         **(repeated if one.repeats > 1 else {}),
-        "metrics": {str(metric): _estimate_row(worth.get(metric)) for metric in one.metrics},
+        "metrics": {str(metric): _estimate_row(means.get(metric)) for metric in one.metrics},
         "rules": {str(place): rule.as_dict() for place, rule in enumerate(rules_of(one)) if rule is not None},
         "file": digest,
     }
 
 
-def _mean_estimates(one: SelectorSnapshot, groups: IntArray) -> Mapping[Metric, Estimate]:
-    """Means with intervals. Of a selector that was asked repeatedly, yes/no values are means over repeats: shares."""
+def _mean_estimates(one: SelectorSnapshot) -> Mapping[Metric, Estimate]:
+    """Means with the intervals of a run. Of a selector that was asked repeatedly, yes/no values are shares."""
     if one.repeats == 1:
-        return estimates(one.metrics, one.metrics, groups=groups)
+        return estimates(one.metrics, one.metrics)
     scales = {metric: metric.declaration.scale for metric in one.metrics}
     return {
-        metric: grouped_estimate(values, groups, scale="amount" if scales[metric] == "amount" else "share")
+        metric: estimate(values, scale="amount" if scales[metric] == "amount" else "share")
         for metric, values in one.metrics.items()
         if scales[metric] != "bits"
     }

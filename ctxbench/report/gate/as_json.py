@@ -146,7 +146,7 @@ def _metric(judged: MetricVerdict, *, deterministic: bool) -> dict[str, Any]:
     """Of a selector that is known to answer alike whenever it is asked, p-values are None: what differs is a fact."""
     compared = comparison_dict(judged.comparison)
     if deterministic:
-        compared |= {"p": None, "p_holm": None}
+        compared |= {"p": None, "p_floor": None, "p_holm": None, "p_holm_at_floor": None}
     for name in ("better_on", "worse_on"):  # which of both is better is the metric's to say
         del compared[name]
     found = judged.comparison

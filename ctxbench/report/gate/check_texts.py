@@ -117,7 +117,7 @@ def p_value(found: Comparison) -> str:
     """The corrected p-value; a dash where nothing was compared."""
     if not found.n or not math.isfinite(found.p_holm):
         return wording.NONE
-    return wording.p_text(found.p_holm)
+    return wording.p_text(found.p_holm, at_floor=found.p_holm_at_floor)
 
 
 def size_text(metric: Metric, value: float | None) -> str:
