@@ -54,6 +54,7 @@ class AcceptedFigures:
 
     Attributes:
         dataset, selector: names.
+        shipped: the shipped selector that it is; see `Identity`.
         queries: how many.
         offered: items added over all of them; 0 = it offers nothing to any.
         metrics: means of those judged; NaN where one applies to no query.
@@ -64,6 +65,7 @@ class AcceptedFigures:
     queries: int
     offered: int
     metrics: Mapping[Metric, float]
+    shipped: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +285,7 @@ def summarise_selector(one: SelectorSnapshot, metrics: Sequence[Metric]) -> Acce
         queries=len(one.queries),
         offered=sum(item.origin != "session" for answer in one.answers.values() for item in answer.offered),
         metrics={metric: found.value for metric, found in means.items()},
+        shipped=one.identity.shipped,
     )
 
 
@@ -338,6 +341,7 @@ def _selector_row(one: SelectorSnapshot, digest: str) -> dict[str, Any]:
     means = _mean_estimates(one) if one.queries else {}
     return {
         "outside": identity.outside,
+        **({"shipped": identity.shipped} if identity.shipped else {}),
         "embedder": identity.embedder,
         "tokens": identity.tokens,
         "values": dict(identity.values),

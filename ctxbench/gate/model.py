@@ -317,6 +317,7 @@ class SelectorCheck:
         helps: what each parameter of the selector does, by name; empty where that is not at hand.
         renamed: ids of items that go on under another id, old to new.
         reused: whether it was not asked: nothing that decides its answers has changed since it was accepted.
+        shipped: the shipped selector that an agent has whose file names none of the user's; empty for others.
     """
 
     dataset: str
@@ -345,6 +346,7 @@ class SelectorCheck:
     helps: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
     reused: bool = False
+    shipped: str = ""
 
     @property
     def counted(self) -> bool:

@@ -83,7 +83,7 @@ def _dataset(
         rest = replace(rest, columns=tuple(column for column in rest.columns if column not in columns))
     if table.compared:
         heading = Text(said(f"Against {table.base} {_BASELINE}, on the same queries", plain), style="bold")
-        parts += [Text(), heading, _differences(table, plain, stacked=console.width < _WIDE)]
+        parts += [Text(), heading, _differences(table, plain, console.width)]
     notes = [note for note in table.notes if note not in common]
     if dropped:
         titles = wording.listed([column.title for column in dropped])
@@ -166,11 +166,11 @@ def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: boo
     return text
 
 
-def _differences(table: ComparisonTable, plain: bool, *, stacked: bool) -> Table:
+def _differences(table: ComparisonTable, plain: bool, width: int) -> Table:
     from rich.text import Text
 
-    made = empty_table()
-    _add_names(made, table)
+    made, stacked = empty_table(), width < _WIDE
+    made.add_column("selector", overflow="fold", min_width=min(_NAME, width // 4))
     for metric in table.compared:
         title = "completeness, points" if metric.name == "completeness" else f"prompt {wording.points(metric)}"
         made.add_column(title, overflow="fold")

@@ -55,6 +55,7 @@ def summary_dict(found: AcceptedFigures) -> dict[str, Any]:
     return {
         "dataset": found.dataset,
         "selector": found.selector,
+        "shipped": found.shipped,
         "queries": found.queries,
         "offered": found.offered,
         "metrics": means,
@@ -95,6 +96,7 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
     return {
         "dataset": check.dataset,
         "selector": check.selector,
+        "shipped": check.shipped,
         "verdict": str(check.verdict),
         "reasons": list(check.reasons),
         "notices": list(check.notices),

@@ -44,7 +44,12 @@ CAUSE_VERDICTS = (Verdict.WORSE, Verdict.CANNOT_TELL)  # of a metric that someth
 
 def selector_name(check: SelectorCheck) -> str:
     """A selector with its dataset: `semantic on desk`."""
-    return f"{check.selector} on {check.dataset}"
+    return f"{selector_title(check)} on {check.dataset}"
+
+
+def selector_title(check: SelectorCheck | AcceptedFigures) -> str:
+    """What people read as a selector's name: `agent (= learned/normal, shipped)`."""
+    return wording.selector_title(check.selector, check.shipped)
 
 
 def shared_notices(check: Check) -> tuple[str, ...]:
@@ -215,7 +220,7 @@ def summary_text(found: AcceptedFigures) -> str:
         else:
             told.append(f"{metric} {number}{unit if unit == '%' else f' {unit}'}".rstrip())
     told += [count(found.queries, "query", "queries"), *([] if found.offered else ["nothing offered to any"])]
-    return f"{found.selector} on {found.dataset}: {', '.join(told)}"
+    return f"{selector_title(found)} on {found.dataset}: {', '.join(told)}"
 
 
 def id_with_text(check: SelectorCheck, name: str) -> Cell:
