@@ -325,8 +325,8 @@ def _sizes(columns: Sequence[Column], shown: Sequence[tuple[Column, Estimate]]) 
     """Over how many queries each mean is; nothing without columns."""
     by_size: dict[tuple[int, ...], list[str]] = {}
     for column in columns:
-        sizes = tuple(sorted({found.n for c, found in shown if c is column}))
-        by_size.setdefault(sizes, []).append(column.title)
+        if sizes := tuple(sorted({found.n for c, found in shown if c is column})):
+            by_size.setdefault(sizes, []).append(column.title)
     texts = []
     for sizes, titles in by_size.items():
         span = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
