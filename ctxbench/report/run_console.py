@@ -75,12 +75,12 @@ def _dataset(
 
     plain = is_plain(console.encoding)
     parts: list[RenderableType] = [Text(said(table.heading, plain), style="bold")]
-    rest = table
-    while rest.columns:
-        columns = _fitting(rest, (), console)
-        further = [Text()] if rest is not table else []
-        parts += [*further, _figures(table, columns, plain, errors=rest is table)]
-        rest = replace(rest, columns=tuple(column for column in rest.columns if column not in columns))
+    columns = _fitting(table, (), console)
+    parts.append(_figures(table, columns, plain))
+    while rest := table.columns[len(columns) :]:
+        further = _fitting(replace(table, columns=rest), (), console)
+        parts += [Text(), _figures(table, further, plain, errors=False)]
+        columns += further
     if table.compared:
         heading = Text(said(f"Against {table.base} {_BASELINE}, on the same queries", plain), style="bold")
         parts += [Text(), heading, _differences(table, plain, console.width)]
