@@ -12,8 +12,8 @@ from typing import Any
 from ctxbench.bench.selector_specs import (
     SelectorSpec,
     _oracle_spec,
-    _pipeline_maker,
     agent_own_spec,
+    definition_spec,
     own_spec,
     pipeline_spec,
     shipped_spec,
@@ -70,6 +70,7 @@ class Experiment:
         seed: of the resampling in statistics and of the sample; `random` has a seed of its own.
         compare_to: the selector that the others are compared with.
         lines: the line of everything in the file by its path, for faults found when it is opened.
+        metrics_named: whether the user named the metrics; tables then show every one of them.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Experiment:
     split: str = ""
     sample: int = 0
     lines: Mapping[YamlPath, int] = field(default_factory=dict)
+    metrics_named: bool = False
 
     def make_selectors(
         self, resources: Resources, memo: MutableMapping[str, Any], *, required: Required | None = None
@@ -148,6 +150,7 @@ def experiment_of(
         seed=reader.seed(data),
         compare_to=reader.compare_to(data, [spec.name for spec in selectors]),
         lines=lines,
+        metrics_named="metrics" in data,
     )
     return experiment, sorted(reader.faults, key=lambda fault: fault.line)
 
@@ -316,9 +319,8 @@ class _ExperimentReader(YamlForm):
             name = " ".join([_named(entry), *said])
             if len(said) < len(varied) and name in {spec.name for spec in specs}:
                 continue  # what has no effect beside the others makes no selector of its own
-            make = _pipeline_maker(name, found.pipeline(values))
-            settings = found.in_force(values)
-            specs.append(SelectorSpec(name, make, about, settings, entry.get("like"), parameters=found.parameters))
+            spec = replace(definition_spec(name, found, values, about), like=entry.get("like"))
+            specs.append(replace(spec, shipped="") if "presets" in entry else spec)  # a tuned preset is the user's
         if idle:
             raise ParameterError("; ".join(idle.values()))
         return specs

@@ -162,6 +162,7 @@ def manifest(prepared: Prepared, resources: LocalResources, *, commit: str | Non
             "sample": experiment.sample,
             "seed": experiment.seed,
             "metrics": [str(metric) for metric in prepared.metrics],
+            "metrics_named": experiment.metrics_named,
         },
         "datasets": {
             name: {
@@ -201,5 +202,6 @@ def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:
         "values": dict(spec.values),
         "like": spec.like,
         "outside": spec.outside,
+        "shipped": spec.shipped,
         "description": selector.describe(),
     }

@@ -12,7 +12,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Resources
 from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.definition import Definition
-from ctxbench.selectors.definitions import find_definition, selector_name
+from ctxbench.selectors.definitions import find_definition, selector_name, shipped_name
 from ctxbench.selectors.parameters import Parameter, Value
 from ctxbench.selectors.pipelines import ABOUT, ORACLE, Oracle, PipelineSelector
 from ctxbench.selectors.selector import Selector
@@ -34,6 +34,8 @@ class SelectorSpec:
         like: the selector whose sizes it takes, or None.
         outside: True for a selector of the user's.
         line: where it stands in the file, 1-based; 0 = in none.
+        shipped: of an agent whose file names none of the user's, the shipped selector that it is, such as
+            `learned/normal`; empty for others.
     """
 
     name: str
@@ -44,6 +46,7 @@ class SelectorSpec:
     outside: bool = False
     line: int = 0
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    shipped: str = ""
 
 
 def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
@@ -100,8 +103,14 @@ def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> Sel
 
 def definition_spec(name: str, definition: Definition, values: Mapping[str, Value], about: str = "") -> SelectorSpec:
     """A definition with values of its parameters."""
-    made = _pipeline_maker(name, definition.pipeline(values))
-    return SelectorSpec(name, made, about, definition.in_force(values), parameters=definition.parameters)
+    return SelectorSpec(
+        name,
+        _pipeline_maker(name, definition.pipeline(values)),
+        about,
+        definition.in_force(values),
+        parameters=definition.parameters,
+        shipped=shipped_name(definition, values),
+    )
 
 
 def pipeline_spec(name: str, pipeline: Pipeline) -> SelectorSpec:

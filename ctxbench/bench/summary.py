@@ -107,6 +107,11 @@ class RunSummary:
         """The selector that the others are compared with."""
         return str(self.manifest["experiment"]["compare_to"])
 
+    @property
+    def metrics_named(self) -> bool:
+        """Whether the user named the metrics, so that every one of them is shown."""
+        return bool(self.manifest["experiment"].get("metrics_named"))
+
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON; what is not a finite number is null."""
         datasets = {
@@ -211,7 +216,9 @@ def comparison_dict(found: Comparison) -> dict[str, Any]:
         "low": finite(found.interval.low),
         "high": finite(found.interval.high),
         "p": finite(found.p),
+        "p_floor": found.p_floor or None,
         "p_holm": finite(found.p_holm),
+        "p_holm_at_floor": found.p_holm_at_floor,
         "test": found.test,
         "distinguishable": bool(found.distinguishable),
         "better_on": found.higher,

@@ -17,11 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ctxbench.bench.metrics import Metric, summarise
-from ctxbench.bench.stats import Estimate, estimates, grouped_estimate
-from ctxbench.core.arrays import Float32Array, IntArray
+from ctxbench.bench.stats import Estimate, estimate, estimates
+from ctxbench.core.arrays import Float32Array
 from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.core.rules import Rule
 from ctxbench.data.datasets.row_groups import group_pairs
@@ -60,6 +58,7 @@ class AcceptedFigures:
 
     Attributes:
         dataset, selector: names.
+        shipped: the shipped selector that it is; see `Identity`.
         queries: how many.
         offered: items added over all of them; 0 = it offers nothing to any.
         metrics: means of those judged; NaN where one applies to no query.
@@ -70,6 +69,7 @@ class AcceptedFigures:
     queries: int
     offered: int
     metrics: Mapping[Metric, float]
+    shipped: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +301,7 @@ def summarise_selector(one: SelectorSnapshot, metrics: Sequence[Metric]) -> Acce
         queries=len(one.queries),
         offered=sum(item.origin != "session" for answer in one.answers.values() for item in answer.offered),
         metrics={metric: found.value for metric, found in means.items()},
+        shipped=one.identity.shipped,
     )
 
 
@@ -362,31 +363,28 @@ def _selector_row(one: SelectorSnapshot, digest: str) -> dict[str, Any]:
     """The entry of a selector on a dataset: its description, and the means of its metrics."""
     identity = one.identity
     repeated = {"repeats": one.repeats, "spread": dict(one.spread), "unsteady": list(one.unsteady)}
-    number: dict[str, int] = {}
-    groups: IntArray = np.array(
-        [number.setdefault(query.group, len(number)) for query in one.queries.values()], dtype=np.int64
-    )
-    worth = _mean_estimates(one, groups) if len(groups) else {}
+    means = _mean_estimates(one) if one.queries else {}
     return {
         "outside": identity.outside,
+        **({"shipped": identity.shipped} if identity.shipped else {}),
         "embedder": identity.embedder,
         "tokens": identity.tokens,
         "values": dict(identity.values),
         "description": dict(identity.selector),
         **(repeated if one.repeats > 1 else {}),
-        "metrics": {str(metric): _estimate_row(worth.get(metric)) for metric in one.metrics},
+        "metrics": {str(metric): _estimate_row(means.get(metric)) for metric in one.metrics},
         "rules": {str(place): rule.as_dict() for place, rule in enumerate(rules_of(one)) if rule is not None},
         "file": digest,
     }
 
 
-def _mean_estimates(one: SelectorSnapshot, groups: IntArray) -> Mapping[Metric, Estimate]:
-    """Means with intervals. Of a selector that was asked repeatedly, yes/no values are means over repeats: shares."""
+def _mean_estimates(one: SelectorSnapshot) -> Mapping[Metric, Estimate]:
+    """Means with the intervals of a run. Of a selector that was asked repeatedly, yes/no values are shares."""
     if one.repeats == 1:
-        return estimates(one.metrics, one.metrics, groups=groups)
+        return estimates(one.metrics, one.metrics)
     scales = {metric: metric.declaration.scale for metric in one.metrics}
     return {
-        metric: grouped_estimate(values, groups, scale="amount" if scales[metric] == "amount" else "share")
+        metric: estimate(values, scale="amount" if scales[metric] == "amount" else "share")
         for metric, values in one.metrics.items()
         if scales[metric] != "bits"
     }

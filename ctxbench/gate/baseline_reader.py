@@ -213,6 +213,7 @@ class _BaselineReader:
                 tokens=_typed(about, "tokens", str),
                 versions=_typed(about if "versions" in about else head, "versions", dict),
                 outside=_typed(about, "outside", bool),
+                shipped=_typed(about, "shipped", str, default=""),
             ),
             repeats=_repeats(about),
             spread=_spread(about),

@@ -71,7 +71,11 @@ def _missing_selector(
         remedy = f"{took}, give that `name: {base.selector}` {again}; else {remedy}"
     reason = f"{base.source} has {what}, and {source} has not; {remedy}"
     return SelectorCheck(
-        dataset=base.dataset, selector=base.selector, verdict=Verdict.NOT_COMPARABLE, reasons=(reason,)
+        dataset=base.dataset,
+        selector=base.selector,
+        verdict=Verdict.NOT_COMPARABLE,
+        reasons=(reason,),
+        shipped=base.identity.shipped,
     )
 
 
@@ -136,6 +140,7 @@ class _PairCheck:
             left_out=same.left_out,
             pins=tuple(one for one in pins if one.about),  # of a query without an answer a reason tells
             notices=same.notices,
+            shipped=self.head.identity.shipped,
         )
 
     def _judged(
@@ -187,6 +192,7 @@ class _PairCheck:
             helps={name: one.help for name, one in self.head.identity.parameters.items() if one.help},
             renamed=same.renamed,
             reused=self.head.reused,
+            shipped=self.head.identity.shipped,
         )
 
     def _differs(self, changes: Sequence[Change]) -> str:

@@ -17,10 +17,10 @@ from ctxbench.bench.stats import (
     agreeing,
     correct,
     critical,
+    estimate,
     estimates,
     gain_loss_interval,
     grouped_compare,
-    grouped_estimate,
 )
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.gate.check_settings import CheckSettings
@@ -168,11 +168,12 @@ class _PairValues:
         return detectable(comparison, groups=groups, tolerance=tolerance, family=family, size=size, room=room)
 
     def estimate(self, metric: Metric, settings: CheckSettings, *, head: bool) -> Estimate:
+        """The mean of one side, with the interval that a run gives the same values."""
         values = self.head if head else self.base
         level = settings.confidence
         if self.repeated and not metric.declaration.parts:
-            return grouped_estimate(values[metric], self.groups, scale=self.scale(metric), level=level)
-        return estimates([metric], values, level=level, seed=settings.seed, groups=self.groups)[metric]
+            return estimate(values[metric], scale=self.scale(metric), level=level)
+        return estimates([metric], values, level=level, seed=settings.seed)[metric]
 
 
 def _metric_verdict(

@@ -322,6 +322,7 @@ class SelectorCheck:
         renamed: ids of items that go on under another id, old to new.
         reused: whether it was not asked: nothing that decides its answers has changed since it was accepted.
         servers: of the dataset's agent that were not asked in this check, so that their tools are as captured.
+        shipped: the shipped selector that an agent has whose file names none of the user's; empty for others.
     """
 
     dataset: str
@@ -351,6 +352,7 @@ class SelectorCheck:
     renamed: Mapping[str, str] = field(default_factory=dict)
     reused: bool = False
     servers: tuple[CapturedServer, ...] = ()
+    shipped: str = ""
 
     @property
     def outdated(self) -> tuple[CapturedServer, ...]:

@@ -89,7 +89,12 @@ def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnsw
         for dataset, text in zip(datasets, file.experiment.datasets, strict=True)
         if dataset is not None
     }
-    return GateAnswers([replace(one, source="this run", reused=True) for one in known], references)
+    shipped = {spec.name: spec.shipped for spec in file.experiment.selectors}
+    heads = [
+        replace(one, source="this run", reused=True, identity=replace(one.identity, shipped=shipped[one.selector]))
+        for one in known
+    ]
+    return GateAnswers(heads, references)
 
 
 def with_unasked(

@@ -187,6 +187,7 @@ class _Taking:
             tokens=self.prepared.counter.name,
             versions=versions(),
             outside=spec.outside,
+            shipped=spec.shipped,
         )
         return SelectorSnapshot(
             dataset=self.name,
@@ -333,6 +334,7 @@ def _of_part(
         tokens=manifest["tokens"],
         versions=part.made_by.get("versions", {}),
         outside=bool(about["outside"]),
+        shipped=about.get("shipped", ""),
     )
     return SelectorSnapshot(
         dataset=dataset.name,

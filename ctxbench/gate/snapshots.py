@@ -182,6 +182,7 @@ class Identity:
         tokens: the counter.
         versions: of Python, ctxbench, its code, and libraries.
         outside: True for a selector of the user's.
+        shipped: the shipped selector that an agent has whose file names none of the user's; empty for others.
     """
 
     selector: Mapping[str, Any]
@@ -191,6 +192,7 @@ class Identity:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     outside: bool = False
+    shipped: str = ""
 
     def same_as(self, other: Identity, versions: Iterable[str]) -> bool:
         """Whether selector, model, token counter and some versions are the same."""

@@ -128,7 +128,12 @@ def _tolerance_text(one: MetricVerdict) -> str:
 
 def _p_text(one: MetricVerdict, facts: LossFacts) -> str:
     """The p-value of a metric, for the end of a sentence; empty for a deterministic selector."""
-    return "" if facts.deterministic else f", p = {one.comparison.p_holm:.2g}"
+    return "" if facts.deterministic else f", {_p_value(one)}"
+
+
+def _p_value(one: MetricVerdict) -> str:
+    """`p = 0.031`; `p <= 0.0002` where random flips know no more of it."""
+    return f"p {'<=' if one.comparison.p_holm_at_floor else '='} {one.comparison.p_holm:.2g}"
 
 
 def undecided_text(one: MetricVerdict, *, deterministic: bool) -> str:
@@ -148,7 +153,7 @@ def _weak_evidence_text(one: MetricVerdict, *, deterministic: bool) -> str:
     if deterministic:
         are, them = ("is", "it") if one.comparison.n == 1 else ("are", "them")
         return f"{queries} {are} too few to tell it of others like {them}"
-    return f"not told apart from chance on {queries} (p = {one.comparison.p_holm:.2g})"
+    return f"not told apart from chance on {queries} ({_p_value(one)})"
 
 
 def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, told: str = "") -> str:

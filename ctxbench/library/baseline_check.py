@@ -36,8 +36,9 @@ class Checked:
 
         Returns:
             One row a dataset, selector and metric: `verdict`, the means `base` and `head`, their `difference` with
-            `low` and `high`, `p` (Holm-corrected), `tolerance`, and `detectable`, the smallest change for the worse
-            that so many queries would tell apart four times in five.
+            `low` and `high`, `p` (Holm-corrected), `p_at_floor` (`p` is an upper bound: no random resample was as
+            extreme), `tolerance`, and `detectable`, the smallest change for the worse that so many queries would tell
+            apart four times in five.
         """
         import pandas as pd
 
@@ -53,6 +54,7 @@ class Checked:
                 "low": judged.comparison.interval.low,
                 "high": judged.comparison.interval.high,
                 "p": judged.comparison.p_holm,
+                "p_at_floor": judged.comparison.p_holm_at_floor,
                 "tolerance": judged.tolerance,
                 "detectable": judged.detectable,
             }
@@ -60,7 +62,7 @@ class Checked:
             for judged in one.metrics
         ]
         columns = ["dataset", "selector", "metric", "verdict", "base", "head", "difference", "low", "high", "p"]
-        return pd.DataFrame(rows, columns=[*columns, "tolerance", "detectable"])
+        return pd.DataFrame(rows, columns=[*columns, "p_at_floor", "tolerance", "detectable"])
 
     def changes(self) -> pd.DataFrame:
         """Items that went out or came in, in the order of the queries.

@@ -31,7 +31,7 @@ def evaluate(
     baseline: str | None = None,
     split: str = "",
     sample: int = 0,
-    metrics: Sequence[str] = DEFAULT_METRICS,
+    metrics: Sequence[str] | None = None,
     embedder: EmbedderGiven = "minilm",
     counter: str = "o200k",
     seed: int = 0,
@@ -50,7 +50,7 @@ def evaluate(
         baseline: the selector that the others are compared with; None = the first.
         split: whose queries are asked; empty = all.
         sample: how many of these at most, drawn by groups; 0 = all.
-        metrics: names, such as `R@5`.
+        metrics: names, such as `R@5`, each of which every table shows; None = the usual ones.
         embedder: its name, such as `minilm`, or a function from a list of texts to an array of their vectors, shape
             (n_texts, n_dimensions).
         counter: what counts prompt tokens, such as `o200k`.
@@ -85,7 +85,8 @@ def evaluate(
         base=Path(),
         datasets=tuple(datasets),
         selectors=tuple(selector_spec(name, given) for name, given in named.items()),
-        metrics=tuple(metrics),
+        metrics=DEFAULT_METRICS if metrics is None else tuple(metrics),
+        metrics_named=metrics is not None,
         embedder=embedder_name(embedder),
         tokens=counter,
         seed=seed,

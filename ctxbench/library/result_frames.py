@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from html import escape
@@ -21,7 +22,7 @@ from ctxbench.core.selection import Offered, offered_rows
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.io.files import read_bytes
 from ctxbench.library.result_plots import Plots
-from ctxbench.report.run_tables import comparison_table
+from ctxbench.report.run_tables import comparison_table, with_titles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,8 +92,10 @@ class Results:
         """The mean of every metric, one row a selector (and dataset, if there are several).
 
         Args:
-            intervals: with `... low` and `... high` of the 95% interval behind each, and what the baseline's comparison
-                says: `... difference`, its own interval, and `... p`, Holm-corrected.
+            intervals: with `... low` and `... high` of the 95% interval behind each, and what the comparison with the
+                baseline says of completeness, of tokens and of every metric that was named: `... difference`, its own
+                interval, `... p`, and `... p at floor`, 1 where p is an upper bound (no random resample was as
+                extreme). The p of completeness and tokens are Holm-corrected for each other, others for all.
 
         Returns:
             Columns: `errors` (queries that failed), `queries`, then metrics; NaN where one does not apply.
@@ -105,7 +108,7 @@ class Results:
         import pandas as pd
 
         rows = {
-            (one.dataset, selector.selector): _figures(selector, intervals=intervals)
+            (one.dataset, selector.selector): self._figures(one, selector, intervals=intervals)
             for one in self.summary.datasets
             for selector in one.selectors
         }
@@ -155,8 +158,9 @@ class Results:
                 for what is.
 
         Returns:
-            One row a dataset and metric: `difference`, `low`, `high`, `p`, `told_apart`, `higher`, `lower`, `equal` (in
-            queries), `n`, and `needed`, how many queries would tell such a difference apart.
+            One row a dataset and metric: `difference`, `low`, `high`, `p`, `p_at_floor` (`p` is an upper bound: no
+            random resample was as extreme), `told_apart`, `higher`, `lower`, `equal` (in queries), `n`, and `needed`,
+            how many queries would tell such a difference apart.
 
         Raises:
             UnknownNameError: there is no such selector or metric.
@@ -176,6 +180,7 @@ class Results:
                 "low": one.interval.low,
                 "high": one.interval.high,
                 "p": one.p_holm,
+                "p_at_floor": one.p_holm_at_floor,
                 "told_apart": bool(one.distinguishable),
                 "higher": one.higher,
                 "lower": one.lower,
@@ -238,15 +243,90 @@ class Results:
 
     def to_latex(self, **given: Any) -> str:
         """The table as LaTeX, with intervals; `given` goes to pandas' `Styler.to_latex`."""
-        style = _told(self.summary).style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
+        style = self._table().style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
         return str(style.to_latex(**{"hrules": True, **given}))
 
     def _repr_html_(self) -> str:
         failed = "".join(f"<p>{escape(one)}</p>" for one in self._failures())
-        return f"{_told(self.summary).to_html(index=False, border=0)}{failed}"
+        return f"{self._table().to_html(index=False, border=0)}{failed}"
 
     def __repr__(self) -> str:
-        return "\n".join([_told(self.summary).to_string(index=False), *self._failures()])
+        return "\n".join([self._table().to_string(index=False), *self._failures()])
+
+    def _table(self) -> pd.DataFrame:
+        """The table that the console shows, as texts: means with intervals, `*` where the baseline is told apart."""
+        import pandas as pd
+
+        rows = []
+        shown = with_titles(self.summary)
+        for one, titled in zip(self.summary.datasets, shown.datasets, strict=True):
+            table = comparison_table(shown, titled)
+            for selector, row in zip(one.selectors, table.rows, strict=True):
+                against, cells = self._against[one.dataset, selector.selector], {}
+                for column in table.columns:
+                    cell = row.cells[column.key]
+                    mark = "*" if column.key in against and against[column.key].distinguishable else ""
+                    unit = " %" if column.unit == "%" else ""
+                    cells[f"{column.title}{unit}"] = f"{cell.value}{mark} {cell.interval}".strip()
+                rows.append({"dataset": one.dataset, "selector": row.selector, **cells})
+        return pd.DataFrame(rows).fillna("")
+
+    def _figures(self, dataset: DatasetSummary, one: SelectorSummary, *, intervals: bool) -> dict[str, float]:
+        """The row of a selector; NaN where a metric is not available."""
+        row: dict[str, float] = {"errors": one.errors, "queries": one.queries}
+        for name in self.metrics:
+            found = one.estimates.get(name)
+            row[name] = math.nan if found is None else found.value
+            if intervals:
+                low, high = (math.nan, math.nan) if found is None else (found.interval.low, found.interval.high)
+                row |= {f"{name} low": low, f"{name} high": high}
+        for name, against in self._against[dataset.dataset, one.selector].items() if intervals else ():
+            row |= {
+                f"{name} difference": against.difference,
+                f"{name} difference low": against.interval.low,
+                f"{name} difference high": against.interval.high,
+                f"{name} p": against.p_holm,
+                f"{name} p at floor": float(against.p_holm_at_floor),
+            }
+        return row
+
+    @cached_property
+    def _against(self) -> dict[tuple[str, str], dict[str, Comparison]]:
+        """By dataset and selector, the comparison with the baseline on each metric.
+
+        That on the headline metrics is the summary's. Where the user named metrics, the others are compared as well,
+        each corrected for all comparisons of the dataset; those made of several means have no values by query.
+        """
+        compared = {}
+        for one in self.summary.datasets:
+            first = {(row.selector, name): found for row in one.selectors for name, found in row.against.items()}
+            further = dict(first)
+            for row in one.selectors if self.summary.metrics_named else ():
+                for name in self._further(one, row):
+                    further[row.selector, name] = self._compared(one.dataset, row.selector, self._base, name)
+            corrected = {**correct({key: found for key, found in further.items() if found.n > 0}), **first}
+            for row in one.selectors:
+                compared[one.dataset, row.selector] = {
+                    name: corrected[row.selector, name] for name in self.metrics if (row.selector, name) in corrected
+                }
+        return compared
+
+    def _further(self, dataset: DatasetSummary, row: SelectorSummary) -> list[str]:
+        """The metrics with values by query, beside the headline's, that a selector and the baseline have."""
+        base = next(one for one in dataset.selectors if one.selector == self._base)
+        return [
+            name
+            for name in self.metrics
+            if row is not base
+            and name not in HEADLINE
+            and name in row.estimates
+            and name in base.estimates
+            and not parse_metric(name).declaration.parts
+        ]
+
+    @property
+    def _base(self) -> str:
+        return self.summary.compare_to
 
     def _failures(self) -> Iterator[str]:
         """A line for each selector that failed on queries of a dataset: on how many, and the first reason."""
@@ -295,43 +375,3 @@ class Results:
                 "query", query, [asked.id for one in self.datasets.values() for asked in one.queries]
             )
         return found[0]
-
-
-def _figures(one: SelectorSummary, *, intervals: bool) -> dict[str, float]:
-    row: dict[str, float] = {"errors": one.errors, "queries": one.queries}
-    for name, found in one.estimates.items():
-        row[name] = found.value
-        if intervals:
-            row |= {f"{name} low": found.interval.low, f"{name} high": found.interval.high}
-    for name, against in one.against.items() if intervals else ():
-        row |= {
-            f"{name} difference": against.difference,
-            f"{name} difference low": against.interval.low,
-            f"{name} difference high": against.interval.high,
-            f"{name} p": against.p_holm,
-        }
-    return row
-
-
-def _told(summary: RunSummary) -> pd.DataFrame:
-    """The table that the console shows, as texts: means with intervals, and `*` where the baseline is told apart."""
-    import pandas as pd
-
-    frames = [_table(summary, one) for one in summary.datasets]
-    return pd.concat(frames, ignore_index=True)
-
-
-def _table(summary: RunSummary, one: DatasetSummary) -> pd.DataFrame:
-    import pandas as pd
-
-    table = comparison_table(summary, one)
-    rows = []
-    for row in table.rows:
-        cells = {}
-        for column in table.columns:
-            cell, difference = row.cells[column.key], row.differences.get(column.key)
-            mark = "*" if difference is not None and difference.told else ""
-            unit = " %" if column.unit == "%" else ""
-            cells[f"{column.title}{unit}"] = f"{cell.value}{mark} {cell.interval}".strip()
-        rows.append({"dataset": one.dataset, "selector": row.selector, **cells})
-    return pd.DataFrame(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +20,7 @@ from ctxbench.report import wording
 from ctxbench.report.charts import comparisons, histogram
 from ctxbench.report.charts.axes import colours
 from ctxbench.report.charts.heat_map import HeatMap, heat_map
+from ctxbench.report.run_tables import selector_titles
 from ctxbench.report.scores import ScoreGroup, score_groups
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class Plots:
             compared: gives, for a dataset, a selector, a baseline and a metric, their comparison, not corrected.
         """
         self._summary = summary
+        self._titles = selector_titles(summary.manifest)
         self._datasets = datasets
         self._part = part
         self._compared = compared
@@ -89,14 +92,15 @@ class Plots:
         """
         for name in (x, y):
             self._check("metric", name, self._summary.manifest["experiment"]["metrics"])
-        given: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": colours(self._selectors)}
+        given: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": self._colours}
         drawn: dict[str, Drawing] = {}
         for one in self._chosen(dataset, ax):
             points = comparisons.points_of(one, given["x"], given["y"])
             if not points:
                 raise ParameterError(f"no selector has both {x} and {y} on dataset {one.dataset!r}")
-            base = self._summary.compare_to
-            drawn[one.dataset] = partial(comparisons.trade_off, points=points, base=base, **given)
+            titled = {self._titles[name]: point for name, point in points.items()}
+            base = self._titles[self._summary.compare_to]
+            drawn[one.dataset] = partial(comparisons.trade_off, points=titled, base=base, **given)
         return _on(ax, drawn, {name: name for name in drawn})
 
     def differences(
@@ -144,10 +148,10 @@ class Plots:
         drawn: dict[str, Drawing] = {
             name: partial(
                 comparisons.differences,
-                found=against,
+                found={self._titles[selector]: difference for selector, difference in against.items()},
                 metric=parse_metric(metric),
-                base=base,
-                colours=colours(self._selectors),
+                base=self._titles[base],
+                colours=self._colours,
             )
             for name, against in found.items()
         }
@@ -187,7 +191,7 @@ class Plots:
         for one in self._chosen(dataset, ax):
             name, group = self._scored(one.dataset, selector)
             drawn[one.dataset] = partial(histogram.scores, group=group)
-            titles[one.dataset] = f"{name} on {one.dataset}"
+            titles[one.dataset] = f"{self._titles[name]} on {one.dataset}"
         return _on(ax, drawn, titles)
 
     def confusion(
@@ -234,11 +238,16 @@ class Plots:
         drawn: dict[str, Drawing] = {one: partial(_shares, table=table) for one, table in tables.items()}
         width = max(2.4 + 0.36 * max(len(table.extras) for table in tables.values()), 5.2)
         height = max(2.2 + 0.28 * max(len(table.needed) for table in tables.values()), 3.8)
-        return _on(ax, drawn, {one: f"{name} on {one}" for one in chosen}, width=width, height=height)
+        titles = {one: f"{self._titles[name]} on {one}" for one in chosen}
+        return _on(ax, drawn, titles, width=width, height=height)
 
     @property
     def _selectors(self) -> list[str]:
         return list(self._summary.manifest["selectors"])
+
+    @property
+    def _colours(self) -> dict[str, str]:
+        return colours(self._titles.values())
 
     def _check(self, what: str, name: str, known: Sequence[str]) -> None:
         if name not in known:
@@ -268,7 +277,8 @@ class Plots:
         names = [base, *(name for name in self._selectors if name != base)] if selector is None else [selector]
         for name in names:
             part = self._part(dataset, name)
-            groups = score_groups(self._datasets[dataset], [part], self._summary.manifest["selectors"])
+            described = {self._titles[name]: self._summary.manifest["selectors"][name]}
+            groups = score_groups(self._datasets[dataset], [replace(part, selector=self._titles[name])], described)
             if groups:
                 return name, groups[0]
         who = "no selector gives" if selector is None else f"selector {selector!r} does not give"

@@ -192,7 +192,7 @@ def selector_spec(name: str, given: Any) -> SelectorSpec:
     if isinstance(given, Pipeline | Mapping):
         return pipeline_spec(name, given if isinstance(given, Pipeline) else _pipeline(given))
     if isinstance(given, Preset):
-        return definition_spec(name, *given.settled)
+        return dataclasses.replace(definition_spec(name, *given.settled), shipped="")  # a tuned preset is the user's
     if isinstance(given, Recorded):
         return _outside(name, FileSelector(given.path, name=name))
     if hasattr(given, "select") and hasattr(given, "describe"):

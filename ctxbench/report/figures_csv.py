@@ -11,14 +11,15 @@ from ctxbench.bench.summary import RunSummary
 
 HEAD = (
     *("dataset", "selector", "metric", "mean", "low", "high", "n", "left_out", "errors", "queries"),
-    *("baseline", "difference", "difference_low", "difference_high", "p_holm", "note"),
+    *("baseline", "difference", "difference_low", "difference_high", "p_holm", "p_holm_at_floor", "note"),
 )
 
 
 def figures_csv(summary: RunSummary) -> str:
     """Means with their 95% intervals, and what the comparison with the run's baseline says of the headline metrics.
 
-    Shares are 0 to 1; figures have ten digits. One that does not apply is an empty field, with the reason in `note`.
+    `p_holm_at_floor` says that p is an upper bound. Shares are 0 to 1; figures have ten digits. One that does not apply
+    is an empty field, with the reason in `note`.
     """
     out = io.StringIO()
     writer = csv.DictWriter(out, HEAD, restval="", lineterminator="\n")
@@ -51,6 +52,7 @@ def _compared(found: Comparison | None, baseline: str) -> dict[str, str]:
         "difference_low": _number(found.interval.low),
         "difference_high": _number(found.interval.high),
         "p_holm": _number(found.p_holm),
+        "p_holm_at_floor": "yes" if found.p_holm_at_floor else "no",
     }
 
 

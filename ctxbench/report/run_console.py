@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
 from ctxbench.bench.metrics import Metric
-from ctxbench.bench.summary import RunSummary
+from ctxbench.bench.summary import HEADLINE, RunSummary
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.report import wording
 from ctxbench.report.column_words import column_words
-from ctxbench.report.run_tables import Column, ComparisonTable, SelectorRow, comparison_table, table_notes
+from ctxbench.report.run_tables import Column, ComparisonTable, SelectorRow, comparison_table, table_notes, with_titles
 from ctxbench.report.table_parts import dim_notes, empty_table
 from ctxbench.report.wording import said
 
@@ -39,20 +39,24 @@ def print_summary(summary: RunSummary, file: IO[str] | None = None, *, width: in
 
 
 def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableType]:
-    """What `print_summary` prints: for each dataset a heading, two tables and notes; then the notes common to all.
+    """What `print_summary` prints: for each dataset a heading, its tables and notes; then the notes common to all.
 
     Args:
         summary: of the run.
-        console: where it is going; columns that do not fit its width are left out and named, and where its
-            encoding is not Unicode, signs are plain.
+        console: where it is going. Columns that do not fit its width go to further tables where the user named the
+            metrics; of the usual ones they are left out and named. Where its encoding is not Unicode, signs are plain.
     """
     plain = is_plain(console.encoding)
+    summary = with_titles(summary)
     tables, dropped = [], []
     for dataset in summary.datasets:
-        table = comparison_table(summary, dataset)
-        columns, others = _fitting(table, console, plain)
-        notes = table_notes(summary, dataset, columns) if others else table.notes
-        tables.append(replace(table, columns=tuple(columns), notes=notes))
+        table, others = comparison_table(summary, dataset), []
+        if not summary.metrics_named:
+            columns = _fitting(table, _DROPPED_FIRST, console)
+            others = [column for column in table.columns if column not in columns]
+            notes = table_notes(summary, dataset, columns) if others else table.notes
+            table = replace(table, columns=tuple(columns), notes=notes)
+        tables.append(table)
         dropped.append(others)
     common = [note for note in tables[0].notes if all(note in table.notes for table in tables)] if tables else []
     parts: list[RenderableType] = []
@@ -70,13 +74,16 @@ def _dataset(
     from rich.text import Text
 
     plain = is_plain(console.encoding)
-    parts: list[RenderableType] = [
-        Text(said(table.heading, plain), style="bold"),
-        _figures(table, table.columns, plain),
-    ]
+    parts: list[RenderableType] = [Text(said(table.heading, plain), style="bold")]
+    columns = _fitting(table, (), console)
+    parts.append(_figures(table, columns, plain))
+    while rest := table.columns[len(columns) :]:
+        further = _fitting(replace(table, columns=rest), (), console)
+        parts += [Text(), _figures(table, further, plain, errors=False)]
+        columns += further
     if table.compared:
         heading = Text(said(f"Against {table.base} {_BASELINE}, on the same queries", plain), style="bold")
-        parts += [Text(), heading, _differences(table, plain, stacked=console.width < _WIDE)]
+        parts += [Text(), heading, _differences(table, plain, console.width)]
     notes = [note for note in table.notes if note not in common]
     if dropped:
         titles = wording.listed([column.title for column in dropped])
@@ -84,27 +91,52 @@ def _dataset(
     return [*parts, Text(), *dim_notes(notes, plain=plain), *([Text()] if notes else [])]
 
 
-def _fitting(table: ComparisonTable, console: Console, plain: bool) -> tuple[list[Column], list[Column]]:
-    """The columns that fit the width, and those that do not."""
-    from rich.measure import Measurement
+def _fitting(table: ComparisonTable, dropped_first: Sequence[str], console: Console) -> list[Column]:
+    """The columns that fit the width beside the names, at least one; names are broken before a headline is dropped.
 
+    Args:
+        table: all of its columns.
+        dropped_first: names of metrics whose columns go first; then those at the end.
+        console: whose width it is.
+    """
     columns = list(table.columns)
-    order = [c for name in _DROPPED_FIRST for c in columns if name in (c.key, c.metric.name)]
+    order = [column for name in dropped_first for column in columns if name in (column.key, column.metric.name)]
+    headline = [column for column in columns if column.metric.name in HEADLINE]
     for column in dict.fromkeys([*order, *columns[:0:-1]]):
-        options = console.options.update(width=10_000)
-        if Measurement.get(console, options, _figures(table, columns, plain, marked=False)).maximum <= console.width:
+        if _width(table, columns, console, broken=column in headline) <= console.width:
             break
         columns.remove(column)
-    return columns, [column for column in table.columns if column not in columns]
+    return columns
 
 
-def _figures(table: ComparisonTable, columns: Sequence[Column], plain: bool, *, marked: bool = True) -> Table:
-    """The table; not `marked`, as wide as it is where the mark of the baseline goes to a line of its own."""
+def _width(table: ComparisonTable, columns: Sequence[Column], console: Console, *, broken: bool) -> int:
+    """How wide a table is where the mark of the baseline goes to a line of its own; `broken`: and names do, too."""
+    from rich.measure import Measurement
+
+    made = _figures(table, columns, is_plain(console.encoding), marked=False)
+    if broken:
+        made.columns[0].width = made.columns[0].min_width
+    return Measurement.get(console, console.options.update(width=10_000), made).maximum
+
+
+def _figures(
+    table: ComparisonTable, columns: Sequence[Column], plain: bool, *, marked: bool = True, errors: bool = True
+) -> Table:
+    """The table of some columns.
+
+    Args:
+        table: whose rows.
+        columns: which.
+        plain: whether signs must be plain.
+        marked: whether the baseline is marked.
+        errors: with the number of failed queries, where there are any.
+    """
     made = empty_table()
     _add_names(made, table)
     for column in columns:
-        made.add_column(_heading(column), justify="left" if column.interval else "right", no_wrap=True)
-    errors = any(row.errors for row in table.rows)
+        whole = len(columns) > 1  # a column that stands alone is broken, never cut
+        made.add_column(_heading(column), justify="left" if column.interval else "right", no_wrap=whole)
+    errors = errors and any(row.errors for row in table.rows)
     if errors:
         made.add_column("errors", justify="right", style="bold red")
     for row in table.rows:
@@ -134,11 +166,11 @@ def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: boo
     return text
 
 
-def _differences(table: ComparisonTable, plain: bool, *, stacked: bool) -> Table:
+def _differences(table: ComparisonTable, plain: bool, width: int) -> Table:
     from rich.text import Text
 
-    made = empty_table()
-    _add_names(made, table)
+    made, stacked = empty_table(), width < _WIDE
+    made.add_column("selector", overflow="fold", min_width=min(_NAME, width // 4))
     for metric in table.compared:
         title = "completeness, points" if metric.name == "completeness" else f"prompt {wording.points(metric)}"
         made.add_column(title, overflow="fold")

@@ -14,7 +14,7 @@ from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.column_words import column_words
 from ctxbench.report.opening_sentence import glance, run_answer
-from ctxbench.report.run_tables import ComparisonTable, about_selector, comparison_table
+from ctxbench.report.run_tables import ComparisonTable, about_selector, comparison_table, with_titles
 
 _TEXT_OF = "`name: description`, for what is no tool with its text"
 
@@ -26,6 +26,7 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
         summary: of the run.
         datasets: those that were run, by name.
     """
+    summary = with_titles(summary)
     experiment = summary.manifest["experiment"]
     lines = [f"# {_said(experiment['name'])}", ""]
     if answer := run_answer(summary):

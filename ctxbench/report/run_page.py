@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,13 @@ from ctxbench.report.charts.svg import axes_at, svg
 from ctxbench.report.opening_sentence import run_answer
 from ctxbench.report.page_payload import dataset_payload, script_json
 from ctxbench.report.page_templates import page_template, read_parts, stylesheet
-from ctxbench.report.run_tables import ComparisonTable, about_selector, comparison_table
+from ctxbench.report.run_tables import (
+    ComparisonTable,
+    about_selector,
+    comparison_table,
+    selector_titles,
+    with_titles,
+)
 from ctxbench.report.scores import ScoreGroup, score_groups
 from ctxbench.report.thresholds import threshold_of
 from ctxbench.report.wording import without_surrogates
@@ -96,10 +102,12 @@ def render_page(
     from markupsafe import Markup
 
     summary = summary or summarise_run(folder)
-    views = [
-        _view(folder, summary, one, _checked(summary, one.dataset, datasets, tokens), tokens[one.dataset], number)
-        for number, one in enumerate(summary.datasets)
-    ]
+    titles, summary = selector_titles(summary.manifest), with_titles(summary)
+    views = []
+    for number, one in enumerate(summary.datasets):
+        parts = [replace(folder.load(one.dataset, name), selector=title) for name, title in titles.items()]
+        dataset = _checked(summary, one.dataset, datasets, tokens)
+        views.append(_view(parts, summary, one, dataset, tokens[one.dataset], number))
     script = _script()
     settings = {
         "base": summary.compare_to,
@@ -145,9 +153,8 @@ def _checked(
 
 
 def _view(
-    folder: RunFolder, summary: RunSummary, one: DatasetSummary, dataset: Dataset, tokens: IntArray, number: int
+    parts: Sequence[Part], summary: RunSummary, one: DatasetSummary, dataset: Dataset, tokens: IntArray, number: int
 ) -> _DatasetView:
-    parts = [folder.load(one.dataset, selector.selector) for selector in one.selectors]
     groups = score_groups(dataset, parts, summary.manifest["selectors"])
     scored = {name for group in groups for name in group.selectors}
     return _DatasetView(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ctxbench.bench.metrics import Metric, parse_metric
@@ -132,9 +132,44 @@ class ComparisonTable:
     notes: tuple[str, ...]
 
     @property
+    def headline(self) -> tuple[Column, ...]:
+        """The columns that a page shows before the differences: those of the headline metrics, or all without these."""
+        return tuple(column for column in self.columns if column.metric.name in HEADLINE) or self.columns
+
+    @property
+    def further(self) -> tuple[Column, ...]:
+        """The other columns."""
+        return tuple(column for column in self.columns if column not in self.headline)
+
+    @property
     def words(self) -> str:
         """What its columns mean."""
         return column_words((column.title, column.metric) for column in self.columns)
+
+
+def selector_titles(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """What people read as the name of each selector of a run, by the name that data has."""
+    return {
+        name: wording.selector_title(name, about.get("shipped", "")) for name, about in manifest["selectors"].items()
+    }
+
+
+def with_titles(summary: RunSummary) -> RunSummary:
+    """The summary with the titles of selectors as their names, for reports that people read."""
+    titles = selector_titles(summary.manifest)
+    if all(name == title for name, title in titles.items()):
+        return summary
+    described = {
+        titles[name]: {**about, "shipped": "", "like": titles.get(about.get("like"), about.get("like"))}
+        for name, about in summary.manifest["selectors"].items()
+    }
+    experiment = {**summary.manifest["experiment"], "compare_to": titles[summary.compare_to]}
+    datasets = [
+        replace(one, selectors=tuple(replace(row, selector=titles[row.selector]) for row in one.selectors))
+        for one in summary.datasets
+    ]
+    manifest = {**summary.manifest, "experiment": experiment, "selectors": described}
+    return RunSummary(manifest=manifest, datasets=tuple(datasets))
 
 
 def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metric: bool = False) -> ComparisonTable:
@@ -143,7 +178,8 @@ def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metr
     Args:
         summary: of the run.
         dataset: one of its datasets.
-        every_metric: all metrics of the experiment, each with its interval; else those that decide.
+        every_metric: all metrics of the experiment, each with its interval. Else those that the user named, each with
+            its interval, or of the usual ones those that decide.
     """
     columns = _columns(summary, dataset, every_metric)
     compared = tuple(parse_metric(name) for name in HEADLINE if any(name in s.against for s in dataset.selectors))
@@ -182,21 +218,22 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 
 def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -> tuple[Column, ...]:
+    """All metrics that the user named, also those without a value; of the usual ones those that say something."""
     asked = [parse_metric(name) for name in summary.manifest["experiment"]["metrics"]]
-    if not every_metric:
-        asked = sorted(
-            (m for m in asked if m.name in _SHOWN and _tells(dataset, m)), key=lambda m: (_SHOWN.index(m.name), m.k)
+    if not summary.metrics_named:
+        asked = [metric for metric in asked if _has_value(dataset, metric)]
+        if not every_metric:
+            decide = [metric for metric in asked if metric.name in _SHOWN and _tells(dataset, metric)]
+            asked = sorted(decide, key=lambda metric: (_SHOWN.index(metric.name), metric.k))
+    return tuple(
+        Column(
+            metric=metric,
+            title=str(metric) if every_metric else _SHORT.get(metric.name, str(metric)),
+            about=metric.declaration.text,
+            unit=wording.unit(metric),
+            interval=every_metric or summary.metrics_named or metric.name in HEADLINE,
         )
-    return tuple(_column(metric, every_metric) for metric in asked if _has_value(dataset, metric))
-
-
-def _column(metric: Metric, every_metric: bool) -> Column:
-    return Column(
-        metric=metric,
-        title=str(metric) if every_metric else _SHORT.get(metric.name, str(metric)),
-        about=metric.declaration.text,
-        unit=wording.unit(metric),
-        interval=every_metric or metric.name in HEADLINE,
+        for metric in asked
     )
 
 
@@ -288,8 +325,8 @@ def _sizes(columns: Sequence[Column], shown: Sequence[tuple[Column, Estimate]]) 
     """Over how many queries each mean is; nothing without columns."""
     by_size: dict[tuple[int, ...], list[str]] = {}
     for column in columns:
-        sizes = tuple(sorted({found.n for c, found in shown if c is column}))
-        by_size.setdefault(sizes, []).append(column.title)
+        if sizes := tuple(sorted({found.n for c, found in shown if c is column})):
+            by_size.setdefault(sizes, []).append(column.title)
     texts = []
     for sizes, titles in by_size.items():
         span = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"

@@ -90,15 +90,20 @@ def with_loose_legend(text: str) -> str:
 
 
 def verdict(found: Comparison) -> str:
-    """`p=0.0003` where the two are told apart, else the words for it; the comparison has decided."""
+    """`p=0.0003` where the two are told apart, else the words for it; the comparison has decided.
+
+    A p-value that random flips bound but do not know is `p <= 0.0003`.
+    """
     if not found.distinguishable:
         return UNTOLD
-    p = p_text(found.p_holm)
-    return f"p{p}" if p.startswith("<") else f"p={p}"
+    p = p_text(found.p_holm, at_floor=found.p_holm_at_floor)
+    return f"p {p}" if found.p_holm_at_floor else f"p{p}" if p.startswith("<") else f"p={p}"
 
 
-def p_text(p: float) -> str:
-    """A p-value to two digits or so: `<0.0001`, `0.0031`, `0.041`, `1`."""
+def p_text(p: float, *, at_floor: bool = False) -> str:
+    """A p-value to two digits or so: `<0.0001`, `0.0031`, `0.041`, `1`; `<= 0.0002` of one that is at its floor."""
+    if at_floor:
+        return f"<= {p:.2g}" if p < 0.0001 else f"<= {p_text(p)}"
     return "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 1 else "1"
 
 
@@ -114,6 +119,16 @@ def needed(found: Comparison) -> str:
 def listed(names: list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+
+
+def selector_title(name: str, shipped: str) -> str:
+    """What people read as a selector's name: `agent (= learned/normal, shipped)` where an agent has a shipped one.
+
+    Args:
+        name: as data has it.
+        shipped: the shipped selector that it is; empty for others.
+    """
+    return f"{name} (= {shipped}, shipped)" if shipped and shipped != name else name
 
 
 def named(name: str) -> str:

@@ -31,6 +31,7 @@ class Definition:
         written: the pipeline as it stands in the file, whose paths are relative to that.
         earlier: hashes (`presets.definition_hash`) of what it was before it got parameters whose defaults change
             nothing: presets tuned then hold still.
+        shipped: of an agent's, the name of the shipped selector that its file names; empty for others.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Definition:
     abouts: Mapping[str, str]
     written: Mapping[str, Any]
     earlier: tuple[str, ...] = ()
+    shipped: str = ""
 
     def values(self, preset: str | None = None, given: Mapping[str, Any] | None = None) -> dict[str, Value]:
         """Every parameter's value: the default, over it the preset's, over it what is given.

@@ -178,7 +178,27 @@ def agent_definition(agent: AgentFile) -> Definition:
     about = f"The selector of {agent.path}: {file}{agent.selector}"
     presets = {name: {**one, **given} for name, one in base.presets.items()}
     made = replace(base, name=agent.name, about=about, parameters=parameters, presets=presets)
-    return replace(made, spec=spec, written=written, earlier=())
+    shipped = "" if agent.presets is not None or is_file(agent.selector) else base.name
+    return replace(made, spec=spec, written=written, earlier=(), shipped=shipped)
+
+
+def shipped_name(found: Definition, values: Mapping[str, Value]) -> str:
+    """The shipped selector that an agent's is with some values, such as `learned/normal`; empty for one that is not.
+
+    Args:
+        found: the selector.
+        values: of all its parameters.
+    """
+    if not found.shipped:
+        return ""
+    shipped = definition(found.shipped)
+    in_force = shipped.in_force(values)
+    if in_force == shipped.in_force(shipped.with_defaults()) and not shipped.presets:
+        return shipped.name
+    for preset, own in shipped.presets.items():
+        if in_force == shipped.in_force(shipped.with_defaults(own)):
+            return f"{shipped.name}/{preset}"
+    return f"{shipped.name} with other settings"
 
 
 def _named_by(agent: AgentFile) -> tuple[Definition, str | None]:

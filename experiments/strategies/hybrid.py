@@ -182,7 +182,8 @@ def listed(comparisons: Mapping[str, Comparison], wanted: str) -> str:
 def shown(one: Comparison) -> str:
     """A difference with its interval, corrected p-value and verdict, as cells."""
     between = f"{one.interval.low:+.3f} to {one.interval.high:+.3f}"
-    return f"{one.difference:+.3f} ({between}) | {one.p_holm:.4f} | {verdict(one)}"
+    p = f"{'<= ' * one.p_holm_at_floor}{one.p_holm:.4f}"
+    return f"{one.difference:+.3f} ({between}) | {p} | {verdict(one)}"
 
 
 def told(groups: int, p: float) -> str:

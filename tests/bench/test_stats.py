@@ -11,6 +11,7 @@ from scipy import stats as scipy_stats
 
 from ctxbench.bench.metrics import Metric, evaluate, parse_metrics
 from ctxbench.bench.stats import (
+    RESAMPLES,
     amount_interval,
     bootstrap_interval,
     compare,
@@ -27,6 +28,7 @@ from ctxbench.bench.stats import (
     share_bounds,
     share_interval,
     sign_flip,
+    sign_flip_floor,
     standardised_difference,
     student_critical,
     wilson,
@@ -564,6 +566,34 @@ def test_comparisons_read_together_are_corrected():
     assert corrected["more"].p_holm == 2 * (2 / 2**12)
     assert corrected["some"].p == 2 / 2**6
     assert correct({}) == {}
+
+
+def test_a_p_value_that_no_random_flip_reached_is_known_as_a_bound():
+    base, up = np.zeros(60), np.ones(60)
+    found = compare(base, up * 3, scale="amount")
+    assert (found.p, found.p_floor) == (1 / (1 + RESAMPLES), 1 / (1 + RESAMPLES))
+    assert found.p_at_floor
+    assert found.p_holm_at_floor
+    mixed = compare(base, np.where(np.arange(60) < 38, 1.0, -1.0), scale="amount")
+    assert (mixed.p_floor, mixed.p_at_floor) == (1 / (1 + RESAMPLES), False)
+    few = compare(base[:20], up[:20], scale="amount")
+    assert (few.p, few.p_floor, few.p_at_floor) == (2 / 2**20, 0.0, False), "all flips were tried"
+    exact = compare(base, up, scale="yes/no")
+    assert (exact.p_floor, exact.p_at_floor) == (0.0, False)
+    corrected = correct({"amount": found, "exact": exact, "mixed": mixed})
+    assert {name: one.p_holm_at_floor for name, one in corrected.items()} == {
+        "amount": True,
+        "exact": False,
+        "mixed": False,
+    }
+    assert corrected["amount"].p_holm == pytest.approx(2 / (1 + RESAMPLES))
+
+
+@pytest.mark.parametrize("resamples", [199, 4999])
+def test_the_floor_follows_the_number_of_resamples(resamples):
+    differences = np.ones(60)
+    assert sign_flip(differences, resamples=resamples) == sign_flip_floor(differences, resamples=resamples)
+    assert sign_flip_floor(differences, resamples=resamples) == 1 / (1 + resamples)
 
 
 def test_how_many_queries_would_tell_is_said_for_the_comparisons_read_together():

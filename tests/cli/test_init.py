@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ctxbench.bench.experiment_file import examine
 from ctxbench.gate.gate_file import examine_gate
 from ctxbench.sources.agent_file import read_agent
 from ctxbench.tuning.policy_file import read_policies
@@ -96,9 +97,41 @@ def test_the_next_commands_work_as_they_stand(cli, project):
     Path("experiment.yaml").write_text(Path("experiment.yaml").read_text() + "embedder: hashing\n")
     done = cli("run", "experiment.yaml")
     assert done.code == 0, done.err
-    assert "\nagent (baseline)" in done.out
-    assert cli("check", "gate.yaml", "--accept").code == 0
-    assert cli("check").out.startswith("same")
+    assert "\nagent (= learned/normal, shipped)" in done.out
+    assert "agent" in cli("run", "experiment.yaml", "--json").json["datasets"]["evals"]["selectors"]
+    page = Path("runs/experiment/report.html").read_text("utf-8")
+    assert "agent (= learned/normal, shipped)" in page
+    accepted = cli("check", "gate.yaml", "--accept")
+    assert accepted.code == 0
+    assert "agent (= learned/normal, shipped) on evals" in accepted.out
+    done = cli("check")
+    assert done.out.startswith("same")
+    assert "agent (= learned/normal, shipped)" in done.out
+    (told,) = cli("check", "--json").json["selectors"]
+    assert (told["selector"], told["shipped"]) == ("agent", "learned/normal")
+
+
+@pytest.mark.parametrize(
+    ("line", "entry", "shipped"),
+    [
+        ("selector: learned", "agent.yaml", "learned/normal"),
+        ("selector: bm25", "agent.yaml", "bm25"),
+        ("selector: learned/aggressive", "agent.yaml", "learned/aggressive"),
+        ("selector: learned/normal", "{selector: agent.yaml, preset: conservative}", "learned/conservative"),
+        ("selector: learned/normal\nsettings: {at_most: 7}", "agent.yaml", "learned with other settings"),
+        ("selector: learned/normal", "{selector: agent.yaml, set: {at_most: 7}}", "learned with other settings"),
+        ("selector: mine.yaml", "agent.yaml", ""),
+        ('selector: {command: ["true"]}', "agent.yaml", ""),
+        ("selector: learned/normal", "learned/normal", ""),
+    ],
+)
+def test_a_selector_is_called_shipped_where_the_agent_file_names_none_of_the_user_s(cli, project, line, entry, shipped):
+    cli("init")
+    Path("mine.yaml").write_text("{name: mine, pipeline: {retrieve: bm25, refine: [{first: {n: 2}}]}}")
+    Path("agent.yaml").write_text(Path("agent.yaml").read_text().replace("\nselector: learned/normal", f"\n{line}"))
+    Path("e.yaml").write_text(f"datasets: [datasets/evals]\nselectors: [{entry}]\n")
+    experiment, faults = examine(Path("e.yaml"))
+    assert (faults, [spec.shipped for spec in experiment.selectors]) == ([], [shipped])
 
 
 def test_a_selector_of_ones_own_has_a_line_to_take_the_comment_from(cli, project):

@@ -135,6 +135,13 @@ def test_worse_metrics_fail_whatever_is_allowed():
     )
 
 
+@pytest.mark.parametrize(("queries", "sign"), [(20, "="), (30, "<=")])  # of 20 differences all flips are tried
+def test_a_p_value_that_is_only_a_bound_is_said_to_be_one(queries, sign):
+    one = only(many(queries), many(queries, queries), max_lost_required=99, metrics=(parse_metric("recall"),))
+    assert one.metrics[0].comparison.p_holm_at_floor is (sign == "<=")
+    assert f", p {sign} " in one.reasons[0]
+
+
 def test_better_is_said_with_its_size():
     one = only(many(60, 12), many(60), metrics=(parse_metric("completeness"),))
     assert one.verdict is Verdict.BETTER

@@ -42,6 +42,15 @@ def test_it_is_the_check_of_two_runs(before, now):
     assert [one.reasons for one in found.selectors] == [one.reasons for one in command.selectors]
 
 
+def test_a_mean_has_one_interval_in_results_and_in_the_check(before, now):
+    groups = [query.group or query.id for query in before.datasets["smoke"].queries]
+    assert len(set(groups)) < len(groups), "queries come in groups here"
+    for judged in ctxbench.check(now, before).found.selectors[0].metrics:
+        for res, side in ((before, judged.base), (now, judged.head)):
+            ends = res.to_frame(intervals=True)[[f"{judged.metric} low", f"{judged.metric} high"]].iloc[0]
+            assert (side.interval.low, side.interval.high) == tuple(ends)
+
+
 def test_the_same_is_the_same_also_of_a_dataset_that_is_in_memory_alone():
     ds = ctxbench.dataset([{"name": "area"}, {"name": "root"}], [{"query": "q", "text": "the area"}], [
         {"query": "q", "item": "area"}

@@ -19,10 +19,11 @@ import ctxbench
 from ctxbench.bench.prepared import open_experiment
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
-from ctxbench.bench.summary import summarise_run
+from ctxbench.bench.summary import HEADLINE, summarise_run
 from ctxbench.cli.commands import Told, report_run
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.core.pipeline import PipelineError
+from ctxbench.report.figures_csv import figures_csv
 from tests.library.conftest import CHEAP, ROOT, SMOKE
 
 
@@ -79,6 +80,56 @@ def test_a_comparison_is_that_of_the_report(results):
         assert (rows.loc[name, "low"], rows.loc[name, "high"]) == (found.interval.low, found.interval.high)
     turned = results.compare("words", "docs").set_index("metric")
     assert turned["difference"].tolist() == [-one for one in rows["difference"]]
+
+
+NAMED = ["completeness", "tokens", "nDCG@10", "R@5", "RR", "BoR@5", "Success@3"]
+
+
+def test_every_metric_that_was_named_is_in_the_frame_with_its_comparison_and_in_the_table():
+    ranked = ctxbench.pipeline("bm25", refine=[{"first": {"n": 2}}])
+    selectors = {"all": "everything", "words": ranked, "docs": "semantic/documents"}
+    named = ctxbench.evaluate(SMOKE, selectors, baseline="words", metrics=NAMED, **CHEAP)
+    frame = named.to_frame(intervals=True)
+    for name in NAMED:
+        assert {name, f"{name} low", f"{name} high"} <= set(frame.columns)
+    compared = [name for name in NAMED if name != "BoR@5"]  # which is made of two means
+    docs = frame.loc["docs"]
+    for name in compared:
+        assert np.isfinite(docs[[f"{name} difference", f"{name} p", f"{name} p at floor"]].tolist()).all()
+        assert docs[f"{name} low"] <= docs[name] <= docs[f"{name} high"]
+    together = named.compare("docs", metrics=compared).set_index("metric")
+    assert [docs[f"{name} difference"] for name in compared] == together["difference"].tolist()
+    usual = ctxbench.evaluate(SMOKE, selectors, baseline="words", **CHEAP).to_frame(intervals=True).loc["docs"]
+    assert [docs[f"{name} p"] for name in HEADLINE] == [usual[f"{name} p"] for name in HEADLINE]
+    assert "R@5 difference" not in usual.index
+    assert frame.loc["all", ["nDCG@10", "nDCG@10 low"]].isna().all(), "it gives no ranking"
+    heads = ("complete %", "prompt tokens", "nDCG@10 %", "R@5 %", "RR %", "BoR@5", "Success@3 %")
+    for text in (repr(named), named._repr_html_(), named.to_latex().replace("\\%", "%")):
+        assert all(head in text for head in heads)
+
+
+def test_metrics_that_no_selector_has_are_named_in_frame_and_table():
+    found = ctxbench.evaluate(SMOKE, ["everything"], metrics=["completeness", "nDCG@10"], **CHEAP)
+    assert found.to_frame()["nDCG@10"].isna().all()
+    assert "nDCG@10 %" in repr(found)
+
+
+def test_a_p_value_at_its_floor_is_said_to_be_one():
+    ds = ctxbench.dataset(
+        [{"name": "area", "description": "one"}, {"name": "mail", "description": "two three four"}],
+        [{"query": f"q{n}", "text": "area"} for n in range(40)],
+        [{"query": f"q{n}", "item": "area"} for n in range(40)],
+    )
+    first = ctxbench.pipeline("bm25", refine=[{"first": {"n": 1}}])
+    found = ctxbench.evaluate(ds, {"first": first, "all": "everything"}, **CHEAP)
+    frame = found.to_frame(intervals=True).loc["all"]
+    assert (frame["tokens p"], frame["tokens p at floor"], frame["completeness p at floor"]) == (0.0002, 1.0, 0.0)
+    assert found.compare("all").set_index("metric")["p_at_floor"].to_dict() == {"completeness": False, "tokens": True}
+    (dataset,) = found.summary.as_dict()["datasets"].values()
+    told = dataset["selectors"]["all"]["against"]
+    assert (told["tokens"]["p_floor"], told["tokens"]["p_holm_at_floor"]) == (0.0001, True)
+    assert (told["completeness"]["p_floor"], told["completeness"]["p_holm_at_floor"]) == (None, False)
+    assert figures_csv(found.summary).splitlines()[0].split(",")[-2] == "p_holm_at_floor"
 
 
 def test_functions_pipelines_and_answers_are_selectors(tmp_path):

@@ -127,6 +127,19 @@ def test_the_baseline_has_a_shape_of_its_own_and_each_mark_a_colour_and_its_name
     assert ax.get_legend() is None
 
 
+def test_an_agent_with_a_shipped_selector_is_called_so(cache, tmp_path):
+    (tmp_path / "agent.yaml").write_text("{sources: {rules: .}, selector: bm25}")
+    found = ctxbench.evaluate(SMOKE, {"agent": str(tmp_path / "agent.yaml"), "all": "everything"}, **CHEAP)
+    title = "agent (= bm25, shipped)"
+    assert f"{title} (baseline)" in texts(found.plot.trade_off().texts)
+    assert title in found.plot.differences().get_xlabel()
+    assert texts(found.plot.differences(baseline="all").get_yticklabels()) == [title]
+    assert found.plot.scores("agent").get_title() == f"{title} on smoke"
+    assert found.plot.confusion(selector="agent").get_title() == f"{title} on smoke"
+    assert found.to_frame().index.tolist() == found.selectors == ["agent", "all"]
+    assert title in repr(found)
+
+
 # Differences.
 
 

@@ -207,3 +207,74 @@ def test_the_mark_of_the_baseline_is_never_broken(summary: RunSummary, width: in
     manifest = {**summary.manifest, "experiment": {**summary.manifest["experiment"], "compare_to": "agent"}}
     narrow = replace(summary, datasets=(replace(dataset, selectors=rows),), manifest=manifest)
     assert any("(baseline)" in line for line in printed(narrow, width).split("Against")[0].splitlines())
+
+
+def with_many_metrics(summary: RunSummary, metrics: list[str], *, named: bool = True) -> RunSummary:
+    """The summary where the user named metrics, each with a value but the last."""
+    (dataset,) = summary.datasets
+    found = {name: estimate(0.8765, 0.8123, 0.9234) for name in metrics[:-1]}
+    rows = [replace(one, estimates={**found, **one.estimates}) for one in dataset.selectors]
+    experiment = {**summary.manifest["experiment"], "metrics": metrics, "metrics_named": named}
+    return replace(
+        summary,
+        datasets=(replace(dataset, selectors=tuple(rows)),),
+        manifest={**summary.manifest, "experiment": experiment},
+    )
+
+
+NAMED = ["completeness", "tokens", "R@5", "R@10", "P@5", "RR", "nDCG@10", "Success@20", "precision"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_every_metric_that_was_named_is_shown_at_any_width(summary: RunSummary, width: int) -> None:
+    text = printed(with_many_metrics(summary, NAMED), width)
+    heads = [line.split() for line in text.split("Against")[0].splitlines() if line.startswith("selector")]
+    shown = [word for head in heads for word in head]
+    assert [name for name in shown if name in NAMED] == NAMED[1:]
+    assert text.count("87.6") + text.count("87.7") == 2 * 6, "a figure a selector"
+    assert text.count("81.2\u201392.3") == 2 * 6, "each with its interval"
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "Left out" not in text
+    assert (len(heads) == 1) is (width == 200)
+
+
+def test_a_named_metric_without_a_value_says_why(summary: RunSummary) -> None:
+    text = printed(with_many_metrics(summary, NAMED), 200)
+    assert "- precision of base and other [bold]: not computed." in text
+
+
+def test_a_figure_that_is_wider_than_the_console_is_broken_and_not_cut(summary: RunSummary) -> None:
+    (dataset,) = summary.datasets
+    wide = estimate(12345678901.0, 11345678901.0, 13345678901.0)
+    rows = tuple(replace(one, estimates={"tokens": wide}, against={}) for one in dataset.selectors)
+    manifest = {**summary.manifest, "experiment": {"compare_to": "base", "metrics": ["tokens"], "metrics_named": True}}
+    text = printed(replace(summary, datasets=(replace(dataset, selectors=rows),), manifest=manifest), 40)
+    assert text.count("12,345,678,901") == 2
+    assert "".join(text.split()).count("11,345,678,901\u2013") == 2
+
+
+def test_the_usual_metrics_are_those_that_decide(summary: RunSummary) -> None:
+    text = printed(with_many_metrics(summary, NAMED, named=False), 200)
+    assert "complete %" in text
+    assert "nDCG@10" not in text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_an_agent_with_a_shipped_selector_is_called_so(summary: RunSummary, width: int) -> None:
+    manifest = {**summary.manifest, "selectors": {"base": {"shipped": "learned/normal"}, "other [bold]": {}}}
+    text = printed(replace(summary, manifest=manifest), width)
+    assert "base (= learned/normal, shipped) (baseline)" in " ".join(text.split("Against")[1].split())
+    first = text.split("Against")[0]
+    for word in ("base (=", "learned/normal,", "shipped)", "(baseline)"):
+        assert word in first
+    assert ("prompt tokens" in first) is (width >= 60), "the name is broken before a column is dropped"
+    assert ("base (= learned/normal, shipped)" in first) is (width >= 80)
+
+
+def test_a_p_value_at_its_floor_is_a_bound(summary: RunSummary) -> None:
+    (dataset,) = summary.datasets
+    base, other = dataset.selectors
+    against = {name: replace(one, p_holm=0.0002, p_holm_at_floor=True) for name, one in other.against.items()}
+    text = printed(replace(summary, datasets=(replace(dataset, selectors=(base, replace(other, against=against))),)))
+    assert text.count("p <= 0.0002") == 2
+    assert "p=0.0002" not in text

@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stored_answers import StoredAnswers, write_blocks
 from ctxbench.bench.summary import summarise_run
 from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
 from ctxbench.core.errors import StorageError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.report.page_payload import dataset_payload, script_json
+from ctxbench.report.run_markdown import markdown_report
 from ctxbench.report.run_page import render_page
 from ctxbench.report.scores import score_groups
 from ctxbench.report.thresholds import threshold_of
+from ctxbench.report.wording import estimate_interval
 
 
 class Reader(HTMLParser):
@@ -115,6 +118,49 @@ def test_the_policy_lets_only_the_script_of_the_page_run(html: str, page: Reader
     assert f"script-src 'sha256-{digest}'" in policy
     assert "script-src 'unsafe-inline'" not in policy
     assert not any(name.startswith("on") for _, given, _ in page.elements for name in given)
+
+
+# ---------------------------------------------------------------------------------------------- what was asked for
+
+
+def main_tables(html: str) -> list[Reader]:
+    """The comparisons that a page opens with, one a dataset."""
+    return [read(one.split("</table>")[0]) for one in html.split('<table class="comparison">')[1:]]
+
+
+def test_the_main_table_has_every_metric_that_was_named(made_run, html: str) -> None:
+    metrics = ["completeness", "recall", "items", "abstention", "nDCG@10"]
+    summary = summarise_run(made_run.folder)
+    experiment = {**summary.manifest["experiment"], "metrics": metrics, "metrics_named": True}
+    named = replace(summary, manifest={**summary.manifest, "experiment": experiment})
+    page = render_page(made_run.folder, made_run.datasets, tokens=made_run.tokens, summary=named)
+    markdown = markdown_report(named, made_run.datasets)
+    for table, dataset in zip(main_tables(page), named.datasets, strict=True):
+        heads = table.texts("th", scope="col")
+        for title in ("complete %", "recall %", "items", "nDCG@10 %"):
+            assert title in heads
+        (recall,) = {estimate_interval(parse_metric("recall"), dataset.selectors[0].estimates["recall"])}
+        assert recall in table.texts("td")
+        widths = [int(given.get("colspan") or 1) for name, given, _ in table.elements if name in ("td", "th")]
+        assert sum(widths) % (len(dataset.selectors) + 2) == 0, "all rows are equally wide"
+    for name in metrics:
+        assert any(name in line for line in markdown.splitlines() if line.startswith("| selector | completeness"))
+    assert not any("recall %" in table.texts("th", scope="col") for table in main_tables(html))
+
+
+def test_an_agent_with_a_shipped_selector_is_called_so_everywhere(made_run) -> None:
+    summary = summarise_run(made_run.folder)
+    base, title = summary.compare_to, f"{summary.compare_to} (= learned/normal, shipped)"
+    described = {**summary.manifest["selectors"]}
+    described[base] = {**described[base], "shipped": "learned/normal"}
+    agent = replace(summary, manifest={**summary.manifest, "selectors": described})
+    html = render_page(made_run.folder, made_run.datasets, tokens=made_run.tokens, summary=agent)
+    for table in main_tables(html):
+        assert title in table.texts("th", scope="row")
+    assert f"{title} (baseline)" in html, "in the chart"
+    assert next(one["name"] for one in payload(read(html), 0)["selectors"]) == title
+    assert title in markdown_report(agent, made_run.datasets)
+    assert next(iter(agent.as_dict()["datasets"].values()))["selectors"].keys() == described.keys()
 
 
 # ---------------------------------------------------------------------------------------------- strangers' texts

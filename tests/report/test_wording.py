@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -109,3 +110,9 @@ def test_a_text_that_stands_alone_says_what_its_sign_means() -> None:
     assert wording.with_loose_legend(alone) == f"{alone} (~ marks an interval that too few values carry)"
     for plain in ("completeness 93.1 -> 60.0 (-40.0 to -20.0)", "about ~5 of ~ them", ""):
         assert wording.with_loose_legend(plain) == plain
+
+
+@pytest.mark.parametrize(("p", "text"), [(0.0002, "<= 0.0002"), (0.00002, "<= 2e-05"), (0.012, "<= 0.012")])
+def test_a_p_value_at_its_floor_is_a_bound(p: float, text: str) -> None:
+    assert wording.p_text(p, at_floor=True) == text
+    assert wording.verdict(replace(comparison(p=p), p_holm_at_floor=True)) == f"p {text}"

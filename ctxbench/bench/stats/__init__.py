@@ -27,6 +27,7 @@ from ctxbench.bench.stats.intervals import (
     wilson_bounds,
 )
 from ctxbench.bench.stats.paired import (
+    RESAMPLES,
     Comparison,
     compare,
     correct,
@@ -34,11 +35,13 @@ from ctxbench.bench.stats.paired import (
     holm,
     mcnemar_exact,
     sign_flip,
+    sign_flip_floor,
     standardised_difference,
 )
 
 __all__ = [
     "LEVEL",
+    "RESAMPLES",
     "Comparison",
     "Estimate",
     "Interval",
@@ -63,6 +66,7 @@ __all__ = [
     "share_bounds",
     "share_interval",
     "sign_flip",
+    "sign_flip_floor",
     "standardised_difference",
     "student_critical",
     "wilson",

@@ -27,7 +27,7 @@ from ctxbench.bench.stats.intervals import (
     hall_bounds,
     wilson_bounds,
 )
-from ctxbench.bench.stats.paired import Comparison, compare, correct, difference_interval, sign_flip
+from ctxbench.bench.stats.paired import Comparison, compare, correct, difference_interval, sign_flip, sign_flip_floor
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 
@@ -193,6 +193,7 @@ def grouped_compare(
         interval=replace(interval, method=f"{interval.method}, by group", holds=holds and interval.holds),
         p=p,
         p_holm=p,
+        p_floor=sign_flip_floor(sums),
         test="sign flips of groups",
         worth=share,
     )

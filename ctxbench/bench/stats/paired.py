@@ -17,6 +17,7 @@ from ctxbench.bench.stats.intervals import FEW, LEVEL, SMALL, Interval, Scale, c
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError
 
+RESAMPLES = 9999  # random sign flips, where there are too many to try all
 _EXACT = 20  # up to so many differences that are not 0 all sign flips are tried
 _WHOLE = 1000  # up to so many discordant pairs the exact test counts in whole numbers
 _ROWS = 512
@@ -42,6 +43,10 @@ class Comparison:
         p: two-sided p-value of the paired test; 1 if nothing differs.
         p_holm: `p` corrected for the other comparisons made with it; `p` itself if there are none.
         test: which test.
+        p_floor: the smallest p-value that the random sign flips can give, below which the true one may lie; 0 for an
+            exact test.
+        p_holm_at_floor: whether `p_holm` is an upper bound of the true one, because a p-value that it is made of is at
+            its floor.
         alpha: what `p_holm` is held against.
         needed: how many queries would tell such a difference apart with power 0.8, all comparisons made with it
             considered (see `needed_n`); None if the means are equal, or if the formula gives no more than `n` where
@@ -67,6 +72,13 @@ class Comparison:
     alpha: float
     needed: int | None
     worth: float = 1.0
+    p_floor: float = 0.0
+    p_holm_at_floor: bool = False
+
+    @property
+    def p_at_floor(self) -> bool:
+        """True if no random flip was as extreme as what was seen, so that the true p-value is at most `p`."""
+        return self.p_floor > 0.0 and self.p == self.p_floor
 
     @property
     def distinguishable(self) -> bool:
@@ -99,9 +111,9 @@ def compare(
     away = _differences(right - left)
     higher, lower = int((away > 0).sum()), int((away < 0).sum())
     if scale == "yes/no":
-        p, test = mcnemar_exact(lower, higher), "exact McNemar"
+        p, p_floor, test = mcnemar_exact(lower, higher), 0.0, "exact McNemar"
     else:
-        p, test = sign_flip(away, seed=seed), "sign flips"
+        p, p_floor, test = sign_flip(away, seed=seed), sign_flip_floor(away), "sign flips"
     means = [math.fsum(side.tolist()) / n if n else math.nan for side in (left, right)]
     comparison = Comparison(
         n=n,
@@ -120,8 +132,9 @@ def compare(
         test=test,
         alpha=alpha,
         needed=None,
+        p_floor=p_floor,
     )
-    return _with_needed(comparison, family=1)
+    return correct({"": comparison})[""]
 
 
 def correct(comparisons: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
@@ -131,8 +144,17 @@ def correct(comparisons: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
     that many tell the difference apart whatever the others come to.
     """
     corrected = holm([comparison.p for comparison in comparisons.values()])
+    floors = [(one.p, p) for one, p in zip(comparisons.values(), corrected, strict=True) if one.p_at_floor]
     return {
-        key: _with_needed(replace(comparison, p_holm=float(p)), family=len(comparisons))
+        key: _with_needed(
+            replace(
+                comparison,
+                p_holm=float(p),
+                # Holm raises a p-value to that of a smaller one, which may be at its floor
+                p_holm_at_floor=any(floor <= comparison.p and raised == p for floor, raised in floors),
+            ),
+            family=len(comparisons),
+        )
         for (key, comparison), p in zip(comparisons.items(), corrected, strict=True)
     }
 
@@ -172,7 +194,7 @@ def mcnemar_exact(only_base: int, only_other: int) -> float:
     return min(1.0, 2.0 * math.exp(top) * ratio)
 
 
-def sign_flip(differences: npt.ArrayLike, *, resamples: int = 9999, seed: int = 0) -> float:
+def sign_flip(differences: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
     """Two-sided p-value of a mean difference, by flipping the signs of the paired differences.
 
     All flips are tried with up to 20 differences that are not 0 (zeros change nothing); with more, `resamples`
@@ -208,6 +230,16 @@ def sign_flip(differences: npt.ArrayLike, *, resamples: int = 9999, seed: int = 
         sums = 2.0 * (np.unpackbits(drawn, axis=1, count=len(size)) @ size) - size.sum()
         hits += int(np.count_nonzero(np.abs(sums) >= extreme))
     return (1 + hits) / (1 + resamples)
+
+
+def sign_flip_floor(differences: npt.ArrayLike, *, resamples: int = RESAMPLES) -> float:
+    """The smallest p-value that `sign_flip` can give with random flips; 0 where it tries all flips.
+
+    Args:
+        differences: as `sign_flip` takes them.
+        resamples: random flips.
+    """
+    return 1 / (1 + resamples) if np.count_nonzero(np.asarray(differences)) > _EXACT else 0.0
 
 
 def difference_interval(

@@ -113,7 +113,9 @@ def _refusals(check: Check, places: Places) -> Iterator[_Note]:
         if one.verdict is Verdict.NOT_COMPARABLE:
             found.setdefault((one.dataset, one.reasons), []).append(one)
     for (dataset, reasons), held in found.items():
-        title = f"{check_texts.first_ones([one.selector for one in held])} on {dataset}: not comparable"
+        title = (
+            f"{check_texts.first_ones([check_texts.selector_title(one) for one in held])} on {dataset}: not comparable"
+        )
         yield _Note(error=True, title=title, text=" ".join(reasons), place=partial(places.of_queries, held[0]))
 
 
@@ -170,7 +172,7 @@ def _share(one: SelectorCheck, group: CauseGroup) -> str:
     }
     losing = [query for query in group.queries if query in lost]
     remedy = f"; to mend it: {group.remedy}" if group.remedy else ""
-    return f"{one.selector} lost {group.lost:,} ({check_texts.first_ones(losing)}){remedy}"
+    return f"{check_texts.selector_title(one)} lost {group.lost:,} ({check_texts.first_ones(losing)}){remedy}"
 
 
 def _metrics(check: Check, strict: bool, places: Places) -> Iterator[_Note]:

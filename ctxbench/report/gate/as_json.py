@@ -57,6 +57,7 @@ def summary_dict(found: AcceptedFigures) -> dict[str, Any]:
     return {
         "dataset": found.dataset,
         "selector": found.selector,
+        "shipped": found.shipped,
         "queries": found.queries,
         "offered": found.offered,
         "metrics": means,
@@ -97,6 +98,7 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
     return {
         "dataset": check.dataset,
         "selector": check.selector,
+        "shipped": check.shipped,
         "verdict": str(check.verdict),
         "reasons": list(check.reasons),
         "notices": list(check.notices),
@@ -149,7 +151,7 @@ def _metric(judged: MetricVerdict, *, deterministic: bool) -> dict[str, Any]:
     """Of a selector that is known to answer alike whenever it is asked, p-values are None: what differs is a fact."""
     compared = comparison_dict(judged.comparison)
     if deterministic:
-        compared |= {"p": None, "p_holm": None}
+        compared |= {"p": None, "p_floor": None, "p_holm": None, "p_holm_at_floor": None}
     for name in ("better_on", "worse_on"):  # which of both is better is the metric's to say
         del compared[name]
     found = judged.comparison

@@ -112,7 +112,7 @@ def _verdicts(selectors: list[SelectorCheck]) -> Table:
     for one, found in zip(selectors, counts, strict=True):
         judged = one.verdict is not Verdict.NOT_COMPARABLE
         numbers = [_count_text(one, name, found[name]) if judged else wording.NONE for name in names]
-        rows.append((str(one.verdict), Quoted(one.dataset), Quoted(one.selector), *numbers))
+        rows.append((str(one.verdict), Quoted(one.dataset), Quoted(check_texts.selector_title(one)), *numbers))
     return Table(
         title="Verdicts",
         head=("verdict", "dataset", "selector", *names),

@@ -46,7 +46,12 @@ CAUSE_VERDICTS = (Verdict.WORSE, Verdict.CANNOT_TELL)  # of a metric that someth
 
 def selector_name(check: SelectorCheck) -> str:
     """A selector with its dataset: `semantic on desk`."""
-    return f"{check.selector} on {check.dataset}"
+    return f"{selector_title(check)} on {check.dataset}"
+
+
+def selector_title(check: SelectorCheck | AcceptedFigures) -> str:
+    """What people read as a selector's name: `agent (= learned/normal, shipped)`."""
+    return wording.selector_title(check.selector, check.shipped)
 
 
 def opening_words(check: Check) -> str:
@@ -162,7 +167,7 @@ def p_value(found: Comparison) -> str:
     """The corrected p-value; a dash where nothing was compared."""
     if not found.n or not math.isfinite(found.p_holm):
         return wording.NONE
-    return wording.p_text(found.p_holm)
+    return wording.p_text(found.p_holm, at_floor=found.p_holm_at_floor)
 
 
 def size_text(metric: Metric, value: float | None) -> str:
@@ -260,7 +265,7 @@ def summary_text(found: AcceptedFigures) -> str:
         else:
             told.append(f"{metric} {number}{unit if unit == '%' else f' {unit}'}".rstrip())
     told += [count(found.queries, "query", "queries"), *([] if found.offered else ["nothing offered to any"])]
-    return f"{found.selector} on {found.dataset}: {', '.join(told)}"
+    return f"{selector_title(found)} on {found.dataset}: {', '.join(told)}"
 
 
 def id_with_text(check: SelectorCheck, name: str) -> Cell:

@@ -81,7 +81,7 @@ def history_chart(history: BaselineHistory, form: str) -> bytes:
     ]
     lines = [
         CommitSeries(
-            name=_title(pair),
+            name=_title(history, pair),
             values={metric: [_value(_find(at, pair), metric) for at in history.accepted] for metric in FIGURES},
         )
         for pair in history.pairs
@@ -109,7 +109,7 @@ def _parts(history: BaselineHistory, console: Console) -> Iterator[RenderableTyp
 
     plain = is_plain(console.encoding)
     for pair in history.pairs or (None,):
-        title = f"accepted in {history.folder}" if pair is None else _title(pair)
+        title = f"accepted in {history.folder}" if pair is None else _title(history, pair)
         yield Text(said(title, plain), style="bold")
         yield _table(history, pair, plain)
         yield Text()
@@ -164,6 +164,8 @@ def _number(found: AcceptedFigures, metric: Metric) -> str:
     return f"{value:.10g}" if math.isfinite(value) else ""
 
 
-def _title(pair: tuple[str, str]) -> str:
+def _title(history: BaselineHistory, pair: tuple[str, str]) -> str:
+    """A selector with its dataset, named as it was accepted last."""
     dataset, selector = pair
-    return f"{selector} on {dataset}"
+    found = next(found for at in reversed(history.accepted) if (found := _find(at, pair)) is not None)
+    return f"{wording.selector_title(selector, found.shipped)} on {dataset}"

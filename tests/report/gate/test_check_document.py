@@ -293,6 +293,7 @@ def test_p_values(made, p, words):
     found = made.judged("completeness", Verdict.SAME, [1] * 4, [1] * 4).comparison
     assert check_texts.p_value(replace(found, p_holm=p)) == words
     assert check_texts.p_value(replace(found, n=0)) == "-"
+    assert check_texts.p_value(replace(found, p_holm=0.0003, p_holm_at_floor=True)) == "<= 0.0003"
 
 
 def test_a_small_tolerance_is_not_shown_as_none(made):

@@ -64,7 +64,7 @@ def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
     assert (steady["deterministic"], noisy["deterministic"]) == (True, False)
     compared = [one["metrics"][0]["comparison"] for one in (steady, noisy)]
     assert (compared[0]["p"], compared[0]["p_holm"]) == (None, None)
-    assert compared[0] == compared[1] | {"p": None, "p_holm": None}
+    assert compared[0] == compared[1] | {"p": None, "p_floor": None, "p_holm": None, "p_holm_at_floor": None}
 
 
 def test_what_is_gone_and_what_costs_otherwise_have_their_places(made):
