@@ -174,7 +174,7 @@ def _refuse_silence(prepared: Prepared, folder: RunFolder) -> None:
     """
     silent, mostly = [], []
     for name, dataset in prepared.datasets.items():
-        n = len(dataset.judged())
+        n = len(dataset.measured())
         for selector in prepared.experiment.selectors:
             failed = folder.error_count(name, selector.name)
             if n and failed == n:

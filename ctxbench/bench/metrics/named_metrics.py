@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ctxbench.bench.metrics.declared import ALIASES, METRICS, Declaration, find_metric, metric_names
 from ctxbench.bench.metrics.inputs import DEPTH, Evidence
 from ctxbench.bench.metrics.joined import Joined
-from ctxbench.core.arrays import FloatArray
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import Fault, ParameterError, UnknownNameError, raise_faults
 
 _FORM = re.compile(r"([A-Za-z_]+)(?:@([0-9]+))?")
@@ -64,6 +64,9 @@ class Metric:
         if form is None:
             return None
         return f"{form}@{self.k}" if self.k else form
+
+
+FORBIDDEN_OFFERED = Metric("forbidden_offered")  # measured without being named wherever a query has forbidden items
 
 
 def parse_metric(text: str) -> Metric:
@@ -152,7 +155,8 @@ def evaluate(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, Floa
 
     Returns:
         For each metric, in the order asked, its values: shape (n_queries,), NaN where it does not apply to the
-        query. A metric that has `parts` is replaced by them; one that `unavailable` names is left out.
+        query: of a query whose labels are not complete, only metrics that are declared `partial` are known. A metric
+        that has `parts` is replaced by them; one that `unavailable` names is left out.
     """
     asked = list(metrics)
     lacking = unavailable(asked, evidence)
@@ -161,8 +165,15 @@ def evaluate(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, Floa
     for metric in (part for whole in asked if whole not in lacking for part in whole.parts):
         compute = metric.declaration.compute
         if compute is not None and metric not in values:
-            values[metric] = compute(joined, metric.k)
+            value, complete = compute(joined, metric.k), evidence.judgments.complete
+            partial = metric.declaration.partial or complete is None
+            values[metric] = value if partial else np.where(complete, value, np.nan)
     return values
+
+
+def forbidden_counts(evidence: Evidence, n_items: int) -> IntArray:
+    """To how many queries each item of a catalog was added although their labels call it irrelevant, (n_items,)."""
+    return np.bincount(evidence.offered.item[Joined(evidence).forbidden], minlength=n_items).astype(np.int64)
 
 
 def mean(values: npt.ArrayLike) -> Mean:
