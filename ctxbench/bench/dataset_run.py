@@ -192,7 +192,9 @@ class DatasetRun:
             metrics={str(metric): value for metric, value in values.items()},
             unavailable={str(metric): reason for metric, reason in lacking.items()},
             notes=self._notes(name, answers),
-            forbidden={self.dataset.catalog.ids[item]: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()},
+            forbidden={
+                self.dataset.catalog.ids[item]: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()
+            },
         )
 
     def _measured(self, answers: StoredAnswers) -> tuple[dict[Metric, FloatArray], dict[Metric, str], IntArray]:

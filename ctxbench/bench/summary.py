@@ -83,7 +83,6 @@ class DatasetSummary:
         drawn: how many of the queries a label queue drew; they stand for different numbers of queries. 0 where all
             queries of the dataset are labelled.
         selectors: one summary each.
-        metrics: those of the experiment, and what is measured without being named.
     """
 
     dataset: str
@@ -94,7 +93,6 @@ class DatasetSummary:
     of: int = 0
     drawn: int = 0
     only_negatives: int = 0
-    metrics: tuple[Metric, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -113,6 +111,12 @@ class RunSummary:
     def compare_to(self) -> str:
         """The selector that the others are compared with."""
         return str(self.manifest["experiment"]["compare_to"])
+
+    def metrics(self, dataset: DatasetSummary) -> tuple[Metric, ...]:
+        """The metrics of the experiment, in order, then what was measured on a dataset without being named."""
+        named = [parse_metric(name) for name in self.manifest["experiment"]["metrics"]]
+        measured = any(str(FORBIDDEN_OFFERED) in one.estimates for one in dataset.selectors)
+        return tuple(dict.fromkeys([*named, *[FORBIDDEN_OFFERED] * measured]))
 
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON; what is not a finite number is null."""
@@ -142,14 +146,13 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         StorageError: it holds no finished run, or is damaged.
     """
     manifest = folder.read("manifest.json")
-    named = tuple(parse_metric(name) for name in manifest["experiment"]["metrics"])
+    named = [parse_metric(name) for name in manifest["experiment"]["metrics"]]
+    metrics = list(dict.fromkeys([*named, FORBIDDEN_OFFERED]))  # those without values are left out
     seed = int(manifest["experiment"]["seed"])
     datasets = []
     for dataset, about in manifest["datasets"].items():
         parts = {selector: folder.load(dataset, selector) for selector in manifest["selectors"]}
         values = {name: {parse_metric(m): v for m, v in part.metrics.items()} for name, part in parts.items()}
-        forbidden = any(FORBIDDEN_OFFERED in one for one in values.values())
-        metrics = tuple(dict.fromkeys([*named, FORBIDDEN_OFFERED])) if forbidden else named
         against = _comparisons(values, str(manifest["experiment"]["compare_to"]), seed)
         datasets.append(
             DatasetSummary(
@@ -160,7 +163,6 @@ def summarise_run(folder: RunFolder) -> RunSummary:
                 of=int(about.get("of", about["queries"])),
                 drawn=int(about.get("drawn", 0)),
                 only_negatives=int(about.get("only_negatives", 0)),
-                metrics=metrics,
                 selectors=tuple(
                     SelectorSummary(
                         selector=name,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.bench.metrics import FORBIDDEN_OFFERED, Metric, parse_metric
 from ctxbench.core.errors import ParameterError
 
 PRICES = ("tokens", "total_tokens")  # judged always: what is no longer searched may still be sent, and paid for
@@ -68,7 +68,7 @@ class CheckSettings:
     """The settings of a check.
 
     Attributes:
-        metrics: judged, in order.
+        metrics: judged, in order; see `judged`.
         tolerances: by metric; `Tolerance.default` for those that are missing.
         confidence: 1 - alpha of tests and the level of intervals, above 0.5 and below 1.
         max_lost_required: how many more required items a selector may lose on a dataset than it gains; None = one for
@@ -91,6 +91,11 @@ class CheckSettings:
     pins: tuple[Pin, ...] = ()
     allow_removed: bool = False
     seed: int = 0
+
+    def judged(self, measured: Collection[Metric]) -> tuple[Metric, ...]:
+        """The metrics to judge: those named, and `forbidden_offered` where it is among the `measured`."""
+        added = [FORBIDDEN_OFFERED] * (FORBIDDEN_OFFERED in measured)
+        return tuple(dict.fromkeys([*self.metrics, *added]))
 
     def tolerance(self, metric: Metric) -> Tolerance:
         """The tolerance of a metric; `total_tokens` has that of `tokens` where it has none of its own."""

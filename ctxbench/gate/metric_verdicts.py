@@ -57,7 +57,8 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[
 
     A selector that was asked repeatedly has means over repeats as values, which are judged as shares where a single
     answer is yes or no. Where the session costs on every query what it did, tokens with and without it differ alike:
-    that is one comparison, and corrected for as one.
+    that is one comparison, and corrected for as one. `forbidden_offered`, which is judged without being named wherever
+    both sides have it, is then corrected apart, so that the verdicts of others do not depend on it.
 
     Args:
         pairs: of all selectors on all datasets of a check.
@@ -67,21 +68,29 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[
         For each pair what was judged, in the order of the settings; metrics that either side lacks are left out.
     """
     rows = [_PairValues.of(pair) for pair in pairs]
-    asked = [[metric for metric in settings.metrics if row.has(metric)] for row in rows]
+    asked = [[metric for metric in settings.judged(row.head) if row.has(metric)] for row in rows]
     first = [
         {metric: row.first_equivalent(metric, own) for metric in own} for row, own in zip(rows, asked, strict=True)
     ]
-    corrected = correct(
-        {
-            (place, metric): rows[place].compare(metric, settings)
-            for place, alike in enumerate(first)
-            for metric in dict.fromkeys(alike.values())
-        }
+    compared = {
+        (place, metric): rows[place].compare(metric, settings)
+        for place, alike in enumerate(first)
+        for metric in dict.fromkeys(alike.values())
+    }
+    named, added = (
+        {key: one for key, one in compared.items() if (key[1] in settings.metrics) is by_name}
+        for by_name in (True, False)
     )
+    family = {True: len(named), False: len(added)}
+    corrected = correct(named) | correct(added)
     return [
         tuple(
             _metric_verdict(
-                row, metric, row.with_means_of(corrected[place, alike], metric, alike), settings, family=len(corrected)
+                row,
+                metric,
+                row.with_means_of(corrected[place, alike], metric, alike),
+                settings,
+                family=family[alike in settings.metrics],
             )
             for metric, alike in first[place].items()
         )

@@ -84,6 +84,8 @@ def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnsw
     known = [by_name[pair] for pair in wanted if pair in by_name]
     if len(known) < len(wanted) or not _selectors_unchanged(file, known):
         return None
+    if not all(any(pin.query in one.queries for one in known) for pin in file.settings.pins if pin.query):
+        return None  # a pin may name a query that was not asked for its labels
     references = {
         dataset: dataset_reference(text, file.experiment.base)
         for dataset, text in zip(datasets, file.experiment.datasets, strict=True)
@@ -110,7 +112,8 @@ def with_unasked(
     for reference in experiment.datasets:
         whole = open_edited(reference, bases=bases, base=experiment.base)
         drawn = select_queries(whole, split=experiment.split, sample=experiment.sample, seed=experiment.seed)
-        found[whole.name] = unasked(whole, drawn.judged())
+        asked = drawn.measured(also={pin.query for pin in file.settings.pins})
+        found[whole.name] = unasked(whole, asked)
     return [replace(one, unasked=found[one.dataset]) for one in heads]
 
 

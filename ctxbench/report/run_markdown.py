@@ -27,7 +27,7 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
         datasets: those that were run, by name.
     """
     experiment = summary.manifest["experiment"]
-    metrics = dict.fromkeys(metric for one in summary.datasets for metric in one.metrics)
+    metrics = dict.fromkeys(metric for one in summary.datasets for metric in summary.metrics(one))
     lines = [f"# {_said(experiment['name'])}", ""]
     if answer := run_answer(summary):
         lines += [f"**{_said(answer)}**", ""]

@@ -17,7 +17,17 @@ from ctxbench.report.steps_text import may_have_seen, pipeline_text
 from ctxbench.selectors.parameters import shown
 
 _SHOWN = (
-    *("completeness", "tokens", "forbidden_offered", "total_tokens", "loaded_tokens", "model_tokens", "items", "Comp", "wrong_siblings"),
+    *(
+        "completeness",
+        "tokens",
+        "forbidden_offered",
+        "total_tokens",
+        "loaded_tokens",
+        "model_tokens",
+        "items",
+        "Comp",
+        "wrong_siblings",
+    ),
     "abstention",
 )
 _SHORT = {
@@ -183,7 +193,7 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 
 def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -> tuple[Column, ...]:
-    asked = list(dataset.metrics)
+    asked = list(summary.metrics(dataset))
     if not every_metric:
         asked = sorted(
             (m for m in asked if m.name in _SHOWN and _tells(dataset, m)), key=lambda m: (_SHOWN.index(m.name), m.k)
@@ -277,7 +287,14 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
             f"{count(dataset.drawn, 'query', 'queries')} of these were drawn by a label queue, with unequal "
             f"chances: these are not the figures of all requests, see `{see}`."
         )
-    return (*notes, *_worst_scopes(dataset), *_forbidden(dataset), *_reasons(dataset, columns), *_failures(dataset), *_said(dataset))
+    return (
+        *notes,
+        *_worst_scopes(dataset),
+        *_forbidden(dataset),
+        *_reasons(dataset, columns),
+        *_failures(dataset),
+        *_said(dataset),
+    )
 
 
 def _any_loose(dataset: DatasetSummary, shown: Sequence[tuple[Column, Estimate]]) -> bool:

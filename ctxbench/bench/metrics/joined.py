@@ -96,7 +96,7 @@ class Joined:
     @cached_property
     def forbidden(self) -> BoolArray:
         """True for each row of the prompts that the selector added although its label says irrelevant."""
-        return self.added & (_take(self.labels.grade, self._offered_label) == Grade.IRRELEVANT)
+        return self.added & np.equal(_take(self.labels.grade, self._offered_label), Grade.IRRELEVANT)
 
     def _touched(self, rows: BoolArray) -> BoolArray:
         """True for each group that one of these rows of the prompts belongs to."""

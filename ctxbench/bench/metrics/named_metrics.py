@@ -166,8 +166,9 @@ def evaluate(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, Floa
         compute = metric.declaration.compute
         if compute is not None and metric not in values:
             value, complete = compute(joined, metric.k), evidence.judgments.complete
-            partial = metric.declaration.partial or complete is None
-            values[metric] = value if partial else np.where(complete, value, np.nan)
+            if complete is not None and not metric.declaration.partial:
+                value = np.where(complete, value, np.nan)
+            values[metric] = value
     return values
 
 

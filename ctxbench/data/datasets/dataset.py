@@ -352,8 +352,9 @@ def draw_sample(dataset: Dataset, n: int, *, seed: int) -> Dataset:
     Groups (a query without one is a group alone) are put in the order of a hash of seed and name, and drawn as long
     as they fit; the first that does not fit ends the draw, so that small groups are no likelier than large ones, and
     a smaller sample is part of a larger one. Neither the order of the queries nor what other groups there are
-    decides whether one group stands before another. Of the queries that have `only_negatives`, which other metrics
-    leave out, as many are drawn beside them; the other unlabelled ones are neither drawn nor counted, and stay. With no more than `n` queries the dataset stays as it is.
+    decides whether one group stands before another. Of the queries that have `only_negatives`, which most metrics
+    leave out, as many are drawn beside them; the other unlabelled ones are neither drawn nor counted, and stay. With no
+    more than `n` queries of either kind the dataset stays as it is.
 
     Args:
         dataset: whose queries are drawn from.
@@ -386,8 +387,7 @@ def _drawn(name: str, queries: Sequence[DatasetQuery], n: int, seed: int) -> lis
     if not drawn:
         largest = max(map(len, groups.values()))
         raise ParameterError(
-            f"sample must leave room for whole groups: those of dataset {name} have up to {largest} queries, "
-            f"got {n}"
+            f"sample must leave room for whole groups: those of dataset {name} have up to {largest} queries, got {n}"
         )
     return drawn
 
