@@ -143,8 +143,8 @@ class TuningDataset:
 
     Attributes:
         dataset: whole.
-        query_sets: by split, the queries that policies are about, or a sample of them: `tuning` and `test`, or `all` where all labels
-            decide.
+        query_sets: by split, the queries that policies are about, or a sample of them: `tuning` and `test`, or `all`
+            where all labels decide.
         of: by split, how many there are to sample from.
         left_out: by name of a competitor why it cannot compete here, as a sentence without its end.
         unanswered: by name of a policy what the labels cannot say, likewise.
