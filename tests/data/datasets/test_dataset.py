@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.core.errors import InputError, UnknownNameError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request, SessionItem
 from ctxbench.data.datasets.dataset import Dataset, name_of_path, split_of
