@@ -38,7 +38,7 @@ BAD = {"a": ["refund", "cancel"], "b": ["cancel"], "c": ["cancel"], "d": ["cance
 
 
 def orders(*left_out: str) -> Dataset:
-    """`a` is labelled in full, `b` has a negative alone, `c` needs nothing, `d` has no negative, `e` is partly known."""
+    """`a` is labelled in full, `b` has only a negative, `c` needs nothing, `d` has no negative, `e` is partly known."""
     queries = [
         DatasetQuery(
             request=Request(id=name, text=f"request {name}"),
