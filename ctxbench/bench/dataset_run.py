@@ -13,6 +13,7 @@ import numpy as np
 from ctxbench.bench.answer_rows import Part
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import FORBIDDEN_OFFERED, Evidence, Metric, evaluate, forbidden_counts, unavailable
+from ctxbench.bench.metrics.joined import Joined
 from ctxbench.bench.prepared import Prepared
 from ctxbench.bench.progress_listener import Progress
 from ctxbench.bench.provenance import code_hash, versions
@@ -205,11 +206,12 @@ class DatasetRun:
         forbidden = np.zeros(len(self.dataset.catalog), dtype=np.int64)
         for block in answers.blocks():
             evidence = self.labels.evidence(block, first=first)
-            for metric, found in measured(metrics, evidence, block).items():
+            joined = Joined(evidence)
+            for metric, found in measured(metrics, evidence, block, joined=joined).items():
                 values.setdefault(metric, []).append(found)
             lacking = unavailable(metrics, evidence)
             if FORBIDDEN_OFFERED in metrics:
-                forbidden += forbidden_counts(evidence, len(forbidden))
+                forbidden += forbidden_counts(joined, len(forbidden))
             first += len(block.queries)
         if first != len(self.labels.ids):
             raise StorageError(f"{answers.path} has answers to {first} of {len(self.labels.ids)} queries; run again")
@@ -230,9 +232,11 @@ def with_forbidden(metrics: Sequence[Metric], dataset: Dataset) -> tuple[Metric,
     return tuple(dict.fromkeys([*metrics, FORBIDDEN_OFFERED])) if dataset.forbidden else tuple(metrics)
 
 
-def measured(metrics: Sequence[Metric], evidence: Evidence, answers: Slice) -> dict[Metric, FloatArray]:
+def measured(
+    metrics: Sequence[Metric], evidence: Evidence, answers: Slice, *, joined: Joined | None = None
+) -> dict[Metric, FloatArray]:
     """Metrics by query, shape (n_queries,) each; NaN where to have failed is neither to abstain nor to be cheap."""
-    values = evaluate(metrics, evidence)
+    values = evaluate(metrics, evidence, joined=joined)
     failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
     apart = {metric: np.where(failed, np.nan, values[metric]) for metric in values if str(metric) in NOT_OF_FAILED}
     return values | apart

@@ -21,6 +21,7 @@ from ctxbench.bench.metrics import (
     evaluate,
     forbidden_counts,
 )
+from ctxbench.bench.metrics.joined import Joined
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, draw_sample
@@ -109,7 +110,7 @@ def test_values_worked_by_hand():
     assert evaluate([FORBIDDEN_OFFERED], evidence)[FORBIDDEN_OFFERED].tolist() == pytest.approx(
         [1, 0, 0, NAN, 0, 1], nan_ok=True
     )
-    assert forbidden_counts(evidence, 4).tolist() == [0, 1, 1, 0]
+    assert forbidden_counts(Joined(evidence), 4).tolist() == [0, 1, 1, 0]
     others = [Metric(name) for name, one in METRICS.items() if not (one.cutoff == "required" or one.partial)]
     for metric, values in evaluate(others, evidence).items():
         assert np.isnan(values[4:]).all(), metric

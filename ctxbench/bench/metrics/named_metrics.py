@@ -150,8 +150,15 @@ def unavailable(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, s
     return {metric: "; ".join(found) for metric, found in missing.items() if found}
 
 
-def evaluate(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, FloatArray]:
+def evaluate(
+    metrics: Iterable[Metric], evidence: Evidence, *, joined: Joined | None = None
+) -> dict[Metric, FloatArray]:
     """Compute metrics by query.
+
+    Args:
+        metrics: which.
+        evidence: what they are computed from.
+        joined: the same, where it is at hand; it keeps what metrics share.
 
     Returns:
         For each metric, in the order asked, its values: shape (n_queries,), NaN where it does not apply to the
@@ -160,7 +167,7 @@ def evaluate(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, Floa
     """
     asked = list(metrics)
     lacking = unavailable(asked, evidence)
-    joined = Joined(evidence)
+    joined = Joined(evidence) if joined is None else joined
     values: dict[Metric, FloatArray] = {}
     for metric in (part for whole in asked if whole not in lacking for part in whole.parts):
         compute = metric.declaration.compute
@@ -172,9 +179,9 @@ def evaluate(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, Floa
     return values
 
 
-def forbidden_counts(evidence: Evidence, n_items: int) -> IntArray:
+def forbidden_counts(joined: Joined, n_items: int) -> IntArray:
     """To how many queries each item of a catalog was added although their labels call it irrelevant, (n_items,)."""
-    return np.bincount(evidence.offered.item[Joined(evidence).forbidden], minlength=n_items).astype(np.int64)
+    return np.bincount(joined.evidence.offered.item[joined.forbidden], minlength=n_items).astype(np.int64)
 
 
 def mean(values: npt.ArrayLike) -> Mean:
