@@ -58,7 +58,8 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[
     A selector that was asked repeatedly has means over repeats as values, which are judged as shares where a single
     answer is yes or no. Where the session costs on every query what it did, tokens with and without it differ alike:
     that is one comparison, and corrected for as one. `forbidden_offered`, which is judged without being named wherever
-    both sides have it, is then corrected apart, so that the verdicts of others do not depend on it.
+    both sides have it, is then corrected apart, so that the verdicts of others do not depend on it, and where it cannot
+    be told, it counts as the same.
 
     Args:
         pairs: of all selectors on all datasets of a check.
@@ -189,10 +190,12 @@ def _metric_verdict(
     base = rows.estimate(metric, settings, head=False)
     head = base if rows.has_equal_values(metric) else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
+    told = comparison.distinguishable
+    undecided = not told and metric not in settings.metrics  # nobody asked for it
     harm = -comparison.difference if metric.declaration.better == "higher" else comparison.difference
     return MetricVerdict(
         metric=str(metric),
-        verdict=Verdict.of(harm, tolerated=not exceeds(comparison, tolerance), told=comparison.distinguishable),
+        verdict=Verdict.of(harm, tolerated=undecided or not exceeds(comparison, tolerance), told=told),
         base=base,
         head=head,
         comparison=comparison,
