@@ -31,6 +31,7 @@ class Part:
         metrics: values by query, by metric name in the order asked; NaN where a metric does not apply.
         unavailable: why a metric could not be computed, by its name.
         notes: what the selector says of this run, for example how many repeats differed.
+        forbidden: to how many queries an item was added that their labels call irrelevant, by its id.
         values_key: hash of what else decides the values: metrics, token counts, code.
         made_by: versions and commit that the part was made by; a run may reuse parts of an earlier one.
     """
@@ -42,6 +43,7 @@ class Part:
     metrics: Mapping[str, FloatArray]
     unavailable: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
+    forbidden: Mapping[str, int] = field(default_factory=dict)
     values_key: str = ""
     made_by: Mapping[str, Any] = field(default_factory=dict)
 

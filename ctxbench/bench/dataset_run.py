@@ -12,14 +12,15 @@ import numpy as np
 
 from ctxbench.bench.answer_rows import Part
 from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import Evidence, Metric, evaluate, unavailable
+from ctxbench.bench.metrics import FORBIDDEN_OFFERED, Evidence, Metric, evaluate, forbidden_counts, unavailable
+from ctxbench.bench.metrics.joined import Joined
 from ctxbench.bench.prepared import Prepared
 from ctxbench.bench.progress_listener import Progress
 from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import MEANING, RunFolder, content_key
 from ctxbench.bench.slices import Slice
 from ctxbench.bench.stored_answers import StoredAnswers, among
-from ctxbench.core.arrays import FloatArray
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import StorageError
 from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
@@ -29,7 +30,7 @@ from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector, offered_siz
 from ctxbench.selectors.selector import Selector
 
 NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
-    *("abstention", "false_inclusion", "false_items"),
+    *("abstention", "false_inclusion", "false_items", "forbidden_offered"),
     *("tokens", "total_tokens", "loaded_tokens", "items", "unlabelled", "wrong_siblings"),
     *("model_tokens", "model_seconds"),
 }
@@ -52,12 +53,13 @@ class DatasetRun:
         self.store = store
         self.name = name
         self.commit = commit
-        self.dataset: Dataset = prepared.datasets[name].judged()
+        self.dataset: Dataset = prepared.datasets[name].measured()
         self.memo: dict[str, Any] = {}
         self.selectors = prepared.experiment.make_selectors(resources, self.memo, required=self.dataset.required)
         outside = {spec.name: spec.outside for spec in prepared.experiment.selectors}
         self.keys = {n: self._key(selector, outside[n]) for n, selector in self.selectors.items()}
-        metrics = [str(metric) for metric in prepared.metrics]
+        self.metrics = with_forbidden(prepared.metrics, self.dataset)
+        metrics = [str(metric) for metric in self.metrics]
         self.values_key = content_key(metrics, prepared.counter.name, prepared.item_tokens[name].tolist(), code_hash())
         self._offered_by: dict[str, StoredAnswers] = {}  # finished parts whose sizes others take
 
@@ -180,7 +182,7 @@ class DatasetRun:
         return Labels.of(self.dataset, self.prepared.item_tokens[self.name], self.resources.text_tokens)
 
     def _part(self, name: str, answers: StoredAnswers) -> Part:
-        values, lacking = self._measured(answers)
+        values, lacking, forbidden = self._measured(answers)
         return Part(
             dataset=self.name,
             selector=name,
@@ -191,22 +193,29 @@ class DatasetRun:
             metrics={str(metric): value for metric, value in values.items()},
             unavailable={str(metric): reason for metric, reason in lacking.items()},
             notes=self._notes(name, answers),
+            forbidden={
+                self.dataset.catalog.ids[item]: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()
+            },
         )
 
-    def _measured(self, answers: StoredAnswers) -> tuple[dict[Metric, FloatArray], dict[Metric, str]]:
-        """Metrics by query, a block at a time, and why others could not be computed."""
-        metrics, first = self.prepared.metrics, 0
+    def _measured(self, answers: StoredAnswers) -> tuple[dict[Metric, FloatArray], dict[Metric, str], IntArray]:
+        """Metrics by query, a block at a time, why others could not be computed, and `forbidden_counts`."""
+        metrics, first = self.metrics, 0
         values: dict[Metric, list[FloatArray]] = {}
         lacking: dict[Metric, str] = {}
+        forbidden = np.zeros(len(self.dataset.catalog), dtype=np.int64)
         for block in answers.blocks():
             evidence = self.labels.evidence(block, first=first)
-            for metric, found in measured(metrics, evidence, block).items():
+            joined = Joined(evidence)
+            for metric, found in measured(metrics, evidence, block, joined=joined).items():
                 values.setdefault(metric, []).append(found)
             lacking = unavailable(metrics, evidence)
+            if FORBIDDEN_OFFERED in metrics:
+                forbidden += forbidden_counts(joined, len(forbidden))
             first += len(block.queries)
         if first != len(self.labels.ids):
             raise StorageError(f"{answers.path} has answers to {first} of {len(self.labels.ids)} queries; run again")
-        return {metric: np.concatenate(found) for metric, found in values.items()}, lacking
+        return {metric: np.concatenate(found) for metric, found in values.items()}, lacking, forbidden
 
     def _notes(self, name: str, answers: StoredAnswers) -> dict[str, Any]:
         """What the selector says of the run, and answers that belong to no query of the dataset."""
@@ -230,9 +239,16 @@ class DatasetRun:
         return counts | {f"first_{reason}": ids[:10] for reason, ids in reasons.items()}
 
 
-def measured(metrics: Sequence[Metric], evidence: Evidence, answers: Slice) -> dict[Metric, FloatArray]:
+def with_forbidden(metrics: Sequence[Metric], dataset: Dataset) -> tuple[Metric, ...]:
+    """Add `forbidden_offered` to some metrics where queries of a dataset have forbidden items."""
+    return tuple(dict.fromkeys([*metrics, FORBIDDEN_OFFERED])) if dataset.forbidden else tuple(metrics)
+
+
+def measured(
+    metrics: Sequence[Metric], evidence: Evidence, answers: Slice, *, joined: Joined | None = None
+) -> dict[Metric, FloatArray]:
     """Metrics by query, shape (n_queries,) each; NaN where to have failed is neither to abstain nor to be cheap."""
-    values = evaluate(metrics, evidence)
+    values = evaluate(metrics, evidence, joined=joined)
     failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
     apart = {metric: np.where(failed, np.nan, values[metric]) for metric in values if str(metric) in NOT_OF_FAILED}
     return values | apart

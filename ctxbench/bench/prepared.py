@@ -183,14 +183,14 @@ class _ExperimentForm(YamlForm):
             found = self.attempt(draw, "sample")
         if whole is None or of_split is None or found is None:
             return None
-        if not len(found.judged()):
+        if not len(found.measured()):
             what = f"dataset {found.name} has no query that is labelled or needs nothing"
             self.fault(f"{what}; label some with `{shlex.join(['ctxbench', 'data', 'label', name])}`", *where)
         return _OpenDataset(
             asked=found,
             whole=whole,
             reference=dataset_reference(name, experiment.base),
-            measured=len(of_split.judged()),
+            measured=len(of_split.measured()),
             drawn=self.attempt(partial(_drawn, found, whole, experiment.base / name), *where) or 0,
         )
 
@@ -277,7 +277,7 @@ class StepChecks:
         return None
 
     def _no_chunk(self, analyse: Step | Analyses, dataset: Dataset) -> str | None:
-        batch = dataset.judged().batch()
+        batch = dataset.measured().batch()
         if analyse.uses or not any(js_trim(request.text) for request in batch.requests):
             return None  # it may need a model, or there is nothing to analyse
         if analyse.call(batch, self.resources).text:

@@ -146,6 +146,7 @@ class RunFolder:
                 "metrics": list(part.metrics),
                 "unavailable": dict(part.unavailable),
                 "notes": dict(part.notes),
+                "forbidden": dict(part.forbidden),
                 "errors": len(part.answers.errors),
                 "files": hashes,
             }
@@ -181,6 +182,7 @@ class RunFolder:
                 metrics=metrics,
                 unavailable=marker["unavailable"],
                 notes=marker["notes"],
+                forbidden=marker.get("forbidden", {}),  # runs of older versions have none
             )
         except DAMAGE as error:
             raise StorageError(f"{folder} is damaged or of another version ({error}); run again") from error

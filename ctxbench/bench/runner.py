@@ -169,9 +169,10 @@ def manifest(prepared: Prepared, resources: LocalResources, *, commit: str | Non
                 "reference": prepared.references[name],
                 "version": dataset.version,
                 "hash": dataset.hash,
-                "queries": len(dataset.judged()),
+                "queries": len(dataset.measured()),
                 "of": prepared.measured[name],
-                "unlabelled": len(dataset.unlabelled),
+                "unlabelled": len(dataset.unlabelled) - len(dataset.only_negatives),
+                "only_negatives": len(dataset.only_negatives),
                 "drawn": prepared.drawn[name],
                 "items": len(dataset.catalog),
                 "scopes": _scopes(dataset),
@@ -187,9 +188,9 @@ def manifest(prepared: Prepared, resources: LocalResources, *, commit: str | Non
 
 
 def _scopes(dataset: Dataset) -> dict[str, list[int]]:
-    """The positions of the judged queries of each named scope."""
+    """The positions of the measured queries of each named scope."""
     found: dict[str, list[int]] = {}
-    for position, query in enumerate(dataset.judged().queries):
+    for position, query in enumerate(dataset.measured().queries):
         if query.scope is not None:
             found.setdefault(query.scope, []).append(position)
     return dict(sorted(found.items()))

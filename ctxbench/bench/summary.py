@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.metrics import GroupMean, Metric, parse_metric, worst_group
+from ctxbench.bench.metrics import FORBIDDEN_OFFERED, GroupMean, Metric, parse_metric, worst_group
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.stats import Comparison, Estimate, compare_metric, correct, estimates
 from ctxbench.core.arrays import FloatArray
@@ -36,6 +36,7 @@ class SelectorSummary:
         notes: what the selector says of this run.
         worst_scope: the named scope of least completeness, of those with at least `SCOPE_QUERIES` queries that need
             something; None where there are fewer than two such scopes.
+        forbidden: to how many queries an item was added that their labels call irrelevant, by its id, most often first.
     """
 
     selector: str
@@ -46,6 +47,7 @@ class SelectorSummary:
     against: Mapping[str, Comparison]
     notes: Mapping[str, Any]
     worst_scope: GroupMean | None = None
+    forbidden: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON; what is not a finite number is null."""
@@ -63,6 +65,7 @@ class SelectorSummary:
                 "completeness": self.worst_scope.mean.value,
                 "n": self.worst_scope.mean.n,
             },
+            "forbidden": dict(self.forbidden),
         }
 
 
@@ -72,8 +75,9 @@ class DatasetSummary:
 
     Attributes:
         dataset: its name.
-        queries: those asked, which are those that are labelled or need nothing.
+        queries: those asked, which are those that are labelled or need nothing, or have forbidden items.
         unlabelled: those left out because nobody has judged them.
+        only_negatives: those asked of which not all required items are known; forbidden items alone are measured.
         items: in the catalog.
         of: how many could have been asked; more than `queries` where a sample was.
         drawn: how many of the queries a label queue drew; they stand for different numbers of queries. 0 where all
@@ -88,6 +92,7 @@ class DatasetSummary:
     selectors: tuple[SelectorSummary, ...]
     of: int = 0
     drawn: int = 0
+    only_negatives: int = 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -112,12 +117,19 @@ class RunSummary:
         """Whether the user named the metrics, so that every one of them is shown."""
         return bool(self.manifest["experiment"].get("metrics_named"))
 
+    def metrics(self, dataset: DatasetSummary) -> tuple[Metric, ...]:
+        """The metrics of the experiment, in order, then what was measured on a dataset without being named."""
+        named = [parse_metric(name) for name in self.manifest["experiment"]["metrics"]]
+        measured = any(str(FORBIDDEN_OFFERED) in one.estimates for one in dataset.selectors)
+        return tuple(dict.fromkeys([*named, *[FORBIDDEN_OFFERED] * measured]))
+
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON; what is not a finite number is null."""
         datasets = {
             one.dataset: {
                 "queries": one.queries,
                 "unlabelled": one.unlabelled,
+                "only_negatives": one.only_negatives,
                 "items": one.items,
                 "of": one.of,
                 "drawn": one.drawn,
@@ -139,7 +151,8 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         StorageError: it holds no finished run, or is damaged.
     """
     manifest = folder.read("manifest.json")
-    metrics = [parse_metric(name) for name in manifest["experiment"]["metrics"]]
+    named = [parse_metric(name) for name in manifest["experiment"]["metrics"]]
+    metrics = list(dict.fromkeys([*named, FORBIDDEN_OFFERED]))  # those without values are left out
     seed = int(manifest["experiment"]["seed"])
     datasets = []
     for dataset, about in manifest["datasets"].items():
@@ -154,6 +167,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
                 items=int(about["items"]),
                 of=int(about.get("of", about["queries"])),
                 drawn=int(about.get("drawn", 0)),
+                only_negatives=int(about.get("only_negatives", 0)),
                 selectors=tuple(
                     SelectorSummary(
                         selector=name,
@@ -166,6 +180,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
                         against={metric: found for (selector, metric), found in against.items() if selector == name},
                         notes=part.notes,
                         worst_scope=_worst_scope(values[name], about.get("scopes", {})),
+                        forbidden=dict(sorted(part.forbidden.items(), key=lambda pair: (-pair[1], pair[0]))),
                     )
                     for name, part in parts.items()
                 ),

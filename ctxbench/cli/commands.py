@@ -174,7 +174,7 @@ def _refuse_silence(prepared: Prepared, folder: RunFolder) -> None:
     """
     silent, mostly = [], []
     for name, dataset in prepared.datasets.items():
-        n = len(dataset.judged())
+        n = len(dataset.measured())
         for selector in prepared.experiment.selectors:
             failed = folder.error_count(name, selector.name)
             if n and failed == n:
@@ -201,11 +201,14 @@ def _goes_on(*, kept: bool) -> Iterator[None]:
 def _all_empty(prepared: Prepared, folder: RunFolder) -> Iterator[str]:
     """A warning where the answers that are scored, those of the first selector, offer nothing for any query."""
     from ctxbench.selectors.answers_file import all_empty
+    from ctxbench.selectors.pipelines import offered_sizes
 
     name = prepared.experiment.selectors[0].name
     for dataset in prepared.datasets:
-        items = folder.load(dataset, name).metrics.get("items")
-        if items is not None and len(items) and not np.nan_to_num(items).any():
+        part = folder.load(dataset, name)
+        items = part.metrics.get("items")  # NaN where not all labels are known
+        none = items is not None and len(items) and not np.nan_to_num(items).any()
+        if none and not any(offered_sizes(block.candidates).any() for block in part.answers.blocks()):
             yield f"warning: {all_empty(name, dataset)}"
 
 

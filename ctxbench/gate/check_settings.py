@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.bench.metrics import FORBIDDEN_OFFERED, Metric, parse_metric
 from ctxbench.core.errors import ParameterError
 
 PRICES = ("tokens", "total_tokens")  # judged always: what is no longer searched may still be sent, and paid for
@@ -41,6 +41,16 @@ class Tolerance:
     def default(cls, metric: Metric) -> Tolerance:
         """The default of a metric: 0.01 for yes/no and shares, 5% of the base's mean for amounts."""
         return cls(0.05, relative=True) if metric.declaration.scale == "amount" else cls(0.01)
+
+    @property
+    def as_json(self) -> float | dict[str, float]:
+        """The amount, or the share as `{"share": 0.05}`."""
+        return {"share": self.amount} if self.relative else self.amount
+
+    @classmethod
+    def from_json(cls, value: Any) -> Tolerance:
+        """The tolerance that `as_json` wrote."""
+        return cls(value["share"], relative=True) if isinstance(value, Mapping) else cls(value)
 
     def of(self, base: float) -> float:
         """The tolerance in the unit of the metric, given the mean of the base."""
@@ -131,7 +141,7 @@ class CheckSettings:
     """The settings of a check.
 
     Attributes:
-        metrics: judged, in order.
+        metrics: judged, in order; see `judged`.
         tolerances: by metric; `Tolerance.default` for those that are missing.
         confidence: 1 - alpha of tests and the level of intervals, above `LEAST_CONFIDENCE`, at most `MOST_CONFIDENCE`.
         max_lost_required: how many more required items a selector may lose on a dataset than it gains; None = one for
@@ -155,6 +165,11 @@ class CheckSettings:
     allow_removed: bool = False
     seed: int = 0
 
+    def judged(self, measured: Collection[Metric]) -> tuple[Metric, ...]:
+        """The metrics to judge: those named, and `forbidden_offered` where it is among the `measured`."""
+        added = [FORBIDDEN_OFFERED] * (FORBIDDEN_OFFERED in measured)
+        return tuple(dict.fromkeys([*self.metrics, *added]))
+
     def tolerance(self, metric: Metric) -> Tolerance:
         """The tolerance of a metric; `total_tokens` has that of `tokens` where it has none of its own."""
         own = self.tolerances.get(metric)
@@ -168,12 +183,10 @@ class CheckSettings:
 
     def as_dict(self) -> dict[str, Any]:
         """All that decides a verdict, with defaults filled in, as a baseline keeps it."""
-        tolerances = {str(metric): self.tolerance(metric) for metric in self.metrics}
+        unnamed = [metric for metric in (FORBIDDEN_OFFERED,) if metric not in self.metrics]
         return {
-            "metrics": {
-                name: {"share": tolerance.amount} if tolerance.relative else tolerance.amount
-                for name, tolerance in tolerances.items()
-            },
+            "metrics": {str(metric): self.tolerance(metric).as_json for metric in self.metrics},
+            "not_named": {str(metric): self.tolerance(metric).as_json for metric in unnamed},
             "confidence": self.confidence,
             "max_lost_required": self.max_lost_required,
             "repeats": self.repeats,
@@ -185,15 +198,11 @@ class CheckSettings:
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> CheckSettings:
         """The settings that `as_dict` wrote; a `LookupError`, `TypeError` or `ValueError` for anything else."""
-        tolerances = {
-            parse_metric(name): Tolerance(value["share"], relative=True)
-            if isinstance(value, Mapping)
-            else Tolerance(value)
-            for name, value in row["metrics"].items()
-        }
+        rows = {**row["metrics"], **row["not_named"]}
+        tolerances = {parse_metric(name): Tolerance.from_json(value) for name, value in rows.items()}
         most = row["max_lost_required"]
         return cls(
-            metrics=tuple(tolerances),
+            metrics=tuple(map(parse_metric, row["metrics"])),
             tolerances=tolerances,
             confidence=float(row["confidence"]),
             max_lost_required=None if most is None else int(most),

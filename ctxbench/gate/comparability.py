@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ctxbench.bench.metrics import FORBIDDEN_OFFERED
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery
@@ -127,11 +128,11 @@ def unasked(whole: Dataset, asked: Dataset) -> dict[str, Unasked]:
 
     Args:
         whole: the dataset as it was opened.
-        asked: what of it is asked: of one split, a sample, the judged.
+        asked: what of it is asked: of one split, a sample, what metrics apply to.
     """
     there = {query.id for query in asked.queries}
     splits = {query.split for query in asked.queries}
-    unlabelled = set(whole.unlabelled)
+    unlabelled = set(whole.unlabelled).difference(whole.only_negatives)
 
     def why(query: DatasetQuery) -> str:
         if query.id in unlabelled:
@@ -256,6 +257,8 @@ def _notices(
     for metric in settings.metrics:
         if not any(set(metric.parts) <= side.metrics.keys() for side in (base, head)):
             yield f"{metric} cannot be computed for this selector, and is not judged"
+    if FORBIDDEN_OFFERED not in (*base.metrics, *settings.metrics) and FORBIDDEN_OFFERED in head.metrics:
+        yield f"{FORBIDDEN_OFFERED} is not judged: {base.source} has no values of it; {_renewal_hint(base)}"
 
 
 def _values_on_one_side(

@@ -121,7 +121,10 @@ def _restore_dropped_labels(
             back[query.id] = labels
     if not back:
         return dataset
-    queries = [replace(query, partly_labelled=False) if query.id in back else query for query in dataset.queries]
+    queries = [
+        replace(query, partly_labelled=not base.queries[query.id].complete) if query.id in back else query
+        for query in dataset.queries
+    ]
     labels = [label for label in dataset.labels if label.query not in back]
     labels += [label for several in back.values() for label in several]
     lacking = sorted({one.item for one in labels if dataset.catalog.find(one.item) is None}, key=lambda key: key.id)

@@ -250,7 +250,7 @@ def accept(
         return replace(
             done,
             pins=tuple(one for snapshot in snapshots for one in pin_failures(file.settings.pins, snapshot)),
-            summaries=tuple(summarise_selector(one, file.settings.metrics) for one in snapshots),
+            summaries=tuple(summarise_selector(one, file.settings.judged(one.metrics)) for one in snapshots),
         )
 
 

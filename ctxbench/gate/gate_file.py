@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.experiment_file import EXPERIMENT_KEYS, Experiment, experiment_of
-from ctxbench.bench.metrics import Metric, parse_metric
+from ctxbench.bench.metrics import FORBIDDEN_OFFERED, Metric, parse_metric
 from ctxbench.core.errors import Fault, UserError, raise_faults, suggest
 from ctxbench.core.items import ITEM_TYPES, ItemKey
 from ctxbench.gate.check_settings import (
@@ -172,7 +172,7 @@ class _GateReader(YamlForm):
         for name, value in entries.items():
             where = ("gate", "tolerance", name)
             metric, tolerance = self._metric(name, *where), self._tolerance(value, *where)
-            if metric is not None and metric not in metrics:
+            if metric is not None and metric not in (*metrics, FORBIDDEN_OFFERED):
                 names = [str(one) for one in metrics]
                 self.fault(f"tolerance is of {metric}, which is not judged{suggest(str(metric), names)}", *where)
             elif metric is not None and metric in found:

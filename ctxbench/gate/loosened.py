@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctxbench.bench.metrics import Metric
+from ctxbench.bench.metrics import FORBIDDEN_OFFERED, Metric
 from ctxbench.gate.check_settings import CheckSettings, Pin, Tolerance
 from ctxbench.gate.model import Loosened
 from ctxbench.gate.pins import pin_text
@@ -30,8 +30,8 @@ def stricter_settings(
     gone = [metric for metric in before.metrics if metric not in now.metrics]
     looser = [
         metric
-        for metric in before.metrics
-        if metric in now.metrics and _is_larger(now.tolerance(metric), before.tolerance(metric), metric, bases)
+        for metric in dict.fromkeys([*before.metrics, FORBIDDEN_OFFERED])  # the latter is judged without being named
+        if metric not in gone and _is_larger(now.tolerance(metric), before.tolerance(metric), metric, bases)
     ]
     found = [Loosened("metrics", str(metric)) for metric in gone]
     found += [
@@ -47,7 +47,7 @@ def stricter_settings(
     kept = {name: getattr(before, name) for name, is_looser in numbers.items() if is_looser}
     found += [Loosened(name, _text(value), _text(getattr(now, name))) for name, value in kept.items()]
     metrics = (*now.metrics, *gone)
-    tolerances = {metric: now.tolerance(metric) for metric in metrics}
+    tolerances = {metric: now.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
     tolerances |= {metric: before.tolerance(metric) for metric in (*gone, *looser)}
     settings = replace(now, metrics=metrics, tolerances=tolerances, seed=before.seed, **kept)
     return settings, tuple(found)

@@ -57,7 +57,9 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[
 
     A selector that was asked repeatedly has means over repeats as values, which are judged as shares where a single
     answer is yes or no. Where the session costs on every query what it did, tokens with and without it differ alike:
-    that is one comparison, and corrected for as one.
+    that is one comparison, and corrected for as one. `forbidden_offered`, which is judged without being named wherever
+    both sides have it, is then corrected apart, so that the verdicts of others do not depend on it, and where it cannot
+    be told, it counts as the same.
 
     Args:
         pairs: of all selectors on all datasets of a check.
@@ -67,21 +69,29 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[
         For each pair what was judged, in the order of the settings; metrics that either side lacks are left out.
     """
     rows = [_PairValues.of(pair) for pair in pairs]
-    asked = [[metric for metric in settings.metrics if row.has(metric)] for row in rows]
+    asked = [[metric for metric in settings.judged(row.head) if row.has(metric)] for row in rows]
     first = [
         {metric: row.first_equivalent(metric, own) for metric in own} for row, own in zip(rows, asked, strict=True)
     ]
-    corrected = correct(
-        {
-            (place, metric): rows[place].compare(metric, settings)
-            for place, alike in enumerate(first)
-            for metric in dict.fromkeys(alike.values())
-        }
+    compared = {
+        (place, metric): rows[place].compare(metric, settings)
+        for place, alike in enumerate(first)
+        for metric in dict.fromkeys(alike.values())
+    }
+    named, added = (
+        {key: one for key, one in compared.items() if (key[1] in settings.metrics) is by_name}
+        for by_name in (True, False)
     )
+    family = {True: len(named), False: len(added)}
+    corrected = correct(named) | correct(added)
     return [
         tuple(
             _metric_verdict(
-                row, metric, row.with_means_of(corrected[place, alike], metric, alike), settings, family=len(corrected)
+                row,
+                metric,
+                row.with_means_of(corrected[place, alike], metric, alike),
+                settings,
+                family=family[alike in settings.metrics],
             )
             for metric, alike in first[place].items()
         )
@@ -182,8 +192,10 @@ def _metric_verdict(
     base = rows.estimate(metric, settings, head=False)
     head = base if rows.has_equal_values(metric) else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
+    told = comparison.distinguishable
+    undecided = not told and metric not in settings.metrics  # nobody asked for it
     harm = -comparison.difference if metric.declaration.better == "higher" else comparison.difference
-    verdict = Verdict.of(harm, tolerated=not exceeds(comparison, tolerance), told=comparison.distinguishable)
+    verdict = Verdict.of(harm, tolerated=undecided or not exceeds(comparison, tolerance), told=told)
     detectable = rows.detectable(metric, comparison, tolerance=tolerance, family=family)
     if verdict is Verdict.WORSE:  # so much was told here, whatever the model of changes to come says
         detectable = harm if detectable is None else min(detectable, harm)

@@ -11,7 +11,7 @@ goes by its name, whose place may change.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,6 +32,7 @@ from ctxbench.io.json_files import dump_json
 from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
+    from ctxbench.data.datasets.dataset import Dataset
     from ctxbench.gate.stored_vectors import GateResources
 
 
@@ -84,6 +85,9 @@ def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnsw
     known = [by_name[pair] for pair in wanted if pair in by_name]
     if len(known) < len(wanted) or not _selectors_unchanged(file, known):
         return None
+    pinned = {pin.query for pin in file.settings.pins if pin.query}.difference(*(one.queries for one in known))
+    if pinned and any(query.id in pinned for _, drawn in _drawn(file, bases) for query in drawn.queries):
+        return None  # a pin names a query that was not asked for its labels
     references = {
         dataset: dataset_reference(text, file.experiment.base)
         for dataset, text in zip(datasets, file.experiment.datasets, strict=True)
@@ -107,16 +111,22 @@ def with_unasked(
         heads: as `reuse_answers` gives them.
         bases: the snapshots of its baseline.
     """
-    from ctxbench.data.datasets.dataset import select_queries  # most checks need no dataset
     from ctxbench.gate.comparability import unasked
+
+    pinned = {pin.query for pin in file.settings.pins}
+    found = {whole.name: unasked(whole, drawn.measured(also=pinned)) for whole, drawn in _drawn(file, bases)}
+    return [replace(one, unasked=found[one.dataset]) for one in heads]
+
+
+def _drawn(file: GateFile, bases: Sequence[SelectorSnapshot]) -> Iterator[tuple[Dataset, Dataset]]:
+    """Every dataset of a gate file, and its split or sample that is asked."""
+    from ctxbench.data.datasets.dataset import select_queries  # most checks need no dataset
     from ctxbench.gate.edited_dataset import open_edited
 
-    experiment, found = file.experiment, {}
+    experiment = file.experiment
     for reference in experiment.datasets:
         whole = open_edited(reference, bases=bases, base=experiment.base)
-        drawn = select_queries(whole, split=experiment.split, sample=experiment.sample, seed=experiment.seed)
-        found[whole.name] = unasked(whole, drawn.judged())
-    return [replace(one, unasked=found[one.dataset]) for one in heads]
+        yield whole, select_queries(whole, split=experiment.split, sample=experiment.sample, seed=experiment.seed)
 
 
 def _selectors_unchanged(file: GateFile, bases: Sequence[SelectorSnapshot]) -> bool:

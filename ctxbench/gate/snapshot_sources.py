@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os.path
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from ctxbench.bench.dataset_run import SLICE, answered, measured
+from ctxbench.bench.dataset_run import SLICE, answered, measured, with_forbidden
 from ctxbench.bench.labels import Labels, enough_shown
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.metrics import mean as mean_of
@@ -62,7 +62,12 @@ _Facts: TypeAlias = tuple[Mapping[str, ItemFact], Mapping[str, QueryFact]]
 
 
 def take(
-    prepared: Prepared, *, repeats: int = 1, resources: LocalResources | None = None, progress: Progress = silent
+    prepared: Prepared,
+    *,
+    repeats: int = 1,
+    resources: LocalResources | None = None,
+    pinned: Collection[str] = (),
+    progress: Progress = silent,
 ) -> list[SelectorSnapshot]:
     """Ask every selector of an experiment on every dataset, in memory; no run folder is written.
 
@@ -71,6 +76,7 @@ def take(
         repeats: how often selectors outside that may answer differently are asked, 1 to 100; those of ctxbench and
             files of answers are asked once.
         resources: over this machine's vector store if not given.
+        pinned: ids of queries that are asked even where no metric applies to them.
         progress: told about every slice of queries.
 
     Returns:
@@ -85,17 +91,18 @@ def take(
         return [
             one
             for name in prepared.datasets
-            for one in _Taking(prepared, resources, name).snapshots(repeats, progress, end)
+            for one in _Taking(prepared, resources, name, pinned).snapshots(repeats, progress, end)
         ]
 
 
 class _Taking:
-    """All selectors of an experiment on one dataset."""
+    """All selectors of an experiment on one dataset: its measured queries, and those of pins."""
 
-    def __init__(self, prepared: Prepared, resources: LocalResources, name: str) -> None:
+    def __init__(self, prepared: Prepared, resources: LocalResources, name: str, pinned: Collection[str]) -> None:
         self.prepared = prepared
         self.name = name
-        self.dataset = prepared.datasets[name].judged()
+        self.dataset = prepared.datasets[name].measured(also=pinned)
+        self.metrics = with_forbidden(prepared.metrics, self.dataset)
         tokens = np.pad(prepared.item_tokens[name], (0, self.dataset.gone))  # what is gone is never offered
         self.labels = Labels.of(self.dataset, tokens, resources.text_tokens)
         self.memo: dict[str, Any] = {}
@@ -175,7 +182,7 @@ class _Taking:
         return cast("Selector", again)
 
     def _snapshot(self, name: str, times: Sequence[Slice], facts: _Facts) -> SelectorSnapshot:
-        values = [measured(self.prepared.metrics, self.labels.evidence(answers), answers) for answers in times]
+        values = [measured(self.metrics, self.labels.evidence(answers), answers) for answers in times]
         errors = {query: text for answers in reversed(times) for query, text in answers.errors.items()}
         description, spec = self.described[name], self.specs[name]
         items, disabled = by_state(facts[0])
@@ -293,7 +300,8 @@ def _datasets_of_run(
         except UserError as error:
             wrong.append(f"dataset {name} of {folder} cannot be read: {error}")
             continue
-        found.append((dataset.judged(), unasked(whole, dataset.judged())))
+        asked = dataset.measured() if "only_negatives" in about else dataset.judged()  # runs of older versions
+        found.append((asked, unasked(whole, asked)))
         if dataset.hash != about["hash"]:
             what = f"hash {dataset.hash[:12]}, the run's is {str(about['hash'])[:12]}"
             wrong.append(f"dataset {name} has changed since {folder} was made ({what})")
@@ -380,7 +388,8 @@ def ask(
     resources = gate_resources(
         prepared, file.baseline, accepting=bases is None, progress=partial(progress, "embedding texts")
     )
-    snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
+    pinned = {pin.query for pin in file.settings.pins}
+    snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, pinned=pinned, progress=progress)
     if bases is None:
         hashes = zip(prepared.datasets, before, _input_hashes(file), strict=True)
         inputs = {name: now if now == old else "" for name, old, now in hashes}  # empty for files written to meanwhile

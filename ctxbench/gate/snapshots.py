@@ -82,6 +82,7 @@ class QueryFact:
         asked: hash of what the selector is asked, its tags, group and split left out; `SHORT` hex digits.
         labelled: hash of its labels; `SHORT` hex digits.
         required: item ids that must be offered; each inner tuple is a set of alternatives, any one of which is enough.
+            Empty where not all that is required is known: what is lost there is not counted.
         needs_nothing: someone has judged that no item is required.
         group: paraphrases share it; its id where it has none.
         tags: for pins.
@@ -109,7 +110,8 @@ class QueryFact:
         """The facts of a query, with its text."""
         row = query.as_row()
         labelled = label_facts(labels)
-        required = [(place, label) for place, label in enumerate(labels) if label.grade == Grade.REQUIRED]
+        whole = () if query.partly_labelled else labels
+        required = [(place, label) for place, label in enumerate(whole) if label.grade == Grade.REQUIRED]
         needs = group_pairs((label.alternatives or f"\0{place}", label.item.id) for place, label in required)
         return cls(
             id=query.id,
@@ -120,10 +122,15 @@ class QueryFact:
             group=query.group or query.id,
             tags=query.tags,
             text=query.request.text,
-            others=tuple(one for one in labelled if one[1:] != _USUAL_LABEL),
+            others=tuple(one for one in labelled if query.partly_labelled or one[1:] != _USUAL_LABEL),
             scope=query.scope or "",
             lists={name: tuple(row[name]) for name in LISTS if name in row},
         )
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that is required is known."""
+        return bool(self.required) or self.needs_nothing
 
     def labels(self) -> list[LabelFact] | None:
         """All its labels, sorted; None where they are not known, as alternatives without texts are not."""
@@ -207,7 +214,7 @@ class SelectorSnapshot:
     Attributes:
         dataset, selector: names.
         items: by id, in catalog order; those that can be offered.
-        queries: by id, in the order of the dataset; judged ones only.
+        queries: by id, in the order of the dataset; those that metrics apply to, and those of pins.
         answers: by query id; a query may be missing where the run lacks it.
         metrics: values by query in the order of `queries`, shape (n_queries,); NaN = does not apply.
         identity: what decided the answers.
@@ -302,10 +309,10 @@ def _label_hash(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:
 
 
 def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFact], dict[str, QueryFact]]:
-    """The facts of all items and queries of a judged dataset, by id, in its order.
+    """The facts of all items and queries of a dataset, by id, in its order.
 
     Args:
-        dataset: every query labelled, or said to need nothing.
+        dataset: what is asked of it.
         tokens: prompt tokens of every item that is there, in catalog order.
     """
     scopes = group_pairs((key, scope) for scope, keys in sorted(dataset.scopes.items()) for key in keys)

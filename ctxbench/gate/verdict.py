@@ -165,8 +165,10 @@ def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, told: st
     for one in metrics:
         if one.metric == told:
             continue
-        if exceeds(one.comparison, one.tolerance):  # for the worse, it would not be the same
-            what = f"{_change_text(one)}: for the better by more than {_tolerance_text(one)}"
+        if exceeds(one.comparison, one.tolerance):
+            rises = one.comparison.difference > 0
+            way = "better" if rises == (parse_metric(one.metric).declaration.better == "higher") else "worse"
+            what = f"{_change_text(one)}: for the {way} by more than {_tolerance_text(one)}"
             parts.append(f"{what}, but {_weak_evidence_text(one, deterministic=facts.deterministic)}")
         elif one.comparison.n and one.comparison.difference:
             parts.append(f"{_change_text(one)} within {_tolerance_text(one)}")

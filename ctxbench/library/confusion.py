@@ -57,7 +57,7 @@ def confusion(dataset: Dataset, part: Part, by: str) -> Confusion:
     together as one.
 
     Args:
-        dataset: as it was run, without queries that nobody has judged.
+        dataset: as it was run; queries whose required items are not all known are not counted.
         part: the answers of the selector.
         by: `server` or `type`; items without a server are a group of their own.
 
@@ -66,7 +66,7 @@ def confusion(dataset: Dataset, part: Part, by: str) -> Confusion:
         ParameterError: no query needs an item.
     """
     names, group = _groups(dataset.catalog, by)
-    labels, n = LabelCodes.of(dataset), len(names)
+    labels, n = LabelCodes.of(dataset).of_complete(), len(names)
     required = labels.with_grade(Grade.REQUIRED)
     needs = np.unique(required // labels.n_items * n + group[required % labels.n_items])
     if not len(needs):

@@ -131,7 +131,7 @@ def _results(prepared: Prepared, out: str | Path | None, progress: Progress) -> 
     folder = Path(tempfile.mkdtemp(prefix="ctxbench"), "run") if out is None else Path(out)
     try:
         runner.run(prepared, folder, progress=progress)
-        results = Results(folder, {name: one.judged() for name, one in prepared.datasets.items()}, prepared.opened)
+        results = Results(folder, {name: one.measured() for name, one in prepared.datasets.items()}, prepared.opened)
     except BaseException:
         if out is None:
             shutil.rmtree(folder.parent, ignore_errors=True)

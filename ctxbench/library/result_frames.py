@@ -99,6 +99,7 @@ class Results:
 
         Returns:
             Columns: `errors` (queries that failed), `queries`, then metrics; NaN where one does not apply.
+            `forbidden_offered` is there wherever a dataset has forbidden items, also if it was not named.
 
         Example:
             >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
@@ -139,6 +140,27 @@ class Results:
                 frame["error"] = [part.answers.errors.get(query, "") for query in part.answers.queries]
                 frames.append(frame)
         return pd.concat(frames, ignore_index=True)
+
+    def forbidden(self) -> pd.DataFrame:
+        """The items that were offered to queries whose labels call them irrelevant, most often first.
+
+        Returns:
+            One row a dataset, selector and item: `dataset`, `selector`, `item`, `queries` (how many).
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["everything"], embedder="hashing", counter="chars/4")
+            >>> res.forbidden().columns.tolist()
+            ['dataset', 'selector', 'item', 'queries']
+        """
+        import pandas as pd
+
+        rows = [
+            (one.dataset, selector.selector, item, queries)
+            for one in self.summary.datasets
+            for selector in one.selectors
+            for item, queries in selector.forbidden.items()
+        ]
+        return pd.DataFrame(rows, columns=["dataset", "selector", "item", "queries"])
 
     def compare(
         self,

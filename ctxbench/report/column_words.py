@@ -13,6 +13,7 @@ _WORDS = {
     "total_tokens": "prompt tokens with what the session holds",
     "loaded_tokens": "prompt tokens with the bodies of the required skills among them, which the model loads",
     "model_tokens": "what the selector itself sent to a language model, and got from it, to choose",
+    "forbidden_offered": "share of the queries with forbidden items (labelled irrelevant) that were offered one",
     "items": "how many items were added to the prompt",
     "Comp": "share of queries whose required items are all among the first {k} ranks, or in the session",
     "wrong_siblings": "offered items not needed that resemble a required one (same server, or like name)",

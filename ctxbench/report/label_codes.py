@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ctxbench.bench.metrics import Grade
-from ctxbench.core.arrays import IntArray
+from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.data.datasets.dataset import Dataset
 
 MOST_CHOSEN = 60  # chosen items of one query that the page lists
@@ -23,27 +23,37 @@ class LabelCodes:
         code: shape (n_labels,), rising.
         grade: shape (n_labels,).
         group: shape (n_labels,); alternatives of one query share it, -1 = not required.
+        complete: whether all required items of a query are known, shape (n_queries,).
     """
 
     n_items: int
     code: IntArray
     grade: IntArray
     group: IntArray
+    complete: BoolArray
 
     @classmethod
     def of(cls, dataset: Dataset) -> LabelCodes:
-        """Read the labels of a judged dataset."""
+        """Read the labels of a dataset."""
         found, n_items = dataset.judgments, len(dataset.catalog)
         request = np.repeat(np.arange(found.n_queries), np.diff(found.start))
         code = request * max(n_items, 1) + found.item
         order = np.argsort(code)
-        return cls(max(n_items, 1), code[order], found.grade[order], found.group[order])
+        complete = np.ones(found.n_queries, dtype=np.bool_) if found.complete is None else found.complete
+        return cls(max(n_items, 1), code[order], found.grade[order], found.group[order], complete)
+
+    def of_complete(self) -> LabelCodes:
+        """The labels of queries whose required items are all known."""
+        rows = self.complete[self.request]
+        return replace(self, code=self.code[rows], grade=self.grade[rows], group=self.group[rows])
 
     def between(self, first: int, n_queries: int) -> LabelCodes:
         """The labels of some queries that follow each other, the first of them as query 0."""
         ends = np.searchsorted(self.code, np.array([first, first + n_queries]) * self.n_items)
         rows = slice(int(ends[0]), int(ends[1]))
-        return LabelCodes(self.n_items, self.code[rows] - first * self.n_items, self.grade[rows], self.group[rows])
+        complete = self.complete[first : first + n_queries]
+        code = self.code[rows] - first * self.n_items
+        return LabelCodes(self.n_items, code, self.grade[rows], self.group[rows], complete)
 
     @property
     def request(self) -> IntArray:

@@ -39,7 +39,7 @@ class _Frame:
     """What all answers on a dataset are read against.
 
     Attributes:
-        dataset: without its unlabelled queries.
+        dataset: the queries that were asked.
         labels: its labels.
         tokens: prompt tokens of every item, shape (n_items,).
         whole: how many items the whole catalog offers each query, shape (n_queries,); -1 where the request may
@@ -73,7 +73,7 @@ def dataset_payload(
     """Everything that the page shows of single queries of a dataset.
 
     Args:
-        dataset: as it was run; its unlabelled queries are left out, as in the run.
+        dataset: as it was run; its unlabelled queries without forbidden items are left out, as in the run.
         parts: the answers, one a selector.
         tokens: prompt tokens of every item, shape (n_items,).
         selectors: the selectors in the manifest; one that is not there splits items as the documents do.
@@ -81,14 +81,14 @@ def dataset_payload(
     Raises:
         StorageError: the answers are not those of the dataset's queries.
     """
-    judged = dataset.judged()
-    ids = tuple(query.id for query in judged.queries)
+    asked = dataset.measured()
+    ids = tuple(query.id for query in asked.queries)
     for part in parts:
         if part.answers.queries != ids:
             raise StorageError(
                 f"the answers of {part.selector} on {part.dataset} are not those of the dataset's queries; run again"
             )
-    frame = _Frame.of(judged, tokens)
+    frame = _Frame.of(asked, tokens)
     chunkings: list[list[Any]] = []
     splits = [DOCUMENTS]
     answers = [_answers(part, frame, chunkings, _Pairs.of(selectors.get(part.selector), splits)) for part in parts]
@@ -96,7 +96,7 @@ def dataset_payload(
         "name": dataset.name,
         "items": _items(dataset.catalog, tokens),
         "splits": [_chunks(dataset.catalog, split) for split in splits],
-        "queries": _queries(judged.queries, frame.labels),
+        "queries": _queries(asked.queries, frame.labels),
         "selectors": answers,
         "chunkings": chunkings,
     }
@@ -156,6 +156,7 @@ def _queries(queries: Sequence[DatasetQuery], labels: LabelCodes) -> dict[str, A
     """The query table; `needs` holds for each query its requirements, each a list of alternatives."""
     needs: list[list[list[int]]] = [[] for _ in queries]
     helpful: dict[str, list[int]] = {}
+    forbidden: dict[str, list[int]] = {}
     groups: dict[tuple[int, int], list[int]] = {}
     rows = zip(labels.request, labels.code % labels.n_items, labels.grade, labels.group, strict=True)
     for request, item, grade, group in ((int(a), int(b), int(c), int(d)) for a, b, c, d in rows):
@@ -165,6 +166,8 @@ def _queries(queries: Sequence[DatasetQuery], labels: LabelCodes) -> dict[str, A
             groups[request, group].append(item)
         elif grade == Grade.HELPFUL:
             helpful.setdefault(str(request), []).append(item)
+        else:
+            forbidden.setdefault(str(request), []).append(item)
     history = {
         str(i): [[message.role, message.content] for message in query.request.history]
         for i, query in enumerate(queries)
@@ -180,6 +183,8 @@ def _queries(queries: Sequence[DatasetQuery], labels: LabelCodes) -> dict[str, A
         "asked": {str(i): facts for i, query in enumerate(queries) if (facts := _asked(query))},
         "needs": needs,
         "helpful": helpful,
+        "forbidden": forbidden,
+        "partly": _column([int(not complete) for complete in labels.complete.tolist()]),
     }
 
 
@@ -201,9 +206,9 @@ class _Told:
         table: the rows listed.
         rank: of each in the ranking, from 1; 0 = it is of the session. Shape (n_rows,).
         enough: whether enough is shown of it, shape (n_rows,).
-        items, tokens, missed, false, whole, found: by query, shape (n_queries,): items added and what they cost, needs
-            that are not met, useless items of queries that need nothing, whether all that there is was added, and
-            candidates that are not of the session.
+        items, tokens, missed, false, forbidden, whole, found: by query, shape (n_queries,): items added and what they
+            cost, needs that are not met, useless items of queries that need nothing, forbidden items added, whether
+            all that there is was added, and candidates that are not of the session.
     """
 
     table: Candidates
@@ -213,6 +218,7 @@ class _Told:
     tokens: IntArray
     missed: IntArray
     false: IntArray
+    forbidden: IntArray
     whole: IntArray
     found: IntArray
 
@@ -227,9 +233,10 @@ class _Told:
         enough = enough_shown(frame.dataset, table, first=first)
         needed, met = labels.met(code[table.chosen & enough], n)
         useless = added & ~(np.isin(code, known) & enough)
+        forbidden = added & np.isin(code, labels.with_grade(Grade.IRRELEVANT))
         n_added = np.bincount(table.request[added], minlength=n).astype(np.int64)
         whole = (n_added == frame.whole) & (n_added > MOST_CHOSEN)
-        keep = np.isin(code, known) | session
+        keep = np.isin(code, known) | session | forbidden
         keep |= table.chosen & (place_among(table, added) < MOST_CHOSEN) & ~whole[table.request]
         keep |= ~table.chosen & (place_among(table, ~table.chosen) < NEAREST)
         return cls(
@@ -239,7 +246,8 @@ class _Told:
             items=n_added,
             tokens=np.bincount(table.request[added], table.prices(frame.tokens)[added], n).astype(np.int64),
             missed=needed - met,
-            false=np.where(needed == 0, np.bincount(table.request[useless], minlength=n), 0),
+            false=np.where((needed == 0) & labels.complete, np.bincount(table.request[useless], minlength=n), 0),
+            forbidden=np.bincount(table.request[forbidden], minlength=n).astype(np.int64),
             whole=whole.astype(np.int64),
             found=np.bincount(table.request[~session], minlength=n).astype(np.int64),
         )
@@ -274,6 +282,7 @@ def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]], pairs: _Pair
         "tokens": _column(told.tokens.tolist()),
         "missed": _column(told.missed.tolist()),
         "false": _column(told.false.tolist()),
+        "forbidden": _column(told.forbidden.tolist()),
         "whole": _column(told.whole.tolist()),
         **_rows(part, frame, told, pairs),
     }

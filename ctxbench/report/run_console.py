@@ -190,7 +190,7 @@ def _differences(table: ComparisonTable, plain: bool, width: int) -> Table:
 def _heading(column: Column) -> str:
     """A heading in short lines; a share says that it is in per cent."""
     words = column.title.replace("empty when nothing needed", "empty when\nnone needed")
-    words = words.replace("wrong siblings", "wrong\nsiblings")
+    words = words.replace("wrong siblings", "wrong\nsiblings").replace("forbidden offered", "forbidden\noffered")
     return f"{words} %" if column.unit == "%" else words
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ctxbench.bench.metrics import Grade, parse_metric
+from ctxbench.bench.metrics import Grade, Metric
 from ctxbench.bench.summary import DatasetSummary, RunSummary
 from ctxbench.core.stages import EMBEDDER, kind_of
 from ctxbench.core.stored_pipelines import pipelines_in
@@ -28,6 +28,7 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
     """
     summary = with_titles(summary)
     experiment = summary.manifest["experiment"]
+    metrics = dict.fromkeys(metric for one in summary.datasets for metric in summary.metrics(one))
     lines = [f"# {_said(experiment['name'])}", ""]
     if answer := run_answer(summary):
         lines += [f"**{_said(answer)}**", ""]
@@ -36,7 +37,7 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
         lines += ["Complete % / prompt tokens:", "", *_table(head, rows), ""]
     if experiment["about"]:
         lines += [_said(experiment["about"]), ""]
-    lines += [*_common(summary.manifest), ""]
+    lines += [*_common(summary.manifest, metrics), ""]
     for one in summary.datasets:
         table = comparison_table(summary, one, every_metric=True)
         lines += [f"## {_said(table.heading)}", "", *_about(one, datasets[one.dataset]), ""]
@@ -46,7 +47,7 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
+def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[str]:
     """What holds for all figures."""
     steps = [step for pipeline in pipelines_in(manifest["selectors"]) for step in pipeline.steps()]
     yield f"* Item text, which pipelines search: {_TEXT_OF}. Prompt tokens are those of `{manifest['tokens']}`."
@@ -63,7 +64,6 @@ def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
         yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
     yield "* Values are means over queries with their 95% intervals; what the model then calls is outside."
-    metrics = [parse_metric(name) for name in manifest["experiment"]["metrics"]]
     yield f"* Columns. {_said(column_words((str(metric), metric) for metric in metrics))}"
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
@@ -94,9 +94,10 @@ def _about(one: DatasetSummary, dataset: Dataset) -> Iterator[str]:
     yield f"* Version {_said(dataset.version)}, content `{dataset.hash[:12]}`."
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     none = f"; {counts['needs_nothing']:,} need nothing" if counts["needs_nothing"] else ""
+    partly = f"; of {one.only_negatives:,} only forbidden items are measured" * bool(one.only_negatives)
     left = f"; {count(one.unlabelled, 'query', 'queries')} without full labels left out" * bool(one.unlabelled)
     needs = f"Requirements: {_requirements(dataset):,}, alternatives counted once"
-    yield f"* Queries: {splits}{none}{left}. {needs}."
+    yield f"* Queries: {splits}{none}{partly}{left}. {needs}."
     yield f"* Labels: {_said(str(dataset.about.get('labelling', '')))}"
     for note in _texts(dataset.about.get("notes")):
         yield f"  * {_said(note)}"

@@ -38,6 +38,7 @@ from ctxbench.report.wording import without_surrogates
 
 FILE_NAME = "report.html"
 _SCRIPTS = ("data.js", "list.js", "detail.js", "main.js")
+_FORBIDDEN = 20  # items that were offered although forbidden, of one selector
 _SCATTER, _SCORES = (620.0, 340.0), (620.0, 270.0)  # pixels
 
 
@@ -61,6 +62,7 @@ class _DatasetView:
     scatter: str
     scores: tuple[_DrawnScores, ...]
     unscored: tuple[str, ...]
+    forbidden: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
     payload: str
 
 
@@ -169,6 +171,11 @@ def _view(
             for place, group in enumerate(groups)
         ),
         unscored=_unscored(parts, scored),
+        forbidden=tuple(
+            (selector.selector, tuple(selector.forbidden.items())[:_FORBIDDEN])
+            for selector in one.selectors
+            if selector.forbidden
+        ),
         payload=script_json(
             {**dataset_payload(dataset, parts, tokens, selectors=summary.manifest["selectors"]), "name": one.dataset}
         ),

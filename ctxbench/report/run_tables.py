@@ -17,7 +17,17 @@ from ctxbench.report.steps_text import may_have_seen, pipeline_text
 from ctxbench.selectors.parameters import shown
 
 _SHOWN = (
-    *("completeness", "tokens", "total_tokens", "loaded_tokens", "model_tokens", "items", "Comp", "wrong_siblings"),
+    *(
+        "completeness",
+        "tokens",
+        "forbidden_offered",
+        "total_tokens",
+        "loaded_tokens",
+        "model_tokens",
+        "items",
+        "Comp",
+        "wrong_siblings",
+    ),
     "abstention",
 )
 _SHORT = {
@@ -27,6 +37,7 @@ _SHORT = {
     "loaded_tokens": "with bodies",
     "model_tokens": "model tokens",
     "items": "items",
+    "forbidden_offered": "forbidden offered",
     "wrong_siblings": "wrong siblings",
     "abstention": "empty when nothing needed",
 }
@@ -219,7 +230,7 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -> tuple[Column, ...]:
     """All metrics that the user named, also those without a value; of the usual ones those that say something."""
-    asked = [parse_metric(name) for name in summary.manifest["experiment"]["metrics"]]
+    asked = list(summary.metrics(dataset))
     if not summary.metrics_named:
         asked = [metric for metric in asked if _has_value(dataset, metric)]
         if not every_metric:
@@ -300,6 +311,9 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
             f"{wording.LOOSE} behind an interval: there are too few queries, or too few that differ, to rely on it."
         )
     notes += _comparison_note(dataset)
+    if dataset.only_negatives:
+        some = count(dataset.only_negatives, "query", "queries")
+        notes.append(f"{some} without full labels count for forbidden items alone: what else they need is not known.")
     if dataset.unlabelled:
         left = count(dataset.unlabelled, "query", "queries")
         notes.append(f"{left} without full labels left out: what they need is not known, or not all of it.")
@@ -310,7 +324,14 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
             f"{count(dataset.drawn, 'query', 'queries')} of these were drawn by a label queue, with unequal "
             f"chances: these are not the figures of all requests, see `{see}`."
         )
-    return (*notes, *_worst_scopes(dataset), *_reasons(dataset, columns), *_failures(dataset), *_said(dataset))
+    return (
+        *notes,
+        *_worst_scopes(dataset),
+        *_forbidden(dataset),
+        *_reasons(dataset, columns),
+        *_failures(dataset),
+        *_said(dataset),
+    )
 
 
 def _any_loose(dataset: DatasetSummary, shown: Sequence[tuple[Column, Estimate]]) -> bool:
@@ -386,6 +407,19 @@ def _worst_scopes(dataset: DatasetSummary) -> list[str]:
         if one.worst_scope is not None
     ]
     return [f"Worst scope by completeness: {'; '.join(texts)}."] if texts else []
+
+
+_MOST_FORBIDDEN = 3  # items that are named of each selector
+
+
+def _forbidden(dataset: DatasetSummary) -> list[str]:
+    """The forbidden items that selectors offered most often, in a sentence."""
+    texts = []
+    for one in dataset.selectors:
+        items = [f"{wording.named(item)} ({n:,})" for item, n in [*one.forbidden.items()][:_MOST_FORBIDDEN]]
+        more = len(one.forbidden) - len(items)
+        texts += [f"{wording.named(one.selector)} {', '.join(items)}{f' and {more:,} more' * (more > 0)}"] * bool(items)
+    return [f"Forbidden items offered most often (queries): {'; '.join(texts)}."] if texts else []
 
 
 def _failures(dataset: DatasetSummary) -> list[str]:

@@ -112,9 +112,9 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
         parts: the answers, one a selector.
         described: the manifest's selectors.
     """
-    judged = dataset.judged()
-    labels = LabelCodes.of(judged)
-    types = np.array([item.type for item in judged.catalog], dtype=object)
+    asked = dataset.measured()
+    labels = LabelCodes.of(asked).of_complete()
+    types = np.array([item.type for item in asked.catalog], dtype=object)
     alike: dict[tuple[_View, str], list[Part]] = {}
     bounds: dict[tuple[str, _View], list[Bound]] = {}
     for part in parts:
@@ -207,7 +207,7 @@ def _scores_of(table: Candidates, labels: LabelCodes, view: _View, types: npt.ND
     """Those of some queries; `labels` are theirs."""
     n = table.n_requests
     value = _quantity(table, view.quantity)
-    looked_at = ~np.isnan(value)
+    looked_at = ~np.isnan(value) & labels.complete[table.request]
     required = labels.with_grade(Grade.REQUIRED)
     if view.types:
         looked_at &= np.isin(types[table.item], view.types)
@@ -226,8 +226,8 @@ def _scores_of(table: Candidates, labels: LabelCodes, view: _View, types: npt.ND
         unseen=len(np.setdiff1d(required, code[looked_at | (table.origin == Origin.SESSION)])),
         other=best_other[found & needing],
         idle=best_other[found & ~needing & (view.quantity in ("score", "expansion"))],
-        idle_queries=int((~needing).sum()),
-        best=best,
+        idle_queries=int((~needing & labels.complete).sum()),
+        best=best[labels.complete],
     )
 
 

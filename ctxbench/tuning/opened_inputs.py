@@ -30,6 +30,7 @@ from ctxbench.sources.agent_file import is_agent_file, read_agent
 from ctxbench.sources.own_selectors import LEARNED
 from ctxbench.text.tokens import TokenCounter, open_counter
 from ctxbench.tuning.fits.examples import ALL
+from ctxbench.tuning.limits import policy_measures
 from ctxbench.tuning.own_rankings import OWN_CUT, OwnRankings, searched_scores, unfit_scores
 from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.query_sets import TEST, TUNING, QuerySet, is_fitted_on
@@ -144,8 +145,8 @@ class TuningDataset:
 
     Attributes:
         dataset: whole.
-        query_sets: by split, the judged queries, or a sample of them: `tuning` and `test`, or `all` where all labels
-            decide.
+        query_sets: by split, the queries that policies are about, or a sample of them: `tuning` and `test`, or `all`
+            where all labels decide.
         of: by split, how many there are to sample from.
         left_out: by name of a competitor why it cannot compete here, as a sentence without its end.
         unanswered: by name of a policy what the labels cannot say, likewise.
@@ -306,6 +307,8 @@ def _unsuited_presets(
 def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, named: str) -> TuningDataset:
     """Both splits of a dataset, or all its labels in one where they are few, or where there are no two splits.
 
+    Queries that have forbidden items and else no full labels are among them where a policy is about these.
+
     Args:
         dataset, file, resources: what is tuned.
         named: the name or folder that opens the dataset.
@@ -323,10 +326,12 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
         raise InputError([file.fault(what, "labels")])
     in_need = sum(not query.needs_nothing for part in both.values() for query in part.queries)
     if not missing and (file.labels == "split" or (not file.labels and in_need >= MIN_LABELS)):
-        parts = both
+        whole = {split: dataset.split(split) for split in both}
     else:
         splits = set(both) if not missing else {None, *dataset.split_names}
-        parts = {ALL: dataset.take(query.id for query in dataset.queries if query.split in splits).judged()}
+        whole = {ALL: dataset.take(query.id for query in dataset.queries if query.split in splits)}
+    has_partial = any(measure.metric.declaration.partial for measure in policy_measures(file.policies))
+    parts = {split: part.measured() if has_partial else part.judged() for split, part in whole.items()}
     item_tokens = resources.tokens(dataset.catalog)
     query_sets = {}
     for split, part in parts.items():

@@ -19,7 +19,7 @@ from ctxbench.selectors.definitions import find_definition, is_file
 from ctxbench.selectors.fitted import fitted_file, write_fitted
 from ctxbench.selectors.presets import write_presets
 from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
-from ctxbench.tuning.fits.examples import folds_of, make_examples
+from ctxbench.tuning.fits.examples import folds_of, groups_of, make_examples
 from ctxbench.tuning.fits.query_fits import columns_of, fit, out_of_fold, shipped_fit
 from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.opened_inputs import TuningInputs, open_tuning
@@ -141,13 +141,15 @@ def _fit(query_set: QuerySet, pipeline: Pipeline) -> Fit:
     Raises:
         ParameterError: these cannot be fitted, or cannot be scored out of fold.
     """
-    fitted = fit(PROBABILITY, query_set.dataset, pipeline, query_set.resources, split="all")
-    groups = len(set(query_set.groups))
+    dataset = query_set.dataset.judged()
+    fitted = fit(PROBABILITY, dataset, pipeline, query_set.resources, split="all")
+    names = groups_of(dataset.queries)
+    groups = len(set(names))
     if groups < 2:
         raise ParameterError("all labels are of one group, so that none can be judged by a fit on the others")
     columns, front = columns_of(requests=True), in_front(pipeline, PROBABILITY)
-    rows = make_examples(PROBABILITY, query_set.dataset, front, query_set.resources, columns=columns)
-    out_of_fold(rows, folds_of(query_set.groups, min(OUT_OF_FOLD, groups)))
+    rows = make_examples(PROBABILITY, dataset, front, query_set.resources, columns=columns)
+    out_of_fold(rows, folds_of(names, min(OUT_OF_FOLD, groups)))
     return replace(fitted, split=query_set.split)
 
 

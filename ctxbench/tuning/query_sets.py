@@ -41,7 +41,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class QuerySet:
-    """The judged queries of one split, or of all labels, whole or a sample.
+    """The queries of one split that metrics apply to, or of all labels, whole or a sample.
 
     Attributes:
         dataset: those queries.
@@ -268,6 +268,11 @@ def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
     What a step is fitted on depends on each query alone, so it is taken once for all folds.
     """
     fold = folds_of(query_set.groups, min(OUT_OF_FOLD, len(set(query_set.groups))))
+    complete = query_set.dataset.judgments.complete
+    if complete is not None:  # a fit on all others tells of those whose labels are not all known
+        groups = [group for group, known in zip(query_set.groups, complete.tolist(), strict=True) if known]
+        fold = np.full(len(complete), -1, dtype=np.int64)
+        fold[complete] = folds_of(groups, min(OUT_OF_FOLD, len(set(groups))))
     steps: list[Step | ByDomain] = []
     for step in head.refine:
         if isinstance(step, Step) and _is_step_fitted_on(step, query_set):

@@ -447,6 +447,7 @@ EMPTY = {
     "abstention": (1, NAN, NAN),
     "false_inclusion": (0, NAN, NAN),
     "false_items": (0, NAN, NAN),
+    "forbidden_offered": (NAN, NAN, NAN),
     "nDCG": (NAN, 0, NAN),
     "R": (NAN, 0, 1),
     "Comp": (NAN, 0, 1),

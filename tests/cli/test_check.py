@@ -81,8 +81,8 @@ def test_accepting_writes_a_baseline_once(cli, gate, snapshot):
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     assert "written: gate.baseline/baseline.json" in lines
-    worth = "completeness 75.0%, recall 75.0%, 65 tokens a query, 78 with the session's, 10 queries"
-    assert lines[-2] == f"accepted: bm25 on tiny: {worth}"
+    worth = "completeness 75.0%, recall 75.0%, 65 tokens a query, 78 with the session's, forbidden_offered 33.3%"
+    assert lines[-2] == f"accepted: bm25 on tiny: {worth}, 10 queries"
     assert lines[-1] == "accepted: gate.baseline, all of it new or changed; look at it, and commit it"
     before = snapshot()
     done = cli("check", "--accept")
@@ -100,7 +100,7 @@ def test_accepting_tells_a_program_what_was_written(cli, gate):
     assert told["unchanged"] == told["removed"] == []
     (one,) = told["accepted"]
     assert (one["dataset"], one["selector"], one["queries"], one["offered"]) == ("tiny", "bm25", 10, 16)
-    assert list(one["metrics"]) == ["completeness", "recall", "tokens", "total_tokens"]
+    assert list(one["metrics"]) == ["completeness", "recall", "tokens", "total_tokens", "forbidden_offered"]
     assert one["metrics"]["completeness"] == 0.75
     assert told["pins"] == []
     gate(pins=[{"query": "q01", "at_most_items": 0}])
@@ -119,8 +119,8 @@ def test_a_selector_that_offers_nothing_is_seen_when_it_is_accepted(cli, gate, p
     gate(selector={"callable": "empty.py:select", "name": "empty", "send": "nothing"})
     (told,) = (line for line in cli("check", "--accept").out.splitlines() if "empty on tiny" in line)
     tokens = "0.0 tokens a query, 13 with the session's"
-    worth = f"completeness 12.5%, recall 12.5%, {tokens}, 10 queries"  # a session holds what one query needs
-    assert told == f"accepted: empty on tiny: {worth}, nothing offered to any"
+    worth = f"completeness 12.5%, recall 12.5%, {tokens}, forbidden_offered 0.0%"  # a session holds what one needs
+    assert told == f"accepted: empty on tiny: {worth}, 10 queries, nothing offered to any"
 
 
 def test_vectors_are_stored_only_if_asked(cli, gate, place, cache):

@@ -14,11 +14,13 @@ from ctxbench.bench.metrics.inputs import (
     name_stem,
 )
 from ctxbench.bench.metrics.named_metrics import (
+    FORBIDDEN_OFFERED,
     GroupMean,
     Mean,
     Metric,
     bits_over_random,
     evaluate,
+    forbidden_counts,
     group_means,
     mean,
     parse_metric,
@@ -31,6 +33,7 @@ from ctxbench.bench.metrics.named_metrics import (
 __all__ = [
     "ALIASES",
     "DEPTH",
+    "FORBIDDEN_OFFERED",
     "METRICS",
     "SESSION",
     "Declaration",
@@ -46,6 +49,7 @@ __all__ = [
     "Via",
     "bits_over_random",
     "evaluate",
+    "forbidden_counts",
     "group_means",
     "mean",
     "name_stem",

@@ -34,6 +34,7 @@ class Declaration:
         scale: yes/no = 0 or 1 by query; share = in [0, 1]; amount = at least 0; bits = any number.
         unit: what an amount counts; empty otherwise.
         cutoff: whether `@k` must, may or must not follow the name.
+        partial: whether it also applies to queries of which not all required items are known.
         needs: the parts of `Evidence`, beside labels and what was offered, without which it is unavailable.
         compute: gives the values by query; None if only a mean makes sense, which is then made of `parts`.
         parts: names of the metrics whose means make this one.
@@ -49,6 +50,7 @@ class Declaration:
     scale: Scale = "share"
     unit: str = ""
     cutoff: Literal["none", "optional", "required"] = "none"
+    partial: bool = False
     needs: tuple[Need, ...] = ()
     compute: Compute | None = None
     parts: tuple[str, ...] = ()
@@ -235,6 +237,17 @@ _SETS = (
         scale="amount",
         unit="items",
         compute=_set(kernels.false_items),
+    ),
+    Declaration(
+        name="forbidden_offered",
+        title="Forbidden items offered",
+        text="Share of the queries with a forbidden item (labelled irrelevant) to which the selector added one.",
+        empty="NaN where no item is labelled irrelevant, so that the mean leaves the query out; 0 where nothing was "
+        "added.",
+        better="lower",
+        scale="yes/no",
+        partial=True,
+        compute=_set(kernels.forbidden_offered),
     ),
 )
 

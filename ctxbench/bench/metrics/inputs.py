@@ -49,6 +49,8 @@ class Judgments:
         group: alternatives group within the query, >= 0 for required items and -1 for all others, shape
             (n_labels,). `[[a, b], [c]]`, "(a or b) and c", is a: 0, b: 0, c: 1. Any numbers will do.
         via: `Via`, shape (n_labels,); direct where not given.
+        complete: False where not all required items of the query are known, shape (n_queries,): only metrics that are
+            declared `partial` apply to it. None = all are known.
 
     Raises:
         ParameterError: shapes differ, a grade is unknown, a required item has no group, another has one, or an
@@ -60,9 +62,12 @@ class Judgments:
     grade: IntArray
     group: IntArray
     via: IntArray | None = None
+    complete: BoolArray | None = None
 
     def __post_init__(self) -> None:
         _hold(self, "judgments", "item", "grade", "group", "via")
+        if self.complete is not None and self.complete.shape != (self.n_queries,):
+            raise ParameterError(f"judgments: complete has shape {self.complete.shape}, expected ({self.n_queries},)")
         wrong = (self.grade < Grade.IRRELEVANT) | (self.grade > Grade.REQUIRED)
         _refuse(self, "judgments", wrong, "has a grade outside 0 to 2")
         wrong = (self.grade == Grade.REQUIRED) != (self.group >= 0)
@@ -77,9 +82,13 @@ class Judgments:
         """The labels of some queries that follow each other."""
         start = self.start[queries.start : queries.stop + 1]
         rows = slice(int(start[0]), int(start[-1]))
-        via = None if self.via is None else self.via[rows]
         return Judgments(
-            start=start - start[0], item=self.item[rows], grade=self.grade[rows], group=self.group[rows], via=via
+            start=start - start[0],
+            item=self.item[rows],
+            grade=self.grade[rows],
+            group=self.group[rows],
+            via=None if self.via is None else self.via[rows],
+            complete=None if self.complete is None else self.complete[queries],
         )
 
 

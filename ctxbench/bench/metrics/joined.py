@@ -93,6 +93,11 @@ class Joined:
         """The grade of each row of the prompts, -1 if it is not labelled."""
         return self._grade_of(self._offered_label, self.evidence.offered.enough)
 
+    @cached_property
+    def forbidden(self) -> BoolArray:
+        """True for each row of the prompts that the selector added although its label says irrelevant."""
+        return self.added & np.equal(_take(self.labels.grade, self._offered_label), Grade.IRRELEVANT)
+
     def _touched(self, rows: BoolArray) -> BoolArray:
         """True for each group that one of these rows of the prompts belongs to."""
         group = self._group_of(self._offered_label, self.evidence.offered.enough)[rows]

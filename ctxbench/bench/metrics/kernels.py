@@ -110,6 +110,16 @@ def false_inclusion(j: Joined) -> FloatArray:
     return _only((useless > 0).astype(np.float64), j.need == 0)
 
 
+def forbidden_offered(j: Joined) -> FloatArray:
+    """1 where the selector added an item that is labelled irrelevant; NaN where no item is labelled so.
+
+    Counted is what the selector added, as a part or whole: what the session held, or shows always, is not its choice.
+    An item without a label is not forbidden.
+    """
+    some = j.total(j.label_query[j.labels.grade == Grade.IRRELEVANT]) > 0
+    return _only((j.total(j.offered_query[j.forbidden]) > 0).astype(np.float64), some)
+
+
 def abstention(j: Joined) -> FloatArray:
     """1 where nothing is needed and nothing was added."""
     return _only((j.n_added == 0).astype(np.float64), j.need == 0)

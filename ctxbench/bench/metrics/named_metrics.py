@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ctxbench.bench.metrics.declared import ALIASES, METRICS, Declaration, find_metric, metric_names
 from ctxbench.bench.metrics.inputs import DEPTH, Evidence
 from ctxbench.bench.metrics.joined import Joined
-from ctxbench.core.arrays import FloatArray
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import Fault, ParameterError, UnknownNameError, raise_faults
 
 _FORM = re.compile(r"([A-Za-z_]+)(?:@([0-9]+))?")
@@ -64,6 +64,9 @@ class Metric:
         if form is None:
             return None
         return f"{form}@{self.k}" if self.k else form
+
+
+FORBIDDEN_OFFERED = Metric("forbidden_offered")  # measured without being named wherever a query has forbidden items
 
 
 def parse_metric(text: str) -> Metric:
@@ -147,22 +150,38 @@ def unavailable(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, s
     return {metric: "; ".join(found) for metric, found in missing.items() if found}
 
 
-def evaluate(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, FloatArray]:
+def evaluate(
+    metrics: Iterable[Metric], evidence: Evidence, *, joined: Joined | None = None
+) -> dict[Metric, FloatArray]:
     """Compute metrics by query.
+
+    Args:
+        metrics: which.
+        evidence: what they are computed from.
+        joined: the same, where it is at hand; it keeps what metrics share.
 
     Returns:
         For each metric, in the order asked, its values: shape (n_queries,), NaN where it does not apply to the
-        query. A metric that has `parts` is replaced by them; one that `unavailable` names is left out.
+        query: of a query whose labels are not complete, only metrics that are declared `partial` are known. A metric
+        that has `parts` is replaced by them; one that `unavailable` names is left out.
     """
     asked = list(metrics)
     lacking = unavailable(asked, evidence)
-    joined = Joined(evidence)
+    joined = Joined(evidence) if joined is None else joined
     values: dict[Metric, FloatArray] = {}
     for metric in (part for whole in asked if whole not in lacking for part in whole.parts):
         compute = metric.declaration.compute
         if compute is not None and metric not in values:
-            values[metric] = compute(joined, metric.k)
+            value, complete = compute(joined, metric.k), evidence.judgments.complete
+            if complete is not None and not metric.declaration.partial:
+                value = np.where(complete, value, np.nan)
+            values[metric] = value
     return values
+
+
+def forbidden_counts(joined: Joined, n_items: int) -> IntArray:
+    """To how many queries each item of a catalog was added although their labels call it irrelevant, (n_items,)."""
+    return np.bincount(joined.evidence.offered.item[joined.forbidden], minlength=n_items).astype(np.int64)
 
 
 def mean(values: npt.ArrayLike) -> Mean:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -167,20 +167,25 @@ class Dataset:
         return tuple(query.id for query in self.queries if query.partly_labelled or query.id not in labelled)
 
     @cached_property
+    def only_negatives(self) -> tuple[str, ...]:
+        """Ids of the unlabelled queries that have a forbidden item: metrics of forbidden items apply to them."""
+        negative = self.forbidden
+        return tuple(query for query in self.unlabelled if query in negative)
+
+    @cached_property
+    def forbidden(self) -> dict[str, tuple[ItemKey, ...]]:
+        """The items labelled irrelevant by query id, of the queries that have any."""
+        pairs = group_pairs((label.query, label.item) for label in self.labels if label.grade == Grade.IRRELEVANT)
+        return {query: tuple(items) for query, items in pairs.items()}
+
+    @cached_property
     def judgments(self) -> Judgments:
         """The labels as arrays: row i is query i, items are catalog positions.
 
-        Required items of one query that share `alternatives` share a group; each other one is a group alone.
-
-        Raises:
-            ParameterError: queries are unlabelled, which as arrays would look as if they needed nothing.
+        Required items of one query that share `alternatives` share a group; each other one is a group alone. Queries
+        that are `unlabelled` are not `complete`.
         """
-        if self.unlabelled:
-            raise ParameterError(
-                f"dataset {self.name}: {len(self.unlabelled)} of {len(self)} queries are not labelled "
-                f"({', '.join(self.unlabelled[:3])}{', ...' if len(self.unlabelled) > 3 else ''}); "
-                "metrics need `judged()`, or a required item or `needs: nothing` for each"
-            )
+        unlabelled = set(self.unlabelled)
         position = {item.key: i for i, item in enumerate(self.catalog)}
         groups: list[int] = []
         for query in self.queries:
@@ -194,6 +199,7 @@ class Dataset:
             grade=np.array([label.grade for label in self.labels], dtype=np.int64),
             group=np.array(groups, dtype=np.int64),
             via=np.array([Via[label.via.upper()] for label in self.labels], dtype=np.int64),
+            complete=np.array([query.id not in unlabelled for query in self.queries]) if unlabelled else None,
         )
 
     @cached_property
@@ -234,11 +240,22 @@ class Dataset:
         return replace(self, queries=queries, labels=labels)
 
     def judged(self) -> Dataset:
-        """The queries that metrics can be computed for: all but the unlabelled; itself if none is unlabelled."""
-        if not self.unlabelled:
-            return self
-        unlabelled = set(self.unlabelled)
-        return self.take(query.id for query in self.queries if query.id not in unlabelled)
+        """The queries whose required items are all known: all but the unlabelled; itself if none is unlabelled."""
+        return self._without(self.unlabelled)
+
+    def measured(self, also: Iterable[str] = ()) -> Dataset:
+        """The queries that some metric applies to: those `judged`, and those with `only_negatives`.
+
+        Args:
+            also: ids of further queries to keep, such as those of pins.
+        """
+        kept = {*self.only_negatives, *also}
+        return self._without(query for query in self.unlabelled if query not in kept)
+
+    def _without(self, query_ids: Iterable[str]) -> Dataset:
+        """All queries but these; the dataset itself if there are none."""
+        left_out = set(query_ids)
+        return self if not left_out else self.take(query.id for query in self.queries if query.id not in left_out)
 
     def take(self, query_ids: Iterable[str]) -> Dataset:
         """Some of the queries, in the order of this dataset, with their labels; catalog and card stay.
@@ -335,8 +352,9 @@ def draw_sample(dataset: Dataset, n: int, *, seed: int) -> Dataset:
     Groups (a query without one is a group alone) are put in the order of a hash of seed and name, and drawn as long
     as they fit; the first that does not fit ends the draw, so that small groups are no likelier than large ones, and
     a smaller sample is part of a larger one. Neither the order of the queries nor what other groups there are
-    decides whether one group stands before another. Queries without full labels are neither drawn nor counted, and
-    stay. With no more than `n` queries the dataset stays as it is.
+    decides whether one group stands before another. Of the queries that have `only_negatives`, which most metrics
+    leave out, as many are drawn beside them; the other unlabelled ones are neither drawn nor counted, and stay. With no
+    more than `n` queries of either kind the dataset stays as it is.
 
     Args:
         dataset: whose queries are drawn from.
@@ -348,22 +366,30 @@ def draw_sample(dataset: Dataset, n: int, *, seed: int) -> Dataset:
     """
     if n < 1:
         raise ParameterError(f"sample must be 1 or more, got {n}")
-    judged = dataset.judged().queries
-    if len(judged) <= n:
+    of_negatives = set(dataset.only_negatives)
+    kinds = dataset.judged().queries, [query for query in dataset.queries if query.id in of_negatives]
+    if all(len(queries) <= n for queries in kinds):
         return dataset
-    groups = group_pairs((query.id if query.group is None else query.group, query.id) for query in judged)
+    drawn = [query for queries in kinds for query in _drawn(dataset.name, queries, n, seed)]
+    return dataset.take([*drawn, *(query for query in dataset.unlabelled if query not in of_negatives)])
+
+
+def _drawn(name: str, queries: Sequence[DatasetQuery], n: int, seed: int) -> list[str]:
+    """Ids of the queries of `draw_sample` among some of one kind."""
+    if len(queries) <= n:
+        return [query.id for query in queries]
+    groups = group_pairs((query.id if query.group is None else query.group, query.id) for query in queries)
     drawn: list[str] = []
-    for name in sorted(groups, key=lambda name: (_digest(seed, name), name)):
-        if len(drawn) + len(groups[name]) > n:
+    for group in sorted(groups, key=lambda group: (_digest(seed, group), group)):
+        if len(drawn) + len(groups[group]) > n:
             break
-        drawn += groups[name]
+        drawn += groups[group]
     if not drawn:
         largest = max(map(len, groups.values()))
         raise ParameterError(
-            f"sample must leave room for whole groups: those of dataset {dataset.name} have up to {largest} queries, "
-            f"got {n}"
+            f"sample must leave room for whole groups: those of dataset {name} have up to {largest} queries, got {n}"
         )
-    return dataset.take([*drawn, *dataset.unlabelled])
+    return drawn
 
 
 def _digest(seed: int, name: str) -> bytes:

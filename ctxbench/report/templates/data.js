@@ -96,6 +96,7 @@ function chosenOf(data, selector, query, rows) {
 /** One word for how an answer came out. */
 function outcomeOf(data, selector, query) {
   if (selector.errors[query] !== undefined) return "error";
+  if (at(data.queries.partly, query)) return "partly";
   if (data.queries.needs[query].length) return at(selector.missed, query) ? "missed" : "complete";
   return at(selector.false, query) ? "false" : "empty";
 }
@@ -105,6 +106,7 @@ const OUTCOMES = {
   missed: "missed",
   empty: "rightly without",
   false: "falsely included",
+  partly: "not labelled in full",
   error: "error",
 };
 

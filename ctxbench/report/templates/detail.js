@@ -57,14 +57,16 @@ function neededPart(data, query, rows, chosen) {
   const known = new Map(rows.map((row) => [row.item, row]));
   const entries = needs.map((alternatives) => requirement(data, alternatives, held, known, "required"));
   for (const item of helpful) entries.push(requirement(data, [item], held, known, "helpful"));
+  const nothing = entries.length ? "No item is required." : "Nothing: any item offered is falsely included.";
+  for (const item of data.queries.forbidden[query] || []) entries.push(requirement(data, [item], held, known, "forbidden"));
   return make(
     "section",
     { class: "needed" },
     make("h4", {}, "What it needed"),
-    entries.length
-      ? make("ul", {}, ...entries)
-      : make("p", { class: "quiet" }, "Nothing: any item offered is falsely included."),
-    entries.length && !needs.length ? make("p", { class: "quiet" }, "No item is required.") : null,
+    entries.length ? make("ul", {}, ...entries) : null,
+    at(data.queries.partly, query)
+      ? make("p", { class: "quiet" }, "Not all that it needs is known.")
+      : needs.length ? null : make("p", { class: "quiet" }, nothing),
   );
 }
 
@@ -83,7 +85,7 @@ function requirement(data, alternatives, held, known, grade) {
       held.has(position) || !row ? null : make("p", { class: "why" }, row.rule ? "Stayed out: " + row.rule + "." : "Only a part of it is shown, without what the query needs."),
     );
   });
-  return make("li", { class: "requirement " + (met ? "met" : "missed") + " " + grade }, make("span", { class: "state" }, state), make("div", {}, ...lines), grade === "helpful" ? make("span", { class: "tag" }, "helpful") : null);
+  return make("li", { class: "requirement " + (met ? "met" : "missed") + " " + grade }, make("span", { class: "state" }, state), make("div", {}, ...lines), grade === "required" ? null : make("span", { class: "tag" }, grade));
 }
 
 function factsOf(row) {
@@ -114,6 +116,7 @@ function breakable(name) {
 function offeredPart(data, selector, query, rows, chosen) {
   const grades = new Map();
   for (const item of data.queries.helpful[query] || []) grades.set(item, "helpful");
+  for (const item of data.queries.forbidden[query] || []) grades.set(item, "forbidden");
   for (const alternatives of data.queries.needs[query]) for (const item of alternatives) grades.set(item, "required");
   const n = at(selector.items, query);
   const added = chosen.filter((row) => !["always", "manual"].includes(row.mode));

@@ -5,6 +5,7 @@ const FILTERS = [
   ["all", "all"],
   ["missed", "missed something"],
   ["false", "falsely included"],
+  ["forbidden", "forbidden offered"],
   ["error", "errors"],
   ["differs", "differs"],
 ];
@@ -19,6 +20,7 @@ const ORDERS = [
 function passes(view, filter, query) {
   const outcome = outcomeOf(view.data, view.selector, query);
   if (filter === "all") return true;
+  if (filter === "forbidden") return at(view.selector.forbidden, query) > 0;
   if (filter === "differs") return Boolean(view.beside) && outcomeOf(view.data, view.beside, query) !== outcome;
   return outcome === filter;
 }

@@ -88,7 +88,8 @@ function follow() {
 function refresh() {
   const counts = countsOf(view);
   if (view.filter !== "all" && !counts[view.filter]) view.filter = "all";
-  controls.filters.replaceChildren(...FILTERS.map(([name, label]) => make(
+  const negatives = Object.keys(view.data.queries.forbidden).length > 0;
+  controls.filters.replaceChildren(...FILTERS.filter(([name]) => negatives || name !== "forbidden").map(([name, label]) => make(
     "button",
     {
       type: "button",

@@ -172,7 +172,7 @@ def out_of_fold(
 
     Args:
         examples: all rows.
-        fold: of each query, shape (n_queries,); see `folds_of`.
+        fold: of each query, shape (n_queries,); see `folds_of`. No fit is on queries of a fold below 0.
         earlier: what the fits start from; see `fit_values`.
         progress: called with (folds done, folds).
 
@@ -182,9 +182,10 @@ def out_of_fold(
     probability = np.zeros(len(examples.label), dtype=np.float64)
     folds = np.unique(fold)
     for done, one in enumerate(folds):
-        model = Logistic.read(fit_values(examples.select_queries(fold != one), earlier=earlier))
+        seen = (fold != one) & (fold >= 0)
+        model = Logistic.read(fit_values(examples.select_queries(seen), earlier=earlier))
         rows = fold[examples.query] == one
-        features = examples.columns(model.columns, known=fold != one)
+        features = examples.columns(model.columns, known=seen)
         probability[rows] = model.probabilities(features[rows], examples.vectors[rows])
         if progress is not None:
             progress(done + 1, len(folds))

@@ -179,7 +179,10 @@ def _family(
     return reader.standard_margin(cut, margin, topKs=topKs, topNs=topNs)
 
 
-DOMAIN_METRICS = {"completeness", "recall", "direct_recall", "dependency_recall", "abstention", "false_inclusion"}
+DOMAIN_METRICS = {
+    *("completeness", "recall", "direct_recall", "dependency_recall"),
+    *("abstention", "false_inclusion", "forbidden_offered"),
+}
 """The metrics that a gain can be made of."""
 _MAX_PARTS = 2**20  # parts that a share is counted in, over all queries at most
 
@@ -240,7 +243,12 @@ def domain_gain(measure: Measure, required: Requirements, both: Sequence[Measure
         queries = queries & both[0].queries_by_type[measure.required_type]
     name = measure.metric.name
     if name in ("abstention", "false_inclusion"):
-        return _offered(queries & (required.counts == 0), both, useless=name == "false_inclusion")
+        idle = queries & (required.counts == 0) & required.items.complete
+        if name == "abstention":
+            return _offered(idle, [np.where(one.sizes > 0, 1, NEVER) for one in both], lost=True)
+        return _offered(idle, [_first_useless(one.items) for one in both])
+    if name == "forbidden_offered":
+        return _offered(queries & _has_forbidden(required.items), [_first_forbidden(one.items) for one in both])
     firsts = np.stack([required.met_from(one.items) for one in both]).T.tolist()
     if name == "completeness":
         return _completeness(queries, required, firsts)
@@ -279,31 +287,50 @@ def _recall(measure: Measure, counted: BoolArray, required: Requirements, firsts
     return _gain(rows, scale=scale, applies=int((need > 0).sum()))
 
 
-def _offered(queries: BoolArray, both: Sequence[MeasuredRankings], *, useless: bool) -> Gain:
-    """How many queries that need nothing get something of no use; or get nothing at all, without `useless`.
+def _offered(queries: BoolArray, firsts: Sequence[IntArray], *, lost: bool = False) -> Gain:
+    """How many queries are offered an item of some kind; or how many are not, if that is what is `lost`.
 
     Args:
-        queries: those that need nothing and are counted, shape (n_queries,).
-        both: the rankings of the two domains.
-        useless: whether what is not even helpful counts.
+        queries: those that are counted, shape (n_queries,).
+        firsts: of either domain, the length from which on such an item is offered, shape (n_queries,).
+        lost: whether an offer takes from the measure instead of adding to it.
     """
-    firsts = [_first_useless(one.items) if useless else np.where(one.sizes > 0, 1, NEVER) for one in both]
     rows = [
-        (query, one, other, weight if useless else -weight)
+        (query, one, other, -weight if lost else weight)
         for query in np.flatnonzero(queries).tolist()
         for one, other, weight in _quadrants([(int(firsts[0][query]), int(firsts[1][query]))])
     ]
     n = int(queries.sum())
-    return _gain(rows, scale=1, applies=n, constant=0 if useless else n)
+    return _gain(rows, scale=1, applies=n, constant=n if lost else 0)
 
 
 def _first_useless(items: RankedItems) -> IntArray:
     """The length from which on an item that is not even helpful is offered, shape (n_queries,)."""
+    return _first_length(items, ~(_is_labelled(items, Grade.HELPFUL, Grade.REQUIRED) & items.enough))
+
+
+def _first_forbidden(items: RankedItems) -> IntArray:
+    """The length from which on an item that is labelled irrelevant is offered, shape (n_queries,)."""
+    return _first_length(items, _is_labelled(items, Grade.IRRELEVANT))
+
+
+def _has_forbidden(items: RankedItems) -> BoolArray:
+    """Whether an item is labelled irrelevant, shape (n_queries,)."""
+    judgments = items.labels.dataset.judgments
+    some = owners(judgments.start)[judgments.grade == Grade.IRRELEVANT]
+    return np.isin(items.query, some)
+
+
+def _is_labelled(items: RankedItems, *grades: Grade) -> BoolArray:
+    """Whether each ranked item has a label of these grades, shape (n_ranked,)."""
     judgments, width = items.labels.dataset.judgments, items.n_catalog
     start, label = select_lists(judgments.start, items.query)
-    helpful = judgments.grade[label] >= Grade.HELPFUL
-    keys = (owners(start) * width + judgments.item[label])[helpful]
-    wrong = ~(np.isin(items.owner * width + items.item, keys) & items.enough)
+    keys = (owners(start) * width + judgments.item[label])[np.isin(judgments.grade[label], grades)]
+    return np.isin(items.owner * width + items.item, keys)
+
+
+def _first_length(items: RankedItems, wrong: BoolArray) -> IntArray:
+    """The length from which on one of the ranked items that are `wrong`, shape (n_ranked,), is offered."""
     first = np.full(items.n, NEVER, dtype=np.int64)
     np.minimum.at(first, items.owner[wrong], items.place[wrong] + 1)
     return first

@@ -212,11 +212,11 @@ class Requirements:
 
     @classmethod
     def of(cls, items: RankedItems) -> Requirements:
-        """Read them off the labels."""
+        """Read them off the labels; there are none where not all of a query are known."""
         judgments = items.labels.dataset.judgments
         start, label = select_lists(judgments.start, items.query)
         query = owners(start)
-        required = judgments.grade[label] == Grade.REQUIRED
+        required = (judgments.grade[label] == Grade.REQUIRED) & items.complete[query]
         query, label = query[required], label[required]
         base = int(judgments.group.max(initial=0)) + 1
         groups, number = np.unique(query * base + judgments.group[label], return_inverse=True)
@@ -264,6 +264,8 @@ def queries_by_type(labels: Labels) -> dict[str, BoolArray]:
     """By item type, in order of the name, the queries that require an item of it, shape (n_queries,)."""
     judgments, types = labels.dataset.judgments, item_types(labels.dataset.catalog)
     required = judgments.grade == Grade.REQUIRED
+    if judgments.complete is not None:
+        required &= judgments.complete[owners(judgments.start)]
     query, of_label = owners(judgments.start)[required], types[judgments.item[required]]
     every = np.arange(judgments.n_queries)
     return {str(name): np.isin(every, query[of_label == name]) for name in sorted(set(of_label.tolist()))}

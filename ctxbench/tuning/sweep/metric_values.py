@@ -34,9 +34,9 @@ ADDITIVE = {
     "false_items",
 }  # a sum over items
 AVERAGES = {"precision", "precision_upper"}  # a mean over the items added, which the session's do not touch
-STEPWISE = {  # changes only at a required item, at the first one, and at the first one of no use
+STEPWISE = {  # changes only at a required item, at the first one, and at the first one of no use or forbidden
     *("completeness", "recall", "direct_recall", "dependency_recall"),
-    *("abstention", "false_inclusion"),
+    *("abstention", "false_inclusion", "forbidden_offered"),
 }
 _WITHOUT_LABELS = {"items", "tokens", "total_tokens"}
 _BATCH_ROWS = 200_000  # rows that a kernel is handed in one go
@@ -103,6 +103,12 @@ class RankedItems:
     def n_catalog(self) -> int:
         """How many items the catalog has."""
         return len(self.labels.dataset.catalog)
+
+    @cached_property
+    def complete(self) -> BoolArray:
+        """Whether all required items of each query are known, shape (n_queries,)."""
+        found = self.labels.dataset.judgments.complete
+        return np.ones(self.n, dtype=np.bool_) if found is None else found[self.query]
 
     @cached_property
     def owner(self) -> IntArray:
@@ -197,10 +203,13 @@ class RankedItems:
         """True for the ranked items at which a metric in `STEPWISE` may change."""
         joined = Joined(self.evidence())
         grade = joined.offered_grade[joined.added]
-        useless = (grade < Grade.HELPFUL).astype(np.int64)
-        before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(useless)])[:-1]
-        first = (useless == 1) & (before == before[self.start[self.owner]])
-        return np.asarray((grade == Grade.REQUIRED) | (self.place == 0) | first)
+        firsts = self._first_of(grade < Grade.HELPFUL) | self._first_of(joined.forbidden[joined.added])
+        return np.asarray((grade == Grade.REQUIRED) | (self.place == 0) | firsts)
+
+    def _first_of(self, rows: BoolArray) -> BoolArray:
+        """True for the first ranked item of each ranking where `rows`, shape (n_ranked,), is True."""
+        before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(rows)])[:-1]
+        return np.asarray(rows & (before == before[self.start[self.owner]]))
 
     def _step_values(self, metrics: Sequence[Metric], step_items: BoolArray) -> dict[Metric, FloatArray]:
         """Values by length of metrics that change only at the items where `step_items`, and depend on no others."""
@@ -275,6 +284,7 @@ class RankedItems:
                 grade=judgments.grade[label],
                 group=judgments.group[label],
                 via=None if via is None else via[label],
+                complete=None if judgments.complete is None else self.complete[owner],
             ),
             offered=OfferedItems(start=session_start + start, item=item, origin=origin, tokens=tokens, enough=enough),
             item_tokens=self.labels.item_tokens,

@@ -145,7 +145,8 @@ class DomainPair:
             gain: completeness or a recall, of all queries or of those within reach.
             cost: a measure that adds up over items, such as tokens.
             floors: by measure, the least sum over queries that is allowed: of completeness, recalls or abstention.
-            budgets: by measure, the largest sum that is allowed: of what adds up over items, or false_inclusion.
+            budgets: by measure, the largest sum that is allowed: of what adds up over items, false_inclusion or
+                forbidden_offered.
 
         Returns:
             None but settings that are not beaten, the cheapest first; of settings with the same cost and gain that of
@@ -205,12 +206,13 @@ class DomainPair:
     def _check(
         self, gain: Measure, cost: Measure, floors: Mapping[Measure, float], budgets: Mapping[Measure, float]
     ) -> None:
-        counts = DOMAIN_METRICS - {"false_inclusion"}
+        unwanted = {"false_inclusion", "forbidden_offered"}
+        counts = DOMAIN_METRICS - unwanted
         for what, measures, allowed in (
             ("gain", [gain], _GAINS),
             ("cost", [cost], ADDITIVE),
             ("floor", floors, counts),
-            ("budget", budgets, ADDITIVE | {"false_inclusion"}),
+            ("budget", budgets, ADDITIVE | unwanted),
         ):
             for one in measures:
                 if one.metric.name not in allowed:

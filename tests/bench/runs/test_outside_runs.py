@@ -136,7 +136,11 @@ def test_other_metrics_and_token_counts_ask_no_selector_again(tmp_path):
     run_file(experiment(tmp_path, selectors), tmp_path / "run")
     report = run_file(experiment(tmp_path, selectors, metrics="[completeness, items]"), tmp_path / "run")
     assert (report.made, report.reused) == (1, 0)
-    assert list(RunFolder(tmp_path / "run").load("tiny", "mine").metrics) == ["completeness", "items"]
+    assert list(RunFolder(tmp_path / "run").load("tiny", "mine").metrics) == [
+        "completeness",
+        "items",
+        "forbidden_offered",
+    ]
     run_file(experiment(tmp_path, selectors, tokens="o200k"), tmp_path / "run")
     assert len((tmp_path / "mine.log").read_text().split()) == 10
 

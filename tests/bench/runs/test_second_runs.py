@@ -69,7 +69,7 @@ def test_the_sizes_that_a_selector_takes_belong_to_it(tmp_path, ran):
 def test_other_metrics_make_every_part_again(tmp_path, ran):
     path = experiment(tmp_path, metrics="[completeness, tokens]")
     assert len(made_again(path, ran)) == 5
-    assert list(RunFolder(ran).load("tiny", "bm25").metrics) == ["completeness", "tokens"]
+    assert list(RunFolder(ran).load("tiny", "bm25").metrics) == ["completeness", "tokens", "forbidden_offered"]
 
 
 def test_another_token_counter_makes_every_part_again(tmp_path, ran):

@@ -223,10 +223,11 @@ def unlabel(data):
                                        .replace("unlabelled: 0", "unlabelled: 2"), "utf-8")  # fmt: skip
 
 
-def test_unlabelled_queries_are_left_out(tmp_path, data):
+def test_unlabelled_queries_are_left_out_but_for_those_with_forbidden_items(tmp_path, data):
     unlabel(data)
     run_file(experiment(tmp_path, data=data), tmp_path / "run")
-    assert list(offered(tmp_path / "run", "bm25")) == [f"q0{n}" for n in (1, 2, 3, 4, 6, 7, 8, 9)]
+    assert list(offered(tmp_path / "run", "bm25")) == [f"q0{n}" for n in range(1, 10)]
+    assert summarise_run(RunFolder(tmp_path / "run")).datasets[0].only_negatives == 1
 
 
 def queue_notes(folder):

@@ -40,12 +40,12 @@ METRICS = parse_metrics(
     [
         *("completeness", "recall", "direct_recall", "dependency_recall", "precision", "precision_upper"),
         *("tokens", "total_tokens", "items", "unlabelled", "wrong_siblings", "false_items"),
-        *("false_inclusion", "abstention"),
+        *("false_inclusion", "abstention", "forbidden_offered"),
     ]
 )
-COMPLETE, TOKENS, ITEMS, RECALL, ABSTENTION, FALSE = (
+COMPLETE, TOKENS, ITEMS, RECALL, ABSTENTION, FALSE, FORBIDDEN = (
     Measure(parse_metric(name))
-    for name in ("completeness", "tokens", "items", "recall", "abstention", "false_inclusion")
+    for name in ("completeness", "tokens", "items", "recall", "abstention", "false_inclusion", "forbidden_offered")
 )
 WITHIN = Measure(parse_metric("completeness"), reachable=True)
 MEASURES = (*(Measure(metric) for metric in METRICS), WITHIN)
@@ -55,7 +55,7 @@ FULL = 4  # a seed whose twenty queries are made complete one by one
 UNCUT = {"retrieve": {"dense": {"depth": 100}}}
 
 
-def labelled(seed: int, *, n_items: int = 10, n_queries: int = 7) -> Labels:
+def labelled(seed: int, *, n_items: int = 10, n_queries: int = 7, partly: bool = False) -> Labels:
     """Tools and rules of few words, duplicates among them; alternatives may be of both; sessions and lists."""
     rng = np.random.default_rng(seed)
     texts = [" ".join(rng.choice(WORDS, size=rng.integers(1, 3)).tolist()) for _ in range(n_items)]
@@ -76,7 +76,9 @@ def labelled(seed: int, *, n_items: int = 10, n_queries: int = 7) -> Labels:
         request = Request(id=f"q{number}", text=text, session=held, available=may)
         pool = [key for key in keys if may is None or key in may]
         needed = [pool[place] for place in rng.permutation(len(pool))[: rng.integers(0, 6)]]
-        queries.append(DatasetQuery(request=request, split="tuning", needs_nothing=not needed))
+        some = partly and number % 3 == 2
+        nothing = not needed and not some
+        queries.append(DatasetQuery(request=request, split="tuning", needs_nothing=nothing, partly_labelled=some))
         groups = ["", "a", "a", "b", "b", "b"] if len(needed) > 3 else ["", "a", "a"] if len(needed) == 3 else [""] * 2
         if len(needed) == 4:
             groups = ["a", "a", "b", "b"]
@@ -121,7 +123,7 @@ SETTINGS = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), SETTINGS)
 def test_one_setting_by_query_is_as_if_the_selector_ran(seed, values):
-    labels = labelled(seed)
+    labels = labelled(seed, partly=seed % 2 == 1)
     found = shared(labels, topKs=(1,), topNs=(0,)).by_query(values)
     expected = by_running(labels, values)
     for measure in MEASURES:
@@ -152,10 +154,10 @@ COSTS = tuple(
     st.sampled_from(GAINS),
     st.sampled_from(COSTS),
     st.sampled_from([None, (COMPLETE, 0.5), (RECALL, 0.4), (ABSTENTION, 0.5)]),
-    st.sampled_from([None, (ITEMS, 0.4), (TOKENS, 0.6), (FALSE, 0.5)]),
+    st.sampled_from([None, (ITEMS, 0.4), (TOKENS, 0.6), (FALSE, 0.5), (FORBIDDEN, 0.5)]),
 )
 def test_nothing_beats_the_front_and_the_front_is_what_it_says(seed, gain, cost, floor, budget):
-    labels = labelled(seed, n_items=6, n_queries=4)
+    labels = labelled(seed, n_items=6, n_queries=4, partly=seed % 2 == 1)
     both = shared(labels, topKs=(2, 20), topNs=(0, 2))
     every = [
         (values, {m: float(np.nansum(v)) for m, v in both.by_query(values).items()}) for values in every_setting(both)
