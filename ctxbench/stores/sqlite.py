@@ -20,7 +20,7 @@ from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.io.files import folder_fault, readable
 from ctxbench.stores.base_store import BaseStore
 from ctxbench.stores.events import SUFFICIENT, Event, things_of
-from ctxbench.stores.memories import Forget, Memory, Relationship, checked_name, unknown
+from ctxbench.stores.memories import Forget, Memory, Relationship, checked_name, stored_metadata, unknown
 from ctxbench.stores.sqlite_schema import APPLICATION, MIGRATIONS
 
 _SILENCE = 3.0  # seconds that another process is waited for before that is said
@@ -329,7 +329,9 @@ class SqliteStore(BaseStore):
         """Versions with their places in the order of additions."""
         rows = []
         for seq, id_, type_, *plain, metadata in self._sql(_VERSIONS + where, *given):
-            said = dict(zip(_COLUMNS, (*plain, {} if metadata == "{}" else json.loads(metadata)), strict=True))
+            said = dict(
+                zip(_COLUMNS, (*plain, {} if metadata == "{}" else stored_metadata(metadata, id_)), strict=True)
+            )
             rows.append((seq, Memory(workspace=workspace, id=id_, type=type_, **said)))
         return rows
 

@@ -15,7 +15,21 @@ from ctxbench.stores.memories import Memory, Relationship
 from tests.draws import draws
 from tests.server.service_world import WORKSPACE, service_over
 
-WORDS = "redundancy merger garden lunch parser cache token budget invoice refund login session queue".split()
+WORDS = [
+    "redundancy",
+    "merger",
+    "garden",
+    "lunch",
+    "parser",
+    "cache",
+    "token",
+    "budget",
+    "invoice",
+    "refund",
+    "login",
+    "session",
+    "queue",
+]
 FILES = [f"src/{word}.py" for word in WORDS]
 WHOLE = """
 name: own
