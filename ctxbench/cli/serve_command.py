@@ -88,10 +88,15 @@ def run(
             uvicorn.Server(settings).run([listening])
 
 
+class _OnStandardError(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self.format(record), err=True)
+
+
 @contextmanager
 def _logging() -> Iterator[None]:
     """Log what the service does on standard error, a line for each context among it."""
-    logger, handler = logging.getLogger("ctxbench.server"), logging.StreamHandler()
+    logger, handler = logging.getLogger("ctxbench.server"), _OnStandardError()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)

@@ -26,6 +26,7 @@ from zlib import crc32
 
 from ctxbench.core.errors import StorageError
 from ctxbench.io.files import exclusive
+from ctxbench.io.leftovers import make_folder, make_private_file
 
 _ASIDE = ".aside"  # behind the name of a file that was set aside; the next one takes its place
 _JOURNAL = "-journal"
@@ -217,7 +218,7 @@ class CheckedRows:
     def _connect(self) -> sqlite3.Connection | None:
         folder = self.path.parent
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise StorageError(f"the folder {folder} cannot be made: {error.strerror}") from error
@@ -227,6 +228,8 @@ class CheckedRows:
         if not self._writable and self._opened is None:
             return None
         target = self.path.absolute().as_uri() + ("" if self._writable else "?mode=ro")
+        if self._opened is None:
+            make_private_file(self.path)
         before = _status(self.path)  # what is put there while it is opened is not what was opened
         connection = sqlite3.connect(
             target,

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.io.files import folder_fault, readable
+from ctxbench.io.leftovers import make_private_file
 from ctxbench.stores.base_store import BaseStore
 from ctxbench.stores.events import SUFFICIENT, Event, things_of
 from ctxbench.stores.memories import Forget, Memory, Relationship, checked_name, stored_metadata, unknown
@@ -206,6 +207,8 @@ class SqliteStore(BaseStore):
             if path.is_dir() or not (self._create or path.exists()):
                 why = "it is a folder" if path.is_dir() else "no such file"
                 raise StorageError(f"cannot open {path}: {why}; expected a database of memories")
+            if self._create and not path.exists():
+                make_private_file(path)  # others may not read what is remembered
             try:
                 db = sqlite3.connect(path.absolute(), timeout=self._busy, isolation_level=None, check_same_thread=False)
                 self._connection = db

@@ -15,21 +15,7 @@ from ctxbench.stores.memories import Memory, Relationship
 from tests.draws import draws
 from tests.server.service_world import WORKSPACE, service_over
 
-WORDS = [
-    "redundancy",
-    "merger",
-    "garden",
-    "lunch",
-    "parser",
-    "cache",
-    "token",
-    "budget",
-    "invoice",
-    "refund",
-    "login",
-    "session",
-    "queue",
-]
+WORDS = ("redundancy", "merger", "garden", "lunch", "parser", "cache", "token", "budget", "invoice", "login", "queue")
 FILES = [f"src/{word}.py" for word in WORDS]
 WHOLE = """
 name: own
