@@ -26,7 +26,7 @@ from zlib import crc32
 
 from ctxbench.core.errors import StorageError
 from ctxbench.io.files import exclusive
-from ctxbench.io.leftovers import make_folder, make_private_file
+from ctxbench.io.leftovers import make_folder
 
 _ASIDE = ".aside"  # behind the name of a file that was set aside; the next one takes its place
 _JOURNAL = "-journal"
@@ -228,8 +228,6 @@ class CheckedRows:
         if not self._writable and self._opened is None:
             return None
         target = self.path.absolute().as_uri() + ("" if self._writable else "?mode=ro")
-        if self._opened is None:
-            make_private_file(self.path)
         before = _status(self.path)  # what is put there while it is opened is not what was opened
         connection = sqlite3.connect(
             target,
@@ -241,6 +239,9 @@ class CheckedRows:
         )
         connection.__class__ = _Opened
         connection.text_factory = bytes  # damage may make a text of a value, which need not be UTF-8
+        if before is None:  # it was made just now, and is empty still
+            with contextlib.suppress(OSError):
+                self.path.chmod(0o600)
         self._opened = before or _status(self.path)
         return connection
 
