@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
+import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ctxbench.cli.output import print_json
-from ctxbench.core.errors import ParameterError, StorageError, check_range, suggest
+from ctxbench.core.errors import ParameterError, StorageError, UserError, check_range, suggest
 from ctxbench.core.installation import install_command
 from ctxbench.data.datasets.dataset import name_of_path
 from ctxbench.data.datasets.writer import create_dataset
@@ -17,10 +21,11 @@ from ctxbench.data.labelling.query_files import EXPOSURE, write_exposures
 from ctxbench.io.console import say
 from ctxbench.io.visible import count
 from ctxbench.server.context_service import ContextService
-from ctxbench.server.user_tokens import read_tokens
+from ctxbench.server.user_tokens import UserTokens, others_may_read, read_tokens
 from ctxbench.stores.memories import checked_name
 from ctxbench.stores.sqlite import SqliteStore
 
+_log = logging.getLogger("ctxbench.server")
 _GRACE = 10  # seconds that requests under way get when the service is stopped
 
 
@@ -60,20 +65,66 @@ def run(
         raise ParameterError(f"{wanted}, got {at[0]!r}; with --tokens FILE others may, who then need a token")
     if user is not None:
         checked_name("--user", user)
-    access = Access(tokens=None if file is None else read_tokens(file), user=user)
+    tokens = None if file is None else read_tokens(file)
+    if file is not None and others_may_read(file):
+        say(f"warning: {file} can be read by others; run `chmod 600 {shlex.quote(str(file))}`", err=True)
+    users = (user,) if tokens is None else tokens.users
     with SqliteStore(place, create=False) as store:
         if workspace not in store.workspaces():
             raise ParameterError(f"{place} has no workspace {workspace!r}{suggest(workspace, store.workspaces())}")
         service = ContextService(store, workspace, selector=selector, embedder=embedder)
-        with _bound(*at) as listening:
-            service.prepare()  # who asks meanwhile waits
+        service.check_users(users)
+        with _bound(*at) as listening, _logging():
+            service.prepare(users)  # who asks meanwhile waits
+            if file is not None and tokens is not None:
+                _read_again_on_hangup(file, tokens, service)
             host, port = listening.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             what = f"workspace {workspace} of {place} by {selector} at {url}"
             say(f"{what}, described at {url}/openapi.json; Ctrl-C ends it", err=True)
             given: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+            access = Access(tokens=tokens, user=user)
             settings = uvicorn.Config(web_app(service, access), timeout_graceful_shutdown=_GRACE, **given)
             uvicorn.Server(settings).run([listening])
+
+
+class _OnStandardError(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self.format(record), err=True)
+
+
+@contextmanager
+def _logging() -> Iterator[None]:
+    """Log what the service does on standard error, a line for each context among it."""
+    logger, handler = logging.getLogger("ctxbench.server"), _OnStandardError()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextService) -> None:
+    """Read the token file again at each SIGHUP; where it is faulty, the tokens stay as they are."""
+
+    def read_again(_number: int, _frame: object) -> None:
+        try:
+            new = read_tokens(file)
+            service.check_users(new.users)
+        except UserError as error:
+            _log.error("the tokens stay as they were: %s", " ".join(str(error).split()))
+            return
+        tokens.replace_by(new)
+        _log.info("read %s again: %s", file, count(len(new.users), "user"))
+
+    if hasattr(signal, "SIGHUP"):  # Windows has none
+        signal.signal(signal.SIGHUP, read_again)
 
 
 def write_labels(place: Path, workspace: str, out: Path, *, as_json: bool) -> None:

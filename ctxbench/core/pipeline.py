@@ -115,6 +115,24 @@ class Pipeline:
         """Whether what is retrieved is a ranking, or made one."""
         return self.retrieve.ranks or any(isinstance(step, Step) and step.orders for step in self.refine)
 
+    def mapped(self, change: Callable[[Step], Step]) -> Pipeline:
+        """The same pipeline with every step changed, also those in `merge` and `by_domain`."""
+        refine = tuple(step.mapped(change) for step in self.refine)
+        analyse, retrieve = self.analyse.mapped(change), self.retrieve.mapped(change)
+        return Pipeline(analyse, retrieve, refine, change(self.format))
+
+    def counting_over_catalog(self) -> tuple[Step, ...]:
+        """The steps that count words over the whole catalog, not over what a request may see; see `Step.scoped`."""
+        found: list[Step] = []
+
+        def look(step: Step) -> Step:
+            if step.scoped() is not step:
+                found.append(step)
+            return step
+
+        self.mapped(look)
+        return tuple(found)
+
     def describe(self) -> dict[str, Any]:
         """Every step with its version and all its parameters."""
         return {

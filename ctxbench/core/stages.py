@@ -203,6 +203,16 @@ class Step:
         """Whether its parameters make it leave everything as it is, so that it need not be run."""
         return bool(getattr(self.call, "off", False))
 
+    def mapped(self, change: Callable[[Step], Step]) -> Step:
+        """The step, changed; combinators change every step in them."""
+        return change(self)
+
+    def scoped(self) -> Step:
+        """The step with `statistics: scope` in place of `statistics: catalog`, where it has that parameter."""
+        if getattr(self.call, "statistics", None) != "catalog":
+            return self
+        return replace(self, call=replace(cast("Any", self.call), statistics="scope"))
+
 
 class WithFormat(Resources):
     """Resources with the pipeline's own format, by the name `FORMAT`: for a fit that counts what it renders."""
@@ -237,6 +247,10 @@ class Analyses:
     def describe(self) -> dict[str, Any]:
         """The analyses in order."""
         return {"step": "analyses", "analyses": [step.describe() for step in self.steps]}
+
+    def mapped(self, change: Callable[[Step], Step]) -> Analyses:
+        """The same with every step changed."""
+        return replace(self, steps=tuple(map(change, self.steps)))
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -275,6 +289,10 @@ class Merge:
         sources = [[name, step.describe()] for name, step in self.sources.items()]
         limit = {} if self.seconds is None else {"seconds": self.seconds}
         return {"step": "merge", "sources": sources, **limit}
+
+    def mapped(self, change: Callable[[Step], Step]) -> Merge:
+        """The same with every source changed."""
+        return replace(self, sources={name: change(step) for name, step in self.sources.items()})
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -334,6 +352,11 @@ class ByDomain:
         """The domains in order."""
         domains = [[",".join(types), [step.describe() for step in steps]] for types, steps in self.domains.items()]
         return {"step": "by_domain", "domains": domains}
+
+    def mapped(self, change: Callable[[Step], Step]) -> ByDomain:
+        """The same with every step of every domain changed."""
+        domains = {types: tuple(step.mapped(change) for step in steps) for types, steps in self.domains.items()}
+        return replace(self, domains=domains)
 
     @property
     def uses(self) -> tuple[str, ...]:

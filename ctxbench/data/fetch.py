@@ -17,6 +17,7 @@ from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.lookup import importers
 from ctxbench.data.importers.published_files import FileImporter, PublishedSource, SourceFile, sha256_of
 from ctxbench.io.files import exclusive
+from ctxbench.io.leftovers import make_folder
 from ctxbench.net.http_connection import environment_fault, offline
 from ctxbench.net.http_limits import AS_IT_IS, Deadline, compression
 
@@ -261,7 +262,7 @@ class _Download:
             )
         done = lap = have if response.status_code == 206 else 0
         try:
-            self.part.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.part.parent)
             with self.part.open("ab" if done else "wb") as stream:
                 for piece in response.iter_raw():
                     done += len(piece)

@@ -36,7 +36,7 @@ EACH = 100
 """So many characters more a text counts for, as 5,000 paths take as long to split."""
 MOST_FILES = 32
 """So many are kept, those used last; one has 0.2 to 0.6 bytes for each character of its catalog."""
-_FORM = "2"  # goes up with whatever changes the words of an item, of which a test tells, or how they are written
+_FORM = "3"  # goes up with whatever changes the words of an item, of which a test tells, or how they are written
 _NAMES = 8  # smallest digests under which a file is looked for
 _DIGEST = 32  # bytes
 

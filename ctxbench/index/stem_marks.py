@@ -8,10 +8,11 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 
-from ctxbench.index.words import phrases, separated
+from ctxbench.index.words import cut, phrases, separated
 
 TOKENIZER = "tokenize = \"porter unicode61 remove_diacritics 2 categories 'L* N* Co M*'\""
 _KEPT = 1_000_000  # words whose stems are known; then it starts anew
+_LETTERS = 32_000_000  # of these words together
 _FOREIGN = re.compile(r"(?<= )[^ \x00-\x7f]|(?<= )[!-~]+[^ \x00-\x7f]")  # a word in which FTS5 may change any letter
 
 
@@ -29,6 +30,7 @@ class StemMarks:
         self._db.execute(f"CREATE VIRTUAL TABLE said USING fts5(word, {TOKENIZER})")
         self._db.execute("CREATE VIRTUAL TABLE stems USING fts5vocab(said, instance)")
         self._stem: dict[str, str] = {}
+        self._n_letters = 0
         self._asked = list[tuple[str, ...]]()  # the last words, and below the texts in which they were marked
         self._marked = dict[str, list[tuple[int, int]]]()
 
@@ -38,8 +40,9 @@ class StemMarks:
         with self._lock:
             if self._asked != asked:  # one request marks the same excerpts for their prices and for the prompt
                 self._asked, self._marked = asked, {}
-            if len(self._stem) > _KEPT:
+            if len(self._stem) > _KEPT or self._n_letters > _LETTERS:
                 self._stem.clear()
+                self._n_letters = 0
             self._learn({word for phrase in asked for word in phrase})
             wanted = [stems for phrase in asked if all(stems := [self._stem[word] for word in phrase])]
             for text in texts:
@@ -97,7 +100,7 @@ class StemMarks:
             return
         self._db.execute("BEGIN")
         try:
-            self._db.executemany("INSERT INTO said (rowid, word) VALUES (?, ?)", enumerate(new))
+            self._db.executemany("INSERT INTO said (rowid, word) VALUES (?, ?)", enumerate(cut(new)))
             stems = self._db.execute("SELECT doc, term FROM stems ORDER BY doc, offset").fetchall()
         finally:
             self._db.execute("ROLLBACK")
@@ -105,6 +108,7 @@ class StemMarks:
         for place, stem in stems:
             of_word[place].append(stem or "")  # none of an accent by itself
         self._stem.update(zip(new, map(" ".join, of_word), strict=True))
+        self._n_letters += sum(map(len, new))
 
 
 def _kept(stem: str) -> str:

@@ -20,15 +20,27 @@ KEPT = 4
 """How many indexes of a catalog and of those that extend it are kept; the one unused the longest goes first."""
 
 
+_MOST = ("index", "most")
+
+
+def bound_indexes(resources: Resources, most: int) -> None:
+    """Hold so many indexes of one kind at most, over all catalogs, those used last; to be called before the first."""
+    resources.kept(_MOST, lambda: most)
+
+
 class _Versions(Generic[T]):
     """The indexes of one kind, by the hash of their texts.
 
     Those of a catalog and of what extends it are one line, of which `KEPT` stay. Catalogs that have nothing to do with
     each other are lines of their own, and stay.
+
+    Args:
+        most: how many stay of all lines together, 1 or more; None = all.
     """
 
-    def __init__(self) -> None:
-        self._held: dict[str, tuple[T, list[str]]] = {}
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._held: dict[str, tuple[T, list[str]]] = {}  # last used last
         self._lock = threading.RLock()  # retrievers may run side by side
 
     def of(
@@ -38,7 +50,7 @@ class _Versions(Generic[T]):
         key = catalog.hash_of(*over)
         with self._lock:
             if key in self._held:
-                found, line = self._held[key]
+                found, line = self._held[key] = self._held.pop(key)
             else:
                 before = next((one for _, one in catalog.prefixes(*over) if one in self._held), None)
                 old, line = (None, []) if before is None else self._held[before]
@@ -49,6 +61,9 @@ class _Versions(Generic[T]):
             _used(line, key)
             while len(line) > KEPT:
                 del self._held[line.pop(0)]
+            while self._most is not None and len(self._held) > self._most:
+                oldest = next(iter(self._held))
+                self._held.pop(oldest)[1].remove(oldest)
             return found
 
 
@@ -83,7 +98,7 @@ def index_over(
     Returns:
         The same object for catalogs of equal texts, as long as it is kept (`KEPT`).
     """
-    versions: _Versions[Any] = resources.kept(("index", name), _Versions)
+    versions: _Versions[Any] = resources.kept(("index", name), lambda: _Versions(resources.kept(_MOST, lambda: None)))
     found: T = versions.of(catalog, over, make, extend)
     return found
 

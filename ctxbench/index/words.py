@@ -13,8 +13,9 @@ from typing import Any
 from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 
+LONGEST_WORD = 4_000
+"""Bytes of UTF-8 that a word has at most; no index is given more of it, as FTS5 cuts at 32,768 within a character."""
 _WORD = re.compile(r"[^\W_]+")
-_ENDS = re.compile(r"^[\W_]+|[\W_]+$")  # what is no letter or digit, at either end of a word
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # the first: `URLs`
 _COMMON = (
     "a about also am an and any are as at be but by can could did do does for from get give had has have he "
@@ -46,9 +47,24 @@ def words(text: str) -> list[str]:
     Text is composed first (NFC), so that both spellings of é are one. Nothing is stemmed or stopped.
     """
     if text.isascii():
-        return _WORD.findall(text.lower())
+        return cut(_WORD.findall(text.lower()))
     folded = unicodedata.normalize("NFC", text.casefold())
-    return "".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded).split()
+    return cut("".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded).split())
+
+
+def cut(found: list[str]) -> list[str]:
+    """Words with those cut that are longer than `LONGEST_WORD`, each behind its last whole character."""
+    if max(map(len, found), default=0) * 4 <= LONGEST_WORD:  # a character has four bytes at most
+        return found
+    return [word if len(word) * 4 <= LONGEST_WORD else _beginning(word) for word in found]
+
+
+def _beginning(word: str) -> str:
+    data = word.encode("utf-8", "surrogatepass")
+    end = min(LONGEST_WORD, len(data))
+    while end < len(data) and data[end] & 0b1100_0000 == 0b1000_0000:  # within a character
+        end -= 1
+    return data[:end].decode("utf-8", "surrogatepass")
 
 
 class _Separated(dict[int, str]):
@@ -78,8 +94,20 @@ def separated(text: str) -> str:
 
 
 def composed(text: str) -> str:
-    """The same of both spellings of a letter with an accent; it may be shorter than the text."""
-    return separated(unicodedata.normalize("NFC", text))
+    """The same of both spellings of a letter with an accent; words are cut (`LONGEST_WORD`), so it may be shorter."""
+    found = separated(unicodedata.normalize("NFC", text))
+    return " ".join(cut(found.split(" "))) if _has_long_word(found) else found
+
+
+def _has_long_word(text: str) -> bool:
+    """Whether a word between blanks may have to be cut; looks at few places only."""
+    start, most = 0, LONGEST_WORD // 4
+    while start + most < len(text):
+        blank = text.rfind(" ", start, start + most + 1)
+        if blank < 0:
+            return True
+        start = blank + 1
+    return False
 
 
 def phrases(words: Iterable[str]) -> list[tuple[str, ...]]:
@@ -102,14 +130,14 @@ def name_words(text: str) -> list[str]:
         parts = name_parts(piece)
         found += parts
         if len(parts) > 1:
-            found.append("".join(parts))
+            found += cut(["".join(parts)])
     return found
 
 
 def name_parts(text: str) -> list[str]:
     """The parts of a name, case-folded: split at blanks, punctuation, changes of case, and digits."""
     if text.isascii():
-        return [part.lower() for part in _PART.findall(text)]
+        return cut([part.lower() for part in _PART.findall(text)])
     return [part for piece in text.split() for part in _piece_parts(piece)]
 
 
@@ -187,8 +215,18 @@ def keywords(text: str) -> tuple[str, ...]:
 
     What is no letter or digit is taken off at either end, so that `invoice?` is `invoice`.
     """
-    bare = (_ENDS.sub("", word) for word in text.lower().split())
+    bare = cut([_bare(word) for word in text.lower().split()])
     return tuple(dict.fromkeys(word for word in bare if len(word) > 3 and word not in STOP_WORDS))
+
+
+def _bare(word: str) -> str:
+    """A word without what is no letter or digit at either end; a pattern for the end would take quadratic time."""
+    first, last = 0, len(word)
+    while first < last and not word[first].isalnum():
+        first += 1
+    while first < last and not word[last - 1].isalnum():
+        last -= 1
+    return word[first:last]
 
 
 def asked_words(query: Query, request: int) -> tuple[str, ...]:

@@ -14,42 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.core.errors import StorageError
 from ctxbench.io.files import read_bytes, readable, write_atomic
-from ctxbench.io.leftovers import sweep
+from ctxbench.io.leftovers import cache_dir, expanded, sweep
+
+__all__ = ["altered", "cache_dir", "checksum", "expanded", "is_sealed", "read_sealed", "seal_folder", "write_sealed"]
 
 _SEAL = ".checksums"  # in a sealed folder
 _log = logging.getLogger(__name__)
-
-
-def cache_dir() -> Path:
-    """Return the root folder of all caches; it need not exist.
-
-    The environment variable `CTXBENCH_CACHE` if it is set and not empty, else the platform's cache folder for the
-    user (`~/.cache/ctxbench` on Linux). It is read at each call, so that a test can move it.
-
-    Raises:
-        ParameterError: the variable starts with `~name`, and there is no such user.
-    """
-    chosen = os.environ.get("CTXBENCH_CACHE")
-    if chosen:
-        return expanded(chosen, "CTXBENCH_CACHE")
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("ctxbench"))
-
-
-def expanded(path: str, variable: str) -> Path:
-    """The path that an environment variable holds, `~` replaced by the home folder.
-
-    Raises:
-        ParameterError: there is no such home folder.
-    """
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        message = f"{variable} is {path!r}, but that home folder is not known; write the folder's full path"
-        raise ParameterError(message) from error
 
 
 def checksum(key: str, data: bytes) -> str:
@@ -61,7 +33,7 @@ def write_sealed(path: Path, data: bytes) -> None:
     """Keep data in a file, whole or not at all; where nothing can be written, nothing is kept."""
     sweep(path)  # `write_atomic` leaves the leftovers of killed processes where it does not flush
     with suppress(StorageError):
-        write_atomic(path, f"{checksum(path.name, data)}\n".encode() + data, durable=False)
+        write_atomic(path, f"{checksum(path.name, data)}\n".encode() + data, durable=False, private=True)
 
 
 def read_sealed(path: Path) -> bytes | None:

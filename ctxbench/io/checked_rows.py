@@ -26,6 +26,7 @@ from zlib import crc32
 
 from ctxbench.core.errors import StorageError
 from ctxbench.io.files import exclusive
+from ctxbench.io.leftovers import make_folder
 
 _ASIDE = ".aside"  # behind the name of a file that was set aside; the next one takes its place
 _JOURNAL = "-journal"
@@ -217,7 +218,7 @@ class CheckedRows:
     def _connect(self) -> sqlite3.Connection | None:
         folder = self.path.parent
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise StorageError(f"the folder {folder} cannot be made: {error.strerror}") from error
@@ -238,6 +239,9 @@ class CheckedRows:
         )
         connection.__class__ = _Opened
         connection.text_factory = bytes  # damage may make a text of a value, which need not be UTF-8
+        if before is None:  # it was made just now, and is empty still
+            with contextlib.suppress(OSError):
+                self.path.chmod(0o600)
         self._opened = before or _status(self.path)
         return connection
 

@@ -12,12 +12,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
 from ctxbench.core.errors import Fault, InputError, StorageError
-from ctxbench.io.leftovers import ASIDE, TEMPORARY, beside, held_folder, left, let_go, modified, remove, sweep, try_lock
+from ctxbench.io.leftovers import (
+    ASIDE,
+    TEMPORARY,
+    beside,
+    held_folder,
+    left,
+    let_go,
+    make_folder,
+    modified,
+    remove,
+    sweep,
+    try_lock,
+)
 from ctxbench.io.near_files import near_file
 from ctxbench.io.other_forms import UTF16, gzip_fault, is_utf16
 
@@ -136,7 +149,7 @@ def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str
         raise _unreadable(path, error) from error
 
 
-def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True) -> None:
+def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True, private: bool = False) -> None:
     """Write a file whole or not at all: a temporary file beside it, flushed to disk, then renamed over it.
 
     Missing folders are made. A link is followed, so that it stays a link. A file that is there keeps its mode.
@@ -146,19 +159,20 @@ def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True) -
         data: its content; text is written as UTF-8.
         durable: False leaves the flushing to the system, which is much faster: still whole or not there if the
             process is killed, but not if the power fails.
+        private: a new file is for its owner alone.
 
     Raises:
         StorageError: the disk is full, or the place cannot be written; what was there before is unchanged.
     """
     target = Path(os.path.realpath(_usable(path)))
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         if durable:  # others come by the hundred into one folder: whoever has it to himself looks through it once
             sweep(target)
         content = data.encode("utf-8") if isinstance(data, str) else data
         for attempt in range(_TRIES):
             try:
-                _replace(target, content, durable=durable)
+                _replace(target, content, durable=durable, private=private)
                 break
             except FileNotFoundError:  # another process took the temporary file for a leftover
                 if attempt == _TRIES - 1:
@@ -169,11 +183,12 @@ def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True) -
         raise _unwritable(path, error) from error
 
 
-def _replace(target: Path, content: bytes, *, durable: bool) -> None:
+def _replace(target: Path, content: bytes, *, durable: bool, private: bool) -> None:
     """Write a temporary file beside `target`, and rename it over it."""
     temporary = beside(target, TEMPORARY)
     try:
-        with temporary.open("xb") as stream:
+        opener = partial(os.open, mode=0o600 if private else 0o666)
+        with open(temporary, "xb", opener=opener) as stream:
             try_lock(stream.fileno())
             _keep_mode(temporary, target)
             stream.write(content)
@@ -231,7 +246,7 @@ def _locked(path: Path, waiting: Callable[[], None]) -> int:
     missed = 0
     while True:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             missed += 1

@@ -1,7 +1,7 @@
-"""Temporary files and folders beside the place that they are for, and what killed processes leave of them.
+"""How folders and private files are made, and temporary ones beside the place that they are for.
 
 Whoever fills one holds a lock on it, which the system lets go of when the process ends, however that comes: what is
-there and not held is a leftover.
+there and not held is a leftover of a killed process.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from ctxbench.core.errors import ParameterError
 
 TEMPORARY, ASIDE = ".tmp", ".old"  # what is being made; a whole folder that makes room for another
 _TRIES = 100  # of making a folder that nobody takes for a leftover before it is held
@@ -41,6 +43,57 @@ def left(target: Path, ending: str) -> list[Path]:
         return []  # no such folder, or not to be listed
 
 
+def cache_dir() -> Path:
+    """Return the root folder of all caches; it need not exist.
+
+    The environment variable `CTXBENCH_CACHE` if it is set and not empty, else the platform's cache folder for the
+    user (`~/.cache/ctxbench` on Linux). It is read at each call, so that a test can move it.
+
+    Raises:
+        ParameterError: the variable starts with `~name`, and there is no such user.
+    """
+    chosen = os.environ.get("CTXBENCH_CACHE")
+    if chosen:
+        return expanded(chosen, "CTXBENCH_CACHE")
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("ctxbench"))
+
+
+def expanded(path: str, variable: str) -> Path:
+    """The path that an environment variable holds, `~` replaced by the home folder.
+
+    Raises:
+        ParameterError: there is no such home folder.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        message = f"{variable} is {path!r}, but that home folder is not known; write the folder's full path"
+        raise ParameterError(message) from error
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder where there is none, with its parents; the root of all caches is made for its owner alone.
+
+    Raises:
+        OSError: the place cannot be written.
+    """
+    if not path.is_dir():
+        with suppress(ParameterError):  # there is no such root
+            root = Path(os.path.realpath(cache_dir()))
+            if Path(os.path.realpath(path)).is_relative_to(root) and not root.is_dir():
+                root.parent.mkdir(parents=True, exist_ok=True)
+                root.mkdir(0o700, exist_ok=True)
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def make_private_file(path: Path) -> None:
+    """Make an empty file that its owner alone may read and write, where there is none and that can be done."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
 def held_folder(target: Path, *, mode: int = 0o777) -> tuple[Path, int]:
     """Make a temporary folder beside `target`, with its missing parents; it and what `let_go` is to be given.
 
@@ -49,7 +102,7 @@ def held_folder(target: Path, *, mode: int = 0o777) -> tuple[Path, int]:
     """
     for _ in range(_TRIES):
         path = beside(target, TEMPORARY)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         path.mkdir(mode)
         try:
             handle = os.open(path, os.O_RDONLY)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from ctxbench.core.requests import Batch
 from ctxbench.io.cache import checksum
+from ctxbench.io.leftovers import make_folder
 from ctxbench.selectors.protocol import MalformedError, catalog_hash, loads
 
 _log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class AnswerCache:
     def _append(self, record: dict[str, Any]) -> None:
         rest = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode("ascii")[1:]
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._path.parent)
             handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 os.write(handle, b"\n" + self._start(rest) + rest + b"\n")

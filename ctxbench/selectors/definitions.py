@@ -120,6 +120,17 @@ def selector_name(selector: str, preset: str | None = None) -> str:
     return "/".join([Path(selector).stem if is_file(selector) else selector, *([preset] if preset else [])])
 
 
+def is_shipped(selector: str, *, base: Path = Path()) -> bool:
+    """Whether a selector as users name it comes with ctxbench; also the one that an agent file names with settings."""
+    if not is_file(selector):
+        return True
+    path = base / selector
+    if not is_agent_file(path):
+        return False
+    agent = read_agent(path)
+    return agent.presets is None and not is_file(agent.selector)
+
+
 def find_definition(selector: str, preset: str | None = None, *, base: Path = Path()) -> tuple[Definition, str | None]:
     """A selector as users name it: a shipped one, `name` or `name/preset`, the path of a YAML file, or an agent file.
 

@@ -69,7 +69,8 @@ class ContextCache:
             found = self._kept.pop(key, None)
             if found is None:
                 found = KeptContext(catalog, thread, user)
-                self._keep_only(lambda one: one.catalog == catalog)  # a catalog takes megabytes, and does not come back
+                # a catalog takes megabytes, and does not come back; each user has one
+                self._keep_only(lambda kept: kept.user != user or kept.catalog == catalog)
             found.used = self._clock()
             self._kept[key] = found
             while len(self._kept) > self._size:

@@ -6,18 +6,24 @@ import hashlib
 import json
 import logging
 import threading
+import time as clock
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.pipeline import Outcome
 from ctxbench.core.requests import Batch, Request, batch_key
+from ctxbench.core.stages import Step
 from ctxbench.core.times import in_utc, instant, instant_text, named_instant
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.index.resources import local_resources
+from ctxbench.index.versions import bound_indexes
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
-from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.definitions import find_definition, is_shipped
 from ctxbench.selectors.pipelines import check_fits
 from ctxbench.server.context_cache import ContextCache
 from ctxbench.server.metrics import Metrics
@@ -31,6 +37,9 @@ if TYPE_CHECKING:
 
 GRID = 30  # seconds: times of requests are rounded up to it, so that what is asked again is the same request
 REMEMBERED = 10_000  # contexts that feedback can be given on
+REMEMBERED_BYTES = 64_000_000  # that these take together; the one built longest ago is forgotten first
+REMEMBERED_TEXT = 2_000  # characters of a message that are remembered
+USERS = 32  # whose items and indexes are held, those who asked last
 
 _log = logging.getLogger(__name__)
 _STEP = GRID * 1_000_000  # microseconds
@@ -42,10 +51,70 @@ class NotSeenError(ParameterError):
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """What is remembered of a context for feedback: what was asked, and which items it has."""
+    """What is remembered of a context for feedback: what was asked, and which items it has.
 
-    request: Request
-    items: frozenset[str]
+    The text is the beginning of the message, `REMEMBERED_TEXT` characters.
+    """
+
+    text: str
+    user: str | None
+    conversation: str | None
+    time: str | None
+    items: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return 1_000 + 4 * len(self.text) + sum(100 + len(item) for item in self.items)
+
+
+class _UserCatalogs:
+    """The items that each user sees, as a catalog of their own.
+
+    A step gets nothing else, so that nothing private of another user is counted, compared or hashed, whatever the step
+    does. The catalog stays the same object until an item changes that the user sees; where items are added, it extends
+    the one before, so that indexes are carried on.
+    """
+
+    def __init__(self, workspace: str) -> None:
+        self._workspace = workspace
+        self._held: dict[str | None, tuple[Catalog, Catalog]] = {}  # by user: all items, the user's; last used last
+        self._lock = threading.Lock()
+
+    def of(self, catalog: Catalog, user: str | None) -> Catalog:
+        """The items of a workspace's catalog that a user sees."""
+        with self._lock:
+            whole, seen = self._held.pop(user, (None, Catalog(())))
+            if whole is not catalog:
+                seen = self._carried_on(seen, self._seen(catalog, user))
+            self._held[user] = catalog, seen
+            while len(self._held) > USERS:
+                del self._held[next(iter(self._held))]
+            return seen
+
+    def _seen(self, catalog: Catalog, user: str | None) -> list[Item]:
+        """The items, without links to what the user does not see."""
+        open_to = np.flatnonzero(catalog.facts.open_to(self._workspace, user))
+        items: list[Item] = [catalog[position] for position in open_to.tolist()]
+        if not any(item.links for item in items):
+            return items
+        keys = {item.key for item in items}
+        links = [tuple(link for link in item.links if link.item in keys) for item in items]
+        return [
+            item if item.links == kept else replace(item, links=kept) for item, kept in zip(items, links, strict=True)
+        ]
+
+    @staticmethod
+    def _carried_on(before: Catalog, items: list[Item]) -> Catalog:
+        """The catalog of some items: the one before, extended where these are its items and more."""
+        ends: dict[int, str] = {}
+        for position, (old, new) in enumerate(zip(before, items, strict=False)):
+            if old is new or old == new:
+                continue
+            if new.until is None or replace(old, until=new.until) != new:
+                return Catalog(items)
+            ends[position] = new.until
+        return before.extended(items[len(before) :], ends=ends) if len(before) <= len(items) else Catalog(items)
 
 
 class ContextService:
@@ -53,6 +122,9 @@ class ContextService:
 
     A context is kept for a while by everything that it depends on, so that the same request is answered at once, and
     any write that changes it makes it anew. Threads may share a service, also while others write into its store.
+
+    The selector gets the items alone that the user sees, and a shipped one counts words with `statistics: scope`, so
+    that nothing private of one user changes what another gets.
 
     Attributes:
         cache: of contexts; see `ContextCache.forget`.
@@ -82,21 +154,39 @@ class ContextService:
     ) -> None:
         definition, preset = find_definition(selector)
         self._pipeline = definition.pipeline(definition.values(preset))
+        self._selector, self._unscoped = selector, self._pipeline.counting_over_catalog()
+        if is_shipped(selector):
+            self._pipeline, self._unscoped = self._pipeline.mapped(Step.scoped), ()
         self._cites = isinstance(self._pipeline.format.call, Citations)
         self._described = json.dumps(self._pipeline.describe(), sort_keys=True, default=str)
         self._resources = local_resources(open_embedder(embedder_name(embedder)), open_counter(counter))
+        bound_indexes(self._resources, 2 * USERS)
         store.catalog(workspace)
         self._store, self._workspace = store, workspace
+        self._catalogs = _UserCatalogs(workspace)
         self.cache = ContextCache() if cache is None else cache
         self.metrics = Metrics()
         self._built: dict[str, _Built] = {}  # last built last
+        self._built_bytes = 0
         self._lock = threading.Lock()
 
-    def prepare(self) -> None:
-        """Load models and make indexes, so that no source of the first request is late for them."""
-        catalog, request = self._asked("a first request", None, None, _rounded(None))
-        check_fits(self._pipeline, catalog)
-        self._pipeline.run(Batch.of(catalog, [request]), self._resources)
+    def check_users(self, users: Collection[str | None]) -> None:
+        """Check that the selector may answer these users: several only where it counts over what each of them sees.
+
+        Raises:
+            ParameterError: it is the user's own, and steps of it count words over the whole catalog; names them.
+        """
+        if len(set(users)) > 1 and self._unscoped:
+            steps = ", ".join(dict.fromkeys(step.name for step in self._unscoped))
+            what = f"{self._selector}: step {steps} counts words over the whole catalog, which several users share"
+            raise ParameterError(f"{what}; set `statistics: scope` there, so that it counts over what each user sees")
+
+    def prepare(self, users: Collection[str | None] = (None,)) -> None:
+        """Load models and make indexes for users, so that no source of a first request is late for them."""
+        for user in list(users)[:USERS]:
+            catalog, request = self._asked("a first request", None, user, _rounded(None))
+            check_fits(self._pipeline, catalog)
+            self._pipeline.run(Batch.of(catalog, [request]), self._resources)
 
     def build(
         self, message: str, *, thread: str | None = None, user: str | None = None, time: str | None = None
@@ -113,13 +203,19 @@ class ContextService:
             UserError: the message is blank, the time is none, or the selector failed.
         """
         context = self._context("build", message, thread, user, time)
-        items = frozenset(one.id for one in context.selection.chosen)
-        with self._lock:
-            self._built.pop(context.id, None)
-            self._built[context.id] = _Built(context.request, items)
-            while len(self._built) > REMEMBERED:
-                del self._built[next(iter(self._built))]
+        items = tuple(offered.id for offered in context.selection.chosen)
+        self._remember(context.id, _Built(message[:REMEMBERED_TEXT], user, thread, context.request.time, items))
         return context
+
+    def _remember(self, context: str, built: _Built) -> None:
+        """Keep what feedback on a context needs, and forget the earliest where that is too much."""
+        with self._lock:
+            if (before := self._built.pop(context, None)) is not None:
+                self._built_bytes -= before.size
+            self._built[context] = built
+            self._built_bytes += built.size
+            while len(self._built) > REMEMBERED or (self._built_bytes > REMEMBERED_BYTES and len(self._built) > 1):
+                self._built_bytes -= self._built.pop(next(iter(self._built))).size
 
     def preview(
         self, message: str, *, thread: str | None = None, user: str | None = None, time: str | None = None
@@ -135,7 +231,8 @@ class ContextService:
             useful: whether it was.
             user: who says so.
             context: the id of the context that it was in: only with it does `ctxbench data from-feedback` know what
-                was asked. Those of the last 10,000 builds of this process are known.
+                was asked, of a long message the first 2,000 characters. Those of the last 10,000 builds of this
+                process are known, of fewer where they take more than 64 MB.
 
         Raises:
             NotSeenError: there is no such context of this user, or no such item in it; or this user sees no such item.
@@ -144,8 +241,8 @@ class ContextService:
         key = self._seen(item, user, built)
         told: dict[str, Any] = {}
         if built is not None:
-            asked = {"context": context, "item": item, "text": built.request.text, "time": built.request.time}
-            told = {"conversation": built.request.conversation, "metadata": {ASKED: asked}}
+            asked = {"context": context, "item": item, "text": built.text, "time": built.time}
+            told = {"conversation": built.conversation, "metadata": {ASKED: asked}}
         id_ = key.name.rpartition("@")[0]
         self._store.record(Event(kind="feedback", workspace=self._workspace, id=id_, user=user, useful=useful, **told))
         self.metrics.count(feedback=1)
@@ -154,7 +251,7 @@ class ContextService:
         """Record whether a context was enough for an answer, or lacked something; the last word counts.
 
         Args:
-            context: its id; those of the last 10,000 builds of this process are known.
+            context: its id; which are known is as of `feedback`.
             enough: whether it was.
             user: who says so: the one who asked.
 
@@ -165,14 +262,14 @@ class ContextService:
         items = sorted(built.items)
         for item in items:
             self._seen(item, user, built)
-        asked = {"context": context, "items": items, "text": built.request.text, "time": built.request.time}
+        asked = {"context": context, "items": items, "text": built.text, "time": built.time}
         self._store.record(
             Event(
                 kind=SUFFICIENT,
                 workspace=self._workspace,
                 id=context,
                 user=user,
-                conversation=built.request.conversation,
+                conversation=built.conversation,
                 useful=enough,
                 metadata={ASKED: asked},
             )
@@ -183,7 +280,7 @@ class ContextService:
         """What is remembered of a context of a user."""
         with self._lock:
             built = self._built.get(context)
-        if built is None or built.request.user != user:
+        if built is None or built.user != user:
             raise NotSeenError(f"no context {context!r:.80} of yours is known; build it again")
         return built
 
@@ -193,9 +290,7 @@ class ContextService:
             key = ItemKey.parse(item)
         except ParameterError:
             key = None
-        catalog = self._store.catalog(self._workspace)
-        place = None if key is None else catalog.find(key)
-        if key is None or place is None or not catalog.facts.open_to(self._workspace, user)[place]:
+        if key is None or self._catalog(user).find(key) is None:
             raise NotSeenError(f"no item {item!r:.200} is there; name it by its `id` in a context")
         if built is not None and item not in built.items:
             raise NotSeenError(f"item {item!r:.200} is not in this context; name one of its items, or leave its id out")
@@ -204,6 +299,7 @@ class ContextService:
     def _context(
         self, what: str, message: str, thread: str | None, user: str | None, time: str | None
     ) -> ServedContext:
+        begin = clock.perf_counter()
         with self.metrics.request(what) as told:
             if not message.strip():
                 raise ParameterError("message is blank; ask for something")
@@ -223,7 +319,12 @@ class ContextService:
             _log.warning("%s: %s, %s", note.step, note.kind, note.message)
         table = outcome.candidates
         self.metrics.count(**{f"{what}s": 1}, cache_hits=int(context.kept))
-        self.metrics.count(retrieved=len(table), selected=int(table.chosen.sum()), tokens=tokens)
+        n_items = int(table.chosen.sum())
+        self.metrics.count(retrieved=len(table), selected=n_items, tokens=tokens)
+        made = f"{what} {context.id} for {'nobody in particular' if user is None else repr(user)} by {self._selector}"
+        passed = (clock.perf_counter() - begin) * 1000
+        kept = "cached" if context.kept else "not cached"
+        _log.info("%s: %d items, %d tokens, %.1f ms, %s", made, n_items, tokens, passed, kept)
         return context
 
     def _rendered(self, key: str, outcome: Outcome) -> ServedContext:
@@ -238,12 +339,16 @@ class ContextService:
 
     def _asked(self, message: str, thread: str | None, user: str | None, time: str) -> tuple[Catalog, Request]:
         """The items and the request over them, of one moment however much is written meanwhile."""
-        catalog = self._store.catalog(self._workspace)
+        catalog = self._catalog(user)
         while True:
             request = self._store.request(self._workspace, message, user=user, conversation=thread, time=time)
-            before, catalog = catalog, self._store.catalog(self._workspace)
+            before, catalog = catalog, self._catalog(user)
             if catalog is before or catalog.hash == before.hash:  # an empty one is made anew each time
                 return catalog, self._as_before(catalog, request)
+
+    def _catalog(self, user: str | None) -> Catalog:
+        """What a user sees of the workspace."""
+        return self._catalogs.of(self._store.catalog(self._workspace), user)
 
     def _as_before(self, catalog: Catalog, request: Request) -> Request:
         """The request as of half a minute or a minute earlier, if that is kept and all that it sees is as it was.

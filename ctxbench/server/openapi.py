@@ -56,6 +56,7 @@ PROBLEMS = {
     415: "The body is not said to be JSON.",
     421: "The request names another host.",
     422: "A field is missing, unknown, or not as it must be.",
+    429: "Too many requests at one time.",
     500: "A fault of the server.",
     503: "The answer took too long.",
 }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, raise_faults
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, raise_faults
 from ctxbench.io.yaml_files import line_of, load_yaml
 from ctxbench.stores.memories import checked_name
 
@@ -28,6 +30,15 @@ class UserTokens:
     def __init__(self, users: Mapping[str, str | None]) -> None:
         self._users = [(_digest(token), user) for token, user in users.items()]
 
+    @property
+    def users(self) -> tuple[str, ...]:
+        """The users that may ask, each once."""
+        return tuple(dict.fromkeys(user for _, user in self._users if user is not None))
+
+    def replace_by(self, other: UserTokens) -> None:
+        """Take the tokens of another in place of these; requests that are answered already go on."""
+        self._users = other._users
+
     def find(self, token: str) -> tuple[str | None] | None:
         """The user of a token, in a tuple; None where there is no such token.
 
@@ -44,9 +55,11 @@ def read_tokens(path: Path) -> UserTokens:
     """Read a token file: a YAML or JSON mapping from tokens to users, null for one that reads figures alone.
 
     Raises:
-        StorageError: the file cannot be read.
+        StorageError: the file cannot be read, or others than its owner may write it.
         InputError: it is no such mapping, or holds something that is no token or user; no token is quoted.
     """
+    if _mode(path) & (stat.S_IWGRP | stat.S_IWOTH):
+        raise StorageError(f"{path} can be written by others, who could add a token; run `chmod 600 {path}`")
     try:
         data, lines = load_yaml(path)
     except InputError as error:
@@ -66,6 +79,19 @@ def read_tokens(path: Path) -> UserTokens:
                 faults.append(Fault(str(error), path, line))
     raise_faults(faults)
     return UserTokens(data)
+
+
+def others_may_read(path: Path) -> bool:
+    """Whether others than its owner may read a token file."""
+    return bool(_mode(path) & (stat.S_IRGRP | stat.S_IROTH))
+
+
+def _mode(path: Path) -> int:
+    """The permission bits of a file; none where it is not there, or the system has none like these."""
+    try:
+        return 0 if os.name == "nt" else stat.S_IMODE(path.stat().st_mode)
+    except (OSError, ValueError):
+        return 0
 
 
 def _digest(token: str) -> bytes:

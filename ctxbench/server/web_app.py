@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _THREADS = 8  # answers are made side by side, as far as Python lets them
+_AT_ONCE = 4  # of these for one user, so that another finds one free
+_WAITING = 100  # requests for contexts of one user, those that are answered included
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,8 @@ class _WebApp:
         self._service = service
         self._access = access
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="context")
+        self._requests = Counter[str | None]()  # for contexts that are not answered yet, by user
+        self._turns: dict[str | None, asyncio.Semaphore] = {}
 
     def made(self) -> Starlette:
         routes = [
@@ -98,7 +103,15 @@ class _WebApp:
             answered = answer(body["message"], thread=body.get("threadId"), user=user).as_dict()
             return json.dumps(answered, ensure_ascii=False, allow_nan=False).encode()
 
-        return Response(await self._within(made), media_type="application/json")
+        if self._requests[user] >= _WAITING:
+            what = f"{_WAITING} requests of yours are not answered yet; ask again later"
+            raise _Problem(429, what, {"Retry-After": "1"})
+        self._requests[user] += 1
+        try:
+            turn = self._turns.setdefault(user, asyncio.Semaphore(_AT_ONCE))
+            return Response(await self._within(made, turn), media_type="application/json")
+        finally:
+            self._requests[user] -= 1
 
     async def _feedback(self, request: Request) -> Response:
         user = self._user(request)
@@ -177,11 +190,24 @@ class _WebApp:
                 raise _Problem(413, f"the body has more than {limit:,} bytes; send less", {"Connection": "close"})
         return bytes(data)
 
-    async def _within(self, made: Callable[[], T]) -> T:
-        """What a function returns that runs in a thread, if it is there in time."""
-        running = asyncio.get_running_loop().run_in_executor(self._threads, made)
+    async def _within(self, made: Callable[[], T], turn: asyncio.Semaphore | None = None) -> T:
+        """What a function returns that runs in a thread, if it is there in time; it waits for its turn before."""
+
+        def ended(running: asyncio.Future[T]) -> None:
+            if turn is not None:
+                turn.release()
+            if not running.cancelled():
+                running.exception()  # of a late answer nobody else asks for it
+
+        async def answered() -> T:
+            if turn is not None:
+                await turn.acquire()
+            running = asyncio.get_running_loop().run_in_executor(self._threads, made)
+            running.add_done_callback(ended)  # a thread that is late keeps its turn until it ends
+            return await asyncio.shield(running)
+
         try:
-            return await asyncio.wait_for(running, self._access.seconds)
+            return await asyncio.wait_for(answered(), self._access.seconds)
         except TimeoutError:
             raise _Problem(503, f"no answer after {self._access.seconds:g} s; ask again later") from None
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from operator import attrgetter
@@ -17,6 +19,8 @@ from ctxbench.core.times import in_utc
 
 TYPES = ("memory", "file", "message")
 LONGEST = 1_000_000  # characters of a content
+DEEPEST = 64  # levels of metadata, itself the first
+_log = logging.getLogger(__name__)
 
 Forget: TypeAlias = Callable[[Sequence[str]], None]
 Progress: TypeAlias = Callable[[int, int], None]
@@ -150,15 +154,45 @@ def time_named(name: str, text: object) -> str:
 
 
 def checked_metadata(name: str, value: object) -> dict[str, Any]:
-    """A copy of a mapping as JSON has it; a `ParameterError` where JSON has none like it."""
+    """A copy of a mapping as JSON has it; a `ParameterError` where JSON has none like it, or it nests too deep."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ParameterError(f"{name} must be a mapping from texts, got {value!r:.60}")
     if not value or all(map(_is_plain, value.values())):
         return dict(value)
+    if _too_deep(value):  # what reads or writes JSON goes as deep as it does
+        raise ParameterError(f"{name} must nest at most {DEEPEST} deep; put what is deeper into a text")
     try:
         return dict(json.loads(_JSON.encode(dict(value))))
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(f"{name} must be JSON: {error}") from None
+
+
+def stored_metadata(text: str, id_: str) -> dict[str, Any]:
+    """Metadata of a memory as a store keeps it; none, with a warning, where it nests deeper than is taken today."""
+    if text.count("[") + text.count("{") > DEEPEST:
+        with suppress(RecursionError):
+            value: dict[str, Any] = json.loads(text)
+            if not _too_deep(value):
+                return value
+        _log.warning("memory %r: its metadata nests over %d deep and is left out; update it", id_, DEEPEST)
+        return {}
+    return dict(json.loads(text))
+
+
+def _too_deep(value: object) -> bool:
+    """Whether mappings and lists nest over `DEEPEST` deep; what refers to itself does."""
+    level: list[object] = [value]
+    for _ in range(DEEPEST):
+        level = list({id(inner): inner for outer in level for inner in _inside(outer)}.values())
+        if not level:
+            return False
+    return any(isinstance(one, Mapping | list | tuple) for one in level)
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _is_plain(value: object) -> bool:

@@ -18,9 +18,10 @@ from typing import Any, Self
 
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.io.files import folder_fault, readable
+from ctxbench.io.leftovers import make_private_file
 from ctxbench.stores.base_store import BaseStore
 from ctxbench.stores.events import SUFFICIENT, Event, things_of
-from ctxbench.stores.memories import Forget, Memory, Relationship, checked_name, unknown
+from ctxbench.stores.memories import Forget, Memory, Relationship, checked_name, stored_metadata, unknown
 from ctxbench.stores.sqlite_schema import APPLICATION, MIGRATIONS
 
 _SILENCE = 3.0  # seconds that another process is waited for before that is said
@@ -206,6 +207,8 @@ class SqliteStore(BaseStore):
             if path.is_dir() or not (self._create or path.exists()):
                 why = "it is a folder" if path.is_dir() else "no such file"
                 raise StorageError(f"cannot open {path}: {why}; expected a database of memories")
+            if self._create and not path.exists():
+                make_private_file(path)  # others may not read what is remembered
             try:
                 db = sqlite3.connect(path.absolute(), timeout=self._busy, isolation_level=None, check_same_thread=False)
                 self._connection = db
@@ -329,7 +332,9 @@ class SqliteStore(BaseStore):
         """Versions with their places in the order of additions."""
         rows = []
         for seq, id_, type_, *plain, metadata in self._sql(_VERSIONS + where, *given):
-            said = dict(zip(_COLUMNS, (*plain, {} if metadata == "{}" else json.loads(metadata)), strict=True))
+            said = dict(
+                zip(_COLUMNS, (*plain, {} if metadata == "{}" else stored_metadata(metadata, id_)), strict=True)
+            )
             rows.append((seq, Memory(workspace=workspace, id=id_, type=type_, **said)))
         return rows
 

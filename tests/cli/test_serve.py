@@ -98,7 +98,45 @@ def test_a_signal_ends_it_without_a_traceback(place, number, code):
         process.send_signal(number)
         said = process.stderr.read()
         assert process.wait(timeout=60) == code
-    assert said == "stopped: nothing is half-written\n"
+    context, ended = said.splitlines()
+    assert " 1 items, " in context
+    assert "tyre" not in context
+    assert ended == "stopped: nothing is half-written"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
+def test_a_hangup_reads_the_token_file_again(place, tmp_path):
+    path, tokens = tmp_path / "tokens.yaml", {"ana": "a" * 16, "ben": "b" * 16}
+    path.touch(0o600)
+    path.write_text(f"{tokens['ana']}: ana\n")
+
+    def status(user):
+        headers = {"Authorization": f"Bearer {tokens[user]}"}
+        return httpx.post(f"{url}/context/preview", json={"message": "tyre"}, headers=headers).status_code
+
+    with serving(place, "-w", "home", "--tokens", path) as (process, url):
+        assert [status("ana"), status("ben")] == [200, 401]
+        for text, wanted, said in (
+            (f"{tokens['ben']}: ben\n", [401, 200], "read .* again: 1 user"),
+            ("- nothing\n", [401, 200], "ERROR the tokens stay as they were: .*tokens.yaml"),
+        ):
+            path.write_text(text)
+            process.send_signal(signal.SIGHUP)
+            line = next(line for line in process.stderr if not re.search("INFO preview", line))
+            assert re.search(said, line)
+            assert [status("ana"), status("ben")] == wanted
+
+
+def test_several_users_are_refused_a_pipeline_that_counts_over_the_whole_catalog(place, tmp_path, capsys):
+    own, tokens = tmp_path / "own.yaml", tmp_path / "tokens.yaml"
+    own.write_text("name: own\nabout: Mine.\nparameters: {}\npipeline: {analyse: whole, retrieve: bm25}\n")
+    tokens.touch(0o600)
+    tokens.write_text(f"{'a' * 16}: ana\n{'b' * 16}: ben\n")
+    given = ("--selector", own, "--tokens", tokens, "--embedder", "hashing")
+    code, _, err = run(capsys, "serve", place, "-w", "home", *given)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert all(word in err for word in ("own.yaml", "bm25", "statistics: scope"))
 
 
 def test_a_port_in_use_is_one_clear_error(place, capsys):

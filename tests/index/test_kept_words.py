@@ -240,4 +240,4 @@ def test_the_form_goes_up_with_the_words():
     )
     held.append(field_words(item))
     found = hashlib.sha256(repr(held).encode()).hexdigest()[:16]
-    assert (kept_words._FORM, found) == ("2", "b7c5989d67ad2bbc")
+    assert (kept_words._FORM, found) == ("3", "b7c5989d67ad2bbc")

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ctxbench.index.words import (
+    LONGEST_WORD,
     STOP_WORDS,
     WordRule,
     composed,
+    keywords,
     name_parts,
     name_words,
     phrases,
@@ -149,3 +153,18 @@ def test_composed_takes_both_spellings_of_a_letter_for_one():
 def test_phrases_are_the_parts_of_words_without_repeats_and_function_words_alone():
     words = ["The", "config.yaml", "CONFIG/yaml", "?!", "state-of-the-art", "don't", "x"]
     assert phrases(words) == [("config", "yaml"), ("state", "of", "the", "art"), ("x",)]
+
+
+@pytest.mark.parametrize("split", [words, name_words, name_parts, keywords, lambda text: composed(text).split()])
+@pytest.mark.parametrize("character", ["a", "\u044f", "\u6f22", "\U00020000"])
+def test_a_long_word_is_cut_behind_a_whole_character(split, character):
+    size = len(character.encode())
+    fits, long = character * (LONGEST_WORD // size), character * 11_000
+    assert split(f"one {long} four") in (["one", fits, "four"], (fits, "four"))
+    assert split(fits) in ([fits], (fits,))
+
+
+def test_a_long_row_of_marks_in_a_word_takes_no_time():
+    begin = time.perf_counter()
+    assert keywords("a" + "_" * 500_000 + "b")[0].startswith("a___")
+    assert time.perf_counter() - begin < 5  # a pattern would take minutes

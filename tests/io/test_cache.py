@@ -10,6 +10,8 @@ import pytest
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.cache import altered, cache_dir, read_sealed, seal_folder, write_sealed
+from ctxbench.io.checked_rows import CheckedRows
+from ctxbench.io.files import atomic_folder, write_atomic
 from ctxbench.io.leftovers import TEMPORARY, beside
 
 
@@ -81,3 +83,25 @@ def test_a_pipe_in_place_of_a_sealed_file_is_no_file(tmp_path):
     (tmp_path / "one").unlink()
     os.mkfifo(tmp_path / "one")
     assert altered(tmp_path) == ["one"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_what_is_made_is_for_its_owner_alone_and_what_is_there_keeps_its_mode(tmp_path, monkeypatch):
+    mask = os.umask(0o022)
+    try:
+        for root in (tmp_path / "new" / "cache", tmp_path / "old"):
+            monkeypatch.setenv("CTXBENCH_CACHE", str(root))
+            if root.name == "old":
+                root.mkdir(mode=0o755)
+            write_sealed(root / "chat" / "one.json", b"reply")
+            rows = CheckedRows(root / "rows" / "rows.sqlite", "things")
+            rows.put({b"a": b"1"})
+            rows.close()
+            with atomic_folder(tmp_path / root.name / "out"):
+                pass
+            modes = [path.stat().st_mode & 0o777 for path in (root, *root.glob("*/*.*"))]
+            assert modes == [0o755 if root.name == "old" else 0o700, 0o600, 0o600]
+        write_atomic(tmp_path / "result.json", b"{}")
+        assert (tmp_path / "result.json").stat().st_mode & 0o777 == 0o644
+    finally:
+        os.umask(mask)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.errors import ParameterError, UserError
+from ctxbench.server import context_service
 from ctxbench.server.context_cache import ContextCache
 from ctxbench.server.context_service import NotSeenError
 from ctxbench.stores.events import Event
@@ -320,3 +321,38 @@ def test_assembly_counts_its_sources_and_cites_its_items(store):
         "usedInResponse": False,
     }
     assert told["meta"] == {"tokenUsage": -(-len(data["context"]) // 4), "sourceCount": 3, "citationCount": 3}
+
+
+def test_what_is_remembered_is_bounded_in_bytes_and_feedback_goes_on(service, store, monkeypatch):
+    monkeypatch.setattr(context_service, "REMEMBERED_BYTES", 50_000)
+    built = [service.build(f"flat tyre {number} " + "\U0001f6b2" * 70_000, time=NOW) for number in range(6)]
+    assert 0 < service._built_bytes <= 50_000
+    assert len(service._built) < 6
+    service.feedback("memory:tyre%401", useful=True, context=built[-1].id)
+    service.sufficient(built[-1].id, enough=True)
+    texts = [event.metadata["asked"]["text"] for event in store.events(WORKSPACE)]
+    assert texts == [built[-1].request.text[:2_000]] * 2
+    with pytest.raises(NotSeenError):
+        service.feedback("memory:tyre%401", useful=True, context=built[0].id)
+
+
+def test_each_context_is_one_line_in_the_log_without_a_text(service, caplog):
+    with caplog.at_level("INFO", logger="ctxbench.server"):
+        made, _ = [service.build("flat tyre?", user="ana", time=NOW) for _ in range(2)]
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
+    assert len(lines) == 2
+    for line, kept in zip(lines, (False, True), strict=True):
+        assert all(part in line for part in (made.id, "'ana'", "memory", f"{made.tokens} tokens", " ms"))
+        assert line.endswith("not cached") != kept
+        assert "tyre" not in line
+
+
+@pytest.mark.parametrize("length", [1_000, 11_000, 40_000])
+def test_a_long_word_stops_no_search(store, length):
+    word = "\u6f22" * length
+    text = f"canal x{word}"
+    store.insert(Memory(id="zh.txt", workspace=WORKSPACE, type="file", content=text))
+    service = service_over(store, selector="assembly")
+    assert "file:zh.txt%401" in ids(service.build("flat canal"))
+    assert "file:zh.txt%401" in ids(service.build(f"x{word}"))
+    assert not service.build("flat canal").selection.trace

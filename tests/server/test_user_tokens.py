@@ -8,7 +8,7 @@ import re
 import pytest
 
 from ctxbench.core.errors import InputError, StorageError
-from ctxbench.server.user_tokens import UserTokens, read_tokens
+from ctxbench.server.user_tokens import UserTokens, others_may_read, read_tokens
 
 ANA, BEN, FIGURES = "a" * 16, "ben.token~0123456789==", "f" * 40
 
@@ -16,6 +16,7 @@ ANA, BEN, FIGURES = "a" * 16, "ben.token~0123456789==", "f" * 40
 def written(tmp_path, text):
     path = tmp_path / "tokens.yaml"
     path.write_text(text)
+    path.chmod(0o600)
     return path
 
 
@@ -63,3 +64,21 @@ def test_a_faulty_file_is_refused_without_a_token_in_the_message(tmp_path, text,
 def test_a_file_that_is_missing_is_named(tmp_path):
     with pytest.raises(StorageError, match=r"none\.yaml"):
         read_tokens(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(("mode", "refused", "read"), [(0o600, 0, 0), (0o644, 0, 1), (0o620, 1, 0), (0o602, 1, 0)])
+def test_a_file_that_others_may_write_is_refused(tmp_path, mode, refused, read):
+    path = written(tmp_path, f"{ANA}: ana\n")
+    path.chmod(mode)
+    assert others_may_read(path) == bool(read)
+    if refused:
+        with pytest.raises(StorageError, match=r"tokens\.yaml can be written by others.*chmod 600"):
+            read_tokens(path)
+    else:
+        assert read_tokens(path).users == ("ana",)
+
+
+def test_other_tokens_take_the_place_of_the_first():
+    tokens = UserTokens({ANA: "ana", FIGURES: None})
+    tokens.replace_by(UserTokens({BEN: "ben"}))
+    assert (tokens.find(ANA), tokens.find(BEN), tokens.users) == (None, ("ben",), ("ben",))

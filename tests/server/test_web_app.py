@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -272,3 +274,37 @@ def test_texts_of_any_script_and_syntax_are_asked_as_they_are():
     ):
         response = client().post("/context/build", json={"message": message})
         assert response.status_code == 200, message
+
+
+def test_one_user_cannot_have_any_number_of_requests_at_one_time(monkeypatch):
+    monkeypatch.setattr("ctxbench.server.web_app._WAITING", 1)
+    begun, ends = threading.Event(), threading.Event()
+    service = service_over(filled())
+    build = service.build
+
+    def slow(message, **given):
+        begun.set()
+        assert ends.wait(30)
+        return build(message, **given)
+
+    monkeypatch.setattr(service, "build", slow)
+    app = web_app(service, Access(tokens=UserTokens({token: user for user, token in TOKENS.items()})))
+    ask = {"url": "/context/build", "json": {"message": "tyre"}}
+    with TestClient(app) as one, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(one.post, **ask, headers=bearer("ana"))
+        assert begun.wait(30)
+        second = one.post(**ask, headers=bearer("ana"))
+        assert problem(second, 429)
+        assert second.headers["retry-after"] == "1"
+        other = pool.submit(one.post, **ask, headers=bearer("ben"))
+        ends.set()
+        assert (first.result().status_code, other.result().status_code) == (200, 200)
+        assert one.post(**ask, headers=bearer("ana")).status_code == 200
+
+
+def test_a_body_that_nests_deep_is_the_clients_fault():
+    deep = "[" * 5_000 + "]" * 5_000
+    for body in (deep, f'{{"message": {deep}}}', f'{{"message": "tyre", "metadata": {deep}}}'):
+        assert client().post("/context/build", content=body, headers=JSON).status_code in (400, 422)
+    nested = "[" * 300 + "]" * 300
+    assert client().post("/context/build", content=f'{{"message": {nested}}}', headers=JSON).status_code == 422

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.stores import sqlite
+from ctxbench.stores.events import Event
 from ctxbench.stores.in_memory import DictStore
 from ctxbench.stores.sqlite import SqliteStore
 from ctxbench.testing import ConformanceError, check_store
+from tests.stores.store_cases import memory
 
 
 def test_the_lines_of_the_page_run(tmp_path, monkeypatch):
@@ -60,3 +63,29 @@ def test_a_store_that_does_not_conform_is_told(store, found):
     with pytest.raises(ConformanceError) as caught:
         check_store(store)
     assert any(fault.startswith(found) for fault in caught.value.faults), caught.value
+
+
+@pytest.mark.parametrize("kind", [list, dict])
+def test_metadata_that_nests_over_64_deep_is_refused_wherever_it_is_written(tmp_path, kind):
+    def nested(depth):
+        value = "text"
+        for _ in range(depth - 1):
+            value = [value] if kind is list else {"k": value}
+        return {"k": value}
+
+    circle = {}
+    circle["k"] = [circle, circle]
+    for store in (DictStore(), SqliteStore(tmp_path / "memories.sqlite")):
+        store.create_workspace("w")
+        store.insert(memory("a", metadata=nested(64)))
+        assert store.get("w", "a").metadata == nested(64)
+        for metadata in (nested(65), nested(900), nested(100_000), circle):
+            for write in (
+                lambda metadata: store.insert(memory("b", metadata=metadata)),  # noqa: B023
+                lambda metadata: store.insert_many([memory("b", metadata=metadata)]),  # noqa: B023
+                lambda metadata: store.update("w", "a", metadata=metadata),  # noqa: B023
+                lambda metadata: store.record(Event(kind="access", workspace="w", id="a", metadata=metadata)),  # noqa: B023
+            ):
+                with pytest.raises((ParameterError, InputError), match="must nest at most 64 deep"):
+                    write(metadata)
+        store.close()

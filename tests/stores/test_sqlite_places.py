@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.memory import ContextEngine
 from ctxbench.stores.events import Event
 from ctxbench.stores.sqlite import SqliteStore
 from ctxbench.stores.sqlite_schema import APPLICATION, MIGRATIONS
@@ -193,3 +194,35 @@ def test_a_file_of_the_second_schema_keeps_its_events(tmp_path):
         )
         store.delete("w", "a")
         assert store.events("w") == ()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_a_new_file_and_its_log_are_for_their_owner_alone(tmp_path):
+    before = os.umask(0o022)
+    try:
+        with SqliteStore(tmp_path / "memories.sqlite") as store:
+            store.create_workspace("w")
+            store.insert(memory("a"))
+            modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(("memories.sqlite", "memories.sqlite-wal", "memories.sqlite-shm"), 0o600)
+
+
+def test_a_file_that_is_there_keeps_its_mode(path):
+    path.chmod(0o640)
+    with SqliteStore(path) as store:
+        store.insert(memory("b"))
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_metadata_of_an_earlier_version_that_nests_deep_stops_no_search(path, caplog):
+    deep = '{"k":' + "[" * 900 + "]" * 900 + "}"
+    changed(path, f"UPDATE versions SET metadata = '{deep}'")
+    with SqliteStore(path) as store:
+        assert store.get("w", "a").metadata == {}
+        engine = ContextEngine(store, embedder="hashing")
+        assert engine.search("text", "w").contents == ["text of a"]
+        assert engine.build("text", "w").tokens > 0
+        assert store.update("w", "a", content="a later text").version == 2
+    assert "'a': its metadata nests over 64 deep" in caplog.text
