@@ -322,5 +322,13 @@ def test_nothing_hides_it(accepted, tmp_path, way, gate):
     assert desk.code() != 0
 
 
+def test_what_is_judged_without_being_named_cannot_be_loosened_unseen(accepted, tmp_path):
+    desk = accepted.copy(tmp_path)
+    desk.set(tolerance={"forbidden_offered": 0.99})
+    check = check_gate(desk.gate).check
+    assert [loosened.setting for loosened in check.loosened] == ["tolerance of forbidden_offered"]
+    assert check.exit_code() == 2
+
+
 def test_they_are_at_least_40():
     assert len(WAYS) >= 40
