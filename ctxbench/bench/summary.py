@@ -123,6 +123,11 @@ class RunSummary:
         measured = any(str(FORBIDDEN_OFFERED) in one.estimates for one in dataset.selectors)
         return tuple(dict.fromkeys([*named, *[FORBIDDEN_OFFERED] * measured]))
 
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of all metrics that were measured on any dataset: those named first, in order."""
+        return list(dict.fromkeys(str(metric) for dataset in self.datasets for metric in self.metrics(dataset)))
+
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON; what is not a finite number is null."""
         datasets = {

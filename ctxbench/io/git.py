@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self, cast
+from typing import IO, Self, cast
 
 from ctxbench.core.errors import StorageError
 
@@ -219,7 +219,7 @@ def run_git(
         StorageError: it is not installed, or prints nothing for too long.
     """
     environment = only or {**os.environ, "LC_ALL": "C"}
-    with _started(folder, words, settings, environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with _started(folder, words, settings, environment, subprocess.PIPE, subprocess.PIPE) as process:
         unsent: bytes | None = given
         n_printed = 0
         while True:
@@ -249,7 +249,7 @@ class GitStream:
     ) -> None:
         """Start it."""
         self._folder = folder
-        self._process = _started(folder, words, settings, only, stdin=given, stderr=subprocess.DEVNULL)
+        self._process = _started(folder, words, settings, only, given, subprocess.DEVNULL)
         self._output = cast("IO[bytes]", self._process.stdout)  # it was asked for
         self._reading_since: float | None = None
         self._ended = threading.Event()
@@ -300,12 +300,17 @@ class GitStream:
 
 
 def _started(
-    folder: Path, words: Sequence[str], settings: Sequence[str], environment: Mapping[str, str], **streams: Any
+    folder: Path,
+    words: Sequence[str],
+    settings: Sequence[str],
+    environment: Mapping[str, str],
+    stdin: int | IO[bytes],
+    stderr: int,
 ) -> subprocess.Popen[bytes]:
     command = ["git", "-C", str(folder), *_SETTINGS, *settings, *words]
     try:
         return subprocess.Popen(  # noqa: S603 - our own words, and paths that are no options
-            command, stdout=subprocess.PIPE, env=environment, **streams
+            command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=environment
         )
     except OSError as error:
         raise _not_run(error) from error

@@ -85,8 +85,8 @@ class Results:
 
     @property
     def metrics(self) -> list[str]:
-        """The names of the metrics, in the order asked."""
-        return list(self.summary.manifest["experiment"]["metrics"])
+        """The names of the metrics: those asked for, in order, then `forbidden_offered` where it applies."""
+        return self.summary.metric_names
 
     def to_frame(self, *, intervals: bool = False) -> pd.DataFrame:
         """The mean of every metric, one row a selector (and dataset, if there are several).
@@ -338,7 +338,7 @@ class Results:
         base = next(one for one in dataset.selectors if one.selector == self._base)
         return [
             name
-            for name in self.metrics
+            for name in self.summary.manifest["experiment"]["metrics"]
             if row is not base
             and name not in HEADLINE
             and name in row.estimates

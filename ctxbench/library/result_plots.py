@@ -91,7 +91,7 @@ class Plots:
             ('tokens a query', 'completeness, %')
         """
         for name in (x, y):
-            self._check("metric", name, self._summary.manifest["experiment"]["metrics"])
+            self._check("metric", name, self._summary.metric_names)
         given: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": self._colours}
         drawn: dict[str, Drawing] = {}
         for one in self._chosen(dataset, ax):
@@ -137,7 +137,7 @@ class Plots:
             >>> [label.get_text() for label in ax.get_yticklabels()]
             ['everything']
         """
-        self._check("metric", metric, self._summary.manifest["experiment"]["metrics"])
+        self._check("metric", metric, self._summary.metric_names)
         base = self._summary.compare_to if baseline is None else baseline
         self._check("baseline", base, self._selectors)
         chosen = self._chosen(dataset, ax)
