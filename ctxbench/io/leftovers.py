@@ -84,7 +84,8 @@ def make_folder(path: Path) -> None:
             root = Path(os.path.realpath(cache_dir()))
             if Path(os.path.realpath(path)).is_relative_to(root) and not root.is_dir():
                 root.parent.mkdir(parents=True, exist_ok=True)
-                root.mkdir(0o700, exist_ok=True)
+                with suppress(FileExistsError):
+                    root.mkdir(0o700)
     path.mkdir(parents=True, exist_ok=True)
 
 

@@ -117,5 +117,6 @@ def test_a_selector_is_described_by_its_values_and_its_own_words():
         "values": {"n": 5},
         "like": "other",
         "outside": True,
+        "shipped": "",
         "description": {"callable": "a:b"},
     }
