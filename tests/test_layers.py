@@ -38,7 +38,7 @@ LAYERS = (
         "data.datasets.query_labels data.datasets.content_checks data.datasets.dataset "
         "data.datasets.layout data.datasets.reader data.datasets.replacement data.datasets.writer data.importers "
         "data.datasets.lookup data.datasets data.fetch data.labelling.query_files "
-        "data.traces data.usage bench.provenance bench.slices "
+        "data.traces bench.provenance bench.slices "
         "bench.stored_answers bench.labels bench.answer_rows bench.results data.curation bench.prepared bench.summary "
         "bench.dataset_run bench.runner bench.latency data.labelling data tuning.sweep bench tuning gate"
     ),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ctxbench.data.usage import EvidenceThreshold
-from ctxbench.data.usage.references import RUN
 from ctxbench.session.exchange import FIELDS
 
 PAGE = (Path(__file__).parents[1] / "datasets" / "sessions.md").read_text("utf-8")
@@ -31,11 +29,3 @@ def test_the_table_has_every_field_of_a_stored_exchange():
     table = PAGE.split("\n## Stored conversations\n")[1].split("\n## ")[0]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == sorted(FIELDS)
-
-
-def test_the_numbers_are_those_of_the_code():
-    enough = EvidenceThreshold()
-    assert f"(0.1: {enough.needed} offers), with at least {enough.offers} offers of {enough.conversations}" in PAGE
-    assert f"| {RUN} words of its text in a row" in " ".join(PAGE.split("\n"))
-    assert enough.share == 0.1
-    assert round(100 * 0.9**enough.needed, 1) == 2.5

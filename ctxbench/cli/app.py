@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ctxbench.cli.light import Command, Group, lazy_group
-from ctxbench.cli.measure_app import calibrate, graph, latency, score, usage
+from ctxbench.cli.measure_app import calibrate, graph, latency, score
 from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, MaxFiles, OptionalCatalogName
 from ctxbench.cli.report_app import report
 from ctxbench.cli.serve_app import serve
@@ -357,7 +357,7 @@ def init_project(
 app.command("report", cls=Command)(report)
 
 
-for _command in (graph, usage, calibrate, latency):
+for _command in (graph, calibrate, latency):
     app.command(cls=Command)(_command)
 
 

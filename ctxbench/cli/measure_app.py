@@ -1,4 +1,4 @@
-"""`ctxbench score | graph | usage | calibrate | latency`."""
+"""`ctxbench score | graph | calibrate | latency`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,6 @@ from ctxbench.cli.options import (
     CsvFile,
     EmbedderName,
     JsonFlag,
-    OptionalCatalogName,
     TokenCounter,
 )
 
@@ -74,32 +73,6 @@ def graph(
 
     spec = GraphSpec(similarity=similarity, threshold=threshold, neighbours=neighbours, heads=heads)
     make(catalog, spec, out=out, embedder=embedder, as_json=json_)
-
-
-def usage(
-    files: Annotated[list[Path], typer.Argument(help="Stored conversations, or logs that `data import traces` reads.")],
-    catalog: OptionalCatalogName = None,
-    tokens: TokenCounter = "o200k",
-    share: Annotated[
-        float,
-        typer.Option(
-            help="Suggest to offer less what, with 95% confidence, replies use in less than this share of offers."
-        ),
-    ] = 0.1,
-    top: Annotated[int, typer.Option(help="How many items are shown.", min=0)] = 20,
-    json_: JsonFlag = False,
-) -> None:
-    """Count which offered items replies use.
-
-    Tools by calls, other items by name or quotation; and what could be offered less.
-
-    For example:
-
-    ctxbench usage conversations.jsonl --catalog corpus.jsonl
-    """
-    from ctxbench.cli.usage import report_usage
-
-    report_usage(files, catalog=catalog, tokens=tokens, share=share, top=top, as_json=json_)
 
 
 def calibrate(

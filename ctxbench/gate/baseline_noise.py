@@ -17,7 +17,7 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.selection import Offered
-from ctxbench.gate.baseline_rows import DECIMALS, rounded
+from ctxbench.gate.baseline_rows import rounded
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.differences import differences, is_unmoved, noise_margin
 from ctxbench.gate.snapshots import NEAR, AnswerFact, SelectorSnapshot
@@ -158,9 +158,7 @@ class _NoiseFilter:
 def _scores_unmoved(before: AnswerFact, now: AnswerFact, margin: float) -> bool:
     """Whether no known candidate moved by more than the margin, and no new one came among them."""
     scores = now.score_of
-    if not all(
-        is_unmoved(score, scores.get(name), margin=margin, digits=DECIMALS) for name, score in before.score_of.items()
-    ):
+    if not all(is_unmoved(score, scores.get(name), margin=margin) for name, score in before.score_of.items()):
         return False
     lowest = min([one.score for one in before.near if one.score is not None], default=-math.inf)
     limit = lowest + margin if len(before.near) == NEAR else -math.inf

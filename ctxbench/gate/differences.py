@@ -128,11 +128,11 @@ class _QueryComparison:
             [one for one in items if self.snapshots.has_same_content(one) and self._is_unmoved(one)]
             for items in (self.lost, self.gained)
         )
-        return tied_pairs(self.base.by_score(lost), self.head.by_score(gained), self._is_tied)
+        return _tied_pairs(self.base.by_score(lost), self.head.by_score(gained), self._is_tied)
 
     def _is_unmoved(self, item: str) -> bool:
         before, now = self.base.score.get(item), self.head.score.get(item)
-        return is_unmoved(before, now, margin=self.margin, digits=DECIMALS)
+        return is_unmoved(before, now, margin=self.margin)
 
     def _is_tied(self, lost: str, gained: str) -> bool:
         """Whether two items are tied on every side where both have a score, and on one at least."""
@@ -288,12 +288,12 @@ def noise_margin(scores: Iterable[float]) -> float:
     return MARGIN * min(1.0, max(map(abs, scores), default=0.0))
 
 
-def is_unmoved(before: float | None, now: float | None, *, margin: float, digits: int) -> bool:
+def is_unmoved(before: float | None, now: float | None, *, margin: float) -> bool:
     """Whether a score moved by no more than the margin and the rounding; true where it is unknown on a side."""
-    return before is None or now is None or abs(before - now) <= max(margin, 10.0**-digits)
+    return before is None or now is None or abs(before - now) <= max(margin, 10.0**-DECIMALS)
 
 
-def tied_pairs(
+def _tied_pairs(
     lost: Sequence[str], gained: Sequence[str], tied: Callable[[str, str], bool]
 ) -> tuple[tuple[str, str], ...]:
     """Pair items that went out with items that came in and are tied with them, each item at most once.

@@ -9,12 +9,10 @@ import pytest
 from ctxbench.core.errors import UserError
 from ctxbench.io.visible import joined, message_lines
 from ctxbench.pytest_plugin.assertions import AssertOffers
-from ctxbench.pytest_plugin.recorder import CallerPlace, Recorder
 from ctxbench.pytest_plugin.setup import OpenSetup, Setup, open_setup
 
 __all__ = ["AssertOffers", "Setup"]
 
-_RECORDER = pytest.StashKey[Recorder]()
 _OPTIONS = {
     "gate": "a gate file that says which catalog, selector, embedder and token counter assert_offers uses",
     "catalog": "what assert_offers selects from: a file of items, a folder, or a dataset's name",
@@ -25,21 +23,9 @@ _OPTIONS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--ctxbench-accept` and the ini options."""
-    group = parser.getgroup("ctxbench")
-    group.addoption(
-        "--ctxbench-accept",
-        action="store_true",
-        help="write what assert_offers.as_accepted() is offered to the files beside the test modules; read the diff",
-    )
+    """Add the ini options."""
     for name, about in _OPTIONS.items():
         parser.addini(f"ctxbench_{name}", f"ctxbench: {about}", default="")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Keep records of what is asked for."""
-    config.stash[_RECORDER] = Recorder(config)
-    config.pluginmanager.register(config.stash[_RECORDER], "ctxbench-recorder")
 
 
 @pytest.fixture(scope="session")
@@ -64,13 +50,8 @@ def _ctxbench_open(pytestconfig: pytest.Config) -> Iterator[Callable[[Setup], Op
 
 
 @pytest.fixture
-def assert_offers(
-    request: pytest.FixtureRequest, ctxbench_setup: Setup, _ctxbench_open: Callable[[Setup], OpenSetup]
-) -> AssertOffers:
-    """Assert what a selector offers: `assert_offers("a request", include=[...], exclude=[...], max_items=8)`.
-
-    `assert_offers.as_accepted("a request")` compares with what was accepted by `pytest --ctxbench-accept`.
-    """
+def assert_offers(ctxbench_setup: Setup, _ctxbench_open: Callable[[Setup], OpenSetup]) -> AssertOffers:
+    """Assert what a selector offers: `assert_offers("a request", include=[...], exclude=[...], max_items=8)`."""
     wrong = ""
     try:
         _ctxbench_open(ctxbench_setup)
@@ -78,5 +59,4 @@ def assert_offers(
         wrong = f"assert_offers cannot be set up: {error}"
     if wrong:  # out here, so that the report has no "During handling of the above exception"
         pytest.fail(joined(message_lines(wrong)), pytrace=False)
-    recorder = request.config.stash[_RECORDER]
-    return AssertOffers(ctxbench_setup, _ctxbench_open, place=CallerPlace.of(request.node.nodeid), recorder=recorder)
+    return AssertOffers(ctxbench_setup, _ctxbench_open)

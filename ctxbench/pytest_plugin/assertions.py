@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ctxbench.core.errors import Fault, ParameterError, UserError, raise_faults
-from ctxbench.pytest_plugin.recorder import CallerPlace, Recorder
 from ctxbench.pytest_plugin.setup import OpenSetup, Setup
 
 if TYPE_CHECKING:
@@ -23,21 +22,15 @@ class AssertOffers:
     An item counts as offered too if the session holds it. Numbers of items and tokens are of what the selector adds.
     """
 
-    def __init__(
-        self, setup: Setup, open_setup: Callable[[Setup], OpenSetup], *, place: CallerPlace, recorder: Recorder
-    ) -> None:
+    def __init__(self, setup: Setup, open_setup: Callable[[Setup], OpenSetup]) -> None:
         """Assert on the answers of a setup.
 
         Args:
             setup: what is asked.
             open_setup: opens it, once a test session.
-            place: of the test.
-            recorder: of accepted selections.
         """
         self._setup = setup
         self._open = open_setup
-        self._place = place
-        self._recorder = recorder
 
     def __call__(
         self,
@@ -81,44 +74,11 @@ class AssertOffers:
             raise AssertionError(message)
         return asked.selection
 
-    def as_accepted(self, text: str | Request, *, session: Iterable[str] | None = None) -> Selection:
-        """Assert that a request is offered what was accepted.
-
-        What was accepted stands in a file beside the test module, `<module>.accepted.yaml`, which
-        `pytest --ctxbench-accept` writes. Items whose scores noise may exchange (at most 1e-5
-        apart) may change places.
-
-        Args:
-            text: what the user asks; or a whole request.
-            session: ids of items that the session holds; None = a new session, which holds the `always` items.
-
-        Returns:
-            What was offered.
-
-        Raises:
-            AssertionError: something else is offered, or nothing was accepted yet.
-            ParameterError, InputError: an id is unknown, or the file is damaged.
-            SelectorError: an outside selector failed.
-        """
-        __tracebackhide__ = True
-        try:
-            from ctxbench.pytest_plugin.accepted_comparison import against_accepted
-
-            asked = self._ask(self._open(self._setup), text, session)
-            message = against_accepted(asked, self._place, self._recorder)
-        except UserError as error:
-            from ctxbench.pytest_plugin.explained_request import fit_to_print
-
-            raise fit_to_print(error) from None
-        if message:
-            raise AssertionError(message)
-        return asked.selection
-
     def using(self, *, catalog: str = "", selector: str = "", embedder: str = "") -> AssertOffers:
         """The same with another catalog, selector or embedder, each named as in `Setup`; empty = as it is."""
         given = {"catalog": catalog, "selector": selector, "embedder": embedder}
         setup = replace(self._setup, **{name: value for name, value in given.items() if value})
-        return AssertOffers(setup, self._open, place=self._place, recorder=self._recorder)
+        return AssertOffers(setup, self._open)
 
     def _ask(self, opened: OpenSetup, text: str | Request, session: Iterable[str] | None) -> ExplainedAnswer:
         from ctxbench.core.items import ItemKey
@@ -183,10 +143,7 @@ def _check_demands(
     if both := [one for one in include if one in exclude]:
         raise ParameterError(f"{', '.join(both)}: in include and in exclude; no answer does both")
     if not include and not exclude and max_items is None and max_tokens is None:
-        raise ParameterError(
-            "nothing is demanded: give include, exclude, max_items or max_tokens, or compare with what was accepted "
-            "by assert_offers.as_accepted(text)"
-        )
+        raise ParameterError("nothing is demanded: give include, exclude, max_items or max_tokens")
 
 
 def _unmet(

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ctxbench.bench.provenance import code_hash
 from ctxbench.cli.candidate_lines import candidate_lines, winning_pair
 from ctxbench.core.errors import UserError
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.selection import Selection
-from ctxbench.gate.snapshots import content_hash
 from ctxbench.gate.value_texts import first_few
 from ctxbench.io.visible import joined, message_lines
 from ctxbench.pytest_plugin.setup import OpenSetup
@@ -70,26 +68,6 @@ class ExplainedAnswer:
             return found
         return tuple(sorted(scored, key=lambda one: (-(one.offered.score or 0.0), position(one.offered.id))))
 
-    @property
-    def score_of(self) -> dict[str, float]:
-        """Scores by item id."""
-        return {one.offered.id: one.offered.score for one in self.ranking if one.offered.score is not None}
-
-    @cached_property
-    def _decisive(self) -> str:
-        """Hash of all that decides the answer but for ties: selector, model, code, items in any order, request."""
-        catalog = self.opened.catalog
-        items = self.opened.resources.kept(
-            ("items in any order", catalog.hash),
-            lambda: content_hash(sorted(content_hash(item.as_row()) for item in catalog)),
-        )
-        about = [self.opened.selector.describe(), self.opened.resources.identity("embedder"), code_hash(), items]
-        return content_hash([*about, self.request.as_dict()])
-
-    def decided_by(self, offered: Iterable[str]) -> str:
-        """Hash of all that decides the answer, and of the ids of an answer, in any order."""
-        return content_hash([self._decisive, sorted(offered)])
-
 
 def ask(opened: OpenSetup, request: Request) -> ExplainedAnswer:
     """Ask for one request.
@@ -113,7 +91,7 @@ def ask(opened: OpenSetup, request: Request) -> ExplainedAnswer:
     )
 
 
-def report(head: str, asked: ExplainedAnswer, findings: Iterable[Sequence[str]], *, end: str = "") -> str:
+def report(head: str, asked: ExplainedAnswer, findings: Iterable[Sequence[str]]) -> str:
     """A message: what was asked of whom, each finding with its lines, and all that was offered."""
     text = " ".join(asked.request.text.split())
     lines = [f"{head}: {asked.opened.label} on {asked.opened.place}, asked “{text}”"]
@@ -127,7 +105,7 @@ def report(head: str, asked: ExplainedAnswer, findings: Iterable[Sequence[str]],
     if near := asked.left_out[:_NEAR]:
         lines += [f"  nearest that stayed out ({len(near)} of {len(asked.left_out)} candidates):"]
         lines += [f"    {line}" for line in candidate_lines(near, pairs=False)]
-    return joined([*lines, *(["", f"  {end}"] if end else [])])
+    return joined(lines)
 
 
 def fit_to_print(error: UserError) -> UserError:

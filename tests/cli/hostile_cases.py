@@ -242,7 +242,6 @@ class World:
             ),
             Asked(("data", "import", "run", "run.trec", "--dataset", "data", "--out", "r.jsonl")),
             Asked(("data", "import", self.text())),
-            Asked(("usage", "turns.jsonl", "--catalog", "data", "--tokens", "chars/4")),
             Asked((self.text(),)),
             Asked(("select", f"--{self.name()}")),
             Asked(("select", "x", "--near", self.text(), "--catalog", "x"), marked=False),

@@ -78,7 +78,6 @@ def test_the_commands_are_those_that_are_documented():
         "select",
         "serve",
         "tune",
-        "usage",
     ]
 
 

@@ -107,7 +107,6 @@ def test_a_folder_where_a_file_is_expected_is_said(refused, tiny, words):
          "--qrels", "pipe", "--out", "made"),
         ("data", "capture", "--mcp-config", "pipe", "--out", "made"),
         ("calibrate", "probability", "{tiny}", "--selector", "semantic", "--out", "pipe"),
-        ("usage", "pipe"),
     ],
     ids=lambda words: " ".join(words[:3]),
 )  # fmt: skip

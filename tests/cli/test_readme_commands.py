@@ -73,7 +73,6 @@ HOW = {
     "ctxbench calibrate WHAT D --out FILE": "calibrate probability bfcl-simple --out fits.json",
     "ctxbench latency --catalog C": "latency --catalog bfcl-simple --embedder hashing",  # asked in other processes
     "ctxbench graph C --out FILE": "graph bfcl-simple --out graph.npz",
-    "ctxbench usage FILE...": "usage log.jsonl",
     "ctxbench memory import DB FILE -w W": "memory import m.db memories.jsonl -w home",
     "ctxbench memory search DB TEXT -w W": "memory search m.db 'what does she drink?' -w home",
     "ctxbench memory build DB TEXT -w W": "memory build m.db 'what does she drink?' -w home",

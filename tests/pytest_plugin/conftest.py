@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import types
 
 import pytest
 
 from ctxbench.pytest_plugin import AssertOffers, Setup
-from ctxbench.pytest_plugin.recorder import CallerPlace, Recorder
 from ctxbench.pytest_plugin.setup import open_setup
 from tests.pytest_plugin.plugin_cases import FEW, INI, ONE, ROWS, SELECTOR, Team, put
 
@@ -42,9 +40,6 @@ def opened(root):
 
 
 @pytest.fixture
-def offers(root, opened):
+def offers(opened):
     """`assert_offers` over the items; the best one is offered."""
-    config = types.SimpleNamespace(getoption=lambda _name: False, rootpath=root)
-    return AssertOffers(
-        Setup(), lambda _setup: opened, place=CallerPlace("test_a.py", "test_a"), recorder=Recorder(config)
-    )
+    return AssertOffers(Setup(), lambda _setup: opened)

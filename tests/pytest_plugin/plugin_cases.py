@@ -21,7 +21,6 @@ ROWS = [
     {"_id": "tool:wiki:find", "description": "Search pages of the wiki"},
     {"_id": "tool:wiki:add", "description": "Add pages to the wiki"},
 ]
-EDITED = [{**row, "description": "Refund an order"} if row["_id"] == "tool:mail:send" else row for row in ROWS]
 # the first two that the search finds
 SELECTOR = """
 name: two
@@ -38,9 +37,6 @@ ctxbench_catalog = catalog.jsonl
 ctxbench_selector = two.yaml
 ctxbench_embedder = hashing
 """
-
-SECTION = " ctxbench ="  # the heading of what the plugin says at the end
-
 
 # Each run of pytest is a process, forked from one that has what takes long to import.
 SERVER = multiprocessing.get_context("forkserver")

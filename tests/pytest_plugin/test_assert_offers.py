@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.pytest_plugin.plugin_cases import SECTION, text_of
+from tests.pytest_plugin.plugin_cases import text_of
 
 
 def test_demands_that_are_met_pass_and_give_the_selection(team):
@@ -24,9 +24,7 @@ def test_demands_that_are_met_pass_and_give_the_selection(team):
             assert_offers("refund an order", session=["rule:secret"], include=["rule:secret"], exclude=["rule:style"])
         """
     )
-    done = team.pytest()
-    done.assert_outcomes(passed=2)
-    assert SECTION not in text_of(done)  # nothing was accepted, nothing is to be said
+    team.pytest().assert_outcomes(passed=2)
 
 
 def test_a_failure_explains_itself_at_the_line_of_the_test(team):
@@ -82,7 +80,7 @@ def test_what_the_user_gave_wrong_is_no_failed_assertion(team):
             "E         include: the catalog has no item 'rule:refund'; did you mean 'rule:refunds'?*",
             "E         include: 'refunds' is no item id: expected type:name *",
             "E         exclude: the catalog has no item 'tool:mail:sent'; did you mean 'tool:mail:send'?*",
-            "E       ctxbench.core.errors.ParameterError: nothing is demanded: *as_accepted*",
+            "E       ctxbench.core.errors.ParameterError: nothing is demanded: *max_tokens*",
         ]
     )
     assert "AssertionError" not in text_of(done)
@@ -129,13 +127,12 @@ def test_the_examples_of_the_page_run_as_they_stand(team):
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (setup,) = [block for block in blocks if "def ctxbench_setup" in block]
     blocks.remove(setup)
-    assert len(blocks) == 3
+    assert len(blocks) == 2
     (team.path / "agent" / "catalog").mkdir(parents=True)
     (team.path / "catalog.jsonl").rename(team.path / "agent" / "catalog" / "corpus.jsonl")
     (team.path / "pytest.ini").write_text(f"{ini}ctxbench_embedder = hashing\nfilterwarnings = error\n")
     team.write(**{f"test_{number}": block for number, block in enumerate(blocks)})
-    team.pytest("--ctxbench-accept").assert_outcomes(passed=3)
-    team.pytest().assert_outcomes(passed=3)
+    team.pytest().assert_outcomes(passed=2)
     quick = setup.replace("selector=request.param", 'selector=request.param, embedder="hashing"')
     assert quick != setup
     team.write(conftest=quick)
@@ -152,10 +149,7 @@ def test_a_run_that_does_not_use_it_loads_nothing_heavy(tmp_path):
         "ours = sorted(name for name in sys.modules if name.startswith('ctxbench.'))\n"
         "print('loaded:', ' '.join(ours), sorted(heavy & set(sys.modules)), int(code))\n"
     )
-    ours = (
-        "core core.errors io io.visible pytest_plugin pytest_plugin.assertions pytest_plugin.recorder "
-        "pytest_plugin.setup"
-    )
+    ours = "core core.errors io io.visible pytest_plugin pytest_plugin.assertions pytest_plugin.setup"
     few = " ".join(f"ctxbench.{name}" for name in ours.split())
     for arguments in (["--collect-only"], []):
         command = [sys.executable, "-W", "error", "-c", code, *arguments]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import types
 
 import pytest
 
@@ -12,7 +11,6 @@ from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import Only, Request
 from ctxbench.pytest_plugin import AssertOffers, Setup
 from ctxbench.pytest_plugin.explained_request import ask
-from ctxbench.pytest_plugin.recorder import CallerPlace, Recorder
 from ctxbench.pytest_plugin.setup import open_setup
 from tests.pytest_plugin.plugin_cases import put
 
@@ -54,7 +52,8 @@ def test_what_is_no_candidate_has_its_reason(offers, request_, item, reason):
 
 
 def test_what_a_rule_kept_out_has_rank_score_and_distance(offers, opened):
-    scores = ask(opened, Request(id="q", text="alpha: beta gamma")).score_of
+    asked = ask(opened, Request(id="q", text="alpha: beta gamma"))
+    scores = {one.offered.id: one.offered.score for one in asked.ranking}
     lines = why(offers, "alpha: beta gamma", include=["tool:delta"])
     assert list(scores) == ["tool:alpha", "tool:long", "tool:delta"]  # what the search found, best first
     kept_out = f"rank 3 of 3 found, score {scores['tool:delta']:.3f}; kept out by the rule: beyond the first n=1"
@@ -117,12 +116,9 @@ def test_what_others_wrote_gives_no_orders_to_the_terminal_of_a_test(team):
 
         def test_cannot_be_set_up(assert_offers):
             assert_offers.using(selector=ORDER)("x", max_items=1)
-
-        def test_is_new(assert_offers):
-            assert_offers.as_accepted(ORDER)
         """
     )
-    for options in ([], ["--ctxbench-accept"], ["-o", f"ctxbench_catalog={order}"]):
+    for options in ([], ["-o", f"ctxbench_catalog={order}"]):
         done = team.pytest(*options)
         said = "\n".join([*done.outlines, *done.errlines])
         assert "]52;c" in said
@@ -137,9 +133,7 @@ def test_what_the_request_does_not_see_is_neither_explained_nor_suggested(root):
     ]
     (root / "items.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     made = open_setup(Setup(catalog="items.jsonl", selector="one.yaml", embedder="hashing"), root)
-    config = types.SimpleNamespace(getoption=lambda _name: False, rootpath=root)
-    recorder, place = Recorder(config), CallerPlace("test_a.py", "test_a")
-    offers = AssertOffers(Setup(), lambda _setup: made, place=place, recorder=recorder)
+    offers = AssertOffers(Setup(), lambda _setup: made)
     lines = why(offers, "alpha", include=["rule:bobs%20plan"])
     assert lines[3] == "this request does not see it"
     with pytest.raises(UserError) as error:
@@ -151,10 +145,7 @@ def test_of_an_unknown_rule_the_one_in_a_folder_of_that_name_is_told(root):
     row = {"_id": "rule:.cursor%2Frules%2Frefunds.mdc", "text": "alpha"}
     (root / "items.jsonl").write_text(f"{json.dumps(row)}\n")
     made = open_setup(Setup(catalog="items.jsonl", selector="one.yaml", embedder="hashing"), root)
-    config = types.SimpleNamespace(getoption=lambda _name: False, rootpath=root)
-    offers = AssertOffers(
-        Setup(), lambda _setup: made, place=CallerPlace("test_a.py", "test_a"), recorder=Recorder(config)
-    )
+    offers = AssertOffers(Setup(), lambda _setup: made)
     with pytest.raises(
         UserError, match=r"no item 'rule:refunds'; did you mean 'rule:\.cursor%2Frules%2Frefunds\.mdc'\?"
     ):
