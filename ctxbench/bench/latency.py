@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,6 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.stages import Resources
 from ctxbench.embedding.embedder import Embedder
-from ctxbench.index.resources import local_resources
-from ctxbench.text.tokens import TokenCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +54,7 @@ def time_requests(
     catalog: Catalog,
     requests: Sequence[Request],
     *,
-    embedder: Embedder,
-    counter: TokenCounter,
+    new_resources: Callable[[], Resources],
     seconds: float = 60.0,
     progress: Progress = silent,
 ) -> dict[str, Quantiles]:
@@ -69,7 +66,7 @@ def time_requests(
         pipelines: by name.
         catalog: what all requests are over.
         requests: at least one; asked over and over.
-        embedder, counter: of vectors and of tokens.
+        new_resources: makes the resources of one pipeline, which share nothing but stored vectors with the others.
         seconds: how long all pipelines together are timed; each is asked one request at least.
         progress: told what is done.
 
@@ -78,7 +75,7 @@ def time_requests(
     """
     if not requests:
         raise ParameterError("there is no request to time; the catalog needs at least one item")
-    resources = {name: local_resources(embedder, counter) for name in pipelines}
+    resources = {name: new_resources() for name in pipelines}
     for number, (name, pipeline) in enumerate(pipelines.items()):
         progress(f"preparing {name}", number, len(pipelines))
         for request in requests:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -294,6 +295,7 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
     from ctxbench.bench.machine import machine
     from ctxbench.core.stages import EMBEDDER, kind_of
     from ctxbench.embedding.embedder_names import open_embedder
+    from ctxbench.index.resources import local_resources
     from ctxbench.io.cache import cache_dir
     from ctxbench.report.latency_table import print_latency
     from ctxbench.selectors.definitions import find_definition
@@ -306,11 +308,9 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
         pipelines[name] = definition.pipeline(definition.values(preset))
     model, items = open_embedder(embedder), find_catalog(catalog)
     requests = requests_like(items)
-    counter = open_counter("o200k", cache=cache_dir())
+    new_resources = partial(local_resources, model, open_counter("o200k", cache=cache_dir()))
     with progress() as shown:
-        times = time_requests(
-            pipelines, items, requests, embedder=model, counter=counter, seconds=seconds, progress=shown
-        )
+        times = time_requests(pipelines, items, requests, new_resources=new_resources, seconds=seconds, progress=shown)
         steps = [step for one in pipelines.values() for step in (one.retrieve, *one.refine)]
         embeds = any(kind_of(use) == EMBEDDER for step in steps for use in step.uses)
         embedding = time_embedding(model, [request.text for request in requests]) if embeds else None

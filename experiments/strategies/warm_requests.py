@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ctxbench.bench.latency import Quantiles, time_embedding, time_requests
 from ctxbench.core.items import Catalog
@@ -40,8 +41,9 @@ def time_warm_requests(
     seconds: float = 60.0,
 ) -> WarmRequests:
     """Time pipelines over one catalog and the same requests; see `time_requests`."""
-    found = time_requests(pipelines, catalog, requests, embedder=embedder, counter=counter, seconds=seconds)
-    batch, resources = Batch.of(catalog, tuple(requests)), local_resources(embedder, counter)
+    new_resources = partial(local_resources, embedder, counter)
+    found = time_requests(pipelines, catalog, requests, new_resources=new_resources, seconds=seconds)
+    batch, resources = Batch.of(catalog, tuple(requests)), new_resources()
     chunks = {name: _chunks(pipeline, batch, resources) for name, pipeline in pipelines.items()}
     texts = [request.text for request in requests if request.text.strip()]
     embedding = time_embedding(embedder, texts) if texts and any(chunks.values()) else None

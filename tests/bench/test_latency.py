@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
 from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.index.resources import local_resources
 from ctxbench.text.tokens import open_counter
 
 CATALOG = Catalog([Item(type="tool", name=name, description=f"{name} things") for name in ("cut", "join", "paint")])
@@ -40,8 +42,8 @@ def a_cache_of_its_own(tmp_path, monkeypatch):
 
 
 def timed(pipelines, requests=REQUESTS, **given):
-    model, counter = HashingEmbedder(), open_counter("chars/4")
-    return time_requests(pipelines, CATALOG, requests, embedder=model, counter=counter, **given)
+    new_resources = partial(local_resources, HashingEmbedder(), open_counter("chars/4"))
+    return time_requests(pipelines, CATALOG, requests, new_resources=new_resources, **given)
 
 
 def test_all_requests_are_asked_once_untimed_and_then_of_all_in_turn():
