@@ -1,10 +1,9 @@
-"""What the times were taken on, and how much memory a process needed."""
+"""What the times were taken on."""
 
 from __future__ import annotations
 
 import os
 import platform
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,23 +32,6 @@ def blas() -> list[dict[str, Any]]:
 
     keys = ("user_api", "internal_api", "version", "num_threads")
     return [{key: found.get(key) for key in keys} for found in threadpool_info()]
-
-
-def peak_mib() -> float | None:
-    """Peak resident memory of this process in MiB, or None where the system does not tell.
-
-    On Linux VmHWM, since `ru_maxrss` there is inherited over fork and exec: a small child of a large process would
-    report the size of its parent.
-    """
-    found = _field(Path("/proc/self/status"), "VmHWM")
-    if found is not None:
-        return float(found.split()[0]) / 1024
-    try:
-        import resource
-    except ImportError:  # Windows has no such call
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, others KiB
 
 
 def _field(path: Path, name: str) -> str | None:

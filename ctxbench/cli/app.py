@@ -283,12 +283,6 @@ def check(
     annotations: Annotated[
         bool, typer.Option("--annotations", help="Print workflow commands that GitHub shows beside the change.")
     ] = False,
-    latency: Annotated[
-        bool,
-        typer.Option(
-            "--latency", help="Time requests of baseline and now in turns, too, and judge that with the rest."
-        ),
-    ] = False,
     recapture: Annotated[
         bool, typer.Option("--recapture", help="Ask the servers of datasets' agent files anew before checking.")
     ] = False,
@@ -325,7 +319,6 @@ def check(
         texts=not no_text,
         strict=strict,
         allow_removed=allow_removed,
-        latency=latency,
         recapture=recapture,
         skip=tuple(skip or ()),
     )

@@ -41,7 +41,6 @@ class CheckRequest:
         texts: whether texts of requests and items stand in outputs.
         strict: fail where it cannot be told.
         allow_removed: leave out queries that are gone, changed or relabelled, and pass over requirements unmet.
-        latency: time both sides, too.
         recapture: ask the servers of the datasets' agent files anew.
         skip: names of servers that are not asked then.
     """
@@ -52,7 +51,6 @@ class CheckRequest:
     texts: bool = True
     strict: bool = False
     allow_removed: bool = False
-    latency: bool = False
     recapture: bool = False
     skip: Sequence[str] = ()
 
@@ -138,7 +136,6 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
     judging = {
         "--strict": request.strict,
         "--allow-removed": request.allow_removed,
-        "--latency": request.latency,
         "--markdown": outputs.markdown,
         "--junit": outputs.junit,
         "--annotations": outputs.annotations,
@@ -150,10 +147,6 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
     if request.accept and len(request.places) == 2:
         raise ParameterError(
             "--accept writes the baseline of a gate file, and two run folders have none; name one file"
-        )
-    if request.latency and len(request.places) == 2:
-        raise ParameterError(
-            "--latency times base and head in turns now, and nothing is asked anew of two run folders; name a gate file"
         )
     if request.accept and given:
         raise ParameterError(f"--accept judges nothing, so that {', '.join(given)} would do nothing; leave it out")
@@ -275,8 +268,13 @@ def _run_check(request: CheckRequest) -> _Result:
             found = _Result(check=check_runs(base, head, allow_removed=request.allow_removed), places=Places())
             texts = request.texts
         else:
-            options = {"allow_removed": request.allow_removed, "latency": request.latency}
-            done = check_gate(_gate_path(request), **options, asked=asked, notify=shown.say, progress=shown)
+            done = check_gate(
+                _gate_path(request),
+                allow_removed=request.allow_removed,
+                asked=asked,
+                notify=shown.say,
+                progress=shown,
+            )
             accept = "" if done.failed else _accept_command(request, done)
             first = _steps_before_accepting(done)
             found = _Result(check=done.check, places=find_places(done), accept=accept, first=first)

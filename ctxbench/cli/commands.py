@@ -5,7 +5,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,9 @@ from ctxbench.cli.progress import progress
 from ctxbench.cli.read_files import dataset_inputs, selector_inputs
 from ctxbench.cli.select import find_catalog
 from ctxbench.core.errors import SHOWN, ParameterError, SelectorError, StorageError, UnknownNameError
-from ctxbench.io.console import say, show_json
+from ctxbench.io.console import say
 from ctxbench.io.files import temporary_folder, write_atomic
-from ctxbench.io.output_paths import line_from, refuse_outputs, row_with
+from ctxbench.io.output_paths import line_from, refuse_outputs
 
 if TYPE_CHECKING:
     from ctxbench.bench.experiment_file import Experiment
@@ -288,23 +289,42 @@ def _print(summary: RunSummary, *, as_json: bool) -> None:
         print_summary(summary)
 
 
-def measure_latency(
-    selector: str | None, catalog: str, *, embedder: str, full: bool, out: Path | None, as_json: bool
-) -> None:
-    """Measure the latency of a selector, by default an agent's own, and print it."""
-    from ctxbench.bench.latency import LatencySettings, measure
-    from ctxbench.report.latency_tables import latency_json, print_latency, write_latency
+def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, seconds: float, as_json: bool) -> None:
+    """Time selectors side by side, by default an agent's own, and print their quantiles."""
+    from ctxbench.bench.latency import requests_like, time_embedding, time_requests
+    from ctxbench.bench.machine import machine
+    from ctxbench.core.stages import EMBEDDER, kind_of
+    from ctxbench.embedding.embedder_names import open_embedder
+    from ctxbench.index.resources import local_resources
+    from ctxbench.io.cache import cache_dir
+    from ctxbench.report.latency_table import print_latency
+    from ctxbench.selectors.definitions import find_definition
     from ctxbench.sources.agent_file import is_agent_file
+    from ctxbench.text.tokens import open_counter
 
-    read = {**dataset_inputs(catalog), **selector_inputs(selector)}
-    refuse_outputs({"--out": out}, read, own={"--out": row_with("schema", "pipeline", "trials")})
-    subject = selector or (catalog if is_agent_file(catalog) else "semantic/documents")
-    settings = LatencySettings(embedder=embedder)
+    pipelines = {}
+    for name in selectors or [catalog if is_agent_file(catalog) else "semantic/documents"]:
+        definition, preset = find_definition(name)
+        pipelines[name] = definition.pipeline(definition.values(preset))
+    model, items = open_embedder(embedder), find_catalog(catalog)
+    requests = requests_like(items)
+    new_resources = partial(local_resources, model, open_counter("o200k", cache=cache_dir()))
     with progress() as shown:
-        result = measure(subject, find_catalog(catalog), settings=settings.full() if full else settings, progress=shown)
-    if out is not None:
-        write_latency(result, out)
+        times = time_requests(pipelines, items, requests, new_resources=new_resources, seconds=seconds, progress=shown)
+        steps = [step for one in pipelines.values() for step in (one.retrieve, *one.refine)]
+        embeds = any(kind_of(use) == EMBEDDER for step in steps for use in step.uses)
+        embedding = time_embedding(model, [request.text for request in requests]) if embeds else None
     if as_json:
-        show_json(latency_json(result))
+        print_json(
+            {
+                "catalog": {"items": len(items), "hash": items.hash},
+                "embedder": model.identity.as_dict(),
+                "requests": len(requests),
+                "machine": machine(),
+                "unit": "seconds",
+                "selectors": {name: asdict(one) for name, one in times.items()},
+                "embedding": None if embedding is None else asdict(embedding),
+            }
+        )
     else:
-        print_latency(result)
+        print_latency(times, embedding)

@@ -132,26 +132,26 @@ def calibrate(
 
 
 def latency(
-    selector: Annotated[
-        str | None,
+    selectors: Annotated[
+        list[str] | None,
         typer.Argument(
-            help="A shipped selector, or selector/preset; semantic/documents by default, of an agent file its own."
+            help="Shipped selectors, or selector/preset; semantic/documents by default, of an agent file its own."
         ),
     ] = None,
     catalog: CatalogName = "workbench",
     embedder: EmbedderName = "minilm",
-    full: Annotated[bool, typer.Option("--full", help="Also a catalog of 10,000 items (some 5 minutes).")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write all samples to this JSON file.")] = None,
+    seconds: Annotated[float, typer.Option(help="How long all selectors together are timed.", min=0, max=3600)] = 60.0,
     json_: JsonFlag = False,
 ) -> None:
-    """Measure how long selection takes.
+    """Measure how long a request takes.
 
-    By step, cold (the first request of a process) and warm (the next ones), and as the catalog grows.
+    Requests, made from descriptions of the items, are asked one at a time in one process, all selectors in turn, once
+    indexes are made and vectors stored. Quantiles are printed: the median, and what 95% and 99% of requests stay below.
 
     For example:
 
-    ctxbench latency learned/normal --catalog workbench
+    ctxbench latency semantic/documents learned/normal --catalog workbench
     """
     from ctxbench.cli.commands import measure_latency
 
-    measure_latency(selector, catalog, embedder=embedder, full=full, out=out, as_json=json_)
+    measure_latency(selectors or [], catalog, embedder=embedder, seconds=seconds, as_json=json_)

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 from ctxbench.core import registry
 from ctxbench.core.errors import ParameterError, UserError
 
-STAGES = ("analyse", "retrieve", "refine", "format")
 _ABOUT = ("version", "code", "content")  # what a step was, beside its name and its parameters
 
 
@@ -42,10 +41,6 @@ class StoredStep:
         except UserError:
             return None
 
-    def specification(self) -> dict[str, Any]:
-        """As one writes it in YAML."""
-        return {self.name: dict(self.values)}
-
 
 @dataclass(frozen=True)
 class StoredAnalyses:
@@ -53,22 +48,12 @@ class StoredAnalyses:
 
     steps: tuple[StoredStep, ...]
 
-    def specification(self) -> list[Any]:
-        """As one writes it in YAML."""
-        return [step.specification() for step in self.steps]
-
 
 @dataclass(frozen=True)
 class StoredMerge:
     """Retrievers side by side, with their names."""
 
     sources: tuple[tuple[str, StoredStep], ...]
-    seconds: float | None = None
-
-    def specification(self) -> dict[str, Any]:
-        """As one writes it in YAML."""
-        merge = {"merge": {name: step.specification() for name, step in self.sources}}
-        return merge if self.seconds is None else {**merge, "seconds": self.seconds}
 
 
 @dataclass(frozen=True)
@@ -76,10 +61,6 @@ class StoredDomains:
     """The steps of each domain, with the item types that it takes; `*` = all that are left."""
 
     domains: tuple[tuple[tuple[str, ...], tuple[StoredRefine, ...]], ...]
-
-    def specification(self) -> dict[str, Any]:
-        """As one writes it in YAML."""
-        return {"by_domain": {",".join(types): [step.specification() for step in own] for types, own in self.domains}}
 
 
 StoredRefine: TypeAlias = StoredStep | StoredDomains
@@ -117,12 +98,6 @@ class StoredPipeline:
         for stage in (self.analyse, self.retrieve, *self.refine, self.format):
             if stage is not None:
                 yield from single_steps(stage)
-
-    def specification(self) -> dict[str, Any]:
-        """As one writes it in YAML: what `Pipeline.of` takes."""
-        stages = {"analyse": self.analyse, "retrieve": self.retrieve, "format": self.format}
-        told = {name: stage.specification() for name, stage in stages.items() if stage is not None}
-        return {**told, "refine": [step.specification() for step in self.refine]}
 
 
 _EXPECTED: dict[str, tuple[Any, str]] = {
@@ -169,7 +144,6 @@ def _read(described: Any) -> AnyStored:
     if "sources" in described and combinator == "merge":
         return StoredMerge(
             tuple((name, _step(one, "sources")) for name, one in _pairs(described["sources"], "sources")),
-            described.get("seconds"),
         )
     if "domains" in described and combinator in ("by_domain", None):
         pairs = _pairs(described["domains"], "domains")

@@ -147,8 +147,6 @@ class CheckSettings:
         max_lost_required: how many more required items a selector may lose on a dataset than it gains; None = one for
             every 400 queries that need something, at least 1.
         repeats: how often every query is asked of a selector outside, 1 to 100.
-        latency_tolerance: how much longer than at the base a request may take and still count as the same, as a share
-            of the time at the base, >= 0; read only where latency is asked for.
         pins: in the order of the file.
         allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge, and let
             required items be gone (`unmet`).
@@ -160,7 +158,6 @@ class CheckSettings:
     confidence: float = 0.95
     max_lost_required: int | None = None
     repeats: int = 1
-    latency_tolerance: float = 0.25
     pins: tuple[Pin, ...] = ()
     allow_removed: bool = False
     seed: int = 0
@@ -190,7 +187,6 @@ class CheckSettings:
             "confidence": self.confidence,
             "max_lost_required": self.max_lost_required,
             "repeats": self.repeats,
-            "latency_tolerance": self.latency_tolerance,
             "seed": self.seed,
             "pins": [pin.as_dict() for pin in self.pins],
         }
@@ -207,7 +203,6 @@ class CheckSettings:
             confidence=float(row["confidence"]),
             max_lost_required=None if most is None else int(most),
             repeats=int(row["repeats"]),
-            latency_tolerance=float(row["latency_tolerance"]),
             pins=tuple(map(Pin.from_dict, row["pins"])),
             seed=int(row["seed"]),
         )

@@ -1,17 +1,13 @@
-"""Reads descriptions of pipelines: as flat lists of steps, which can be compared, and as pipelines."""
+"""Reads descriptions of pipelines as flat lists of steps, which can be compared."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ctxbench.core.errors import UserError
 from ctxbench.core.items import ITEM_TYPES
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stored_pipelines import STAGES, AnyStored, StoredAnalyses, StoredMerge, StoredPipeline, StoredStep
-from ctxbench.io.json_files import dump_json
+from ctxbench.core.stored_pipelines import AnyStored, StoredAnalyses, StoredMerge, StoredPipeline, StoredStep
 
 SCORING = ("analyse", "retrieve", "rank")  # kinds of steps that decide scores; all others decide what is kept of them
 
@@ -66,28 +62,6 @@ def flat_steps(description: Mapping[str, Any]) -> tuple[FlatStep, ...] | None:
         number = f"#{seen[one.path]}" if seen[one.path] > 1 else ""
         out.append(replace(one, path=f"{one.path}{number}", label=f"{one.label}{number}"))
     return tuple(out)
-
-
-def rebuild_pipeline(description: Mapping[str, Any]) -> tuple[Pipeline, bool] | None:
-    """Build the pipeline that a selector's description tells of, from the steps that are installed.
-
-    Returns:
-        The pipeline, and whether it describes itself in all as it is described: version, code and read files of a step
-        may be others now. None where the selector does not describe itself as a pipeline, or its steps cannot be made
-        with these parameters any more.
-    """
-    stored = StoredPipeline.of(description)
-    if stored is None or set(description["pipeline"]) - set(STAGES):
-        return None
-    try:
-        pipeline = Pipeline.of(stored.specification())
-    except UserError:
-        return None
-    now = {"pipeline": json.loads(dump_json(pipeline.describe()))}
-    again = StoredPipeline.of(now)
-    if again is None or again.specification() != stored.specification():
-        return None
-    return pipeline, now["pipeline"] == json.loads(dump_json(description["pipeline"]))
 
 
 def _stage_steps(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterator[FlatStep]:

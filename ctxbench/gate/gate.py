@@ -64,19 +64,17 @@ def check_gate(
     path: Path,
     *,
     allow_removed: bool = False,
-    latency: bool = False,
     asked: Mapping[Path, Mapping[str, str]] | None = None,
     notify: Notify = nothing_said,
     progress: Progress = silent,
 ) -> GateCheck:
     """Compare what every selector of a gate file answers now with the baseline.
 
-    No selector is asked where nothing that decides an answer has changed (`reuse_answers`), unless they are timed.
+    No selector is asked where nothing that decides an answer has changed (`reuse_answers`).
 
     Args:
         path: of the gate file.
         allow_removed: as in `CheckSettings`.
-        latency: time base and head in turns, too, and judge that with the rest.
         asked: the servers that were asked just now, by agent file (resolved) and name, with what went wrong; empty
             where one answered. The tools of all others are as captured.
         notify, progress: told what takes a moment, and about every slice of queries.
@@ -93,7 +91,7 @@ def check_gate(
         if head is not None:
             before = accepted_settings(head, file.baseline)
             file, loosened = _with_stricter_settings(file, before, bases)
-        now = None if faults or latency else reuse_answers(file, bases)
+        now = None if faults else reuse_answers(file, bases)
         if now is None:
             from ctxbench.gate.snapshot_sources import ask  # slow to import
 
@@ -111,10 +109,6 @@ def check_gate(
         settings = replace(file.settings, pins=(*file.settings.pins, *lost), allow_removed=allow_removed)
         place = str(file.baseline)
         found = check(pairing, settings, name=str(path), base=place, head="this run", baseline=place)
-        if latency and now.resources is not None:
-            from ctxbench.gate.warm_latency import add_latency  # most checks time nothing
-
-            found = add_latency(found, pairing.pairs, settings, resources=now.resources, progress=progress)
         servers = {name: _captured_servers(text, file, asked or {}) for name, text in now.references.items()}
         found = replace(
             found,

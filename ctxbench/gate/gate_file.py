@@ -30,7 +30,7 @@ from ctxbench.io.yaml_form import YamlForm
 
 # Each selector is held against its own baseline, so there is no other to compare it with.
 _KEYS = (*(key for key in EXPERIMENT_KEYS if key != "compare_to"), "baseline", "gate")
-_GATE_KEYS = ("metrics", "tolerance", "confidence", "max_lost_required", "repeats", "latency_tolerance", "pins")
+_GATE_KEYS = ("metrics", "tolerance", "confidence", "max_lost_required", "repeats", "pins")
 _PER_CENT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
 _MOST_REPEATS = 100
 GATE = "gate"  # what a baseline is called after where there is no file
@@ -211,10 +211,6 @@ class _GateReader(YamlForm):
         whole = partial(_is_whole, at_least=1, at_most=_MOST_REPEATS)
         expected = f"a whole number from 1 to {_MOST_REPEATS}, got"
         yield "repeats", self._fitting(gate, ("gate", "repeats"), whole, expected)
-        expected = "per cent of the time that the baseline takes, as in 25%; got"
-        where = ("gate", "latency_tolerance")
-        told = self._fitting(gate, where, lambda one: _per_cent(one) < math.inf, expected)
-        yield where[1], None if told is None else _per_cent(told)
 
     def _fitting(self, entry: Mapping[str, Any], where: YamlPath, fits: Callable[[Any], bool], expected: str) -> Any:
         """The value of a key, the last of its path; None where nothing is said, or what does not fit: a fault."""

@@ -42,7 +42,6 @@ def stricter_settings(
         "confidence": now.confidence > before.confidence,
         "max_lost_required": _allows_more(now, before, bases),
         "repeats": now.repeats < before.repeats,
-        "latency_tolerance": now.latency_tolerance > before.latency_tolerance,
     }
     kept = {name: getattr(before, name) for name, is_looser in numbers.items() if is_looser}
     found += [Loosened(name, _text(value), _text(getattr(now, name))) for name, value in kept.items()]

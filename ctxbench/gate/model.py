@@ -237,38 +237,6 @@ class MetricVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyVerdict:
-    """The verdict on the time of warm requests, base and head timed in turns in one process.
-
-    Attributes:
-        verdict: better, worse, same or cannot tell.
-        queries: ids of those asked, in the order of the head.
-        base, head: seconds, shape (n_queries, n_rounds): every sample.
-        base_s, head_s: medians over queries of each query's median over rounds, seconds.
-        ratio: head to base: the Hodges-Lehmann estimate of the queries' ratios.
-        low, high: its confidence interval; 0 and infinity where so few queries carry none.
-        p: of Wilcoxon's signed-rank test on logarithms of the ratios, two-sided.
-        p_holm: corrected over all latencies of the check.
-        tolerance: ratios from 1 / (1 + this) to 1 + this are the same.
-        notices: on what terms it was timed, a sentence each.
-    """
-
-    verdict: Verdict
-    queries: tuple[str, ...]
-    base: tuple[tuple[float, ...], ...]
-    head: tuple[tuple[float, ...], ...]
-    base_s: float
-    head_s: float
-    ratio: float
-    low: float
-    high: float
-    p: float
-    p_holm: float
-    tolerance: float
-    notices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PinFailure:
     """A pin that does not hold.
 
@@ -297,7 +265,7 @@ class SelectorCheck:
 
     Attributes:
         dataset, selector: names.
-        verdict: over metrics, items lost or out of reach and pins, and latency where it was timed.
+        verdict: over metrics, items lost or out of reach, and pins.
         reasons: why the verdict is what it is, a sentence each; never empty.
         compared: how many queries.
         left_out: by why, ids of queries that were not compared: `new`, `removed`, `relabelled`, `changed`.
@@ -317,7 +285,6 @@ class SelectorCheck:
         notices: what a reader must know, a sentence each.
         differs: what is under test and differs, such as `2 items edited, contextTopN 5 -> 3`; empty = nothing.
         texts: by item and query id, what was asked and what an item says at the head, for reports; empty without.
-        latency: judged; None where it was not asked for, or could not be timed, which a notice says.
         helps: what each parameter of the selector does, by name; empty where that is not at hand.
         renamed: ids of items that go on under another id, old to new.
         reused: whether it was not asked: nothing that decides its answers has changed since it was accepted.
@@ -347,7 +314,6 @@ class SelectorCheck:
     notices: tuple[str, ...] = ()
     differs: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
-    latency: LatencyVerdict | None = None
     helps: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
     reused: bool = False

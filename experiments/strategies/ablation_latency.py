@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ablation import Ablation
-from warm_requests import InTurns
+from warm_requests import WarmRequests
 
-from ctxbench.bench.latency import Summary
+from ctxbench.bench.latency import Quantiles
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.report import wording
 
@@ -16,7 +16,7 @@ _COMPLETE = parse_metric("completeness")
 
 
 def latency_report(
-    ablation: Ablation, found: InTurns, *, dataset: str, requests: int, machine: Mapping[str, Any], blas: list[Any]
+    ablation: Ablation, found: WarmRequests, *, dataset: str, requests: int, machine: Mapping[str, Any], blas: list[Any]
 ) -> str:
     """Make the page.
 
@@ -46,7 +46,7 @@ def latency_report(
     return "\n".join(lines) + "\n"
 
 
-def answer(found: InTurns, *, dataset: str, base: str) -> str:
+def answer(found: WarmRequests, *, dataset: str, base: str) -> str:
     """How long strategies take, as one sentence."""
     taken = sorted((one.p50, name) for name, one in found.request.items())
     (least, first), (most, last) = taken[0], taken[-1]
@@ -61,7 +61,7 @@ def answer(found: InTurns, *, dataset: str, base: str) -> str:
 
 
 def _columns(base: str, dataset: str) -> Iterator[str]:
-    yield "* ms: median milliseconds of a request, behind it the lowest and the highest median of a round."
+    yield "* ms: median milliseconds of a request, behind it the 95th percentile."
     yield f"* times the base: as a multiple of `{base}`, the documents' defaults."
     yield "* chunks: the parts that a request is split into, each of which is embedded, on average."
     yield "* ms if new: with the embedding of these chunks."
@@ -71,13 +71,13 @@ def _columns(base: str, dataset: str) -> Iterator[str]:
     )
 
 
-def _notes(found: InTurns, first: Summary, *, dataset: str, requests: int) -> Iterator[str]:
+def _notes(found: WarmRequests, first: Quantiles, *, dataset: str, requests: int) -> Iterator[str]:
     """What was measured."""
     yield "`make ablations` measures this again. Other runs give other times."
     yield (
-        f"{requests} requests of `{dataset}`, asked one at a time in {first.rounds} rounds (n = {first.n} a strategy), "
-        "all strategies in turns, each with an index of its own. A request is timed from its resolution to its "
-        "prompt in a warm process, with all vectors stored."
+        f"{requests} requests of `{dataset}`, asked one at a time, over and over (n = {first.n} a strategy), all "
+        "strategies in turns, each with an index of its own. A request is timed from its resolution to its prompt in "
+        "a warm process, with all vectors stored."
     )
     if found.embedding is not None:
         one = found.embedding
@@ -87,7 +87,7 @@ def _notes(found: InTurns, first: Summary, *, dataset: str, requests: int) -> It
         )
 
 
-def _table(ablation: Ablation, found: InTurns, dataset: str) -> Iterator[str]:
+def _table(ablation: Ablation, found: WarmRequests, dataset: str) -> Iterator[str]:
     here = next(one for one in ablation.datasets if one.summary.dataset == dataset)
     overall = {one.strategy: one.difference for one in ablation.standings()}
     yield f"| strategy | ms | times the base | chunks | ms if new | points, {dataset} | points, all |"
@@ -99,7 +99,7 @@ def _table(ablation: Ablation, found: InTurns, dataset: str) -> Iterator[str]:
         new = one.p50 + chunks * (found.embedding.p50 if found.embedding else 0.0)
         cells = [
             f"**{name}**" if name == ablation.base else name,
-            f"{_ms(one.p50)} ({_ms(one.low)}{wording.DASH}{_ms(one.high)})",
+            f"{_ms(one.p50)} ({_ms(one.p95)})",
             f"{one.p50 / base:.2f}",
             f"{chunks:.1f}",
             _ms(new),

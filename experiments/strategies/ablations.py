@@ -11,7 +11,7 @@ from ablation import Ablation, ablate
 from ablation_latency import latency_report
 from ablation_report import ablation_report, long_sections
 from overview import overview
-from warm_requests import warm_in_turns
+from warm_requests import time_warm_requests
 
 from ctxbench.bench.machine import blas, machine
 from ctxbench.bench.prepared import Prepared, open_experiment
@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--reports", type=Path, default=Path("reports"), help="where the pages go")
     parser.add_argument("--latency", metavar="DATASET", help="measure latency on a dataset of the experiment")
     parser.add_argument("--requests", type=int, default=40, help="requests that latency is measured with")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long latency is measured")
     given = parser.parse_args(arguments)
     prepared, tuning = read(given.tuning, given.runs)
     test = None if given.test is None else read(given.test, given.runs)[1]
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report = ablation_report(tuning, test, also=also, figure="ablations.svg")
     write_parted(given.reports / "ablations.md", report, long_sections(report))
     if given.latency:
-        page = measured(prepared, tuning, dataset=given.latency, requests=given.requests)
+        page = measured(prepared, tuning, dataset=given.latency, requests=given.requests, seconds=given.seconds)
         write_atomic(given.reports / "ablations-latency.md", page)
 
 
@@ -52,14 +53,16 @@ def read(path: Path, runs: Path) -> tuple[Prepared, Ablation]:
     return prepared, ablate(RunFolder(runs / prepared.experiment.name), prepared)
 
 
-def measured(prepared: Prepared, ablation: Ablation, *, dataset: str, requests: int) -> str:
+def measured(prepared: Prepared, ablation: Ablation, *, dataset: str, requests: int, seconds: float) -> str:
     """The page on latency, measured now."""
     host = machine()
     data = prepared.datasets[dataset]
     made = prepared.experiment.make_selectors(prepared.resources(), {})
     pipelines = {name: one.pipeline for name, one in made.items() if isinstance(one, PipelineSelector)}
     asked = data.judged().requests()[:: max(len(data.judged()) // requests, 1)][:requests]
-    found = warm_in_turns(pipelines, data.catalog, asked, embedder=prepared.embedder, counter=prepared.counter)
+    found = time_warm_requests(
+        pipelines, data.catalog, asked, embedder=prepared.embedder, counter=prepared.counter, seconds=seconds
+    )
     return latency_report(ablation, found, dataset=dataset, requests=len(asked), machine=host, blas=blas())
 
 

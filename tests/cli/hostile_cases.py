@@ -258,7 +258,6 @@ class World:
         bad, hashing = self.text(), ("--embedder", "hashing")
         return [
             Asked(("data", "capture", "--mcp-config", "mcp.json", "--out", "servers", "--timeout", "20")),
-            Asked(("check", "--annotations", "--latency")),
             Asked(("tune", "data", "--policy", "policy.yaml")),
             Asked(("tune", "data", "--policy", "wrong-policy.yaml")),
             Asked(("calibrate", "probability", "data", "--out", f"f{self.name()}".replace("/", ""), "--split", "all",

@@ -628,25 +628,6 @@ def test_a_damaged_baseline_is_no_verdict(cli, accepted, place):
     assert "baseline.json" in (place / "s.md").read_text()
 
 
-# -------------------------------------------------------------------------------------------------------------- latency
-
-
-def test_latency_is_timed_if_asked_for_and_told_everywhere(cli, accepted, gate, place):
-    gate(latency_tolerance="5000%")  # how fast this machine is, is not under test
-    assert cli("check", "--accept").code == 0
-    done = cli("check", "--latency", "--markdown", "s.md", "--junit", "j.xml")
-    assert done.code == 0, done.err
-    assert "ms a request  same" in done.out
-    assert "a change of code is not seen" in flat(done.out)
-    assert "| ms a request" in (place / "s.md").read_text()
-    assert 'name="latency"' in (place / "j.xml").read_text()
-    (one,) = cli("check", "--latency", "--json").json["selectors"]
-    told = one["latency"]
-    assert [len(told[side]) for side in ("base", "head")] == [len(told["queries"])] * 2 == [10, 10]
-    assert {len(samples) for samples in told["head"]} == {8}
-    assert told["tolerance"] == 50.0
-
-
 def test_a_loosened_gate_is_the_first_line_and_fails_until_it_is_accepted(cli, accepted, gate, place):
     gate(confidence=0.99, max_lost_required=50)
     done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
@@ -662,21 +643,3 @@ def test_a_loosened_gate_is_the_first_line_and_fails_until_it_is_accepted(cli, a
     done = cli("check")
     assert done.code == 0
     assert "confidence 0.95 -> 0.99" in done.out.splitlines()[0]  # that it was accepted anew
-
-
-def test_without_being_asked_for_nothing_is_timed(cli, accepted):
-    assert "ms a request" not in cli("check").out
-    assert cli("check", "--json").json["selectors"][0]["latency"] is None
-
-
-def test_two_run_folders_cannot_be_timed(cli):
-    done = cli("check", "a", "b", "--latency")
-    assert (done.code, done.out) == (2, "")
-    assert "--latency times base and head in turns now, and nothing is asked anew of two run folders" in done.err
-
-
-def test_a_baseline_is_accepted_without_latency(cli, gate):
-    gate()
-    done = cli("check", "--accept", "--latency")
-    assert done.code == 2
-    assert "--accept judges nothing, so that --latency would do nothing" in done.err

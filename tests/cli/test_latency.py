@@ -1,34 +1,25 @@
-"""`ctxbench latency`: how long a selection takes."""
+"""`ctxbench latency`: how long requests take."""
 
 from __future__ import annotations
-
-import functools
-import json
 
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def short(monkeypatch):
-    """As little as can be measured; the command is the same."""
-    from ctxbench.bench import latency
-
-    small = functools.partial(latency.LatencySettings, sizes=(4,), repeats=1, requests=2)
-    monkeypatch.setattr(latency, "LatencySettings", small)
-
-
-def test_times_are_printed_and_every_sample_written(cli, tiny, place):
-    done = cli("latency", "semantic/normal", "--catalog", tiny, "--embedder", "hashing", "--out", "samples.json")
-    assert done.code == 0
-    assert "semantic/normal" in done.out
-    assert "Indexing" in done.out
-    assert json.loads((place / "samples.json").read_text("utf-8"))
+def test_quantiles_of_every_selector_are_printed(cli, tiny):
+    done = cli("latency", "semantic/normal", "bm25", "--catalog", tiny, "--embedder", "hashing", "--seconds", "0")
+    assert done.code == 0, done.err
+    assert [line.split()[0] for line in done.out.splitlines() if "." in line][:3] == [
+        "semantic/normal",
+        "bm25",
+        "embedding",
+    ]
 
 
-def test_json_can_be_read(cli, tiny):
-    done = cli("latency", "bm25", "--catalog", tiny, "--embedder", "hashing", "--json")
-    assert done.code == 0
-    assert done.json["settings"]["embedder"] == "hashing"
+def test_json_has_n_and_three_quantiles(cli, tiny):
+    found = cli("latency", "bm25", "--catalog", tiny, "--embedder", "hashing", "--seconds", "0", "--json").json
+    assert set(found["selectors"]["bm25"]) == {"n", "p50", "p95", "p99"}
+    assert found["selectors"]["bm25"]["n"] == 1
+    assert found["embedding"] is None  # bm25 needs no model
 
 
 @pytest.mark.parametrize(

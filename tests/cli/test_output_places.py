@@ -31,7 +31,6 @@ def project(place, tiny):
 
 
 SCORE = ("score", "answers.jsonl", "-d", "ds")
-LATENCY = ("latency", "bm25", "-c", "ds", "--embedder", "hashing")
 POOL = ("data", "pool", "ds", "--selectors", "bm25")
 RANKING = ("data", "import", "run", "x.run", "-d", "ds")
 OVER = "would overwrite"
@@ -50,9 +49,6 @@ FOREIGN = "is there and is no earlier output of this command; name a new file"
         ((*SCORE, "--csv", "answers.jsonl"), f"--csv answers.jsonl {OVER} the answers"),
         ((*SCORE, "--out", "x.run/y"), "x.run is a file; a run needs a folder"),
         (("tune", "ds", "-p", "policy.yaml", "--markdown", "policy.yaml"), f"{OVER} the policies"),
-        ((*LATENCY, "--out", "ds/queries.jsonl"), f"--out ds/queries.jsonl {OVER} the files of ds"),
-        ((*LATENCY, "--out", "docs"), "docs is a folder, and --out names a file"),
-        ((*LATENCY, "--out", "policy.yaml"), f"--out policy.yaml {FOREIGN}"),
         ((*POOL, "--out", "answers.jsonl"), f"--out answers.jsonl {FOREIGN}"),
         (("data", "export", "ds", "--requests", "exp.yaml"), f"--requests exp.yaml {FOREIGN}"),
         ((*RANKING, "--out", "exp.yaml"), f"--out exp.yaml {FOREIGN}"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import re
@@ -71,7 +70,7 @@ HOW = {
     "ctxbench report FOLDER": "report runs/presets-part",
     "ctxbench report --history GATE.yaml": "report --history gate.yaml",
     "ctxbench calibrate WHAT D --out FILE": "calibrate probability bfcl-simple --out fits.json",
-    "ctxbench latency --catalog C": "latency --catalog bfcl-simple --embedder hashing",  # asked in other processes
+    "ctxbench latency --catalog C": "latency --catalog bfcl-simple --seconds 0",
     "ctxbench graph C --out FILE": "graph bfcl-simple --out graph.npz",
     "ctxbench memory import DB FILE -w W": "memory import m.db memories.jsonl -w home",
     "ctxbench memory search DB TEXT -w W": "memory search m.db 'what does she drink?' -w home",
@@ -201,17 +200,13 @@ def turn(number: int, tool: str) -> dict[str, object]:
 
 @pytest.fixture
 def without_a_model(monkeypatch):
-    """`minilm` hashes words, wherever it is asked for in this process; and time is measured as little as can be."""
-    from ctxbench.bench import latency
-
+    """`minilm` hashes words, wherever it is asked for in this process."""
     find = registry.find
     monkeypatch.setattr(
         registry,
         "find",
         lambda kind, name: HashingEmbedder if (kind, name) == ("embedder", "minilm") else find(kind, name),
     )
-    small = functools.partial(latency.LatencySettings, sizes=(4,), repeats=1, requests=2)
-    monkeypatch.setattr(latency, "LatencySettings", small)
 
 
 # ---------------------------------------------------------------------------------------------- the run

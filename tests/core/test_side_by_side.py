@@ -22,7 +22,6 @@ from ctxbench.core.requests import Batch
 from ctxbench.core.selection import selections
 from ctxbench.core.side_by_side import side_by_side
 from ctxbench.core.stages import Merge, Step
-from ctxbench.core.stored_pipelines import StoredPipeline
 from ctxbench.index.versions import index_over
 from ctxbench.selectors.explain import explain
 
@@ -241,8 +240,6 @@ def test_nothing_else_stands_beside_merge():
 def test_the_limit_is_in_the_description_where_there_is_one():
     described = Pipeline.of(SPEC).describe()
     assert described["retrieve"]["seconds"] == 20
-    stored = StoredPipeline.of({"pipeline": described})
-    assert Pipeline.of(stored.specification()).describe() == described
     assert "seconds" not in Pipeline.of({"retrieve": {"merge": ["dense", "bm25"]}}).describe()["retrieve"]
 
 

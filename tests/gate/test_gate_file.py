@@ -181,7 +181,6 @@ def test_a_baseline_needs_a_folder_of_its_own(write, folder):
         ("tolerance: {recall: 5 percent}", "per cent of the baseline's mean as in 5%; got '5 percent'"),
         (f"tolerance: {{recall: {'9' * 400}}}", "a tolerance is a number, 0 or more"),
         (f"tolerance: {{recall: {'9' * 400}%}}", "a tolerance is a number, 0 or more"),
-        (f"latency_tolerance: {'9' * 400}%", "latency_tolerance must be per cent"),
         ("tolerance: {recall: .nan}", "a tolerance is a number, 0 or more"),
         ("tolerance: {recall: .inf}", "a tolerance is a number, 0 or more"),
         ("tolerance: {precision: 0.1}", "tolerance is of precision, which is not judged"),
@@ -258,17 +257,6 @@ def test_a_pin_of_a_selector_that_cannot_be_read_is_not_called_unknown(write):
         write(text + "gate: {pins: [{query: q, selector: semantic/nope, at_most_items: 1}]}\n"),
         (2, "nope"),
     )
-
-
-def test_the_tolerance_of_latency_is_per_cent(write):
-    assert read_gate(write(HEAD)).settings.latency_tolerance == 0.25
-    for text, share in (("40%", 0.4), ("0 %", 0.0), ("150%", 1.5)):
-        assert read_gate(write(f"{HEAD}gate: {{latency_tolerance: {text}}}\n")).settings.latency_tolerance == share
-    for text in ("0.25", "-5%", "fast", "[5%]"):
-        told(
-            write(f"{HEAD}gate: {{latency_tolerance: {text}}}\n"),
-            (3, "latency_tolerance must be per cent of the time that the baseline takes, as in 25%"),
-        )
 
 
 @pytest.mark.parametrize("told", ["completeness: 1", "recall: 2", "completeness: 100%", "tokens: 200%"])

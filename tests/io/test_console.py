@@ -205,11 +205,9 @@ ALLOWED = {
     (LENDING, "os.write"),  # likewise, in the midst of a signal
     (LENDING, "os.dup2"),
     ("selectors/answer_cache.py", "os.write"),  # to a file
-    ("bench/latency/worker.py", "os.fdopen"),  # JSON for the parent process
     ("sources/mcp/watching.py", "os.fdopen"),  # a pipe, for what a server says on standard error
     ("testing/conformance.py", "subprocess.Popen"),  # a strategy under test says itself why it fails
     *(("io/files.py", name) for name in ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")),  # what may be read
-    ("bench/latency/worker.py", "os.dup2"),  # what others print there goes to standard error
 }
 OWN = {"cli/progress.py", "cli/check.py"}  # rewrites its line; prints workflow commands
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ctxbench.gate.model import Check, SelectorCheck, Verdict
 from ctxbench.report.gate import check_texts
@@ -60,7 +60,5 @@ def _is_worse_without_pins(check: SelectorCheck) -> bool:
     """Whether a selector is worse for something else than its pins."""
     if check.verdict is not Verdict.WORSE:
         return False
-    judged: Sequence[Verdict] = [one.verdict for one in check.metrics]
-    judged = [*judged, *([check.latency.verdict] if check.latency is not None else [])]
     facts = bool(check.unmet) or check.lost - check.gained > check.allowed
-    return not check.pins or Verdict.WORSE in judged or facts
+    return not check.pins or facts or any(one.verdict is Verdict.WORSE for one in check.metrics)

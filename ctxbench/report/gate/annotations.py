@@ -55,10 +55,9 @@ def workflow_commands(check: Check, *, places: Places | None = None, strict: boo
         One command a line; empty where there is nothing to say.
     """
     places = places or Places()
-    judged = [*_metrics(check, strict, places), *_latency(check, strict)]
     facts = [*_pins(check, places), *_unmet(check, places), *_causes(check, strict, places)]
     loosened, refusals, servers = _loosened(check, places), _refusals(check, places), _servers(check, strict)
-    notes = [*loosened, *refusals, *facts, *judged, *servers, *_repriced(check, places)]
+    notes = [*loosened, *refusals, *facts, *_metrics(check, strict, places), *servers, *_repriced(check, places)]
     return _commands([*notes, *_notices(check)], "the summary and in the log")
 
 
@@ -199,14 +198,6 @@ def _metrics(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
                 if group is None
                 else partial(places.of_cause, group.cause, one.dataset, [one.selector]),
             )
-
-
-def _latency(check: Check, strict: bool) -> Iterator[_Note]:
-    told = {Verdict.WORSE: True, Verdict.CANNOT_TELL: strict}
-    for one in check.selectors:
-        if one.latency is not None and one.latency.verdict in told:
-            title = _title(one, f"latency {one.latency.verdict}")
-            yield _Note(error=told[one.latency.verdict], title=title, text=check_texts.latency_text(one.latency))
 
 
 def _servers(check: Check, strict: bool) -> Iterator[_Note]:

@@ -14,7 +14,6 @@ from ctxbench.gate.model import (
     Cause,
     Change,
     Check,
-    LatencyVerdict,
     MetricVerdict,
     PinFailure,
     SelectorCheck,
@@ -137,7 +136,6 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
         "changes": [_change(one) for one in check.changes],
         "swaps": list(check.swaps),
         "texts": dict(check.texts),
-        "latency": None if check.latency is None else _latency(check.latency),
     }
 
 
@@ -170,17 +168,6 @@ def _metric(judged: MetricVerdict, *, deterministic: bool) -> dict[str, Any]:
         },
         "tolerance": finite(judged.tolerance),
         "detectable": None if judged.detectable is None else finite(judged.detectable),
-    }
-
-
-def _latency(judged: LatencyVerdict) -> dict[str, Any]:
-    """Every sample included, seconds; by query, one a round."""
-    return {
-        **asdict(judged),
-        "verdict": str(judged.verdict),
-        "low": finite(judged.low),
-        "high": finite(judged.high),
-        "about": check_texts.LATENCY_NOTE,
     }
 
 

@@ -162,7 +162,6 @@ def _tables(check: SelectorCheck, places: Places) -> Iterator[Table]:
     yield _pins(check)
     yield _unmet(check, places)
     yield _metrics(check)
-    yield _latency(check)
     yield _causes(check, places)
     yield _repriced(check, places)
     yield _changes(check, f"Required items lost: {len(lost):,}", lost)
@@ -196,32 +195,6 @@ def _metrics(check: SelectorCheck) -> Table:
         weight=Weight.VERDICT,
         key=2,
         joined=True,
-    )
-
-
-def _latency(check: SelectorCheck) -> Table:
-    """The table of latency: one row, or none where nothing was timed."""
-    head = ("what", "verdict", "baseline", "now", "ratio", "p", "tolerance", "requests")
-    rows: list[tuple[Cell, ...]] = []
-    if check.latency is not None:
-        one = check.latency
-        sides = (check_texts.milliseconds(one.base_s), check_texts.milliseconds(one.head_s))
-        told = (
-            check_texts.ratio_text(one),
-            wording.p_text(one.p_holm),
-            check_texts.tolerance_range(one),
-            f"{len(one.queries):,}",
-        )
-        rows.append(("ms a request", str(one.verdict), *sides, *told))
-    return Table(
-        title="Latency",
-        head=head,
-        rows=tuple(rows),
-        numbers=frozenset(range(2, 8)),
-        weight=Weight.VERDICT,
-        key=2,
-        joined=True,
-        brief=True,
     )
 
 
@@ -390,6 +363,4 @@ def _closing(check: Check, strict: bool, accept: str, first: str, speech: Speech
         cells = (str(cell) for one in judged for row in _metrics(one).rows for cell in row)
         loose = [f"{wording.LOOSE_LEGEND}."] if any(map(wording.has_loose, cells)) else []
         yield Text(" ".join([*chance, _LEGEND, *loose]), note=True)
-    if any(one.latency is not None for one in check.selectors):
-        yield Text(check_texts.LATENCY_NOTE)
     yield from conclusion(check, strict=strict, accept=accept, first=first, speech=speech)

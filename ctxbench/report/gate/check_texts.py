@@ -17,7 +17,6 @@ from ctxbench.gate.model import (
     Change,
     Check,
     FigureChange,
-    LatencyVerdict,
     Loosened,
     MetricVerdict,
     PriceChange,
@@ -36,11 +35,6 @@ LONGEST = 160  # characters of a request or an item that are quoted
 _LONGEST_SENTENCE = 2000
 _NAMED = 5  # ids that are named in a sentence
 _LEAST = 0.0001  # of what is said of scores
-LATENCY_NOTE = (
-    "Latency is of warm requests, vectors held in memory, baseline and now timed in turns in one process; p says how "
-    "often chance alone would give such a difference (Wilcoxon's signed-rank test, corrected over all latencies). Both "
-    "sides run by the code that is here now, so that a change of code is not seen, nor is the time to embed new texts."
-)
 CAUSE_VERDICTS = (Verdict.WORSE, Verdict.CANNOT_TELL)  # of a metric that something is to blame for
 
 
@@ -178,30 +172,6 @@ def size_text(metric: Metric, value: float | None) -> str:
     if value and not any(digit in text for digit in "123456789"):
         text = f"{value * (100 if wording.unit(metric) == '%' else 1):.2g}"
     return f"{text} {wording.points(metric)}".rstrip()
-
-
-def milliseconds(seconds: float) -> str:
-    """A time to three digits or so: `0.123`, `4.56`, `123`; milliseconds."""
-    value = seconds * 1e3
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.3f}"
-
-
-def ratio_text(found: LatencyVerdict) -> str:
-    """Head to base with the interval: `1.31 (1.22-1.42)`; without where so few requests carry none."""
-    interval = f" ({found.low:.2f}-{found.high:.2f})" if found.low > 0 and math.isfinite(found.high) else ""
-    return f"{found.ratio:.2f}{interval}"
-
-
-def latency_text(found: LatencyVerdict) -> str:
-    """What was timed, on one line: `1.95 -> 2.56 ms a request, ratio 1.31 (1.22-1.42), p 0.0031, ...`."""
-    sides = f"{milliseconds(found.base_s)} -> {milliseconds(found.head_s)} ms a request"
-    told = f"ratio {ratio_text(found)}, p {wording.p_text(found.p_holm)}, tolerance {tolerance_range(found)}"
-    return f"{sides}, {told}, {count(len(found.queries), 'request')}"
-
-
-def tolerance_range(found: LatencyVerdict) -> str:
-    """The largest and smallest ratio that are the same: `0.80-1.25`."""
-    return f"{1 / (1 + found.tolerance):.2f}-{1 + found.tolerance:.2f}"
 
 
 def score_text(change: Change) -> str:

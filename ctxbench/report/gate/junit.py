@@ -44,10 +44,10 @@ class _Case:
 def junit(check: Check, *, strict: bool = False, places: Places | None = None) -> str:
     """A check as XML; ends with a line feed.
 
-    A suite has one case for whether it is comparable, one a metric, one for latency if it was timed, one for the
-    allowance of lost required items, one for each of them, one for each that can no longer be offered, and one for each
-    pin that does not hold. Worse is a failure, not comparable an error, cannot tell (unless `strict`) and what was lost
-    within the allowance, or maybe by chance, are skipped, with the reason.
+    A suite has one case for whether it is comparable, one a metric, one for the allowance of lost required
+    items, one for each of them, one for each that can no longer be offered, and one for each pin that does not hold.
+    Worse is a failure, not comparable an error, cannot tell (unless `strict`) and what was lost within the allowance,
+    or maybe by chance, are skipped, with the reason.
 
     Args:
         check: what was found.
@@ -84,7 +84,6 @@ def _cases(check: SelectorCheck, strict: bool, places: Places) -> Iterator[_Case
         return
     yield _Case("comparable")
     yield from _metrics(check, strict, places)
-    yield from _latency(check, strict)
     for server, reason in zip(check.outdated, server_reasons(check.outdated), strict=True):
         outcome = _outcome(Verdict.CANNOT_TELL, strict)
         yield _Case(f"server: {server.name}", outcome, str(Verdict.CANNOT_TELL), reason)
@@ -110,14 +109,6 @@ def _pins(check: SelectorCheck) -> Iterator[_Case]:
 
 def _outcome(verdict: Verdict, strict: bool) -> str:
     return {Verdict.WORSE: "failure", Verdict.CANNOT_TELL: "failure" if strict else "skipped"}.get(verdict, "")
-
-
-def _latency(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
-    one = check.latency
-    if one is not None:
-        told = f"{one.verdict}: {check_texts.latency_text(one)}. {check_texts.LATENCY_NOTE}"
-        outcome = _outcome(one.verdict, strict)
-        yield _Case("latency", outcome, str(one.verdict), told if outcome else "")
 
 
 def _metrics(check: SelectorCheck, strict: bool, places: Places) -> Iterator[_Case]:
