@@ -7,7 +7,7 @@ import shlex
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,10 @@ def run(
 
 class _OnStandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        say(self.format(record), err=True)
+        with suppress(
+            OSError, ValueError
+        ):  # nobody reads it any more, or the disk is full: requests are still answered
+            say(self.format(record), err=True)
 
 
 @contextmanager

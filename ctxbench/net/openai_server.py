@@ -141,8 +141,12 @@ class OpenAIServer:
         return self.quoted(said if isinstance(said, str) else body)
 
     def hide(self, text: str) -> str:
-        """A text that came from outside, without the key and what is secret in the address."""
-        return self._secrets.hide(text) if self._secrets else text
+        """An answer that came from outside, without the key and what is secret in the address.
+
+        A key of under four characters stays, and one that is a plain word is hidden as a whole word only: those given
+        to a server that needs no key, such as `1` or `test`, stand in answers by chance, which are to be read.
+        """
+        return str(self._secrets.hide_in(text)) if self._secrets else text
 
     def quoted(self, said: Any) -> str:
         """The beginning of what came from outside, on one line, without the key."""
@@ -153,7 +157,7 @@ class OpenAIServer:
                 text = (said if isinstance(said, str) else json.dumps(said, ensure_ascii=False))[:20_000]
             except RecursionError:
                 text = "what nests too deep to be shown"
-        text = shown_text(self.hide(text))
+        text = shown_text(self._secrets.hide(text) if self._secrets else text)
         line = one_line(" ".join(text.split()))
         return "nothing" if not line else line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
 

@@ -207,6 +207,7 @@ def test_it_is_shown_without_being_named_where_there_are_negatives(results, tmp_
     shown.append(render_page(results.run, results.opened, tokens=tokens))
     assert all("forbidden" in text and "tool:cancel" in text for text in shown[1:])
     assert "forbidden offered %" in shown[0]
+    assert results.to_frame()["forbidden_offered"].tolist() == [0.0, 1.0]
     none = replace(orders(), labels=tuple(label for label in orders().labels if label.grade))
     res = scored(none, tmp_path / "orders")
     assert "forbidden_offered" not in res.to_frame().columns

@@ -105,6 +105,14 @@ def test_a_signal_ends_it_without_a_traceback(place, number, code):
 
 
 @pytest.mark.slow
+def test_requests_are_answered_where_nobody_reads_the_log(place):
+    with serving(place, "-w", "home") as (process, url):
+        process.stderr.close()
+        for _ in range(2):
+            assert httpx.post(f"{url}/context/build", json={"message": "tyre"}).status_code == 200
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
 def test_a_hangup_reads_the_token_file_again(place, tmp_path):
     path, tokens = tmp_path / "tokens.yaml", {"ana": "a" * 16, "ben": "b" * 16}

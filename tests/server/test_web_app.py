@@ -302,6 +302,30 @@ def test_one_user_cannot_have_any_number_of_requests_at_one_time(monkeypatch):
         assert one.post(**ask, headers=bearer("ana")).status_code == 200
 
 
+def test_one_user_cannot_take_all_threads(monkeypatch):
+    begun, ends = threading.Semaphore(0), threading.Event()
+    service = service_over(filled())
+    build = service.build
+
+    def slow(message, user, **given):
+        if user == "ana":
+            begun.release()
+            assert ends.wait(30)
+        return build(message, user=user, **given)
+
+    monkeypatch.setattr(service, "build", slow)
+    tokens = UserTokens({token: user for user, token in TOKENS.items()})
+    ask = {"url": "/context/build", "json": {"message": "tyre"}}
+    with TestClient(web_app(service, Access(tokens=tokens, seconds=10))) as one, ThreadPoolExecutor(8) as pool:
+        try:
+            waiting = [pool.submit(one.post, **ask, headers=bearer("ana")) for _ in range(8)]
+            assert sum(begun.acquire(timeout=0.3) for _ in range(8)) == 4
+            assert one.post(**ask, headers=bearer("ben")).status_code == 200
+        finally:
+            ends.set()
+        assert {request.result().status_code for request in waiting} == {200}
+
+
 def test_a_body_that_nests_deep_is_the_clients_fault():
     deep = "[" * 5_000 + "]" * 5_000
     for body in (deep, f'{{"message": {deep}}}', f'{{"message": "tyre", "metadata": {deep}}}'):

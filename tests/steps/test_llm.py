@@ -388,3 +388,11 @@ def test_a_key_that_a_server_sends_back_is_hidden(server, tmp_path, said):
     assert "sk-nobody" not in str(found.notes)
     for kept in (tmp_path / "cache").rglob("*.json"):
         assert b"sk-nobody" not in kept.read_bytes()
+
+
+@pytest.mark.parametrize("key", ["1", "area", "test", "need"])
+def test_a_key_that_is_none_spoils_no_reply(server, monkeypatch, key):
+    monkeypatch.setenv("OPENAI_API_KEY", key)  # as for a server of one's own, which asks for none
+    server.post = lambda _body: reply('{"needed": [1, 2], "why": "tested"}')
+    found = select("area of a circle", pipeline())
+    assert (found.ids, found.notes) == (["tool:area", "tool:circle"], [])

@@ -30,7 +30,6 @@ _SETTINGS = tuple(
         "core.hooksPath=/dev/null",
         "core.fsmonitor=false",
         "core.attributesFile=/dev/null",
-        "core.excludesFile=/dev/null",
         "log.mailmap=false",
         "protocol.allow=never",
         "core.quotePath=false",
@@ -234,7 +233,7 @@ class GitRepository:
         with tempfile.TemporaryFile() as given:  # a pipe could fill while nobody reads the answers
             given.write(_lines(asked))
             given.seek(0)
-            with GitStream(self._folder, "cat-file", "--batch", given=given, settings=_SETTINGS, only=_only()) as git:
+            with GitStream(self._folder, "cat-file", "--batch", given=given, settings=_settings(), only=_only()) as git:
                 for sha in asked:
                     yield sha, self._next_object(sha, git)
 
@@ -288,7 +287,7 @@ class GitRepository:
             given.write(_lines(f"{one.sha} {one.parents[0]}" for one in commits if one.parents and one.changes))
             given.seek(0)
             how = (*words, *_DIFFERENCES, *self._renamed())
-            with GitStream(self._folder, *how, given=given, settings=_SETTINGS, only=_only()) as git:
+            with GitStream(self._folder, *how, given=given, settings=_settings(), only=_only()) as git:
                 sha, found, here = "", dict[tuple[str, str], Sequence[LineHunk]](), list[LineHunk]()
                 for line in git:
                     if (match := _PATCHED.match(line)) is None:  # the lines themselves begin with a sign
@@ -335,7 +334,7 @@ class GitRepository:
         return {sha: tuple(some) for sha, some in found.items()}
 
     def _run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return run_git(self._folder, *words, given=given, settings=_SETTINGS, only=_only())
+        return run_git(self._folder, *words, given=given, settings=_settings(), only=_only())
 
     def _git(self, *words: str, given: bytes = b"") -> bytes:
         return checked_output(self._run(*words, given=given), self.path)
@@ -384,6 +383,12 @@ def line_times(times: Sequence[int]) -> list[int]:
 def _only() -> dict[str, str]:
     """The environment that git is run in: a caller, such as a hook, may have variables for another repository."""
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _ENVIRONMENT
+
+
+def _settings() -> tuple[str, ...]:
+    """Settings before its command. The user's own file of what git ignores is read, none that a repository names."""
+    folder = os.environ.get("XDG_CONFIG_HOME") or f"{os.environ.get('HOME', '')}/.config"
+    return (*_SETTINGS, "-c", f"core.excludesFile={folder}/git/ignore")
 
 
 def _lines(shas: Iterable[str]) -> bytes:

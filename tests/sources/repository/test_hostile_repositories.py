@@ -75,6 +75,18 @@ def test_named_pipes_that_settings_name_are_not_read(checkout):
     assert names(items_of_tree(GitRepository(checkout.root))) == ["a.txt"]
 
 
+@pytest.mark.parametrize("variable", ["HOME", "XDG_CONFIG_HOME"])
+def test_what_the_user_has_git_ignore_everywhere_is_left_out(checkout, tmp_path, monkeypatch, variable):
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv(variable, str(tmp_path))
+    put(tmp_path / ("" if variable == "XDG_CONFIG_HOME" else ".config") / "git" / "ignore", "secrets.txt\n")
+    put(checkout.root / "a.txt", "one\n")
+    checkout.commit("Begin")
+    put(checkout.root / "secrets.txt", "mine\n")
+    put(checkout.root / "b.txt", "two\n")
+    assert names(items_of_tree(GitRepository(checkout.root))) == ["a.txt", "b.txt"]
+
+
 def test_git_that_prints_nothing_is_ended(checkout, monkeypatch):
     monkeypatch.setattr(git, "SILENCE_S", 0.5)
     put(checkout.root / "a.txt", "one\n")
