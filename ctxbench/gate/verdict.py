@@ -200,6 +200,9 @@ def server_reasons(servers: Sequence[CapturedServer]) -> Iterator[str]:
         elif one.changed:
             what = f"server {one.name} was not asked, and {first_ids(one.changed)} changed since it was captured"
             yield f"{what} {_day(one)}: ask it again (--recapture)"
+        elif one.unverified:
+            what = f"server {one.name} was not asked, and its snapshot {_day(one)} does not say what was then in"
+            yield f"{what} {first_ids(one.unverified)}: ask it again (--recapture)"
     by = group_pairs(((_day(one), one.verified), one.name) for one in servers if not one.outdated)
     for (day, verified), names in by.items():
         alone = len(names) == 1

@@ -85,15 +85,29 @@ class TestServersNotAsked:
         code, verdict, (server,) = self.checked(cli)
         assert (code, verdict, server["changed"]) == (1, "worse", ["servers/tools.py"])
 
-    def test_a_snapshot_without_digests_is_not_verified(self, desk, cli):
+    def test_a_snapshot_without_digests_of_files_that_are_here_is_inconclusive(self, desk, cli):
+        self.without_digests()
+        tools = Path("servers/tools.py")
+        tools.write_text(tools.read_text().replace("find_customer", "lookup"))
+        code, verdict, (server,) = self.checked(cli)
+        files = ["servers/desk.py", "servers/tools.py"]
+        assert (code, verdict, server["changed"], server["unverified"]) == (0, "cannot tell", [], files)
+        assert self.checked(cli, "--strict")[0] == 2
+        assert self.checked(cli, "--recapture") == (0, "same", [])
+
+    def test_a_server_elsewhere_is_not_verified(self, desk, cli):
+        self.without_digests()
+        self.configure(args=["-m", "installed"])
+        code, verdict, (server,) = self.checked(cli)
+        assert (code, verdict, server["verified"], server["unverified"]) == (0, "same", False, [])
+        assert "not verified since" in cli("check", "gate.yaml").out
+
+    def without_digests(self):
         path = Path("captured/capture.yaml")
         card = yaml.safe_load(path.read_text())
         for part in card["parts"]:
             del part["files"], part["entry"]
         path.write_text(yaml.safe_dump(card))
-        code, verdict, (server,) = self.checked(cli)
-        assert (code, verdict, server["verified"], server["changed"]) == (0, "same", False, [])
-        assert "not verified since" in cli("check", "gate.yaml").out
 
     @pytest.mark.parametrize(
         "entry", [{"args": ["gone.py"]}, {"args": ["servers/desk.py"], "env": {"K": "${NOT_SET}"}}]

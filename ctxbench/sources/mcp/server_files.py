@@ -30,6 +30,7 @@ class CapturedServer:
         changed: its files that differ from those of the capture, relative to the configuration's project; the
             configuration itself where its command or address differs.
         verified: whether the snapshot says which files it was captured from. It cannot for a server elsewhere.
+        unverified: its files, where the snapshot says nothing of them: it is of an earlier ctxbench, or was edited.
         error: why it did not start or answer; empty where nobody asked.
     """
 
@@ -37,12 +38,16 @@ class CapturedServer:
     captured: str = ""
     changed: tuple[str, ...] = ()
     verified: bool = False
+    unverified: tuple[str, ...] = ()
     error: str = ""
 
     @property
     def outdated(self) -> bool:
-        """Whether its tools may differ from those captured: its files changed, or it was asked and did not answer."""
-        return bool(self.changed or self.error)
+        """Whether its tools may differ from those captured.
+
+        Its files changed or may have changed, or it was asked and did not answer.
+        """
+        return bool(self.changed or self.unverified or self.error)
 
 
 def server_digests(config: Path) -> dict[str, dict[str, Any]]:
@@ -107,6 +112,7 @@ def _compare(
         captured=str(part.get("captured") or card.get("captured", "")),
         changed=tuple(changed),
         verified=known and bool(before),
+        unverified=() if known else tuple(sorted(after)),
     )
 
 
