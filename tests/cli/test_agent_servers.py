@@ -95,6 +95,15 @@ class TestServersNotAsked:
         assert self.checked(cli, "--strict")[0] == 2
         assert self.checked(cli, "--recapture") == (0, "same", [])
 
+    @pytest.mark.parametrize(("args", "expected"), [(["servers/desk.py"], "cannot tell"), (["-m", "x"], "same")])
+    def test_a_server_that_was_never_captured_is_named(self, desk, cli, args, expected):
+        servers = json.loads(Path(".mcp.json").read_text())
+        servers["mcpServers"]["new"] = {"command": sys.executable, "args": args}
+        Path(".mcp.json").write_text(json.dumps(servers))
+        code, verdict, (_, server) = self.checked(cli)
+        assert (code, verdict, server["name"], server["absent"]) == (0, expected, "new", True)
+        assert "server new was never captured" in " ".join(cli("check", "gate.yaml").out.split())
+
     def test_a_server_elsewhere_is_not_verified(self, desk, cli):
         self.without_digests()
         self.configure(args=["-m", "installed"])

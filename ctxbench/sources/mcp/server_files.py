@@ -30,6 +30,7 @@ class CapturedServer:
         changed: its files that differ from those of the capture, relative to the configuration's project; the
             configuration itself where its command or address differs.
         verified: whether the snapshot says which files it was captured from. It cannot for a server elsewhere.
+        absent: whether the snapshot holds nothing of it, so that none of its tools were checked.
         unverified: its files, where the snapshot says nothing of them: it is of an earlier ctxbench, or was edited.
         error: why it did not start or answer; empty where nobody asked.
     """
@@ -38,6 +39,7 @@ class CapturedServer:
     captured: str = ""
     changed: tuple[str, ...] = ()
     verified: bool = False
+    absent: bool = False
     unverified: tuple[str, ...] = ()
     error: str = ""
 
@@ -79,7 +81,7 @@ def server_files(entry: ServerEntry) -> list[Path]:
 
 
 def captured_servers(config: Path, snapshot: Path) -> list[CapturedServer]:
-    """The enabled servers of a configuration that a snapshot holds, and what of their files changed since.
+    """The enabled servers of a configuration, and what of their files changed since a snapshot; none without it.
 
     Raises:
         UserError: the configuration is missing or faulty, or the snapshot cannot be read.
@@ -92,8 +94,9 @@ def captured_servers(config: Path, snapshot: Path) -> list[CapturedServer]:
     }
     return [
         _compare(name, captured[name], digests, card=card, config=config)
-        for name, digests in server_digests(config).items()
         if name in captured
+        else CapturedServer(name=name, absent=True, unverified=tuple(sorted(digests.get("files", ()))))
+        for name, digests in server_digests(config).items()
     ]
 
 
