@@ -296,7 +296,7 @@ class Results:
     def _figures(self, dataset: DatasetSummary, one: SelectorSummary, *, intervals: bool) -> dict[str, float]:
         """The row of a selector; NaN where a metric is not available."""
         row: dict[str, float] = {"errors": one.errors, "queries": one.queries}
-        for name in self.metrics:
+        for name in map(str, self.summary.metrics(dataset)):
             found = one.estimates.get(name)
             row[name] = math.nan if found is None else found.value
             if intervals:
