@@ -129,6 +129,9 @@ class TestServersNotAsked:
             assert (code, verdict, server["name"]) == (expected, "cannot tell", "desk")
             assert server["error"]
         assert Path("captured/corpus.jsonl").read_bytes() == before
+        accepted = Path("gate.baseline/baseline.json").read_bytes()
+        assert cli("check", "gate.yaml", "--accept", "--recapture").code == 2
+        assert Path("gate.baseline/baseline.json").read_bytes() == accepted
 
     def test_a_server_may_be_left_out_of_those_that_are_asked(self, desk, cli):
         self.configure(args=["servers/desk.py"], env={"K": "${NOT_SET}"})
