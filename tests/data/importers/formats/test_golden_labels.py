@@ -228,3 +228,8 @@ def test_a_mapping_leads_into_lists_and_keeps_grades(tmp_path):
     rows[0]["judged"]["relevance"] = [{"doc_id": "refund_order"}, {"name": "refunds"}]
     with pytest.raises(InputError, match="names an item by"):
         imported(tmp_path, rows[0], names={"expected": "judged.relevance.doc_id"})
+
+
+def test_a_mapped_field_that_is_null_everywhere_is_not_called_missing(tmp_path):
+    with pytest.raises(InputError, match="'gold', which is null in every record"):
+        imported(tmp_path, {"gold": None}, names={"expected": "gold"})
