@@ -181,7 +181,10 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
     from ctxbench.gate.gate import accept
 
     if request.recapture:
-        recapture(_gate_path(request), skip=request.skip)
+        asked = recapture(_gate_path(request), skip=request.skip)
+        if failed := sorted({name for errors in asked.values() for name, why in errors.items() if why}):
+            why = f"servers that did not answer, as said above: {', '.join(failed)}"
+            raise StorageError(f"nothing is accepted over tools of {why}; start them, or leave --recapture out")
     else:
         tell_captured(_gate_path(request))
     with progress() as shown, printing_to_stderr():

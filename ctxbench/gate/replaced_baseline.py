@@ -85,7 +85,8 @@ def _former_baseline(file: GateFile, data: bytes | None, *, kept: bool) -> _Form
     """
     path = file.baseline / MANIFEST
     versions = file_versions(path, (_HERE, _PARENT, *_DEFAULT_BRANCHES))
-    if {*versions.values()} == {data} and (_PARENT in versions or not kept):
+    is_merged = any(branch in versions for branch in _DEFAULT_BRANCHES)  # else this change may have moved it here
+    if is_merged and {*versions.values()} == {data} and (_PARENT in versions or not kept):
         return _Former(known=True)
     revision = _revision_before(file.path.parent, committed=versions.get(_HERE) == data)
     gate = file_versions(file.path, (revision,)) if revision else {}

@@ -192,15 +192,21 @@ def with_servers(check: SelectorCheck, servers: Sequence[CapturedServer]) -> Sel
 
 
 def server_reasons(servers: Sequence[CapturedServer]) -> Iterator[str]:
-    """Sentences on servers that were not asked: one for each that is outdated, then one for all of a date."""
+    """Sentences on servers that were not asked: one for each that is outdated or absent, then one for all of a date."""
     for one in servers:
         if one.error:
             why = one.error.splitlines()[0].partition("; its last lines")[0]  # what a program printed is not quoted
             yield f"server {one.name} did not answer, so that its tools as captured {_day(one)} were checked: {why}"
+        elif one.absent:
+            ask = ": ask it (--recapture)" if one.outdated else ""
+            yield f"server {one.name} was never captured, so that none of its tools were checked{ask}"
         elif one.changed:
             what = f"server {one.name} was not asked, and {first_ids(one.changed)} changed since it was captured"
             yield f"{what} {_day(one)}: ask it again (--recapture)"
-    by = group_pairs(((_day(one), one.verified), one.name) for one in servers if not one.outdated)
+        elif one.unverified:
+            what = f"server {one.name} was not asked, and its snapshot {_day(one)} does not say what was then in"
+            yield f"{what} {first_ids(one.unverified)}: ask it again (--recapture)"
+    by = group_pairs(((_day(one), one.verified), one.name) for one in servers if not (one.outdated or one.absent))
     for (day, verified), names in by.items():
         alone = len(names) == 1
         what = f"server {names[0]} was" if alone else f"servers {', '.join(names)} were"

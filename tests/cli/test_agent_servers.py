@@ -85,15 +85,38 @@ class TestServersNotAsked:
         code, verdict, (server,) = self.checked(cli)
         assert (code, verdict, server["changed"]) == (1, "worse", ["servers/tools.py"])
 
-    def test_a_snapshot_without_digests_is_not_verified(self, desk, cli):
+    def test_a_snapshot_without_digests_of_files_that_are_here_is_inconclusive(self, desk, cli):
+        self.without_digests()
+        tools = Path("servers/tools.py")
+        tools.write_text(tools.read_text().replace("find_customer", "lookup"))
+        code, verdict, (server,) = self.checked(cli)
+        files = ["servers/desk.py", "servers/tools.py"]
+        assert (code, verdict, server["changed"], server["unverified"]) == (0, "cannot tell", [], files)
+        assert self.checked(cli, "--strict")[0] == 2
+        assert self.checked(cli, "--recapture") == (0, "same", [])
+
+    @pytest.mark.parametrize(("args", "expected"), [(["servers/desk.py"], "cannot tell"), (["-m", "x"], "same")])
+    def test_a_server_that_was_never_captured_is_named(self, desk, cli, args, expected):
+        servers = json.loads(Path(".mcp.json").read_text())
+        servers["mcpServers"]["new"] = {"command": sys.executable, "args": args}
+        Path(".mcp.json").write_text(json.dumps(servers))
+        code, verdict, (_, server) = self.checked(cli)
+        assert (code, verdict, server["name"], server["absent"]) == (0, expected, "new", True)
+        assert "server new was never captured" in " ".join(cli("check", "gate.yaml").out.split())
+
+    def test_a_server_elsewhere_is_not_verified(self, desk, cli):
+        self.without_digests()
+        self.configure(args=["-m", "installed"])
+        code, verdict, (server,) = self.checked(cli)
+        assert (code, verdict, server["verified"], server["unverified"]) == (0, "same", False, [])
+        assert "not verified since" in cli("check", "gate.yaml").out
+
+    def without_digests(self):
         path = Path("captured/capture.yaml")
         card = yaml.safe_load(path.read_text())
         for part in card["parts"]:
             del part["files"], part["entry"]
         path.write_text(yaml.safe_dump(card))
-        code, verdict, (server,) = self.checked(cli)
-        assert (code, verdict, server["verified"], server["changed"]) == (0, "same", False, [])
-        assert "not verified since" in cli("check", "gate.yaml").out
 
     @pytest.mark.parametrize(
         "entry", [{"args": ["gone.py"]}, {"args": ["servers/desk.py"], "env": {"K": "${NOT_SET}"}}]
@@ -106,6 +129,9 @@ class TestServersNotAsked:
             assert (code, verdict, server["name"]) == (expected, "cannot tell", "desk")
             assert server["error"]
         assert Path("captured/corpus.jsonl").read_bytes() == before
+        accepted = Path("gate.baseline/baseline.json").read_bytes()
+        assert cli("check", "gate.yaml", "--accept", "--recapture").code == 2
+        assert Path("gate.baseline/baseline.json").read_bytes() == accepted
 
     def test_a_server_may_be_left_out_of_those_that_are_asked(self, desk, cli):
         self.configure(args=["servers/desk.py"], env={"K": "${NOT_SET}"})

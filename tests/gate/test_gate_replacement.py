@@ -111,6 +111,10 @@ def test_it_is_named_where_the_gate_file_names_another_folder(desk):
     desk.file(lambda file: file.update(baseline="other"))
     worsened(desk)
     assert completeness(desk) == (1.0, 0.5)
+    Checkout(desk.folder).commit("Accept in another folder")
+    assert completeness(desk) == (1.0, 0.5)
+    Checkout(desk.folder).commit("Something else")  # now the last two commits have it, and the main branch has not
+    assert completeness(desk) == (1.0, 0.5)
 
 
 def test_it_is_named_where_it_was_edited_with_its_digests(desk):

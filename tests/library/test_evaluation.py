@@ -22,7 +22,10 @@ from ctxbench.bench.runner import run
 from ctxbench.bench.summary import HEADLINE, summarise_run
 from ctxbench.cli.commands import Told, report_run
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError, UserError
+from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import PipelineError
+from ctxbench.data.datasets.writer import create_dataset
+from ctxbench.data.importers.formats.golden import import_golden
 from ctxbench.report.figures_csv import figures_csv
 from tests.library.conftest import CHEAP, ROOT, SMOKE
 
@@ -30,6 +33,15 @@ from tests.library.conftest import CHEAP, ROOT, SMOKE
 @pytest.fixture
 def results():
     return ctxbench.evaluate(SMOKE, {"docs": "semantic/documents", "words": "bm25"}, baseline="words", **CHEAP)
+
+
+def test_forbidden_items_that_nobody_named_are_in_the_frame(tmp_path):
+    catalog = Catalog([Item(type="tool", server="shop", name=name, description=name) for name in ("refund", "cancel")])
+    (tmp_path / "evals.jsonl").write_text('{"id": "a", "query": "refund", "expected": [], "forbidden": ["cancel"]}')
+    create_dataset(import_golden(tmp_path / "evals.jsonl", catalog).dataset, tmp_path / "evals")
+    frame = ctxbench.evaluate(str(tmp_path / "evals"), "everything", **CHEAP).to_frame(intervals=True)
+    assert frame["forbidden_offered"].tolist() == [1.0]
+    assert "forbidden_offered low" in frame
 
 
 def test_the_figures_are_those_of_the_command(results, tmp_path):

@@ -28,7 +28,7 @@ def what_was_not_read(findings: LogFindings, calls_not_found: Counter[str]) -> s
     """What hides the labels of logs that give none, and what to do, in one sentence; empty if nothing does."""
     parts = []
     if findings.unread:
-        parts.append(f"fields that hold responses or calls and are not understood: {_listed(findings.unread)}")
+        parts.append(f"fields that hold responses, calls or labels and are not understood: {_listed(findings.unread)}")
     if n_unread := findings.counts["calls_unread"]:
         parts.append(f"calls in messages in no form that is known, or without a name: {n_unread:,}")
     if n_without := findings.counts["calls_without_request"]:

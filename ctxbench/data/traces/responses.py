@@ -23,7 +23,9 @@ _NO_ANSWERS = ("request", "input", "arguments", "args", "tools", "parameters")  
 LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
 """Types of parts that may be calls."""
 HOSTED = "server_tool_use"  # a call of what the provider runs itself
-_OF_CALLS = re.compile(r"call|invo[ck]|tools?_?used", re.IGNORECASE)
+_OF_CALLS = re.compile(
+    r"call|invo[ck]|tools?_?use[sd]?|expected|forbidden|must_?(?:not_?)?(?:use|include)", re.IGNORECASE
+)
 _STREAM = re.compile(r"\s*(?:data:\s*[\[{]|event:[^\n]*\n|[0-9a-f]:[\[{\"]|\{[^\n]*\}\s*\n\s*\{)")
 
 
@@ -63,7 +65,7 @@ def call_names(value: Any) -> set[str]:
 
 
 def holds_calls(field: str, value: Any) -> bool:
-    """Whether a field of a line that nothing reads seems to hold calls, by its name or by what is in it."""
+    """Whether a field of a line that nothing reads seems to hold calls or labels, by its name or by what is in it."""
     value = parsed(value)
     return (
         isinstance(value, list | dict) and bool(value) and bool(_OF_CALLS.search(field) or call_names({field: value}))

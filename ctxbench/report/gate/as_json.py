@@ -104,7 +104,9 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
         "differs": check.differs,
         "renamed": dict(check.renamed),
         "reused": check.reused,
-        "servers": [{**asdict(one), "changed": list(one.changed)} for one in check.servers],
+        "servers": [
+            {**asdict(one), "changed": list(one.changed), "unverified": list(one.unverified)} for one in check.servers
+        ],
         "compared": check.compared,
         "left_out": {why: list(ids) for why, ids in check.left_out.items()},
         "lost": check.lost,

@@ -65,12 +65,13 @@ def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator
         return
     yield from _wrapped(tuning_texts.choice_text(outcome, chosen), 4, 6)
     splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}
-    yield f"    {'':<{_ASIDE}}{''.join(f'{SPLITS[split]:<{_COLUMN}}' for split in splits)}".rstrip()
     aims = tuple(dict.fromkeys(metric for one in group for metric in tuning_texts.own_aim(one.policy)))
-    for metric in (*aims, COMPLETENESS, TOKENS):
+    titles = {TITLES.get(str(metric), str(metric)): metric for metric in (*aims, COMPLETENESS, TOKENS)}
+    aside = max(_ASIDE, *(len(title) + 1 for title in titles))
+    yield f"    {'':<{aside}}{''.join(f'{SPLITS[split]:<{_COLUMN}}' for split in splits)}".rstrip()
+    for title, metric in titles.items():
         sides = (tuning_texts.estimate_text(found, metric) for found in splits.values())
-        title = TITLES.get(str(metric), str(metric))
-        yield f"    {title:<{_ASIDE}}{''.join(f'{side:<{_COLUMN}}' for side in sides)}".rstrip()
+        yield f"    {title:<{aside}}{''.join(f'{side:<{_COLUMN}}' for side in sides)}".rstrip()
     if not outcome.against:
         return
     yield from _compared("against the base's defaults", outcome, "defaults", aims)

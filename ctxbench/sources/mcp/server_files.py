@@ -30,6 +30,8 @@ class CapturedServer:
         changed: its files that differ from those of the capture, relative to the configuration's project; the
             configuration itself where its command or address differs.
         verified: whether the snapshot says which files it was captured from. It cannot for a server elsewhere.
+        absent: whether the snapshot holds nothing of it, so that none of its tools were checked.
+        unverified: its files, where the snapshot says nothing of them: it is of an earlier ctxbench, or was edited.
         error: why it did not start or answer; empty where nobody asked.
     """
 
@@ -37,12 +39,17 @@ class CapturedServer:
     captured: str = ""
     changed: tuple[str, ...] = ()
     verified: bool = False
+    absent: bool = False
+    unverified: tuple[str, ...] = ()
     error: str = ""
 
     @property
     def outdated(self) -> bool:
-        """Whether its tools may differ from those captured: its files changed, or it was asked and did not answer."""
-        return bool(self.changed or self.error)
+        """Whether its tools may differ from those captured.
+
+        Its files changed or may have changed, or it was asked and did not answer.
+        """
+        return bool(self.changed or self.unverified or self.error)
 
 
 def server_digests(config: Path) -> dict[str, dict[str, Any]]:
@@ -74,7 +81,7 @@ def server_files(entry: ServerEntry) -> list[Path]:
 
 
 def captured_servers(config: Path, snapshot: Path) -> list[CapturedServer]:
-    """The enabled servers of a configuration that a snapshot holds, and what of their files changed since.
+    """The enabled servers of a configuration, and what of their files changed since a snapshot; none without it.
 
     Raises:
         UserError: the configuration is missing or faulty, or the snapshot cannot be read.
@@ -87,8 +94,9 @@ def captured_servers(config: Path, snapshot: Path) -> list[CapturedServer]:
     }
     return [
         _compare(name, captured[name], digests, card=card, config=config)
-        for name, digests in server_digests(config).items()
         if name in captured
+        else CapturedServer(name=name, absent=True, unverified=tuple(sorted(digests.get("files", ()))))
+        for name, digests in server_digests(config).items()
     ]
 
 
@@ -107,6 +115,7 @@ def _compare(
         captured=str(part.get("captured") or card.get("captured", "")),
         changed=tuple(changed),
         verified=known and bool(before),
+        unverified=() if known else tuple(sorted(after)),
     )
 
 

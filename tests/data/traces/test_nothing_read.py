@@ -32,6 +32,9 @@ UNREAD = {
     "a table of traces": ({"id": "t", "input": json.dumps({"messages": ASK}), "output": "Done."}, "output"),
     "another field of a body": ({"request": REQUEST, "toolCalls": [{"toolName": "refund"}]}, "toolCalls"),
     "a response of a turn": ({"messages": ASK, "offered": "*", "response": READ}, "response"),
+    "uses of tools": ({"messages": ASK, "tool_uses": [{"name": "refund", "input": {}}]}, "tool_uses"),
+    "labels of an eval": ({"messages": ASK, "expected_tools": ["refund"]}, "expected_tools"),
+    "labels of a body": ({"request": REQUEST, "mustInclude": ["refund"]}, "mustInclude"),
     "calls of a turn": ({"text": "refund 17", "tool_calls": ["refund"]}, "tool_calls"),
 }
 

@@ -61,6 +61,12 @@ def test_what_a_policy_betters_beside_completeness_and_tokens_is_told(made):
     assert "recall, points +15.0 (+10.0 to +20.0)" in shown
 
 
+def test_a_long_name_of_a_metric_does_not_run_into_its_figures(made):
+    policy = replace(made.WITHIN, objective=parse_metric("forbidden_offered"))
+    shown = console_table(made.tuning(made.dataset(outcomes=(made.outcome(policy, verdicts=()),))))
+    assert any(line.split()[:2] == ["forbidden_offered", "-"] for line in shown.splitlines())
+
+
 def test_what_misses_its_target_on_the_test_split_is_not_recommended(made):
     outcome = made.outcome(verdicts=(made.said("missed"),))
     assert outcome.recommended is None

@@ -181,7 +181,8 @@ def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]
             found.add(field)
     fields = list(dict.fromkeys(name for record in records for name in record))
     return [
-        f"{field!r} is mapped to {theirs!r}, which no record has{suggest(theirs, fields)}"
+        f"{field!r} is mapped to {theirs!r}, which "
+        + ("is null in every record" if theirs in fields else f"no record has{suggest(theirs, fields)}")
         for field, theirs in names.items()
         if records and field not in found
     ]

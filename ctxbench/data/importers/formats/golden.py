@@ -57,7 +57,7 @@ from ctxbench.data.importers.formats.eval_fields import (
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
 from ctxbench.sources.field_names import as_option
-from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, Resolved, named
+from ctxbench.sources.name_resolver import AMBIGUOUS, NAME_KEYS, UNKNOWN, NameResolver, Resolved, named
 from ctxbench.sources.tools import describes_item
 
 NOTHING = "queries that need nothing (`expected` is empty)"
@@ -70,6 +70,11 @@ UNNAMED = (
     "queries without an id, named by their place in the file: give each an `id`, so that `check` knows them again when "
     "others are put in before them or taken out"
 )
+# members of a label that is an object; those of a call are none of the label's
+_OF_LABELS = {
+    *(*GRADES, *map(snake, NAME_KEYS), "server", "server_name"),
+    *("function", "type", "arguments", "args", "input", "parameters"),
+}
 _MARKS = ("|", ";", ",")  # between names in one field of a table
 _LABELLING = "As in the file: what a request should be offered is required, what it should not be offered irrelevant."
 
@@ -257,8 +262,8 @@ class _EvalReader:
         return _Eval(
             row=row,
             fields=fields,
-            expected=self._groups(row, fields["expected"]),
-            forbidden=self._groups(row, fields["forbidden"]),
+            expected=self._groups(row, "expected", fields["expected"]),
+            forbidden=self._groups(row, "forbidden", fields["forbidden"]),
             offered={name: keys for name, keys in listed.items() if keys or snake(name) in OFFERED},
         )
 
@@ -416,13 +421,13 @@ class _EvalReader:
             what = f"for split {self.draft.queries[place].split!r}, there for {self.draft.queries[first].split!r}"
             self._rows[place].fault(f"{before}, {what}; put both into one split, or keep one of them")
 
-    def _groups(self, row: Row, name: str | None) -> list[list[_Labelled]] | None:
-        """The items of a field, alternatives together; None where the record has no such field."""
+    def _groups(self, row: Row, what: str, name: str | None) -> list[list[_Labelled]] | None:
+        """The items of a field that is `what`, alternatives together; None where the record has no such field."""
         if name is None or row.data.get(name) is None:
             return None
         if any(map(describes_item, entries_of(row.data[name]))):
-            what = f"field {name!r} holds definitions (with a description or a schema), which say what was offered"
-            row.fault(f"{what}; name the items alone, or say which field names them: --map expected=FIELD")
+            fault = f"field {name!r} holds definitions (with a description or a schema), which say what was offered"
+            row.fault(f"{fault}; name the items alone, or say which field names them: {as_option({what: 'FIELD'})}")
             return [[]]
         entries = _entries(row.data[name], self._resolve)
         if entries is None:
@@ -444,6 +449,8 @@ class _EvalReader:
                 row.fault(f"field {field_name!r} names an item by {entry!r:.60}; expected its name or id")
                 continue
             score = _score(row, field_name, entry)
+            unread = (member for member, _ in _members(entry) if snake(member) not in _OF_LABELS)
+            self.draft.ids[PASSED_OVER] += [f"{field_name}.{member}" for member in unread]
             resolved = self._resolve(name)
             if resolved.key in self._by_hand:
                 what = "is included by hand only (manual), so that no search may offer it; leave it out of the eval"
@@ -466,9 +473,14 @@ def _has_name(entry: Any) -> bool:
         return False
 
 
+def _members(entry: Any) -> Iterator[tuple[str, Any]]:
+    """The members of a label that is an object; none of one that is a name."""
+    return iter(entry.items() if isinstance(entry, dict) else ())
+
+
 def _score(row: Row, field_name: str, entry: Any) -> int | None:
     """The grade of a label that is an object, as the file has it; None where it has none."""
-    members = [name for name in GRADES if isinstance(entry, dict) and entry.get(name) is not None]
+    members = [name for name, value in _members(entry) if snake(name) in GRADES and value is not None]
     if not members:
         return None
     shown = " and ".join(f"{name} {entry[name]!r:.40}" for name in members)

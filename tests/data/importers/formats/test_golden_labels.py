@@ -109,9 +109,10 @@ def test_labels_under_an_unknown_name_beside_offered_tools_are_asked_for_and_can
     ],
 )
 def test_definitions_in_place_of_labels_are_refused(tmp_path, row):
+    field = "forbidden" if "forbidden" in row else "expected"
     ((line, message),) = faults_of(write(tmp_path / "e.jsonl", [{"query": "refund 17", **row}]))
     assert line == 1
-    assert "--map expected=" in message
+    assert f"--map {field}=" in message
 
 
 def test_definitions_that_are_mapped_to_labels_are_refused(tmp_path):
@@ -146,7 +147,7 @@ def test_an_item_that_is_expected_and_was_not_offered_is_a_fault(tmp_path):
     assert labels_of(imported(tmp_path, {**row, "id": "a", "expected": ["refunds"]})) == [("a", RULE, 2, "")]
 
 
-@pytest.mark.parametrize("member", ["grade", "gain", "relevance", "score"])
+@pytest.mark.parametrize("member", ["grade", "gain", "relevance", "score", "Relevance"])
 def test_grades_of_labels_are_kept_and_mapped(tmp_path, member):
     rows = [
         {"id": "a", "expected": [{"id": "refund_order", member: 3}, {"doc_id": "refunds", member: 1}]},
@@ -164,6 +165,12 @@ def test_grades_of_labels_are_kept_and_mapped(tmp_path, member):
     assert found.ids[NONE_REQUIRED] == list(found.dataset.unlabelled) == ["c"]
     with pytest.raises(InputError, match="--grades 1=1,3=2"):
         imported(tmp_path, *rows)
+
+
+def test_members_of_labels_that_nothing_reads_are_counted(tmp_path):
+    entry = {"id": "refund_order", "server": "shop", "relevant": False}
+    found = imported(tmp_path, {"id": "a", "expected": [{"name": "refund_order", "input": {}}, entry]})
+    assert found.ids[PASSED_OVER] == ["expected.relevant"]
 
 
 def test_one_positive_grade_means_required_and_0_irrelevant(tmp_path):
@@ -221,3 +228,8 @@ def test_a_mapping_leads_into_lists_and_keeps_grades(tmp_path):
     rows[0]["judged"]["relevance"] = [{"doc_id": "refund_order"}, {"name": "refunds"}]
     with pytest.raises(InputError, match="names an item by"):
         imported(tmp_path, rows[0], names={"expected": "judged.relevance.doc_id"})
+
+
+def test_a_mapped_field_that_is_null_everywhere_is_not_called_missing(tmp_path):
+    with pytest.raises(InputError, match="'gold', which is null in every record"):
+        imported(tmp_path, {"gold": None}, names={"expected": "gold"})
