@@ -22,7 +22,7 @@ LAYERS = (
         "io.yaml_kinds io.yaml_files io.yaml_form"
     ),
     (
-        "io.cache io.checked_rows core.times core.facts core.catalog_hashes core.items core.strategy core.registry "
+        "io.process_lock io.cache io.checked_rows core.times core.facts core.catalog_hashes core.items core.strategy core.registry "
         "core.rules core.notes core.stored_pipelines core.candidates core.shown core.masks core.request_checks "
         "core.requests core.candidate_tables core.query core.selection core.side_by_side core.stages core.step_outputs "
         "core.pipeline core io"
