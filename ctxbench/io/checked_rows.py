@@ -136,22 +136,25 @@ class CheckedRows:
     def _found(self, connection: sqlite3.Connection, asked: Mapping[bytes, None]) -> dict[bytes, bytes]:
         keys = list(asked)
         found: dict[bytes, bytes] = {}
-        unfit: list[tuple[int]] = []
+        unfit = False
         for start in range(0, len(keys), _LOOK_UP):
             part = keys[start : start + _LOOK_UP]
             marks = ",".join("?" * len(part))
-            query = f"SELECT rowid, key, value, checksum FROM {self._table} WHERE key IN ({marks})"  # noqa: S608
-            for row, key, value, checksum in connection.execute(query, part):
+            query = f"SELECT key, value, checksum FROM {self._table} WHERE key IN ({marks})"  # noqa: S608
+            for key, value, checksum in connection.execute(query, part):
                 if self._fits(key, value, checksum) and key in asked:
                     found[key] = value
                 else:
-                    unfit.append((row,))
+                    unfit = True
         if unfit:
             if not self._warned:
                 _log.warning("rows of %s do not fit their checksums; what they held is made again", self.path)
             self._warned = True
             if self._may_write():
-                self._write(connection, f"DELETE FROM {self._table} WHERE rowid = ?", unfit)  # noqa: S608
+                with self._alone():
+                    connection.execute("REINDEX")  # that a key leads to another's row is the index's fault
+                gone = [(key,) for key in keys if key not in found]
+                self._write(connection, f"DELETE FROM {self._table} WHERE key = ?", gone)  # noqa: S608
         return found
 
     def _fits(self, key: object, value: object, checksum: object) -> bool:
@@ -256,7 +259,7 @@ class CheckedRows:
 
     def _usable_again(self, error: Exception) -> bool:
         """Replace the file if it is damaged; whether another try may succeed, or do without the file."""
-        if _kind(error) in _BUSY:
+        if _kind(error) in (*_BUSY, sqlite3.SQLITE_FULL):
             return False
         why = f"{self.path} cannot be used ({str(error)!a})"
         if not self._may_write():
