@@ -148,3 +148,17 @@ def test_another_process_that_does_not_let_go_is_named(rows, path, monkeypatch):
             rows.put({b"b": b"2"})
         assert rows.get([b"a"]) == {b"a": b"1"}  # reading goes on
         blocker.execute("ROLLBACK")
+
+
+def test_optional_rows_are_done_without_where_the_file_stays_locked(path, monkeypatch, caplog):
+    monkeypatch.setattr(checked_rows, "_BUSY_SECONDS", 0.05)
+    rows = checked_rows.OptionalRows(path, "things")
+    rows.put({b"a": b"1"})
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as blocker:
+        blocker.execute("BEGIN EXCLUSIVE")
+        assert rows.get([b"a"]) == {}
+        rows.put({b"b": b"2"})
+        blocker.execute("ROLLBACK")
+    assert rows.get([b"a", b"b"]) == {b"a": b"1"}
+    assert len(said(caplog)) == 2
+    rows.close()
