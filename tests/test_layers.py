@@ -19,7 +19,7 @@ LAYERS = (
     (
         "io.visible io.console core.errors core.arrays io.leftovers io.other_forms io.near_files io.files "
         "io.output_paths io.system_faults net.http_limits net.http_connection io.merge_conflicts io.json_files "
-        "io.yaml_kinds io.yaml_files io.yaml_form"
+        "io.yaml_kinds io.yaml_files io.yaml_form io.process_lock"
     ),
     (
         "io.cache io.checked_rows core.times core.facts core.catalog_hashes core.items core.strategy core.registry "

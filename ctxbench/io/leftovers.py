@@ -92,7 +92,8 @@ def make_folder(path: Path) -> None:
 def make_private_file(path: Path) -> None:
     """Make an empty file that its owner alone may read and write, where there is none and that can be done."""
     with suppress(OSError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        # one that is there is not opened: closing it would end the locks that this process's SQLite has on it
+        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def held_folder(target: Path, *, mode: int = 0o777) -> tuple[Path, int]:

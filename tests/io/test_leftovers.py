@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from ctxbench.io import leftovers
 from ctxbench.io.files import atomic_folder, recover_folder, temporary_folder, write_atomic
-from ctxbench.io.leftovers import TEMPORARY, beside, held_folder, left, let_go, sweep
-from tests.children import child
+from ctxbench.io.leftovers import TEMPORARY, beside, held_folder, left, let_go, make_private_file, sweep
+from tests.children import LIMIT, child
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders are not locked on Windows")
 
@@ -152,3 +153,15 @@ def test_where_no_folder_can_be_made_it_is_an_error_of_the_system(tmp_path: Path
     (tmp_path / "file").write_text("x")
     with pytest.raises(OSError, match=r"File exists|Not a directory"), temporary_folder(tmp_path / "file" / "made"):
         pass
+
+
+def test_a_private_file_leaves_the_locks_of_this_process_on_the_one_that_is_there(tmp_path):
+    path = tmp_path / "rows.sqlite"
+    make_private_file(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("CREATE TABLE things (name TEXT)")
+        writer.execute("BEGIN EXCLUSIVE")
+        make_private_file(path)
+        program = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('SELECT * FROM things')"
+        done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, check=False, timeout=LIMIT)
+    assert b"database is locked" in done.stderr

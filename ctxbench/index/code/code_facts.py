@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ctxbench.core.errors import StorageError
 from ctxbench.index.code.code_extraction import extracted
 from ctxbench.index.code.code_records import CodeDefinition, CodeFacts, Import
 from ctxbench.index.code.grammars import GRAMMARS, grammar, grammar_name, grammar_version
 from ctxbench.index.code.languages import LONGEST_LINE, is_minified, language_of
 from ctxbench.io.cache import cache_dir
-from ctxbench.io.checked_rows import CheckedRows
+from ctxbench.io.checked_rows import OptionalRows
 from ctxbench.io.visible import one_line
 
 _LARGEST = 1_000_000  # characters of a file whose syntax is looked into
@@ -93,9 +92,9 @@ def _found(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dict[bytes
     missing = {key: path for path, key in keys.items() if key not in found}
     if not missing:
         return found
-    rows = CheckedRows(cache_dir() / "code-1.sqlite", "facts")
+    rows = OptionalRows(cache_dir() / "code-1.sqlite", "facts")
     try:
-        found |= {key: _from_json(value) for key, value in _read(rows, list(missing)).items()}
+        found |= {key: _from_json(value) for key, value in rows.get(missing).items()}
         made: dict[bytes, bytes] = {}
         for key, path in missing.items():
             loaded = grammar(grammar_name(path) or "") if key not in found else None
@@ -104,31 +103,15 @@ def _found(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dict[bytes
                 found[key] = replace(facts, doc=_plain_doc(contents[path])) if facts.left_out else facts
                 made[key] = _to_json(found[key])
             if len(made) == _BATCH:
-                _write(rows, made)
+                rows.put(made)
                 made = {}
-        _write(rows, made)
+        rows.put(made)
     finally:
         rows.close()
     for key, path in missing.items():
         if found[key].left_out:
             _log.warning("%s is read as plain text, without its definitions: %s", one_line(path), found[key].left_out)
     return found
-
-
-def _read(rows: CheckedRows, keys: list[bytes]) -> dict[bytes, bytes]:
-    try:
-        return rows.get(keys)
-    except StorageError as error:
-        _log.warning("%s; code facts are computed again", error)
-        return {}
-
-
-def _write(rows: CheckedRows, made: Mapping[bytes, bytes]) -> None:
-    try:
-        if made and rows.writable:
-            rows.put(made)
-    except StorageError as error:
-        _log.warning("%s; code facts are not kept", error)
 
 
 def _to_json(facts: CodeFacts) -> bytes:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Sequence
 
-from ctxbench.core.errors import StorageError
 from ctxbench.io.cache import cache_dir
-from ctxbench.io.checked_rows import CheckedRows
+from ctxbench.io.checked_rows import OptionalRows
 from ctxbench.sources.repository.git_reader import GitRepository, Hunks, LineCommit, LineHunk
 
 _FORM = "2"  # goes up with whatever changes the hunks of a commit
-_log = logging.getLogger(__name__)
 
 
 def line_hunks(repository: GitRepository, line: Sequence[LineCommit]) -> Hunks:
@@ -28,17 +25,17 @@ def line_hunks(repository: GitRepository, line: Sequence[LineCommit]) -> Hunks:
     if repository.partial:
         return {}
     keys = {one.sha: hashlib.sha256(f"{_FORM}\0{one.sha}".encode()).digest() for one in line}
-    rows = CheckedRows(cache_dir() / "hunks-1.sqlite", "hunks")
+    rows = OptionalRows(cache_dir() / "hunks-1.sqlite", "hunks")
     found: dict[tuple[str, str], Sequence[LineHunk]] = {}
     try:
-        kept = _read(rows, list(keys.values()))
+        kept = rows.get(keys.values())
         for value in kept.values():
             found |= {(old, new): [LineHunk(*one) for one in some] for old, new, some in json.loads(value)}
         asked = [one for one in line if one.parents and one.changes and keys[one.sha] not in kept]  # as far as is known
         if asked:
             made: dict[str, Hunks] = {one.sha: {} for one in asked}
             made |= repository.hunks(asked)
-            _write(rows, {keys[sha]: _to_json(some) for sha, some in made.items()})
+            rows.put({keys[sha]: _to_json(some) for sha, some in made.items()})
             for some in made.values():
                 found |= some
     finally:
@@ -48,19 +45,3 @@ def line_hunks(repository: GitRepository, line: Sequence[LineCommit]) -> Hunks:
 
 def _to_json(hunks: Hunks) -> bytes:
     return json.dumps([[old, new, some] for (old, new), some in hunks.items()], separators=(",", ":")).encode()
-
-
-def _read(rows: CheckedRows, keys: list[bytes]) -> dict[bytes, bytes]:
-    try:
-        return rows.get(keys)
-    except StorageError as error:
-        _log.warning("%s; changed lines are looked up again", error)
-        return {}
-
-
-def _write(rows: CheckedRows, made: dict[bytes, bytes]) -> None:
-    try:
-        if rows.writable:
-            rows.put(made)
-    except StorageError as error:
-        _log.warning("%s; changed lines are not kept", error)

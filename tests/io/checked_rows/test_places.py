@@ -41,7 +41,7 @@ def test_damage_in_a_read_only_place_is_said_once_and_left(rows, opened, path, m
     reader = opened()
     assert [reader.get([key]) for key in (b"a", b"b")] == [{}, {}]
     (line,) = said(caplog)
-    assert line.startswith(f"1 or more rows of {path} do not fit their checksums and cannot be taken out;")
+    assert line.startswith(f"rows of {path} do not fit their checksums;")
     assert path.read_bytes() == before
 
 
@@ -98,14 +98,15 @@ def test_another_user_can_read_where_he_may_not_write(rows, path, file_mode):
     assert shown.stdout.split("\n")[0] == "{b'a': b'1'} False"
 
 
-def test_a_read_only_file_that_a_killed_process_left_half_changed_says_what_to_do(rows, opened, path, monkeypatch):
+def test_a_read_only_file_that_a_killed_process_left_half_changed_is_done_without(
+    rows, opened, path, monkeypatch, caplog
+):
     killed_inside_a_transaction(path)
     with monkeypatch.context() as read_only:
         locked_out(read_only)
-        with pytest.raises(StorageError, match=r"half a batch.*Open it once where it can be written") as caught:
-            opened().get([b"whole"])
-        assert str(path) in str(caught.value)
-    assert len(rows) == 1  # opened where it can be written
+        assert opened().get([b"whole"]) == {}
+        assert len(said(caplog)) == 1
+    assert rows.get([b"whole"]) == {b"whole": b"1"}  # opened where it can be written
     locked_out(monkeypatch)
     assert opened().get([b"whole"]) == {b"whole": b"1"}
 
@@ -147,3 +148,17 @@ def test_another_process_that_does_not_let_go_is_named(rows, path, monkeypatch):
             rows.put({b"b": b"2"})
         assert rows.get([b"a"]) == {b"a": b"1"}  # reading goes on
         blocker.execute("ROLLBACK")
+
+
+def test_optional_rows_are_done_without_where_the_file_stays_locked(path, monkeypatch, caplog):
+    monkeypatch.setattr(checked_rows, "_BUSY_SECONDS", 0.05)
+    rows = checked_rows.OptionalRows(path, "things")
+    rows.put({b"a": b"1"})
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as blocker:
+        blocker.execute("BEGIN EXCLUSIVE")
+        assert rows.get([b"a"]) == {}
+        rows.put({b"b": b"2"})
+        blocker.execute("ROLLBACK")
+    assert rows.get([b"a", b"b"]) == {b"a": b"1"}
+    assert len(said(caplog)) == 2
+    rows.close()
