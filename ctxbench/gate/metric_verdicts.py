@@ -193,9 +193,11 @@ def _metric_verdict(
     head = base if rows.has_equal_values(metric) else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
     told = comparison.distinguishable
-    undecided = not told and metric not in settings.metrics  # nobody asked for it
     harm = -comparison.difference if metric.declaration.better == "higher" else comparison.difference
-    verdict = Verdict.of(harm, tolerated=undecided or not exceeds(comparison, tolerance), told=told)
+    tolerated = not exceeds(comparison, tolerance)
+    if not told and metric not in settings.metrics:  # nobody named it: as few queries may change as items may be lost
+        tolerated |= comparison.higher - comparison.lower <= settings.allowed(comparison.n)
+    verdict = Verdict.of(harm, tolerated=tolerated, told=told)
     detectable = rows.detectable(metric, comparison, tolerance=tolerance, family=family)
     if verdict is Verdict.WORSE:  # so much was told here, whatever the model of changes to come says
         detectable = harm if detectable is None else min(detectable, harm)

@@ -270,8 +270,10 @@ INSTALLED = ["pip install", "pip install --no-deps --require-hashes -r /dev/stdi
         ("", False),
         ("ctxbench", False),
         ("ctxbench==1.0", False),
-        ("ctxbench[mcp] @ git+https://host/path@0123", True),
-        ("ctxbench @ https://host/ctxbench-1.whl#sha256=01", True),
+        ("ctxbench[mcp] @ git+https://host/path@main", False),
+        (f"ctxbench[mcp] @ git+https://host/path@{'0123456789' * 4}", True),
+        ("ctxbench @ https://host/ctxbench-1.whl", False),
+        (f"ctxbench @ https://host/ctxbench-1.whl#sha256={'01' * 32}", True),
         ("./tools/ctxbench", True),
     ],
 )

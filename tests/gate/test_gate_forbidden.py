@@ -83,6 +83,14 @@ def test_more_forbidden_items_are_worse(gate):
     assert check_gate(gate()).check.verdict is Verdict.BETTER
 
 
+@pytest.mark.parametrize(("n", "verdict"), [(1, Verdict.SAME), (5, Verdict.CANNOT_TELL)])
+def test_a_few_queries_that_are_newly_offered_one_are_inconclusive(gate, monkeypatch, n, verdict):
+    monkeypatch.setitem(globals(), "N", n)
+    accept(gate(dataset=orders(["full"])))
+    found = judged(check_gate(gate("cancel", dataset=orders(["full"]))).check)["forbidden_offered"]
+    assert (found.base.value, found.head.value, found.verdict) == (0, 1, verdict)
+
+
 def test_other_verdicts_do_not_depend_on_it(gate):
     """Neither on the metric nor on queries that have negatives alone."""
     found = []
