@@ -69,6 +69,7 @@ class Checkout:
             capture_output=True,
             text=True,
             check=False,
+            timeout=3600,
         )
         if done.returncode not in exit_codes:
             raise SystemExit(f"{self.root}: ctxbench {' '.join(arguments)}: exit {done.returncode}\n{done.stderr}")

@@ -300,7 +300,9 @@ class Results:
             found = one.estimates.get(name)
             row[name] = math.nan if found is None else found.value
             if intervals:
-                low, high = (math.nan, math.nan) if found is None or found.n == 0 else (found.interval.low, found.interval.high)
+                low, high = (
+                    (math.nan, math.nan) if found is None or found.n == 0 else (found.interval.low, found.interval.high)
+                )
                 row |= {f"{name} low": low, f"{name} high": high}
         for name, against in self._against[dataset.dataset, one.selector].items() if intervals else ():
             row |= {

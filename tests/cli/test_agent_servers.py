@@ -161,7 +161,7 @@ class TestSuggestedFixes:
         return place
 
     def run(self, *command):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == 0, done.stderr
 
     def commit(self, message):

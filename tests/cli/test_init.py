@@ -286,7 +286,9 @@ def test_the_workflow_installs_nothing_by_a_name_and_the_model_by_its_hash(cli, 
     pip.write_text('#!/bin/bash\necho pip "$@"\nif [ "$2" = --no-deps ]; then cat; fi\n')
     pip.chmod(0o755)
     env = {"PATH": f"{pip.parent}:{os.environ['PATH']}", "CTXBENCH": source}
-    done = subprocess.run(["bash", "-e", "-c", script], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], env=env, capture_output=True, text=True, check=False, timeout=60
+    )
     lines = done.stdout.splitlines()
     if not installs:
         assert done.returncode == 1

@@ -171,7 +171,7 @@ class TestSplit:
 
     def git(self, *words):
         who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", *who, *words], check=True, capture_output=True)
+        subprocess.run(["git", *who, *words], check=True, capture_output=True, timeout=60)
 
     def listed(self, cli):
         found = rebase(cli, *self.options, "--json").json["queries"]["split"]
