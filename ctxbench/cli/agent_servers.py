@@ -64,7 +64,7 @@ def _recapture(agent: AgentFile, config: Path, skip: Sequence[str]) -> dict[str,
     errors |= {name: part.error for name, part in now.items() if part.state == "failed"}
     if lost := [name for name in wanted if errors[name] and not (name in kept and kept[name].items)]:
         why = f"server {lost[0]} gave no tools, and {agent.snapshot} holds none of it ({errors[lost[0]]})"
-        raise StorageError(f"{why}; mend that, or leave it out with --skip {shlex.quote(lost[0])}")
+        raise StorageError(f"{why}; fix that, or leave it out with --skip {shlex.quote(lost[0])}")
     now |= {name: SnapshotPart(name=name, kind=SERVER, state="disabled") for name in disabled_servers(config)}
     now |= {name: kept[name] for name in [*skip, *(name for name, why in errors.items() if why)] if name in kept}
     with printing_to_stderr():

@@ -356,7 +356,7 @@ class _EvalReader:
                 one.row.fault("alternatives are all required; give them the grade for that, or list them one by one")
             for label, grade in zip(group, grades, strict=True):
                 if others.setdefault(label.key, grade) != grade:
-                    one.row.fault(f"{label.key.id} stands there twice, with other grades; keep one of them")
+                    one.row.fault(f"{label.key.id} is listed twice, with different grades; keep one of them")
         groups, _, overlap = minimal_groups(required)
         if overlap:
             one.row.fault("two lists of alternatives share an item; expected each item in one of them")
@@ -368,7 +368,7 @@ class _EvalReader:
             elif score:
                 one.row.fault(f"{key.id} is forbidden and has grade {score}; expected 0 or none")
         for key in sorted((needed & set(others)) - set(forbidden), key=lambda key: key.id):
-            one.row.fault(f"{key.id} stands there twice, with other grades; keep one of them")
+            one.row.fault(f"{key.id} is listed twice, with different grades; keep one of them")
         return groups, others
 
     def _refuse_not_offered(
