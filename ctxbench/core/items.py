@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
@@ -241,6 +242,7 @@ class Catalog(Sequence[Item]):
 
     Attributes:
         kept: what was computed of it, by whoever did, for as long as it lives; shared with catalogs that extend it.
+        n_shared: how many items at its beginning are those of a catalog that several extend side by side.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
@@ -253,7 +255,9 @@ class Catalog(Sequence[Item]):
         self._position: dict[ItemKey, int] = {}
         self._digests: dict[tuple[str, ...], tuple[Any, CatalogPrefix]] = {}
         self._facts_before: Facts | None = None  # of the catalog that this one extends
+        self._grown_from: weakref.ref[Catalog] | None = None  # the same catalog, where none of its items ended since
         self.kept: dict[Hashable, Any] = {}
+        self.n_shared = 0
         self._place(self._items, first=0)
 
     def _place(self, items: Sequence[Item], *, first: int) -> None:
@@ -267,7 +271,9 @@ class Catalog(Sequence[Item]):
                 )
         raise_faults(faults, subject="catalog")
 
-    def extended(self, items: Iterable[Item], *, ends: Mapping[int, str] | None = None) -> Catalog:
+    def extended(
+        self, items: Iterable[Item], *, ends: Mapping[int, str] | None = None, shares: bool = False
+    ) -> Catalog:
         """A catalog of these items and, behind them, some more; equal to one made anew from all of them.
 
         Hashes, ids, facts and positions of the items before are carried on, and an index over them can be, too
@@ -276,6 +282,7 @@ class Catalog(Sequence[Item]):
         Args:
             items: what is added.
             ends: items that have ended: their new `until` by position. Hashes over that, and `hash`, start anew.
+            shares: other catalogs extend this one, too, and none of them takes its place; see `n_shared`.
 
         Raises:
             InputError: an item's identity is there already, or occurs twice; all such pairs are listed.
@@ -297,7 +304,9 @@ class Catalog(Sequence[Item]):
         }
         before = self.__dict__.get("facts", self._facts_before)
         whole._facts_before = None if before is None else before.ended(ends)
+        whole._grown_from = None if ends else weakref.ref(self)
         whole.kept = self.kept
+        whole.n_shared = len(self) if shares else self.n_shared
         if "ids" in self.__dict__:
             whole.__dict__["ids"] = self.ids + tuple(item.id for item in added)
         return whole
@@ -335,7 +344,8 @@ class Catalog(Sequence[Item]):
     def prefixes(self, *names: str) -> Iterator[tuple[int, str]]:
         """The catalogs that this one extends, the longest first: how many items each has, and its `hash_of`.
 
-        Only those whose hash over these attributes was asked for before they were extended, or that extend such a one.
+        Only those that are still in use, or whose hash over these attributes was asked for before they were extended,
+        or that extend such a one.
         """
         found = self._prefix(names).before
         while found is not None:
@@ -344,9 +354,25 @@ class Catalog(Sequence[Item]):
 
     def _prefix(self, names: tuple[str, ...]) -> CatalogPrefix:
         """The hash of all items by some attributes, or by all, with those of the catalogs that this one extends."""
-        if names not in self._digests:
-            self._digests[names] = hashed(self._items, names, hashlib.sha256(), n_items=len(self), before=None)
+        line: list[Catalog] = [self]  # the last ones first: all that extend a catalog share its hash
+        while names not in (last := line[-1])._digests and (before := last._before()) is not None:  # noqa: SLF001
+            line.append(before)
+        for position in reversed(range(len(line))):
+            line[position]._hash(names, line[position + 1] if position + 1 < len(line) else None)  # noqa: SLF001
         return self._digests[names][1]
+
+    def _before(self) -> Catalog | None:
+        """The catalog that this one extends, if it is still in use and none of its items has ended since."""
+        return None if self._grown_from is None else self._grown_from()
+
+    def _hash(self, names: tuple[str, ...], before: Catalog | None) -> None:
+        """Hash the items, unless that is done; those of a catalog before, if any, by its hash."""
+        if names in self._digests:
+            return
+        first, digest, prefix = 0, hashlib.sha256(), None
+        if before is not None:
+            first, (digest, prefix) = len(before), before._digests[names]  # noqa: SLF001 - of this class
+        self._digests[names] = hashed(self._items[first:], names, digest.copy(), n_items=len(self), before=prefix)
 
     @cached_property
     def facts(self) -> Facts:

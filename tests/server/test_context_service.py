@@ -326,7 +326,7 @@ def test_assembly_counts_its_sources_and_cites_its_items(store):
 def test_what_is_remembered_is_bounded_in_bytes_and_feedback_goes_on(service, store, monkeypatch):
     monkeypatch.setattr(context_service, "REMEMBERED_BYTES", 50_000)
     built = [service.build(f"flat tyre {number} " + "\U0001f6b2" * 70_000, time=NOW) for number in range(6)]
-    assert 0 < service._built_bytes <= 50_000
+    assert 0 < service._built.size <= 50_000
     assert len(service._built) < 6
     service.feedback("memory:tyre%401", useful=True, context=built[-1].id)
     service.sufficient(built[-1].id, enough=True)
