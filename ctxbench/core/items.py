@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
@@ -242,7 +241,7 @@ class Catalog(Sequence[Item]):
 
     Attributes:
         kept: what was computed of it, by whoever did, for as long as it lives; shared with catalogs that extend it.
-        n_shared: how many items at its beginning are those of a catalog that several extend side by side.
+        shared: the catalog of its first items, if several extend that one side by side; else None.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
@@ -255,9 +254,8 @@ class Catalog(Sequence[Item]):
         self._position: dict[ItemKey, int] = {}
         self._digests: dict[tuple[str, ...], tuple[Any, CatalogPrefix]] = {}
         self._facts_before: Facts | None = None  # of the catalog that this one extends
-        self._grown_from: weakref.ref[Catalog] | None = None  # the same catalog, where none of its items ended since
         self.kept: dict[Hashable, Any] = {}
-        self.n_shared = 0
+        self.shared: Catalog | None = None
         self._place(self._items, first=0)
 
     def _place(self, items: Sequence[Item], *, first: int) -> None:
@@ -282,7 +280,7 @@ class Catalog(Sequence[Item]):
         Args:
             items: what is added.
             ends: items that have ended: their new `until` by position. Hashes over that, and `hash`, start anew.
-            shares: other catalogs extend this one, too, and none of them takes its place; see `n_shared`.
+            shares: other catalogs extend this one, too, and none of them takes its place; see `shared`.
 
         Raises:
             InputError: an item's identity is there already, or occurs twice; all such pairs are listed.
@@ -304,9 +302,9 @@ class Catalog(Sequence[Item]):
         }
         before = self.__dict__.get("facts", self._facts_before)
         whole._facts_before = None if before is None else before.ended(ends)
-        whole._grown_from = None if ends else weakref.ref(self)
         whole.kept = self.kept
-        whole.n_shared = len(self) if shares else self.n_shared
+        shared = self if shares else self.shared
+        whole.shared = None if shared is None or any(position < len(shared) for position in ends) else shared
         if "ids" in self.__dict__:
             whole.__dict__["ids"] = self.ids + tuple(item.id for item in added)
         return whole
@@ -344,8 +342,8 @@ class Catalog(Sequence[Item]):
     def prefixes(self, *names: str) -> Iterator[tuple[int, str]]:
         """The catalogs that this one extends, the longest first: how many items each has, and its `hash_of`.
 
-        Only those that are still in use, or whose hash over these attributes was asked for before they were extended,
-        or that extend such a one.
+        Only `shared`, those whose hash over these attributes was asked for before they were extended, and those that
+        extend such a one.
         """
         found = self._prefix(names).before
         while found is not None:
@@ -354,25 +352,13 @@ class Catalog(Sequence[Item]):
 
     def _prefix(self, names: tuple[str, ...]) -> CatalogPrefix:
         """The hash of all items by some attributes, or by all, with those of the catalogs that this one extends."""
-        line: list[Catalog] = [self]  # the last ones first: all that extend a catalog share its hash
-        while names not in (last := line[-1])._digests and (before := last._before()) is not None:  # noqa: SLF001
-            line.append(before)
-        for position in reversed(range(len(line))):
-            line[position]._hash(names, line[position + 1] if position + 1 < len(line) else None)  # noqa: SLF001
+        if names not in self._digests:
+            first, digest, before = 0, hashlib.sha256(), None
+            if self.shared is not None:
+                before, first = self.shared._prefix(names), len(self.shared)  # noqa: SLF001 - of this class
+                digest = self.shared._digests[names][0].copy()  # noqa: SLF001
+            self._digests[names] = hashed(self._items[first:], names, digest, n_items=len(self), before=before)
         return self._digests[names][1]
-
-    def _before(self) -> Catalog | None:
-        """The catalog that this one extends, if it is still in use and none of its items has ended since."""
-        return None if self._grown_from is None else self._grown_from()
-
-    def _hash(self, names: tuple[str, ...], before: Catalog | None) -> None:
-        """Hash the items, unless that is done; those of a catalog before, if any, by its hash."""
-        if names in self._digests:
-            return
-        first, digest, prefix = 0, hashlib.sha256(), None
-        if before is not None:
-            first, (digest, prefix) = len(before), before._digests[names]  # noqa: SLF001 - of this class
-        self._digests[names] = hashed(self._items[first:], names, digest.copy(), n_items=len(self), before=prefix)
 
     @cached_property
     def facts(self) -> Facts:

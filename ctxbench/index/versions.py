@@ -32,7 +32,7 @@ class _Versions(Generic[T]):
     """The indexes of one kind, by the hash of their texts.
 
     Those of a catalog and of what extends it are one line, of which `KEPT` stay. Catalogs that have nothing to do with
-    each other, or that share their first items (`Catalog.n_shared`), are lines of their own, and stay.
+    each other, or that share their first items (`Catalog.shared`), are lines of their own, and stay.
 
     Args:
         most: how many stay of all lines together, 1 or more; None = all.
@@ -72,7 +72,7 @@ class _Versions(Generic[T]):
         old, line = self._held[before] = self._held.pop(before)
         _used(line, before)
         found = make() if extend is None else extend(old)
-        return found, [] if 0 < n_items <= catalog.n_shared else line
+        return found, line if catalog.shared is None or n_items > len(catalog.shared) else []
 
 
 def _used(line: list[str], key: str) -> None:

@@ -43,7 +43,7 @@ REMEMBERED_BYTES = 64_000_000  # that these take together; the one built longest
 REMEMBERED_TEXT = 2_000  # characters of a message that are remembered
 USERS = 256  # whose catalogs are held: those who have items of their own, and asked last
 USERS_BYTES = 64_000_000  # that these catalogs take together, beside what they share
-INDEXES = 64  # of each kind that are held
+INDEXES = 32  # of each kind that are held: one that extends that of the public items is made in milliseconds
 BYTES_AN_ITEM = 200  # of a catalog that extends another, for each item of both: position, facts, id
 
 _log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class _UserCatalogs:
         self._workspace = workspace
         self._whole: Catalog | None = None  # that `public` was made of
         self.public = Catalog(())
-        self._held: dict[str | None, tuple[Catalog, Catalog]] = {}  # by user: the public one, theirs; last used last
+        self._held: dict[str | None, Catalog] = {}  # of users, each extends `public`; last used last
         self._lock = threading.Lock()
 
     def of(self, catalog: Catalog, user: str | None) -> Catalog:
@@ -141,34 +141,37 @@ class _UserCatalogs:
         with self._lock:
             everybodys = catalog.facts.open_to(self._workspace, None)
             if self._whole is not catalog:
-                items = _linked_among(_items_at(catalog, everybodys), Catalog(()))
-                carried_on = _carried_on(self.public, 0, items)
-                self.public = Catalog(items) if carried_on is None else carried_on
+                self._take_public(_linked_among(_items_at(catalog, everybodys), Catalog(())))
                 self._whole = catalog
-            public, (base, before) = self.public, self._held.pop(user, (None, self.public))
+            public, before = self.public, self._held.pop(user, None)
             own = _items_at(catalog, catalog.facts.open_to(self._workspace, user) & ~everybodys)
             if not own:
                 return public
             own = _linked_among(own, public)
-            seen = _carried_on(before, len(public), own) if base is public else None
+            seen = None if before is None else _carried_on(before, len(public), own)
             if seen is None:
-                _ = public.facts, public.ids  # which the extension shares where they are known before
+                _ = public.facts, public.ids  # an extension carries on what is known of a catalog
                 seen = public.extended(own, shares=True)
-            self._held[user] = public, seen
+            self._held[user] = seen
             self._drop()
             return seen
 
+    def _take_public(self, items: list[Item]) -> None:
+        """Carry the public catalog on, or make it anew; what extends an earlier one is of no more use."""
+        public = _carried_on(self.public, 0, items)
+        if public is not self.public:
+            self.public = Catalog(items) if public is None else public
+            self._held.clear()
+
     def _drop(self) -> None:
         """Forget users who asked longest ago while there are too many or their catalogs take too much."""
-        size = sum(map(_unshared_bytes, self._held.values()))
+        size = sum(map(self._unshared_bytes, self._held.values()))
         while len(self._held) > 1 and (len(self._held) > USERS or size > USERS_BYTES):
-            size -= _unshared_bytes(self._held.pop(next(iter(self._held))))
+            size -= self._unshared_bytes(self._held.pop(next(iter(self._held))))
 
-
-def _unshared_bytes(held: tuple[Catalog, Catalog]) -> int:
-    """About how many bytes a user's catalog takes beside the public one: its tables, and what the user's items add."""
-    public, seen = held
-    return BYTES_AN_ITEM * len(seen) + 1_000 * (len(seen) - len(public))
+    def _unshared_bytes(self, catalog: Catalog) -> int:
+        """About how many bytes a user's catalog takes beside the public one: its tables, and the user's own items."""
+        return BYTES_AN_ITEM * len(catalog) + 1_000 * (len(catalog) - len(self.public))
 
 
 def _items_at(catalog: Catalog, where: BoolArray) -> list[Item]:
@@ -267,7 +270,7 @@ class ContextService:
 
     def prepare(self, users: Collection[str | None] = (None,)) -> None:
         """Load models and make indexes for users, so that no source of a first request is late for them."""
-        for user in (None, *[user for user in users if user is not None][:INDEXES]):  # the public items first
+        for user in (None, *[user for user in users if user is not None][: INDEXES - 1]):  # the public items first
             catalog, request = self._asked("a first request", None, user, _rounded(None))
             check_fits(self._pipeline, catalog)
             self._indexed = catalog if user is None else self._indexed
@@ -307,7 +310,7 @@ class ContextService:
             user: who says so.
             context: the id of the context that it was in: only with it does `ctxbench data from-feedback` know what
                 was asked, of a long message the first 2,000 characters. Those of the last 10,000 builds of this
-                process are known, of fewer where they take more than 64 MB.
+                process are known, of fewer where they take more than 64 MB; the user with the most loses the oldest.
 
         Raises:
             NotSeenError: there is no such context of this user, or no such item in it; or this user sees no such item.
