@@ -241,6 +241,7 @@ class Catalog(Sequence[Item]):
 
     Attributes:
         kept: what was computed of it, by whoever did, for as long as it lives; shared with catalogs that extend it.
+        shared: the catalog of its first items, if several extend that one side by side; else None.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
@@ -254,6 +255,7 @@ class Catalog(Sequence[Item]):
         self._digests: dict[tuple[str, ...], tuple[Any, CatalogPrefix]] = {}
         self._facts_before: Facts | None = None  # of the catalog that this one extends
         self.kept: dict[Hashable, Any] = {}
+        self.shared: Catalog | None = None
         self._place(self._items, first=0)
 
     def _place(self, items: Sequence[Item], *, first: int) -> None:
@@ -267,7 +269,9 @@ class Catalog(Sequence[Item]):
                 )
         raise_faults(faults, subject="catalog")
 
-    def extended(self, items: Iterable[Item], *, ends: Mapping[int, str] | None = None) -> Catalog:
+    def extended(
+        self, items: Iterable[Item], *, ends: Mapping[int, str] | None = None, shares: bool = False
+    ) -> Catalog:
         """A catalog of these items and, behind them, some more; equal to one made anew from all of them.
 
         Hashes, ids, facts and positions of the items before are carried on, and an index over them can be, too
@@ -276,6 +280,7 @@ class Catalog(Sequence[Item]):
         Args:
             items: what is added.
             ends: items that have ended: their new `until` by position. Hashes over that, and `hash`, start anew.
+            shares: other catalogs extend this one, too, and none of them takes its place; see `shared`.
 
         Raises:
             InputError: an item's identity is there already, or occurs twice; all such pairs are listed.
@@ -298,6 +303,8 @@ class Catalog(Sequence[Item]):
         before = self.__dict__.get("facts", self._facts_before)
         whole._facts_before = None if before is None else before.ended(ends)
         whole.kept = self.kept
+        shared = self if shares else self.shared
+        whole.shared = None if shared is None or any(position < len(shared) for position in ends) else shared
         if "ids" in self.__dict__:
             whole.__dict__["ids"] = self.ids + tuple(item.id for item in added)
         return whole
@@ -335,7 +342,8 @@ class Catalog(Sequence[Item]):
     def prefixes(self, *names: str) -> Iterator[tuple[int, str]]:
         """The catalogs that this one extends, the longest first: how many items each has, and its `hash_of`.
 
-        Only those whose hash over these attributes was asked for before they were extended, or that extend such a one.
+        Only `shared`, those whose hash over these attributes was asked for before they were extended, and those that
+        extend such a one.
         """
         found = self._prefix(names).before
         while found is not None:
@@ -345,7 +353,11 @@ class Catalog(Sequence[Item]):
     def _prefix(self, names: tuple[str, ...]) -> CatalogPrefix:
         """The hash of all items by some attributes, or by all, with those of the catalogs that this one extends."""
         if names not in self._digests:
-            self._digests[names] = hashed(self._items, names, hashlib.sha256(), n_items=len(self), before=None)
+            first, digest, before = 0, hashlib.sha256(), None
+            if self.shared is not None:
+                before, first = self.shared._prefix(names), len(self.shared)  # noqa: SLF001 - of this class
+                digest = self.shared._digests[names][0].copy()  # noqa: SLF001
+            self._digests[names] = hashed(self._items[first:], names, digest, n_items=len(self), before=before)
         return self._digests[names][1]
 
     @cached_property

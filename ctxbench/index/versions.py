@@ -32,7 +32,7 @@ class _Versions(Generic[T]):
     """The indexes of one kind, by the hash of their texts.
 
     Those of a catalog and of what extends it are one line, of which `KEPT` stay. Catalogs that have nothing to do with
-    each other are lines of their own, and stay.
+    each other, or that share their first items (`Catalog.shared`), are lines of their own, and stay.
 
     Args:
         most: how many stay of all lines together, 1 or more; None = all.
@@ -52,12 +52,8 @@ class _Versions(Generic[T]):
             if key in self._held:
                 found, line = self._held[key] = self._held.pop(key)
             else:
-                before = next((one for _, one in catalog.prefixes(*over) if one in self._held), None)
-                old, line = (None, []) if before is None else self._held[before]
-                found = make() if extend is None or old is None else extend(old)
+                found, line = self._made(catalog, over, make, extend)
                 self._held[key] = found, line
-                if before is not None:
-                    _used(line, before)
             _used(line, key)
             while len(line) > KEPT:
                 del self._held[line.pop(0)]
@@ -65,6 +61,18 @@ class _Versions(Generic[T]):
                 oldest = next(iter(self._held))
                 self._held.pop(oldest)[1].remove(oldest)
             return found
+
+    def _made(
+        self, catalog: Catalog, over: Sequence[str], make: Callable[[], T], extend: Callable[[T], T] | None
+    ) -> tuple[T, list[str]]:
+        """A new index, from one of a catalog that this one extends where there is any, and its line."""
+        n_items, before = next((one for one in catalog.prefixes(*over) if one[1] in self._held), (0, ""))
+        if not before:
+            return make(), []
+        old, line = self._held[before] = self._held.pop(before)
+        _used(line, before)
+        found = make() if extend is None else extend(old)
+        return found, line if catalog.shared is None or n_items > len(catalog.shared) else []
 
 
 def _used(line: list[str], key: str) -> None:

@@ -8,12 +8,14 @@ import logging
 import threading
 import time as clock
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.arrays import BoolArray
+from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.pipeline import Outcome
 from ctxbench.core.requests import Batch, Request, batch_key
@@ -39,7 +41,10 @@ GRID = 30  # seconds: times of requests are rounded up to it, so that what is as
 REMEMBERED = 10_000  # contexts that feedback can be given on
 REMEMBERED_BYTES = 64_000_000  # that these take together; the one built longest ago is forgotten first
 REMEMBERED_TEXT = 2_000  # characters of a message that are remembered
-USERS = 32  # whose items and indexes are held, those who asked last
+USERS = 256  # whose catalogs are held: those who have items of their own, and asked last
+USERS_BYTES = 64_000_000  # that these catalogs take together, beside what they share
+INDEXES = 32  # of each kind that are held: one that extends that of the public items is made in milliseconds
+BYTES_AN_ITEM = 200  # of a catalog that extends another, for each item of both: position, facts, id
 
 _log = logging.getLogger(__name__)
 _STEP = GRID * 1_000_000  # microseconds
@@ -64,57 +69,139 @@ class _Built:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
-        return 1_000 + 4 * len(self.text) + sum(100 + len(item) for item in self.items)
+        """About how many bytes it takes; at least its share of all, so that a bound in bytes bounds the number, too."""
+        texts = (self.text, self.user, self.conversation)
+        size = 1_000 + sum(4 * len(text or "") for text in texts) + sum(100 + len(item) for item in self.items)
+        return max(size, REMEMBERED_BYTES // REMEMBERED)
+
+
+class _RememberedContexts:
+    """What feedback needs of the contexts of each user, within a bound in bytes.
+
+    Where it is too much, the user with the most loses the one built first, so that no user drives out another's.
+    """
+
+    def __init__(self) -> None:
+        self._by_user: dict[str | None, dict[str, _Built]] = {}  # last built last
+        self._bytes: dict[str | None, int] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_user.values()))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes they take."""
+        return sum(self._bytes.values())
+
+    def add(self, context: str, built: _Built) -> None:
+        """Remember a context, and forget others where that is too much."""
+        with self._lock:
+            self._drop(built.user, context)
+            self._by_user.setdefault(built.user, {})[context] = built
+            self._bytes[built.user] = self._bytes.get(built.user, 0) + built.size
+            while self.size > REMEMBERED_BYTES and len(self) > 1:
+                most = max(self._bytes, key=self._bytes.__getitem__)
+                self._drop(most, next(iter(self._by_user[most])))
+
+    def of(self, context: str, user: str | None) -> _Built | None:
+        """What is remembered of a context, if it is this user's."""
+        with self._lock:
+            return self._by_user.get(user, {}).get(context)
+
+    def _drop(self, user: str | None, context: str) -> None:
+        held = self._by_user.get(user, {})
+        if (built := held.pop(context, None)) is not None:
+            self._bytes[user] -= built.size
+            if not held:
+                del self._by_user[user], self._bytes[user]
 
 
 class _UserCatalogs:
-    """The items that each user sees, as a catalog of their own.
+    """The items that each user sees, as a catalog: those that are open to everybody, then the user's own.
 
     A step gets nothing else, so that nothing private of another user is counted, compared or hashed, whatever the step
     does. The catalog stays the same object until an item changes that the user sees; where items are added, it extends
-    the one before, so that indexes are carried on.
+    the one before. Users who own nothing share the public catalog, and those of all others extend it, so that hashes,
+    facts and indexes of the public items are made once.
+
+    Attributes:
+        public: the items that are open to everybody, as of the last call of `of`.
     """
 
     def __init__(self, workspace: str) -> None:
         self._workspace = workspace
-        self._held: dict[str | None, tuple[Catalog, Catalog]] = {}  # by user: all items, the user's; last used last
+        self._whole: Catalog | None = None  # that `public` was made of
+        self.public = Catalog(())
+        self._held: dict[str | None, Catalog] = {}  # of users, each extends `public`; last used last
         self._lock = threading.Lock()
 
     def of(self, catalog: Catalog, user: str | None) -> Catalog:
         """The items of a workspace's catalog that a user sees."""
         with self._lock:
-            whole, seen = self._held.pop(user, (None, Catalog(())))
-            if whole is not catalog:
-                seen = self._carried_on(seen, self._seen(catalog, user))
-            self._held[user] = catalog, seen
-            while len(self._held) > USERS:
-                del self._held[next(iter(self._held))]
+            everybodys = catalog.facts.open_to(self._workspace, None)
+            if self._whole is not catalog:
+                self._take_public(_linked_among(_items_at(catalog, everybodys), Catalog(())))
+                self._whole = catalog
+            public, before = self.public, self._held.pop(user, None)
+            own = _items_at(catalog, catalog.facts.open_to(self._workspace, user) & ~everybodys)
+            if not own:
+                return public
+            own = _linked_among(own, public)
+            seen = None if before is None else _carried_on(before, len(public), own)
+            if seen is None:
+                _ = public.facts, public.ids  # an extension carries on what is known of a catalog
+                seen = public.extended(own, shares=True)
+            self._held[user] = seen
+            self._drop()
             return seen
 
-    def _seen(self, catalog: Catalog, user: str | None) -> list[Item]:
-        """The items, without links to what the user does not see."""
-        open_to = np.flatnonzero(catalog.facts.open_to(self._workspace, user))
-        items: list[Item] = [catalog[position] for position in open_to.tolist()]
-        if not any(item.links for item in items):
-            return items
-        keys = {item.key for item in items}
-        links = [tuple(link for link in item.links if link.item in keys) for item in items]
-        return [
-            item if item.links == kept else replace(item, links=kept) for item, kept in zip(items, links, strict=True)
-        ]
+    def _take_public(self, items: list[Item]) -> None:
+        """Carry the public catalog on, or make it anew; what extends an earlier one is of no more use."""
+        public = _carried_on(self.public, 0, items)
+        if public is not self.public:
+            self.public = Catalog(items) if public is None else public
+            self._held.clear()
 
-    @staticmethod
-    def _carried_on(before: Catalog, items: list[Item]) -> Catalog:
-        """The catalog of some items: the one before, extended where these are its items and more."""
-        ends: dict[int, str] = {}
-        for position, (old, new) in enumerate(zip(before, items, strict=False)):
-            if old is new or old == new:
-                continue
-            if new.until is None or replace(old, until=new.until) != new:
-                return Catalog(items)
-            ends[position] = new.until
-        return before.extended(items[len(before) :], ends=ends) if len(before) <= len(items) else Catalog(items)
+    def _drop(self) -> None:
+        """Forget users who asked longest ago while there are too many or their catalogs take too much."""
+        size = sum(map(self._unshared_bytes, self._held.values()))
+        while len(self._held) > 1 and (len(self._held) > USERS or size > USERS_BYTES):
+            size -= self._unshared_bytes(self._held.pop(next(iter(self._held))))
+
+    def _unshared_bytes(self, catalog: Catalog) -> int:
+        """About how many bytes a user's catalog takes beside the public one: its tables, and the user's own items."""
+        return BYTES_AN_ITEM * len(catalog) + 1_000 * (len(catalog) - len(self.public))
+
+
+def _items_at(catalog: Catalog, where: BoolArray) -> list[Item]:
+    return [catalog[position] for position in np.flatnonzero(where).tolist()]
+
+
+def _linked_among(items: list[Item], public: Catalog) -> list[Item]:
+    """The items, without links to what is neither among them nor public."""
+    if not any(item.links for item in items):
+        return items
+    keys = {item.key for item in items}
+    links = [
+        tuple(one for one in item.links if one.item in keys or public.find(one.item) is not None) for item in items
+    ]
+    return [item if item.links == kept else replace(item, links=kept) for item, kept in zip(items, links, strict=True)]
+
+
+def _carried_on(before: Catalog, first: int, items: list[Item]) -> Catalog | None:
+    """A catalog extended so that it has these items from a position on; None where its own are others."""
+    held = len(before) - first
+    if held > len(items):
+        return None
+    ends: dict[int, str] = {}
+    for position, (old, new) in enumerate(zip(before[first:], items, strict=False), first):
+        if old is new or old == new:
+            continue
+        if new.until is None or replace(old, until=new.until) != new:
+            return None
+        ends[position] = new.until
+    return before.extended(items[held:], ends=ends)
 
 
 class ContextService:
@@ -160,14 +247,14 @@ class ContextService:
         self._cites = isinstance(self._pipeline.format.call, Citations)
         self._described = json.dumps(self._pipeline.describe(), sort_keys=True, default=str)
         self._resources = local_resources(open_embedder(embedder_name(embedder)), open_counter(counter))
-        bound_indexes(self._resources, 2 * USERS)
+        bound_indexes(self._resources, INDEXES)
         store.catalog(workspace)
         self._store, self._workspace = store, workspace
         self._catalogs = _UserCatalogs(workspace)
         self.cache = ContextCache() if cache is None else cache
         self.metrics = Metrics()
-        self._built: dict[str, _Built] = {}  # last built last
-        self._built_bytes = 0
+        self._built = _RememberedContexts()
+        self._indexed: Catalog | None = None  # the public catalog that indexes were made of
         self._lock = threading.Lock()
 
     def check_users(self, users: Collection[str | None]) -> None:
@@ -183,9 +270,10 @@ class ContextService:
 
     def prepare(self, users: Collection[str | None] = (None,)) -> None:
         """Load models and make indexes for users, so that no source of a first request is late for them."""
-        for user in list(users)[:USERS]:
+        for user in (None, *[user for user in users if user is not None][: INDEXES - 1]):  # the public items first
             catalog, request = self._asked("a first request", None, user, _rounded(None))
             check_fits(self._pipeline, catalog)
+            self._indexed = catalog if user is None else self._indexed
             self._pipeline.run(Batch.of(catalog, [request]), self._resources)
 
     def build(
@@ -204,18 +292,8 @@ class ContextService:
         """
         context = self._context("build", message, thread, user, time)
         items = tuple(offered.id for offered in context.selection.chosen)
-        self._remember(context.id, _Built(message[:REMEMBERED_TEXT], user, thread, context.request.time, items))
+        self._built.add(context.id, _Built(message[:REMEMBERED_TEXT], user, thread, context.request.time, items))
         return context
-
-    def _remember(self, context: str, built: _Built) -> None:
-        """Keep what feedback on a context needs, and forget the earliest where that is too much."""
-        with self._lock:
-            if (before := self._built.pop(context, None)) is not None:
-                self._built_bytes -= before.size
-            self._built[context] = built
-            self._built_bytes += built.size
-            while len(self._built) > REMEMBERED or (self._built_bytes > REMEMBERED_BYTES and len(self._built) > 1):
-                self._built_bytes -= self._built.pop(next(iter(self._built))).size
 
     def preview(
         self, message: str, *, thread: str | None = None, user: str | None = None, time: str | None = None
@@ -232,7 +310,7 @@ class ContextService:
             user: who says so.
             context: the id of the context that it was in: only with it does `ctxbench data from-feedback` know what
                 was asked, of a long message the first 2,000 characters. Those of the last 10,000 builds of this
-                process are known, of fewer where they take more than 64 MB.
+                process are known, of fewer where they take more than 64 MB; the user with the most loses the oldest.
 
         Raises:
             NotSeenError: there is no such context of this user, or no such item in it; or this user sees no such item.
@@ -278,9 +356,8 @@ class ContextService:
 
     def _built_for(self, context: str, user: str | None) -> _Built:
         """What is remembered of a context of a user."""
-        with self._lock:
-            built = self._built.get(context)
-        if built is None or built.user != user:
+        built = self._built.of(context, user)
+        if built is None:
             raise NotSeenError(f"no context {context!r:.80} of yours is known; build it again")
         return built
 
@@ -308,6 +385,7 @@ class ContextService:
             entry = self.cache.entry(key, catalog=catalog.hash, thread=thread, user=user)
             with entry.lock:
                 check_fits(self._pipeline, catalog)
+                self._index_public(catalog)
                 batch = Batch.of(catalog, [request])
                 outcome = self._pipeline.run(batch, self._resources, memo=entry.outputs, live=True, listener=told)
                 if entry.answer is None or told.steps:
@@ -326,6 +404,18 @@ class ContextService:
         kept = "cached" if context.kept else "not cached"
         _log.info("%s: %d items, %d tokens, %.1f ms, %s", made, n_items, tokens, passed, kept)
         return context
+
+    def _index_public(self, catalog: Catalog) -> None:
+        """Make the indexes of the public items that those of a user's catalog extend, unless they are made already."""
+        public = self._catalogs.public
+        if catalog is public or not len(public) or self._indexed is public:
+            return
+        with self._lock:
+            if self._indexed is not public:
+                request = Request(id="request", text="a first request", workspace=self._workspace, time=_rounded(None))
+                with suppress(UserError):  # the user's own run says what is wrong
+                    self._pipeline.run(Batch.of(public, [request]), self._resources, live=True)
+                self._indexed = public
 
     def _rendered(self, key: str, outcome: Outcome) -> ServedContext:
         return ServedContext(

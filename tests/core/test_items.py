@@ -334,6 +334,16 @@ class TestExtended:
             2, None, 2,
         )  # fmt: skip
 
+    def test_the_hash_of_a_shared_catalog_is_made_once_for_all_that_extend_it(self):
+        base = Catalog([tool("a")])
+        first, second = (base.extended([tool(name)], shares=True).extended([tool("c")]) for name in "bd")
+        assert list(first.prefixes("name")) == list(second.prefixes("name")) == [(1, base.hash_of("name"))]
+        anew = Catalog([tool("a"), tool("b"), tool("c")])
+        assert (first.hash, first.hash_of("name")) == (anew.hash, anew.hash_of("name"))
+        ended = first.extended([], ends={0: "2026-03-01"})
+        assert list(ended.prefixes("until")) == []
+        assert ended.hash == Catalog(ended).hash
+
     def test_prefixes_are_those_whose_hash_was_asked_for_and_what_extends_them(self):
         first = Catalog([tool("a")])
         unasked = first.extended([tool("b")])

@@ -74,6 +74,16 @@ def test_a_catalog_extended_in_several_ways_lends_to_all_of_them(names):
     assert names(base).how == "anew"
 
 
+def test_a_catalog_that_several_share_outlives_what_grows_from_it(names):
+    base = Catalog(items("base"))
+    first, ways = names(base), [base.extended(items(str(n)), shares=True) for n in range(2)]
+    for n in range(3 * KEPT):
+        ways = [one.extended(items(f"{n} more")) for one in ways]
+        assert [names(one).names[:2] for one in ways] == [["base", "0"], ["base", "1"]]
+    assert names(base) is first
+    assert names(base.extended(items("late"), shares=True)).how == "anew+"
+
+
 @pytest.mark.parametrize("extends", [True, False])
 def test_a_line_keeps_a_few_and_lets_the_others_go(names, extends):
     catalog = Catalog(items("first"))

@@ -326,7 +326,7 @@ def test_assembly_counts_its_sources_and_cites_its_items(store):
 def test_what_is_remembered_is_bounded_in_bytes_and_feedback_goes_on(service, store, monkeypatch):
     monkeypatch.setattr(context_service, "REMEMBERED_BYTES", 50_000)
     built = [service.build(f"flat tyre {number} " + "\U0001f6b2" * 70_000, time=NOW) for number in range(6)]
-    assert 0 < service._built_bytes <= 50_000
+    assert 0 < service._built.size <= 50_000
     assert len(service._built) < 6
     service.feedback("memory:tyre%401", useful=True, context=built[-1].id)
     service.sufficient(built[-1].id, enough=True)
@@ -334,6 +334,25 @@ def test_what_is_remembered_is_bounded_in_bytes_and_feedback_goes_on(service, st
     assert texts == [built[-1].request.text[:2_000]] * 2
     with pytest.raises(NotSeenError):
         service.feedback("memory:tyre%401", useful=True, context=built[0].id)
+
+
+def test_no_user_drives_out_what_is_remembered_of_another(service, store, monkeypatch):
+    monkeypatch.setattr(context_service, "REMEMBERED", 10)
+    alices = service.build("flat tyre?", user="alice", time=NOW)
+    bobs = [service.build(f"tea {number}", user="bob", time=NOW) for number in range(20)]
+    service.feedback("memory:tyre%401", useful=True, user="alice", context=alices.id)
+    service.feedback("memory:tea%401", useful=True, user="bob", context=bobs[-1].id)
+    with pytest.raises(NotSeenError):
+        service.feedback("memory:tea%401", useful=True, user="bob", context=bobs[0].id)
+    assert len(service._built) == 10
+
+
+def test_the_names_of_threads_count_as_bytes(service, monkeypatch):
+    monkeypatch.setattr(context_service, "REMEMBERED_BYTES", 5_000_000)
+    for number in range(5):
+        service.build("flat tyre?", thread=f"{number} " + "t" * 900_000, time=NOW)
+    assert len(service._built) == 1
+    assert service._built.size <= 5_000_000
 
 
 def test_each_context_is_one_line_in_the_log_without_a_text(service, caplog):

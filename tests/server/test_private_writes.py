@@ -7,6 +7,7 @@ import random
 import pytest
 
 from ctxbench.core.errors import ParameterError
+from ctxbench.index.word_index import WordIndex
 from ctxbench.selectors.definitions import shipped
 from ctxbench.server import context_service
 from ctxbench.stores.events import Event
@@ -133,3 +134,59 @@ def test_the_items_of_many_users_are_not_all_held(monkeypatch):
         texts = [item["content"] for item in service.build("green tea", user=user).as_dict()["data"]["items"]]
         assert texts == [f"green tea of {user}"]
     assert len(service._catalogs._held) == 2
+
+
+@pytest.fixture
+def shared():
+    """A service over two public files, of which one has a link to each user's note, and the store."""
+    store = DictStore()
+    store.create_workspace(WORKSPACE)
+    for id_, user in (("one", None), ("two", None), ("anas", "ana"), ("bens", "ben")):
+        store.insert(Memory(id=id_, workspace=WORKSPACE, content=f"green tea {id_}", user=user, created="2026-03-01"))
+    for source, target in (("one", "anas"), ("one", "bens"), ("one", "two"), ("anas", "two"), ("anas", "bens")):
+        store.relate(Relationship(workspace=WORKSPACE, source=source, target=target, type="about"))
+    return service_over(store, selector="bm25"), store
+
+
+def test_users_share_the_public_items(shared):
+    service, store = shared
+    public, ana, ben = (service._catalog(user) for user in ("eve", "ana", "ben"))
+    assert service._catalog(None) is public
+    assert [item.name for item in ana] == ["one@1", "two@1", "anas@1"]
+    assert [[link.item.name for link in item.links] for item in ana] == [["two@1"], [], ["two@1"]]
+    assert all(own is item is other for own, item, other in zip(ana, public, ben, strict=False))
+    assert list(ana.prefixes("name")) == [(2, public.hash_of("name"))]
+    store.insert(Memory(id="more", workspace=WORKSPACE, content="x", user="ben"))
+    assert [service._catalog(user) for user in ("eve", "ana")] == [public, ana]
+    assert service._catalog("eve") is public
+    assert service._catalog("ana") is ana
+    assert service._catalog("ben").hash_of("name") != ben.hash_of("name")
+    assert set(service._catalogs._held) == {"ana", "ben"}  # who owns nothing costs nothing
+    store.insert(Memory(id="three", workspace=WORKSPACE, content="x"))
+    assert list(service._catalog("eve").prefixes("name")) == [(2, public.hash_of("name"))]
+    assert [item.name for item in service._catalog("ana")] == ["one@1", "two@1", "three@1", "anas@1"]
+    store.delete(WORKSPACE, "anas")
+    assert service._catalog("ana") is service._catalog("eve")
+
+
+def test_public_items_are_indexed_once(shared, monkeypatch):
+    service, store = shared
+    made, make = [], WordIndex.__init__
+    monkeypatch.setattr(WordIndex, "__init__", lambda self, catalog: made.append(len(catalog)) or make(self, catalog))
+    for user in ("ana", "ben", "eve", "ana"):
+        service.build("green tea", user=user)
+    store.insert(Memory(id="more", workspace=WORKSPACE, content="green", user="ben"))
+    store.insert(Memory(id="three", workspace=WORKSPACE, content="green"))
+    for number in range(10):  # more than are kept of a catalog that grows
+        store.insert(Memory(id=f"own {number}", workspace=WORKSPACE, content="green", user="ana"))
+        service.build("green tea", user="ana")
+    service.build("green tea", user="ben")
+    assert made == [2]
+
+
+def test_the_catalogs_of_users_are_bounded_in_bytes(shared, monkeypatch):
+    service, _ = shared
+    monkeypatch.setattr(context_service, "USERS_BYTES", 2_000)
+    for user in ("ana", "ben", "eve", "ana"):
+        service._catalog(user)
+    assert set(service._catalogs._held) == {"ana"}
