@@ -10,7 +10,8 @@ VERSION = "1"  # of the interface
 LONGEST = 80_000  # characters of a message: however it is escaped, the body is within its limit
 _FIT = r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029"
 _NAME = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": rf"^{_FIT}]*{_FIT}\s]{_FIT}]*$"}
-_MESSAGE = {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": r"\S"}
+# Python's \s has control characters that the \s of JSON Schema (ECMA 262) lacks
+_MESSAGE = {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": r"[^\s\x1c-\x1f\x85]"}
 _ID = {"type": "string", "minLength": 1, "maxLength": 2_000}
 _STRING, _NUMBER, _COUNT = {"type": "string"}, {"type": ["number", "null"]}, {"type": "integer", "minimum": 0}
 
