@@ -10,7 +10,9 @@ Both checkouts work on the datasets of OLD, with the Python and the dependencies
 * `check`: verdicts, lost items and causes after planted edits of the items.
 
 Numbers must be equal to the bit. Identities of code and machine (`IGNORED`) are not compared. A rename of a name that
-users write, `old: new` in the file of renames, is applied to the facts of OLD. Exit code: 0 = equal, 1 = different.
+users write, `old: new` in the file of renames, is applied to the facts of OLD. What NEW alone has is
+counted and shown, and is no difference.
+Exit code: 0 = equal, 1 = different.
 """
 
 from __future__ import annotations
@@ -93,7 +95,8 @@ class Checkout:
                 name = path.relative_to(self.folder).as_posix()
                 yield name, [json.loads(line) for line in path.read_text("utf-8").splitlines()]
             with (self.folder / f"{dataset}.csv").open(encoding="utf-8", newline="") as file:
-                yield f"{dataset}.csv", list(csv.DictReader(file))
+                rows = list(csv.DictReader(file))
+            yield f"{dataset}.csv", {f"{row['selector']} {row['metric']}": row for row in rows}
 
     def select_facts(self) -> Iterator[tuple[str, Any]]:
         """Every candidate of the first requests of each dataset, chosen or excluded."""
@@ -163,18 +166,19 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """One line per leaf that differs, or that one side lacks."""
-    leaves = [
+def differences(old: dict[str, Any], new: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """One line per leaf that differs or is gone, and one per leaf that is new."""
+    sides = (
         {f"{name}{path}": leaf for name, value in side.items() for path, leaf in flattened(value)}
         for side in (old, new)
+    )
+    before, now = sides
+    changed = [
+        f"{path}: {leaf!r} -> {now.get(path, '(absent)')!r}"
+        for path, leaf in before.items()
+        if repr(leaf) != repr(now.get(path, "(absent)"))
     ]
-    lines = []
-    for path in [*leaves[0], *(path for path in leaves[1] if path not in leaves[0])]:
-        before, after = (side.get(path, "(absent)") for side in leaves)
-        if repr(before) != repr(after):
-            lines.append(f"{path}: {before!r} -> {after!r}")
-    return lines
+    return changed, [f"{path}: {leaf!r}" for path, leaf in now.items() if path not in before]
 
 
 def renamed(value: Any, renames: dict[str, str]) -> Any:
@@ -204,11 +208,11 @@ def main() -> int:
     for part in given.only or ("run", "select", "tune", "check"):
         facts = renamed(kept_facts(given.old, keep / "old", datasets, part, {}), renames)
         shutil.rmtree(keep / "new" / part, ignore_errors=True)
-        lines = differences(facts, kept_facts(given.new, keep / "new", datasets, part, renames))
+        changed, added = differences(facts, kept_facts(given.new, keep / "new", datasets, part, renames))
         n_leaves = sum(1 for value in facts.values() for _ in flattened(value))
-        report = [f"{part}: {n_leaves:,} facts compared, {len(lines):,} differ", *lines[:SHOWN]]
-        print(*report, sep="\n  ", flush=True)  # noqa: T201 - a script
-        n_different += len(lines)
+        report = [f"{part}: {n_leaves:,} facts compared, {len(changed):,} differ, {len(added):,} are new"]
+        print(*report, *changed[:SHOWN], *added[:SHOWN], sep="\n  ", flush=True)  # noqa: T201 - a script
+        n_different += len(changed)
     if not given.keep:
         shutil.rmtree(keep)
     return min(n_different, 1)
