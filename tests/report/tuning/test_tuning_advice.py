@@ -64,7 +64,7 @@ def test_what_a_policy_betters_beside_completeness_and_tokens_is_told(made):
 def test_a_long_name_of_a_metric_does_not_run_into_its_figures(made):
     policy = replace(made.WITHIN, objective=parse_metric("forbidden_offered"))
     shown = console_table(made.tuning(made.dataset(outcomes=(made.outcome(policy, verdicts=()),))))
-    assert any(line.split()[:2] == ["forbidden_offered", "-"] for line in shown.splitlines())
+    assert any(line.split()[:3] == ["forbidden_offered", "%", "-"] for line in shown.splitlines())
 
 
 def test_what_misses_its_target_on_the_test_split_is_not_recommended(made):
