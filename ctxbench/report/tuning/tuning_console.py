@@ -76,13 +76,13 @@ def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator
     if not outcome.against:
         return
     yield from _compared("against the base's defaults", outcome, "defaults", aims)
-    fixed = {one.fixed.name if one.fixed else "": one for one in group}
-    for name, one in fixed.items():
+    fixed = {one.fixed.name if one.fixed else one.fixed_reason: one for one in group}
+    for one in fixed.values():
         whose = f" of {one.policy.name}" * (len(fixed) > 1)
-        if name:
+        if one.fixed is not None:
             yield from _compared(f"against tuned fixed k{whose}", one, "fixed", aims)
         else:
-            yield f"    tuned fixed k{whose}: no k keeps what the policy asks"
+            yield from _wrapped(f"tuned fixed k{whose}: {one.fixed_reason or tuning_texts.NO_K}", 4, 6)
     for one in group:
         whose = f" of {one.policy.name}" * (len(group) > 1)
         split = SPLITS[reported_split(dataset)]

@@ -59,7 +59,7 @@ def summary(tuning: Tuning) -> Table:
 def _against_fixed(outcome: PolicyOutcome) -> tuple[str, ...]:
     """Changes in tokens and completeness against the tuned fixed number of items."""
     if outcome.fixed is None:
-        return ("no k keeps what the policy asks",)
+        return (tuning_texts.NO_K,)
     found = outcome.against.get("fixed")
     named = (("tokens", TOKENS), ("points", COMPLETENESS))
     return tuple(f"{name} {', '.join(tuning_texts.change_text(found, metric))}" for name, metric in named)
@@ -101,7 +101,7 @@ def gains(tuning: Tuning) -> Table | None:
         changes = [tuning_texts.change_text(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
         if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
             changes[:2] = [("the same ranking",), (wording.NONE,)]
-        ks = [one.name if one else "none keeps what the policy asks" for one in (outcome.fixed, outcome.fixed_own)]
+        ks = [one.name if one else tuning_texts.NO_K for one in (outcome.fixed, outcome.fixed_own)]
         return (*ks, *changes)
 
     rows = _rows(tuning, row)

@@ -44,6 +44,9 @@ def own_aim(policy: Policy) -> tuple[Metric, ...]:
     return () if policy.objective in (COMPLETENESS, TOKENS) else (policy.objective,)
 
 
+NO_K = "no k keeps all limits and betters the default"
+
+
 def policy_metrics(policies: Iterable[Policy]) -> tuple[Metric, ...]:
     """Completeness, tokens, and every other metric that the policies constrain or optimise, each once."""
     asked = [metric for one in policies for metric in (one.objective, *(each.metric for each in one.constraints))]

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.bench.metrics import parse_metric
+from ctxbench.report.document import Bullets
 from ctxbench.report.tuning.advice import advice, all_advice, answer, more
 from ctxbench.report.tuning.tuning_console import console_table
+from ctxbench.report.tuning.tuning_document import document
 from ctxbench.report.tuning.tuning_tables import all_results, gains, optimism, summary, worst
 
 recall_metric = parse_metric("recall")
@@ -172,3 +174,12 @@ def test_policies_that_come_to_the_same_share_their_rows(made):
         rows = table(made.tuning(dataset)).rows
         assert len(rows) == 1
         assert "normal, aggressive" in rows[0]
+
+
+def test_why_there_is_no_fixed_k_is_said(made):
+    told = made.outcome(fixed=None, fixed_reason="no k keeps the rules")
+    tuning = made.tuning(made.dataset(outcomes=(told,)))
+    assert "no k keeps the rules" in console_table(tuning)
+    sections = document(tuning).sections
+    bullets = [text for one in sections for block in one.blocks if isinstance(block, Bullets) for text in block.texts]
+    assert any("no k keeps the rules" in text for text in bullets)
