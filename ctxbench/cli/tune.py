@@ -261,6 +261,7 @@ def _outcome(dataset: DatasetTuning, one: PolicyOutcome) -> dict[str, Any]:
         "bounds": dict(one.bounds),
         "verdicts": [verdict_block(each) for each in one.verdicts],
         "fixed": None if one.fixed is None else one.fixed.name,
+        "fixed_reason": one.fixed_reason,
         "fixed_own": None if one.fixed_own is None else one.fixed_own.name,
         "against": {kind: comparisons(found) for kind, found in one.against.items()},
         "ranking": comparisons(one.ranking),

@@ -88,14 +88,16 @@ class Tuned:
         return pd.DataFrame(rows)
 
     def front(self) -> pd.DataFrame:
-        """The best settings of every selector, and its first 1, 2, 3, ... items, on the queries that decide.
+        """The best settings of every selector, and lines to compare them with, on the queries that decide.
 
-        A front holds every setting that no other beats in completeness and tokens.
+        The frame stacks several lines, which column `line` tells apart. The front is the line `NAME: front`: every
+        setting of selector NAME that no other setting of it beats in completeness and tokens. Rows of the other lines
+        may be beaten: `NAME: first n` is its first 0, 1, 2, ... items, and `NAME: presets` the shipped presets
+        of a selector that is not tuned.
 
         Returns:
-            One row per dataset, line (`semantic: front`, `semantic: first n`; `learned: presets`, where `learned` is
-            not tuned and its shipped presets compete) and setting: the means of completeness,
-            recall, tokens and items, with `... low` and `... high`, then the values of the parameters.
+            One row per dataset, line and setting: the means of completeness, recall, tokens and items, with `... low`
+            and `... high`, then the values of the parameters.
         """
         import pandas as pd
 

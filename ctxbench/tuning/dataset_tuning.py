@@ -21,6 +21,7 @@ from ctxbench.tuning.held_out_figures import (
     SettingValues,
     best_preset,
     compare_all,
+    fixed_reason,
     metrics_of,
     policy_outcome,
     replacing_choice,
@@ -312,6 +313,7 @@ class DatasetTuner:
         tunable, values = competitor.tunable, choice.setting.rounded
         return replace(
             outcome,
+            fixed_reason=fixed_reason(policy, self._base.name, self.searches[self._base.name].fixed[policy.name]),
             shipped=next((one.name for one in self.shipped if one.is_setting_of(tunable, values)), ""),
             heat_maps=heat_maps(competitor, choice.setting.rounded),
             slices=parameter_traces(competitor, choice.setting.rounded, level=level),

@@ -19,9 +19,9 @@ from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning.limits import SAFETY_ERRORS, Constraint, Limit, Policy, reach_ratio, rounding_error
 from ctxbench.tuning.opened_inputs import TuningDataset
-from ctxbench.tuning.optima import MAX_FACTOR, MIN_QUERIES, BestSetting
+from ctxbench.tuning.optima import MAX_FACTOR, MIN_QUERIES, BestSetting, Optimum
 from ctxbench.tuning.query_sets import COMPLETE, TEST, FullRanking
-from ctxbench.tuning.recommendation import Choice
+from ctxbench.tuning.recommendation import Choice, choose
 from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing
 from ctxbench.tuning.tunables import ShippedPreset, Tunable
 from ctxbench.tuning.tuning_results import (
@@ -354,6 +354,19 @@ def policy_outcome(
         ranking=by_kind.pop("ranking", {}),
         against=by_kind,
     )
+
+
+def fixed_reason(policy: Policy, name: str, first: Optimum | None) -> str:
+    """Why no fixed number of items is compared with, as a sentence without its end; empty where one is.
+
+    Args:
+        policy: which.
+        name: of the base selector.
+        first: what has seen the first n items of the base's ranking; None where nothing has.
+    """
+    if first is None:
+        return f"the ranking of {name} is not swept over all datasets"
+    return "" if first.n is not None else choose(policy, {name: first}, what="k").reason
 
 
 def beats(policy: Policy, means: Mapping[Metric, float], others: Mapping[Metric, float]) -> bool:

@@ -78,7 +78,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
     return found
 
 
-def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
+def choose(policy: Policy, optima: Mapping[str, Optimum], *, what: str = "setting") -> Choice:
     """Choose the best setting of all selectors; of equals that of the earlier selector.
 
     The default is kept where no setting keeps all limits beyond doubt, and where a measure of the policy applies to
@@ -87,6 +87,7 @@ def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
     Args:
         policy: what all optima were kept by.
         optima: by name of the selector, in order; every one has seen all settings of its selector.
+        what: what reasons call that which is chosen.
     """
     settings = sum(optimum.settings for optimum in optima.values())
     met = {name: best for name, optimum in optima.items() if (best := optimum.best) is not None}
@@ -102,7 +103,7 @@ def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
         name = min(near, key=lambda one: optima[one].shortage)
         reason = _unsure_reason(optima[name], near[name], name)
         return Choice(reason=reason, needed=optima[name].labels_needed(), settings=settings)
-    return Choice(reason=_unreachable_reason(policy, optima), settings=settings)
+    return Choice(reason=_unreachable_reason(policy, optima, what), settings=settings)
 
 
 def _is_unreachable(optima: Mapping[str, Optimum]) -> bool:
@@ -159,7 +160,7 @@ class _Reach:
     enough: bool
 
 
-def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum]) -> str:
+def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum], what: str) -> str:
     """Which constraint nothing meets even by its mean, or which do not go together."""
     limits = next(iter(optima.values())).limits[: len(policy.constraints)]
     for which, limit in enumerate(limits):
@@ -168,17 +169,18 @@ def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum]) -> str:
             where = f" among the first {REACH} items of any ranking" if limit.measure.reachable else ""
             return f"{limit.text} cannot be judged: {limit.measure} applies to no query{where}"
         if not best.enough:
-            return f"no setting reaches {limit.text}: the best reachable is {four_digits(best.value)}, by {best.by}"
+            return f"no {what} reaches {limit.text}: the best reachable is {four_digits(best.value)}, by {best.by}"
     kept = [limit.text for limit in next(iter(optima.values())).limits if not limit.from_policy]
     for which, limit in enumerate(limits):
         best = _reach(optima, which, with_others=True)
         if best is not None and not best.enough:
             rest = ", ".join([*(one.text for one in limits if one != limit), *kept])
-            what = f"{limit.measure} comes to {four_digits(best.value)} at best, by {best.by}"
-            return f"no setting reaches {limit.text} beside the rest: where that is kept ({rest}), {what}"
-    limits_text = ", ".join([limit.text for limit in limits] + kept)
+            most = f"{limit.measure} comes to {four_digits(best.value)} at best, by {best.by}"
+            return f"no {what} reaches {limit.text} beside the rest: where that is kept ({rest}), {most}"
+    of_every_policy = [f"and those of every policy ({', '.join(kept)})"] if kept else []
+    limits_text = ", ".join([*(limit.text for limit in limits), *of_every_policy])
     aim = f"{'fewer' if policy.minimise else 'more'} {policy.objective}"
-    return f"no setting keeps all of these limits with {aim} than the default: {limits_text}"
+    return f"no {what} keeps all of these limits with {aim} than the default: {limits_text}"
 
 
 def _reach(optima: Mapping[str, Optimum], which: int, *, with_others: bool) -> _Reach | None:

@@ -21,6 +21,7 @@ from ctxbench.tuning.held_out_figures import (
     best_preset,
     compare_all,
     constraint_verdicts,
+    fixed_reason,
     policy_outcome,
     replacing_choice,
     verdict,
@@ -96,7 +97,7 @@ class CommonSetting:
         answered = [one for one in tuners[0].policies if all(one in tuner.policies for tuner in tuners)]
         self._policies = answered if self._tunables else []
         self._choices: dict[str, Choice] = {}
-        self._fixed: dict[tuple[str, str], int | None] = {}
+        self._fixed: dict[tuple[str, str], Optimum] = {}
 
     def choose(self, progress: Progress) -> None:
         """Choose for every policy; every dataset has been looked at on its own before."""
@@ -110,7 +111,7 @@ class CommonSetting:
             self._sweep(FIRST_N, tunable.name, fixed, progress)
             for policy, optimum, first in zip(policies, own, fixed, strict=True):
                 optima[policy.name][tunable.name] = optimum
-                self._fixed[policy.name, tunable.name] = first.n
+                self._fixed[policy.name, tunable.name] = first
         none = Choice(reason="the labels of some dataset cannot say, or no selector suits all")
         for policy in self._file.policies:
             self._choices[policy.name] = choose(policy, optima[policy.name]) if policy in policies else none
@@ -162,6 +163,11 @@ class CommonSetting:
             verdicts = self._verdicts(policy, found["chosen"]) if "chosen" in found else ()
             own = {kind: results[rows[0].name] for kind, rows in found.items()}
             outcome = policy_outcome(policy, self._choices[policy.name], own, comparisons, verdicts)
+            if outcome.chosen is not None:
+                base = self._tuners[0].inputs.tunables[0].name
+                outcome = replace(
+                    outcome, fixed_reason=fixed_reason(policy, base, self._fixed.get((policy.name, base)))
+                )
             outcomes.append(replace(outcome, shipped=self._preset_name(self._choices[policy.name])))
         datasets = [tuner.dataset for tuner in self._tuners]
         names = ", ".join(tuner.name for tuner in self._tuners)
@@ -236,10 +242,9 @@ class CommonSetting:
             return {}
         base, values = self._tuners[0].inputs.tunables[0], choice.setting.rounded
         tunable = self._tuners[0].inputs.tunable(choice.selector)
-        fixed = {
-            "fixed": (base, {}, self._fixed.get((policy.name, base.name))),
-            "fixed_own": (tunable, values, self._fixed.get((policy.name, tunable.name))),
-        }
+        first = {one.name: self._fixed.get((policy.name, one.name)) for one in (base, tunable)}
+        n = {name: None if optimum is None else optimum.n for name, optimum in first.items()}
+        fixed = {"fixed": (base, {}, n[base.name]), "fixed_own": (tunable, values, n[tunable.name])}
         rows = [tuner.evaluator.chosen(policy, tunable, values, fixed) for tuner in self._tuners]
         return {kind: [row[kind] for row in rows] for kind in rows[0]}
 

@@ -157,7 +157,9 @@ class PolicyOutcome:
         tried: how many were run because a parameter of theirs breaks the prefix rule.
         bounds: on the tuning set, for each constraint its text, and the bound that was held against it.
         verdicts: of the constraints, without those whose metric applies to no query.
-        fixed: the first k items of the base selector's ranking, k tuned by the same policy; None = none meets it.
+        fixed: the first k items of the base selector's ranking, k tuned by the same policy; None = no k keeps all
+            limits (see `limits`, some hold for every policy) and betters the default.
+        fixed_reason: why there is no such k, as a sentence without its end; empty where there is one.
         fixed_own: the same of the chosen selector's ranking.
         against: paired comparisons of `chosen` with "defaults", "fixed" and "fixed_own", by that
             key and metric name (completeness, tokens, items, the objective), Holm-corrected over the dataset.
@@ -183,6 +185,7 @@ class PolicyOutcome:
     bounds: Mapping[str, float] = field(default_factory=dict)
     verdicts: tuple[ConstraintVerdict, ...] = ()
     fixed: SettingResult | None = None
+    fixed_reason: str = ""
     fixed_own: SettingResult | None = None
     against: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
     at_tokens: AtTokens | None = None

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 import ctxbench
+from ctxbench.bench.metrics import parse_metric
 from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.features.stored_fits import read_calibrations
+from ctxbench.report.tuning import console_table
+from ctxbench.report.tuning.tuning_tables import all_results, results
+from ctxbench.report.tuning.tuning_texts import estimate_text
 from ctxbench.tuning.opened_inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
 from ctxbench.tuning.preset_files import fit_selectors
@@ -102,3 +106,25 @@ def test_fits_do_not_learn_from_queries_that_are_known_in_part(policies, folder,
     assert ranking.refitted
     scores = ranking.answers.candidates.score
     assert np.isfinite(scores).all()
+
+
+def test_reports_show_whether_contenders_keep_the_limit(folder):
+    found = ctxbench.tune(
+        str(folder),
+        {"selector": "semantic", "search": SMALL},
+        minimise="tokens",
+        completeness="0.5 of base",
+        forbidden_offered=0.2,
+        labels="all",
+        **CHEAP,
+    ).found
+    (dataset,) = found.datasets
+    table = results(dataset, {})
+    place = table.head.index("forbidden_offered %")
+    shown = {row[0]: row[place] for row in table.rows}
+    metric = parse_metric("forbidden_offered")
+    assert place in table.numbers
+    assert shown == {one.name: estimate_text(one.figures, metric) for one in all_results(dataset)}
+    shipped = console_table(found).partition("as shipped")[2]
+    assert all(estimate_text(one.figures, metric) in shipped for one in dataset.shipped.values())
+    assert all(len(line) <= 80 for line in console_table(found).splitlines())

@@ -11,6 +11,7 @@ import pytest
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import estimate, wilson
 from ctxbench.core.errors import ParameterError
+from ctxbench.tuning.held_out_figures import fixed_reason
 from ctxbench.tuning.limits import (
     SAFETY_ERRORS,
     Constraint,
@@ -308,6 +309,20 @@ def test_three_quarters_of_what_each_type_has_is_kept(left, found):
     by_query[rule] = np.where(np.arange(n) < 100, np.arange(n) < 100 * left, NAN)[None]
     optimum = ran(policy(KEEP), against(base, by_query), base=kept([(rule, 0.8)]))
     assert (optimum.best is not None) == found
+
+
+def test_where_no_k_keeps_what_every_policy_keeps_the_reason_names_it():
+    n, rule = 400, Measure(COMPLETENESS.metric, required_type="rule")
+    base = {COMPLETENESS: (np.arange(n) < 320) * 1.0}
+    by_query = {TOKENS: flat(9, n=n), COMPLETENESS: shares(0.8, n=n)}
+    by_query[rule] = np.where(np.arange(n) < 100, np.arange(n) < 59, NAN)[None]
+    asked = policy(KEEP)
+    first = ran(asked, against(base, by_query), base=kept([(rule, 0.8)]))
+    assert first.n is None
+    reason = fixed_reason(asked, "s", first)
+    assert reason.startswith("no k ")
+    assert f"those of every policy ({rule} >= 0.75 x the base's" in reason
+    assert fixed_reason(asked, "s", None)
 
 
 def test_rare_types_are_kept_by_their_items_and_a_type_that_all_need_by_completeness():

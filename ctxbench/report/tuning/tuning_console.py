@@ -11,7 +11,7 @@ from ctxbench.report import wording
 from ctxbench.report.tuning import tuning_texts
 from ctxbench.report.tuning.advice import all_advice
 from ctxbench.report.tuning.tuning_tables import reported_split
-from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, SPLITS, TEST, TITLES, TOKENS, TUNING
+from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, SPLITS, TEST, TOKENS, TUNING
 from ctxbench.report.wording import said
 from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
 
@@ -66,7 +66,8 @@ def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator
     yield from _wrapped(tuning_texts.choice_text(outcome, chosen), 4, 6)
     splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}
     aims = tuple(dict.fromkeys(metric for one in group for metric in tuning_texts.own_aim(one.policy)))
-    titles = {TITLES.get(str(metric), str(metric)): metric for metric in (*aims, COMPLETENESS, TOKENS)}
+    asked = tuning_texts.policy_metrics(one.policy for one in group)
+    titles = {tuning_texts.title(metric): metric for metric in (*aims, *asked)}
     aside = max(_ASIDE, *(len(title) + 1 for title in titles))
     yield f"    {'':<{aside}}{''.join(f'{SPLITS[split]:<{_COLUMN}}' for split in splits)}".rstrip()
     for title, metric in titles.items():
@@ -75,13 +76,13 @@ def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator
     if not outcome.against:
         return
     yield from _compared("against the base's defaults", outcome, "defaults", aims)
-    fixed = {one.fixed.name if one.fixed else "": one for one in group}
-    for name, one in fixed.items():
+    fixed = {one.fixed.name if one.fixed else one.fixed_reason: one for one in group}
+    for one in fixed.values():
         whose = f" of {one.policy.name}" * (len(fixed) > 1)
-        if name:
+        if one.fixed is not None:
             yield from _compared(f"against tuned fixed k{whose}", one, "fixed", aims)
         else:
-            yield f"    tuned fixed k{whose}: no k keeps what the policy asks"
+            yield from _wrapped(f"tuned fixed k{whose}: {one.fixed_reason or tuning_texts.NO_K}", 4, 6)
     for one in group:
         whose = f" of {one.policy.name}" * (len(group) > 1)
         split = SPLITS[reported_split(dataset)]
@@ -102,13 +103,14 @@ def _compared(title: str, outcome: PolicyOutcome, key: str, aims: Sequence[Metri
 def _shipped(dataset: DatasetTuning) -> Iterator[str]:
     """The presets that competed as they ship."""
     width = max(map(len, dataset.shipped)) + 2
-    head = (TITLES[str(COMPLETENESS)], TITLES[str(TOKENS)])
+    asked = tuning_texts.policy_metrics(outcome.policy for outcome in dataset.outcomes)
     yield f"  as shipped, {SPLITS[reported_split(dataset)]}"
-    yield f"    {'':<{width}}{head[0]:<{_COLUMN}}{head[1]}"
-    for name, result in dataset.shipped.items():
-        complete, tokens = (tuning_texts.estimate_text(result.figures, metric) for metric in (COMPLETENESS, TOKENS))
-        is_default = ", the default" * (result is dataset.default)
-        yield f"    {name:<{width}}{complete:<{_COLUMN}}{tokens}{is_default}"
+    for pair in (asked[start : start + 2] for start in range(0, len(asked), 2)):  # no third column fits
+        yield f"    {'':<{width}}{''.join(f'{tuning_texts.title(metric):<{_COLUMN}}' for metric in pair)}".rstrip()
+        for name, result in dataset.shipped.items():
+            figures = (f"{tuning_texts.estimate_text(result.figures, metric):<{_COLUMN}}" for metric in pair)
+            is_default = ", the default" * (result is dataset.default and TOKENS in pair)
+            yield f"    {name:<{width}}{''.join(figures).rstrip()}{is_default}"
 
 
 def _wrapped(text: str, first: int, rest: int) -> list[str]:

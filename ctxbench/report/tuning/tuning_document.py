@@ -127,7 +127,8 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
         "may be."
     )
     yield (
-        "Tuned fixed k is the first k items of the base selector's ranking, k chosen by the same policy; one item more "
+        "Tuned fixed k is the first k items of the base selector's ranking, k chosen by the same policy and under the "
+        "same limits, among them those that hold for every policy (see the notes where no k keeps them); one item more "
         "is a large step, so it often meets the policy with completeness to spare. At equal tokens means: against the "
         "first n items of the base's ranking, n between two numbers by lot, so that they cost as much as what is "
         "recommended (tested by group, the interval by query). A constraint holds where the unfavourable end of what "
@@ -224,6 +225,8 @@ def _notes(dataset: DatasetTuning) -> Iterator[str]:
                 f"{outcome.policy.name}: the test split decided that what ships is better than what was chosen, so its "
                 "figures may be a little better than on other requests."
             )
+        if outcome.fixed_reason:
+            yield f"{outcome.policy.name}: there is no tuned fixed k, since {outcome.fixed_reason}."
         if outcome.chosen is not None:
             yield from _doubts(outcome)
 

@@ -15,7 +15,6 @@ from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, ITEMS, RECALL
 from ctxbench.tuning.tuning_results import PRESET, DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 MANY = 20  # so many requests made worse are named
-_SHOWN = (COMPLETENESS, TOKENS, RECALL, ITEMS)
 
 
 def summary(tuning: Tuning) -> Table:
@@ -60,7 +59,7 @@ def summary(tuning: Tuning) -> Table:
 def _against_fixed(outcome: PolicyOutcome) -> tuple[str, ...]:
     """Changes in tokens and completeness against the tuned fixed number of items."""
     if outcome.fixed is None:
-        return ("no k keeps what the policy asks",)
+        return (tuning_texts.NO_K,)
     found = outcome.against.get("fixed")
     named = (("tokens", TOKENS), ("points", COMPLETENESS))
     return tuple(f"{name} {', '.join(tuning_texts.change_text(found, metric))}" for name, metric in named)
@@ -102,7 +101,7 @@ def gains(tuning: Tuning) -> Table | None:
         changes = [tuning_texts.change_text(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
         if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
             changes[:2] = [("the same ranking",), (wording.NONE,)]
-        ks = [one.name if one else "none keeps what the policy asks" for one in (outcome.fixed, outcome.fixed_own)]
+        ks = [one.name if one else tuning_texts.NO_K for one in (outcome.fixed, outcome.fixed_own)]
         return (*ks, *changes)
 
     rows = _rows(tuning, row)
@@ -140,6 +139,8 @@ def policies(tuning: Tuning) -> Table:
 
 def results(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
     """Every setting with its figures; the tags are those of the figure."""
+    asked = tuning_texts.policy_metrics(outcome.policy for outcome in dataset.outcomes)
+    first, last = [metric for metric in asked if metric not in (RECALL, ITEMS)], (RECALL, ITEMS)
     rows: list[tuple[str, ...]] = []
     for one in all_results(dataset):
         role = tuning_texts.ROLES[one.role]
@@ -149,13 +150,16 @@ def results(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
         named = (one.name, tags.get(one.name, ""), what)
         for split, found in ((ALL if dataset.all_decide else TUNING, one.tuning), (TEST, one.test)):
             if found:
-                complete, tokens, *others = (tuning_texts.estimate_text(found, metric) for metric in _SHOWN)
+                before, after = (
+                    [tuning_texts.estimate_text(found, metric) for metric in side] for side in (first, last)
+                )
                 name, mark, about = named
-                rows.append((name, complete, tokens, split, mark, *others, about))
+                rows.append((name, *before, split, mark, *after, about))
                 named = ("", "", "")
-    complete, tokens, *others = (TITLES[str(metric)] for metric in _SHOWN)
-    head = ("contender", complete, tokens, "split", "mark", *others, "what it is")
-    return Table(f"Contenders on {dataset.dataset}", head, tuple(rows), frozenset({1, 2, 5, 6}))
+    before, after = ([tuning_texts.title(metric) for metric in side] for side in (first, last))
+    head = ("contender", *before, "split", "mark", *after, "what it is")
+    numbers = frozenset(map(head.index, (*before, *after)))
+    return Table(f"Contenders on {dataset.dataset}", head, tuple(rows), numbers)
 
 
 def all_results(dataset: DatasetTuning) -> Sequence[SettingResult]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate, Interval
@@ -42,6 +42,20 @@ SPLITS = {TUNING: "tuning split", TEST: "test split", ALL: "all labels"}
 def own_aim(policy: Policy) -> tuple[Metric, ...]:
     """What a policy is to better, if it is neither completeness nor tokens, which are told of every policy."""
     return () if policy.objective in (COMPLETENESS, TOKENS) else (policy.objective,)
+
+
+NO_K = "no k keeps all limits and betters the default"
+
+
+def policy_metrics(policies: Iterable[Policy]) -> tuple[Metric, ...]:
+    """Completeness, tokens, and every other metric that the policies constrain or optimise, each once."""
+    asked = [metric for one in policies for metric in (one.objective, *(each.metric for each in one.constraints))]
+    return tuple(dict.fromkeys([COMPLETENESS, TOKENS, *asked]))
+
+
+def title(metric: Metric) -> str:
+    """A metric as the head of a column, with its unit."""
+    return TITLES.get(str(metric), f"{metric} %" if wording.unit(metric) == "%" else str(metric))
 
 
 def points(metric: Metric) -> str:

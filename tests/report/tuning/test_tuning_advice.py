@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.bench.metrics import parse_metric
+from ctxbench.report.document import Bullets
 from ctxbench.report.tuning.advice import advice, all_advice, answer, more
 from ctxbench.report.tuning.tuning_console import console_table
+from ctxbench.report.tuning.tuning_document import document
 from ctxbench.report.tuning.tuning_tables import all_results, gains, optimism, summary, worst
 
 recall_metric = parse_metric("recall")
@@ -64,7 +66,7 @@ def test_what_a_policy_betters_beside_completeness_and_tokens_is_told(made):
 def test_a_long_name_of_a_metric_does_not_run_into_its_figures(made):
     policy = replace(made.WITHIN, objective=parse_metric("forbidden_offered"))
     shown = console_table(made.tuning(made.dataset(outcomes=(made.outcome(policy, verdicts=()),))))
-    assert any(line.split()[:2] == ["forbidden_offered", "-"] for line in shown.splitlines())
+    assert any(line.split()[:3] == ["forbidden_offered", "%", "-"] for line in shown.splitlines())
 
 
 def test_what_misses_its_target_on_the_test_split_is_not_recommended(made):
@@ -172,3 +174,12 @@ def test_policies_that_come_to_the_same_share_their_rows(made):
         rows = table(made.tuning(dataset)).rows
         assert len(rows) == 1
         assert "normal, aggressive" in rows[0]
+
+
+def test_why_there_is_no_fixed_k_is_said(made):
+    told = made.outcome(fixed=None, fixed_reason="no k keeps the rules")
+    tuning = made.tuning(made.dataset(outcomes=(told,)))
+    assert "no k keeps the rules" in console_table(tuning)
+    sections = document(tuning).sections
+    bullets = [text for one in sections for block in one.blocks if isinstance(block, Bullets) for text in block.texts]
+    assert any("no k keeps the rules" in text for text in bullets)
