@@ -46,7 +46,7 @@ def requests_like(catalog: Catalog, n: int = 40) -> tuple[Request, ...]:
     """
     texts = list(dict.fromkeys(item.description or item.name for item in catalog))
     n = min(n, len(texts))
-    return tuple(Request(id=f"like-{place}", text=texts[place * len(texts) // n]) for place in range(n))
+    return tuple(Request(id=f"like-{index}", text=texts[index * len(texts) // n]) for index in range(n))
 
 
 def time_requests(
@@ -91,7 +91,7 @@ def time_requests(
         progress("seconds", int(elapsed), int(seconds))
         if elapsed >= seconds:
             break
-    return {name: Quantiles.of(taken) for name, taken in times.items()}
+    return {name: Quantiles.of(nanoseconds) for name, nanoseconds in times.items()}
 
 
 def time_embedding(embedder: Embedder, texts: Sequence[str]) -> Quantiles:

@@ -264,9 +264,7 @@ def check(
     ] = False,
     strict: Annotated[
         bool,
-        typer.Option(
-            "--strict", help="Exit with 1 also where it cannot be told, with 2 where a server is to be asked."
-        ),
+        typer.Option("--strict", help="Exit with 1 also for `cannot tell`, with 2 where a server must be asked first."),
     ] = False,
     allow_removed: Annotated[
         bool,

@@ -18,12 +18,12 @@ from ctxbench.gate.cause_groups import with_prices
 from ctxbench.gate.check_settings import CheckSettings, Pin
 from ctxbench.gate.checks import check, pair_snapshots
 from ctxbench.gate.gate_file import GateFile, examine_gate
-from ctxbench.gate.loosened import loosened_pins, lost_pins, stricter_settings
 from ctxbench.gate.model import Check, Loosened
 from ctxbench.gate.pins import pin_failures, unknown_pins
 from ctxbench.gate.replaced_baseline import find_replacement, replaced_by_accepting
 from ctxbench.gate.reused_answers import GateAnswers, reuse_answers, with_unasked
 from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, failures
+from ctxbench.gate.strictness import loosened_pins, lost_pins, stricter_settings
 from ctxbench.gate.verdict import with_servers
 from ctxbench.io.visible import count
 

@@ -18,10 +18,10 @@ from ctxbench.gate.baseline_layout import MANIFEST, figures_of
 from ctxbench.gate.baseline_reader import accepted_settings, read_manifest
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.gate_file import GateFile
-from ctxbench.gate.loosened import loosened_pins, lost_pins, stricter_settings
 from ctxbench.gate.model import FigureChange, Loosened, Replacement
 from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.io.files import read_bytes, temporary_folder
+from ctxbench.gate.strictness import loosened_pins, lost_pins, stricter_settings
+from ctxbench.io.files import read_bytes
 from ctxbench.io.git import file_versions, merge_base
 
 _HERE, _PARENT = "HEAD", "HEAD^1"
@@ -120,18 +120,13 @@ def _revision_before(folder: Path, *, committed: bool) -> str:
 
 def _baseline_at(file: GateFile, data: bytes) -> Path:
     """The folder of the baseline that an earlier version of the gate file named; else the one at hand."""
-    import tempfile  # most gate files name the folder that they named before
-
-    from ctxbench.io.yaml_files import load_yaml
+    import yaml  # most gate files name the folder that they named before
 
     try:
-        with temporary_folder(Path(tempfile.gettempdir(), "ctxbench")) as folder:
-            copy = folder / file.path.name
-            copy.write_bytes(data)
-            named = load_yaml(copy)[0]["baseline"]
-    except (UserError, OSError, LookupError, TypeError):
-        named = f"{file.path.stem}.baseline"
-    return file.path.parent / str(named)
+        name = yaml.safe_load(data)["baseline"]
+    except (yaml.YAMLError, LookupError, TypeError, ValueError):
+        name = f"{file.path.stem}.baseline"
+    return file.path.parent / str(name)
 
 
 def _parsed(data: bytes) -> Mapping[str, Any]:
@@ -179,5 +174,5 @@ def _loosened_by(old: Mapping[str, Any], now: CheckSettings, bases: Sequence[Sel
         before = accepted_settings(old, Path())
     except UserError:
         return ()
-    _, found = stricter_settings(now, before, bases)
-    return (*found, *loosened_pins(lost_pins(now.pins, before.pins, {})))
+    _, loosened = stricter_settings(now, before, bases)
+    return (*loosened, *loosened_pins(lost_pins(now.pins, before.pins, {})))

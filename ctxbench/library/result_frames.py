@@ -276,7 +276,7 @@ class Results:
         return "\n".join([self._table().to_string(index=False), *self._failures()])
 
     def _table(self) -> pd.DataFrame:
-        """The table that the console shows, as texts: means with intervals, `*` where the baseline is told apart."""
+        """The table of the console as texts: means with intervals; `*` = significantly different from the baseline."""
         import pandas as pd
 
         rows = []

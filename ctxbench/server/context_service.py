@@ -110,10 +110,10 @@ class _RememberedContexts:
             return self._by_user.get(user, {}).get(context)
 
     def _drop(self, user: str | None, context: str) -> None:
-        held = self._by_user.get(user, {})
-        if (built := held.pop(context, None)) is not None:
+        contexts = self._by_user.get(user, {})
+        if (built := contexts.pop(context, None)) is not None:
             self._bytes[user] -= built.size
-            if not held:
+            if not contexts:
                 del self._by_user[user], self._bytes[user]
 
 
@@ -184,7 +184,7 @@ def _linked_among(items: list[Item], public: Catalog) -> list[Item]:
         return items
     keys = {item.key for item in items}
     links = [
-        tuple(one for one in item.links if one.item in keys or public.find(one.item) is not None) for item in items
+        tuple(link for link in item.links if link.item in keys or public.find(link.item) is not None) for item in items
     ]
     return [item if item.links == kept else replace(item, links=kept) for item, kept in zip(items, links, strict=True)]
 
@@ -265,7 +265,7 @@ class ContextService:
         """
         if len(set(users)) > 1 and self._unscoped:
             steps = ", ".join(dict.fromkeys(step.name for step in self._unscoped))
-            what = f"{self._selector}: step {steps} counts words over the whole catalog, which several users share"
+            what = f"{self._selector}: step {steps} counts words over the whole catalog, and there are several users"
             raise ParameterError(f"{what}; set `statistics: scope` there, so that it counts over what each user sees")
 
     def prepare(self, users: Collection[str | None] = (None,)) -> None:

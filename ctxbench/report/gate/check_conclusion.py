@@ -66,7 +66,7 @@ def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: S
             code = speech.code(f"{fails} for --strict" if strict else f"0, with --strict {fails}")
             outdated = any(one.outdated for one in check.selectors)
             what = "ask the servers named above again, or fix them" if outdated else "more queries would tell"
-            told = f"It cannot be told whether it is worse{code}: {what}."
+            told = f"The check is inconclusive{code}: {what}."
             yield Text(f"{told} If the change is meant, {how}:" if accept else told)
         case Verdict.BETTER:
             told = f"It is better{speech.code('0')}{loss_note(check.selectors)}."

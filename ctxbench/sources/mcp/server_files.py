@@ -61,19 +61,20 @@ def server_digests(config: Path) -> dict[str, dict[str, Any]]:
     Raises:
         UserError: the configuration is missing or faulty.
     """
-    found: dict[str, dict[str, Any]] = {}
+    digests: dict[str, dict[str, Any]] = {}
     for name, entry in server_entries(config).items():
         files = {_relative(path, entry.workspace): _digest(path) for path in server_files(entry)}
-        found[name] = {"entry": hashlib.sha256(dump_json(entry.kept).encode("utf-8")).hexdigest()}
+        digests[name] = {"entry": hashlib.sha256(dump_json(entry.kept).encode("utf-8")).hexdigest()}
         if files:
-            found[name]["files"] = files
-    return found
+            digests[name]["files"] = files
+    return digests
 
 
 def server_files(entry: ServerEntry) -> list[Path]:
     """The files in the repository that the command of a server names, and those that they import; sorted."""
     root = next(
-        (one for one in (entry.workspace, *entry.workspace.parents) if (one / ".git").exists()), entry.workspace
+        (folder for folder in (entry.workspace, *entry.workspace.parents) if (folder / ".git").exists()),
+        entry.workspace,
     )
     named = list(dict.fromkeys(path for path in _named_files(entry.words, entry.cwd) if _is_own(path, root)))
     imported = imported_files(named, None, entry.cwd) if named else set()
@@ -106,16 +107,16 @@ def _compare(
     was = part.get("files")
     before: Mapping[str, Any] = was if isinstance(was, Mapping) else {}
     after = now.get("files", {})
-    known = "entry" in part
-    changed = [file for file in sorted({*before, *after}) if before.get(file) != after.get(file)] if known else []
-    if known and part["entry"] != now["entry"]:
+    has_digests = "entry" in part
+    changed = [file for file in sorted({*before, *after}) if before.get(file) != after.get(file)] if has_digests else []
+    if has_digests and part["entry"] != now["entry"]:
         changed.append(config.name)
     return CapturedServer(
         name=name,
         captured=str(part.get("captured") or card.get("captured", "")),
         changed=tuple(changed),
-        verified=known and bool(before),
-        unverified=() if known else tuple(sorted(after)),
+        verified=has_digests and bool(before),
+        unverified=() if has_digests else tuple(sorted(after)),
     )
 
 

@@ -33,8 +33,8 @@ def stricter_settings(
         for metric in dict.fromkeys([*before.metrics, FORBIDDEN_OFFERED])  # the latter is judged without being named
         if metric not in gone and _is_larger(now.tolerance(metric), before.tolerance(metric), metric, bases)
     ]
-    found = [Loosened("metrics", str(metric)) for metric in gone]
-    found += [
+    loosened = [Loosened("metrics", str(metric)) for metric in gone]
+    loosened += [
         Loosened(f"tolerance of {metric}", str(before.tolerance(metric)), str(now.tolerance(metric)))
         for metric in looser
     ]
@@ -44,12 +44,12 @@ def stricter_settings(
         "repeats": now.repeats < before.repeats,
     }
     kept = {name: getattr(before, name) for name, is_looser in numbers.items() if is_looser}
-    found += [Loosened(name, _text(value), _text(getattr(now, name))) for name, value in kept.items()]
+    loosened += [Loosened(name, _text(value), _text(getattr(now, name))) for name, value in kept.items()]
     metrics = (*now.metrics, *gone)
     tolerances = {metric: now.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
     tolerances |= {metric: before.tolerance(metric) for metric in (*gone, *looser)}
     settings = replace(now, metrics=metrics, tolerances=tolerances, seed=before.seed, **kept)
-    return settings, tuple(found)
+    return settings, tuple(loosened)
 
 
 def lost_pins(now: Sequence[Pin], before: Sequence[Pin], renamed: Mapping[str, str]) -> tuple[Pin, ...]:
