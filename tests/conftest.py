@@ -11,12 +11,14 @@ from tests.postgres_server import programs, running_server
 
 
 def pytest_configure() -> None:
-    """Let tests press Ctrl-C also where they were started with it ignored: by `nohup`, or in a script's background.
+    """Let tests send Ctrl-C and SIGHUP also where they were started with them ignored, as by `nohup`.
 
     A process hands a signal that it ignores on to those that it starts, but not a handler.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)  # the tests themselves outlive their terminal all the same
 
 
 @pytest.fixture(autouse=True, scope="session")
