@@ -24,6 +24,8 @@ class Opened:
     trouble: list[str] = field(default_factory=list)
 
     def texts(self, selector: str) -> list[str]:
+        # a link changes the address at once, and the browser tells the page of it in a later task
+        self.page.wait_for_function("!drill.dataset.address || drill.dataset.address === location.hash")
         return [" ".join(text.split()) for text in self.page.locator(selector).all_inner_texts()]
 
     def context(self, column: str) -> list[str]:

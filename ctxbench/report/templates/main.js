@@ -61,6 +61,7 @@ function choose(dataset, selector) {
 
 /** Takes over what the address says; without one, the first dataset and the selector that all are compared with. */
 function follow() {
+  root.dataset.address = location.hash; // what is shown, also when the address has just changed and this runs later
   const found = readHash();
   if (!found && view.data) return;
   const data = found ? found.data : datasetOf(settings.datasets[0]);
