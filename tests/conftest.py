@@ -8,6 +8,28 @@ import signal
 import pytest
 
 from tests.postgres_server import programs, running_server
+from tests.tiers import slow_functions, tier_of
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--tier",
+        choices=("first", "rest", "all"),
+        default="all",
+        help="run the quick and essential tests (first), those that are left (rest), or both (all, the default)",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tier = config.getoption("--tier")
+    if tier == "all":
+        return
+    slow = slow_functions()
+    selected, deselected = [], []
+    for item in items:
+        (selected if tier_of(item, slow) == tier else deselected).append(item)
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = selected
 
 
 def pytest_configure() -> None:

@@ -86,6 +86,7 @@ def alive(pids: Path) -> list[int]:
     return found
 
 
+@pytest.mark.essential
 def test_tools_come_with_all_that_a_server_says(fake: Callable[..., Path]) -> None:
     part = parts_of(fake("rich"))["rich"]
     assert [item.id for item in part.items] == ["tool:rich:bare", "tool:rich:rich"]
@@ -137,7 +138,6 @@ def asked(stopped_sooner: None, tmp_path_factory: pytest.TempPathFactory) -> Ask
     return Asked(config, parts, alive(folder / "pids"))
 
 
-@pytest.mark.slow
 def test_what_fails_is_reported_and_the_others_are_kept(asked: Asked) -> None:
     parts = asked.parts
     states = {name: part.state for name, part in parts.items()}

@@ -1,0 +1,45 @@
+"""The rule that puts a test into a tier, and the list of long tests that it reads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.tiers import DURATIONS, ROOT, mean_durations, tier_of
+
+
+@pytest.mark.parametrize(
+    ("name", "markers", "tier"),
+    [
+        ("test_quick", (), "first"),
+        ("test_quick[1]", ("rest",), "rest"),
+        ("test_slow", (), "rest"),
+        ("test_slow[a-1]", (), "rest"),
+        ("test_slow[a-1]", ("essential",), "first"),
+        ("TestAll::test_slow", (), "first"),
+    ],
+)
+def test_markers_decide_and_then_durations(name: str, markers: tuple[str, ...], tier: str) -> None:
+    test = SimpleNamespace(nodeid=f"tests/test_it.py::{name}", get_closest_marker=lambda marker: marker in markers)
+    assert tier_of(test, frozenset({"tests/test_it.py::test_slow"})) == tier
+
+
+def test_every_long_test_exists_and_the_list_is_in_order() -> None:
+    functions = [line.split()[0] for line in DURATIONS.read_text("utf-8").splitlines()]
+    assert functions == sorted(set(functions))
+    for function in functions:
+        file, name, *_ = function.split("::")  # a class may inherit its tests
+        assert re.search(rf"^(def|class) {name}\b", (ROOT / file).read_text("utf-8"), re.MULTILINE), function
+
+
+def test_durations_are_means_by_function(tmp_path: Path) -> None:
+    cases = [("test_tiers", "test_it[a]", 1), ("test_tiers", "test_it[b]", 3), ("io.test_files.TestAll", "test_it", 5)]
+    lines = [f'<testcase classname="tests.{group}" name="{name}" time="{time}"/>' for group, name, time in cases]
+    (tmp_path / "junit.xml").write_text(f"<testsuites>{''.join(lines)}</testsuites>")
+    assert mean_durations(tmp_path / "junit.xml") == {
+        "tests/test_tiers.py::test_it": 2.0,
+        "tests/io/test_files.py::TestAll::test_it": 5.0,
+    }
