@@ -6,6 +6,9 @@ import pytest
 import replay
 
 
+pytestmark = pytest.mark.rest  # what both tests look at takes seconds
+
+
 @pytest.fixture(scope="module")
 def found():
     return replay.replayed(3)

@@ -217,6 +217,7 @@ def test_lists_without_end_are_cut(fake: Callable[..., Path]) -> None:
     assert many.error == "it lists more than 2,000 tools"
 
 
+@pytest.mark.rest  # what is asked takes seconds
 def test_nothing_of_the_environment_is_in_the_snapshot(asked: Asked, tmp_path: Path) -> None:
     write_snapshot(capture(lambda: tuple(asked.parts.values())), tmp_path / "out")
     text = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
