@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import replay
 
-
 pytestmark = pytest.mark.rest  # what both tests look at takes seconds
 
 
