@@ -8,15 +8,15 @@ import signal
 import pytest
 
 from tests.postgres_server import programs, running_server
-from tests.tiers import slow_functions, tier_of
+from tests.tiers import listed_durations, tiers_of
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--tier",
-        choices=("first", "rest", "all"),
+        choices=("quick", "first", "rest", "all"),
         default="all",
-        help="run the quick and essential tests (first), those that are left (rest), or both (all, the default)",
+        help="run the quick and essential tests (first), all others (rest), or both (all); see tests/tiers.py",
     )
 
 
@@ -24,10 +24,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tier = config.getoption("--tier")
     if tier == "all":
         return
-    slow = slow_functions()
+    durations = listed_durations()
     selected, deselected = [], []
     for item in items:
-        (selected if tier_of(item, slow) == tier else deselected).append(item)
+        (selected if tier in tiers_of(item, durations) else deselected).append(item)
     config.hook.pytest_deselected(items=deselected)
     items[:] = selected
 

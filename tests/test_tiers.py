@@ -8,29 +8,33 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.tiers import DURATIONS, ROOT, mean_durations, tier_of
+from tests.tiers import DURATIONS, ROOT, listed_durations, mean_durations, tiers_of
 
 
 @pytest.mark.parametrize(
-    ("name", "markers", "tier"),
+    ("name", "markers", "tiers"),
     [
-        ("test_quick", (), "first"),
-        ("test_quick[1]", ("rest",), "rest"),
-        ("test_slow", (), "rest"),
-        ("test_slow[a-1]", (), "rest"),
-        ("test_slow[a-1]", ("essential",), "first"),
-        ("TestAll::test_slow", (), "first"),
+        ("test_quick", (), {"first", "quick"}),
+        ("test_quick[1]", ("rest",), {"rest"}),
+        ("test_quick[1]", ("essential",), {"first"}),
+        ("test_medium[1]", (), {"first"}),
+        ("test_slow", (), {"rest"}),
+        ("test_slow[a-1]", (), {"rest"}),
+        ("test_slow[a-1]", ("essential",), {"first"}),
+        ("TestAll::test_slow", (), {"first", "quick"}),
     ],
 )
-def test_markers_decide_and_then_durations(name: str, markers: tuple[str, ...], tier: str) -> None:
+def test_markers_decide_and_then_durations(name: str, markers: tuple[str, ...], tiers: set[str]) -> None:
+    durations = {"tests/test_it.py::test_medium": 0.2, "tests/test_it.py::test_slow": 0.25}
     test = SimpleNamespace(nodeid=f"tests/test_it.py::{name}", get_closest_marker=lambda marker: marker in markers)
-    assert tier_of(test, frozenset({"tests/test_it.py::test_slow"})) == tier
+    assert tiers_of(test, durations) == tiers
 
 
 def test_every_long_test_exists_and_the_list_is_in_order() -> None:
-    functions = [line.split()[0] for line in DURATIONS.read_text("utf-8").splitlines()]
-    assert functions == sorted(set(functions))
-    for function in functions:
+    lines = DURATIONS.read_text("utf-8").splitlines()
+    assert lines == sorted(lines)
+    assert len(listed_durations()) == len(lines)
+    for function in listed_durations():
         file, name, *_ = function.split("::")  # a class may inherit its tests
         assert re.search(rf"^(def|class) {name}\b", (ROOT / file).read_text("utf-8"), re.MULTILINE), function
 
