@@ -9,8 +9,6 @@ TUNED := bfcl-simple bfcl-live bfcl-live-listed datasets/workbench datasets/frei
 # near-copies of datasets above: tuned for themselves, but not counted twice in one setting for all
 COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-observations
 
-# Test files that take over a second stand in tests/longer.txt; all others together take about a minute.
-FAST = $(filter-out $(shell cat tests/longer.txt),$(shell find tests -name 'test_*.py' -not -path 'tests/benchmarks/*'))
 # Tests start many processes: without compiled files each would compile the package anew. A test's module is one
 # worker's as a rule, so that what it makes for all its tests is made once; who has nothing left takes from the other.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
@@ -19,21 +17,24 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion hybrid \
 	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase
 
-.PHONY: demo test test-fast versions lint bench reports $(REPORTS) clean
+.PHONY: demo test test-rest test-all versions lint bench reports $(REPORTS) clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
 	@echo "Next: open runs/presets/report.html in a browser, or try"
 	@echo "  $(BIN)/ctxbench select \"area of a triangle\" --catalog bfcl-simple --preset normal"
 
-test: $(VENV)/.test $(VENV)/servers/.python $(VENV)/servers/.node  ## run all tests
+test: $(VENV)/.test  ## the quick tests and those that find most faults; run them before a commit
+	$(PYTEST) --tier first $(PYTEST_ARGS)
+
+test-rest: $(VENV)/.test $(VENV)/servers/.python $(VENV)/servers/.node  ## all other tests
+	$(PYTEST) --tier rest $(PYTEST_ARGS)
+
+test-all: $(VENV)/.test $(VENV)/servers/.python $(VENV)/servers/.node  ## all tests
 	$(PYTEST) $(PYTEST_ARGS)
 
-test-fast: $(VENV)/.test  ## the tests that are quick, in under a minute on two cores
-	$(PYTEST) -q -m "not slow and not browser" $(FAST) $(PYTEST_ARGS)
-
-versions: $(VENV)/.test  ## the fast tests on each other Python that is here, and with the lowest dependencies
-	VENV=$(VENV) .ci/versions $(FAST)
+versions: $(VENV)/.test  ## the quick tests on each other Python that is here, and with the lowest dependencies
+	VENV=$(VENV) .ci/versions
 
 lint: $(VENV)/.test  ## formatting, lint rules, types
 	$(BIN)/ruff format --check .

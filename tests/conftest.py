@@ -8,6 +8,28 @@ import signal
 import pytest
 
 from tests.postgres_server import programs, running_server
+from tests.tiers import listed_durations, tiers_of
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--tier",
+        choices=("quick", "first", "rest", "all"),
+        default="all",
+        help="run the quick and essential tests (first), all others (rest), or both (all); see tests/tiers.py",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tier = config.getoption("--tier")
+    if tier == "all":
+        return
+    durations = listed_durations()
+    selected, deselected = [], []
+    for item in items:
+        (selected if tier in tiers_of(item, durations) else deselected).append(item)
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = selected
 
 
 def pytest_configure() -> None:

@@ -1,4 +1,4 @@
-"""How many random trials a test makes: a part of them each day, and all with `CTXBENCH_TEST_DRAWS=all make test`."""
+"""How many random trials a test makes: a part of them, or all with `CTXBENCH_TEST_DRAWS=all make test-all`."""
 
 from __future__ import annotations
 

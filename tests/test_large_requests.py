@@ -116,7 +116,6 @@ def peak(selecting, tmp_path):
     return measured
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", REPEATED)
 def test_a_request_of_a_megabyte_fits_in_memory(peak, what):
     assert peak(REPEATED[what]) < MOST

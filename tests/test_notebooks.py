@@ -102,7 +102,6 @@ def test_a_short_notebook_runs_in_an_empty_folder_and_leaves_it_so(name, said, t
     assert sorted(path.name for path in folder.iterdir()) in ([], ["cache"])
 
 
-@pytest.mark.slow
 def test_the_notebook_on_presets_runs_on_workbench(tmp_path, monkeypatch):
     folder = tmp_path / "notebooks"
     folder.mkdir()

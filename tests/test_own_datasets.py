@@ -182,7 +182,6 @@ def missed(dataset: Dataset, name: str) -> tuple[list[tuple[str, str]], float, i
     return dependencies, lacking / total, total
 
 
-@pytest.mark.slow
 def test_workbench_is_as_hard_as_it_claims(workbench, tmp_path, monkeypatch):
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path))
     by_words, words_miss, total = missed(workbench, "bm25")

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 PACKAGE = Path(__file__).parents[1] / "ctxbench"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-TREES = {path: ast.parse(path.read_text("utf-8")) for path in MODULES}
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 800, 60, 6
 
 
-def nodes(kind: type | tuple[type, ...]) -> Iterator[tuple[Path, ast.AST]]:
-    for path, tree in TREES.items():
-        yield from ((path, node) for node in ast.walk(tree) if isinstance(node, kind))
+@pytest.fixture(scope="module")
+def functions() -> list[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """All functions of the package, each with the path of its module."""
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in MODULES}
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [(path, node) for path, tree in trees.items() for node in ast.walk(tree) if isinstance(node, kinds)]
 
 
 def code_lines(function: ast.FunctionDef) -> int:
@@ -33,15 +36,14 @@ def test_no_file_is_long():
     assert [path.name for path in MODULES if len(path.read_text("utf-8").splitlines()) > LONGEST_FILE] == []
 
 
-def test_no_function_is_long():
-    functions = nodes((ast.FunctionDef, ast.AsyncFunctionDef))
+def test_no_function_is_long(functions):
     assert [f"{path.name}: {one.name}" for path, one in functions if code_lines(one) > LONGEST_FUNCTION] == []
 
 
-def test_no_function_takes_many_parameters_but_commands_and_what_a_notebook_calls():
+def test_no_function_takes_many_parameters_but_commands_and_what_a_notebook_calls(functions):
     """In a notebook each option stands by its own name, as on the command line; all of them are keywords."""
     many = []
-    for path, one in nodes((ast.FunctionDef, ast.AsyncFunctionDef)):
+    for path, one in functions:
         arguments = one.args
         named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         n = len(named) - (bool(arguments.args) and arguments.args[0].arg in ("self", "cls"))

@@ -141,6 +141,7 @@ ASKING = ("llm",)  # needs a server; tests/steps/test_llm.py starts one and runs
 ELSEWHERE = (*OF_FILES, *ASKING)
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in BUILT_IN if name not in ELSEWHERE])
 def test_built_in_strategies_conform(kind, name):
     check_step(kind, name, NEEDED.get(name), retrieve=BEHIND.get(name, "dense"), processes=0)

@@ -112,6 +112,7 @@ def test_a_request_sees_the_messages_of_the_turns_before_it_alone(threads):
     assert {item.kind for item in seen} == {"user", "assistant"}
 
 
+@pytest.mark.essential
 def test_nothing_of_others_and_nothing_to_come_is_offered(threads):
     embedder = open_embedder("hashing")
     resources = LocalResources(Vectors(embedder, VectorStore(embedder.identity)), open_counter("chars/4"))

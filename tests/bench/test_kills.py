@@ -16,8 +16,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from ctxbench.embedding.vectors import COMMIT_TEXTS
 from tests.children import child
 
@@ -125,7 +123,6 @@ def _start_and_kill(place, experiment, *, seconds, texts):
     return False
 
 
-@pytest.mark.slow
 def test_a_killed_run_loses_nothing_and_ends_with_the_same_bytes(tmp_path):
     experiment = tmp_path / "e.yaml"
     experiment.write_text(EXPERIMENT, encoding="utf-8")

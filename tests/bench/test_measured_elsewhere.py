@@ -27,7 +27,6 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> RunSummary:
     return summarise_run(RunFolder(folder / "run"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "metric", "expected", "queries"),
     [

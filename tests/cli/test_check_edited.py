@@ -39,6 +39,7 @@ def flat(text):
     return " ".join(text.split())
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize(
     ("fields", "why", "mend"),
     [({}, "no longer in the catalog", "put"), ({"enabled": False}, "disabled", "enable")],

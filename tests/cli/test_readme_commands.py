@@ -212,6 +212,7 @@ def without_a_model(monkeypatch):
 # ---------------------------------------------------------------------------------------------- the run
 
 
+@pytest.mark.essential
 def test_every_command_line_runs_in_the_order_of_the_page(cli, stand_ins, without_a_model, monkeypatch):
     for line, instead in HOW.items():
         if instead == DRY:

@@ -15,6 +15,7 @@ def ran(cli, experiment, place):
     return cli("run", experiment())
 
 
+@pytest.mark.essential
 def test_a_run_is_shown_again_from_any_folder(cli, ran, place, tmp_path, monkeypatch):
     page = place / "runs" / "small" / "report.html"
     written = page.read_bytes()

@@ -200,6 +200,7 @@ def select(request, catalog=None):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.essential
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_ctrl_c_leaves_nothing_half_written_and_the_same_command_goes_on(cli, experiment, place, tmp_path):
     (place / "waiting.py").write_text(WAITING)

@@ -57,7 +57,7 @@ def serving(*words, cwd=None):
             process.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.essential
 def test_the_lines_of_the_page_run(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "datasets").symlink_to(ROOT / "datasets")
@@ -90,7 +90,6 @@ def test_the_lines_of_the_page_run(tmp_path, capsys, monkeypatch):
     assert json.loads((tmp_path / "labelled" / "queries.jsonl").read_text())["text"] == "what does Joel not eat?"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_without_a_traceback(place, number, code):
     with serving(place, "-w", "home") as (process, url):
@@ -104,7 +103,6 @@ def test_a_signal_ends_it_without_a_traceback(place, number, code):
     assert ended == "stopped: nothing is half-written"
 
 
-@pytest.mark.slow
 def test_requests_are_answered_where_nobody_reads_the_log(place):
     with serving(place, "-w", "home") as (process, url):
         process.stderr.close()
@@ -112,7 +110,6 @@ def test_requests_are_answered_where_nobody_reads_the_log(place):
             assert httpx.post(f"{url}/context/build", json={"message": "tyre"}).status_code == 200
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
 def test_a_hangup_reads_the_token_file_again(place, tmp_path):
     path, tokens = tmp_path / "tokens.yaml", {"ana": "a" * 16, "ben": "b" * 16}

@@ -72,6 +72,7 @@ def constrained(*constraints, **aim):
 # --------------------------------------------------------------------------------------------------------- what is made
 
 
+@pytest.mark.essential
 def test_presets_and_a_report_are_written(cli, shop, policy, place):
     done = cli("tune", shop, "-p", policy(selectors=[SEMANTIC], labels="split"))
     assert done.code == 0, done.err
@@ -303,6 +304,7 @@ def test_without_texts_no_request_stands_in_the_reports(cli, shop, policy, place
     assert not any("please" in text for text in texts())
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("split", ["tuning", "test"])
 def test_an_experiment_with_a_preset_has_the_figures_of_its_file(cli, shop, policy, place, split):
     selectors = (SEMANTIC, {"selector": "semantic-domains", "search": {"toolsTopN": [1, 2], "rulesTopN": [0]}})

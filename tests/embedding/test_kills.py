@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.vectors import Vectors, VectorStore
@@ -54,7 +53,6 @@ def _count(store):
         connection.close()
 
 
-@pytest.mark.slow
 def test_a_killed_process_loses_nothing_that_was_committed(minilm, desk_texts, tmp_path):
     kills = draws(24, 8)
     moments = random.Random(kills)

@@ -44,6 +44,7 @@ def test_vectors_are_those_of_sentence_transformers(minilm, reference):
     np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
 
+@pytest.mark.essential
 def test_vectors_are_those_of_the_reference_engine(minilm, desk_texts, desk_vectors):
     np.testing.assert_allclose(minilm.embed(desk_texts), desk_vectors, atol=2e-6)
 

@@ -15,7 +15,10 @@ from ctxbench.embedding.embedder import ModelError
 from ctxbench.embedding.model_files import find_weights
 from ctxbench.embedding.sentence_transformers import SentenceTransformerEmbedder
 
-pytest.importorskip("sentence_transformers", reason="needs the extra")
+pytestmark = [
+    pytest.mark.rest,  # PyTorch takes seconds to import
+    pytest.mark.skipif(importlib.util.find_spec("sentence_transformers") is None, reason="needs the extra"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import replay
 
+pytestmark = pytest.mark.rest  # what both tests look at takes seconds
+
 
 @pytest.fixture(scope="module")
 def found():

@@ -55,6 +55,7 @@ def doubled(items):
     return [*items, *(replace(last, name=f"{last.name} {place}", title="") for place in range(10))]
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("name", list(SELECTORS))
 def test_each_of_three_edits_alone_is_named(name, tmp_path):
     before, after = SELECTORS[name]

@@ -23,6 +23,7 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
 from ctxbench.steps.retrieve import Dense, Random, Servers
 from ctxbench.text.tokens import CharsCounter
+from tests.draws import draws
 
 
 class ItemWordsOf:
@@ -111,7 +112,7 @@ def same(one, other) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=str)
-@settings(max_examples=40, deadline=None, database=None, derandomize=True)
+@settings(max_examples=draws(40, 15), deadline=None, database=None, derandomize=True)
 @given(
     grows=parts(),
     texts=st.lists(st.lists(TEXT.filter(bool), max_size=3), min_size=1, max_size=3),

@@ -318,6 +318,7 @@ def test_importing_loads_no_library():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.essential
 def test_what_the_readme_shows_runs(tmp_path):
     from matplotlib import pyplot as plt
 

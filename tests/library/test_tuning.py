@@ -81,6 +81,7 @@ def test_the_front_rises_and_holds_what_every_setting_gives(tuned):
     assert {"bm25: front", "bm25: first n"} <= set(front["line"])
 
 
+@pytest.mark.essential
 def test_the_front_is_whole_and_nothing_lies_above_it(monkeypatch, tmp_path):
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path))
     found = ctxbench.tune(WORKBENCH, "learned", **{**FEWER, "sample": 150}, **CHEAP)

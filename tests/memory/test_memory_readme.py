@@ -27,6 +27,7 @@ def test_the_example_gives_what_its_comment_says(tmp_path, monkeypatch):
     assert not built.truncated
 
 
+@pytest.mark.essential
 def test_the_commands_give_what_the_page_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "datasets").symlink_to(PAGE.parents[2] / "datasets")

@@ -90,6 +90,7 @@ operations = st.one_of(
 )
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("kind", ["dict", "sqlite"])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(operations, min_size=10, max_size=40))

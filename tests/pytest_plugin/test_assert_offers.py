@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.pytest_plugin.plugin_cases import text_of
 
 
@@ -121,6 +123,7 @@ def test_a_team_may_say_in_python_what_is_asked(team):
     team.pytest("-o", "ctxbench_catalog=").assert_outcomes(passed=2)
 
 
+@pytest.mark.essential
 def test_the_examples_of_the_page_run_as_they_stand(team):
     page = (Path(__file__).parents[2] / "experiments" / "gate" / "README.md").read_text("utf-8")
     (ini,) = re.findall(r"^```ini\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

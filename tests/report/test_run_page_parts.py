@@ -46,8 +46,7 @@ def test_a_part_has_its_price_and_does_not_meet_what_it_does_not_hold(run: MadeR
     assert (whole["trace"], selector["trace"]) == ({}, {"0": [str(NOTE)]})
 
 
-@pytest.mark.browser
-@pytest.mark.slow
+@pytest.mark.rest  # needs Chromium
 def test_the_page_says_what_is_shown_and_what_fell_back(browser: Any, run: MadeRun) -> None:
     page = browser.new_page()
     trouble: list[str] = []

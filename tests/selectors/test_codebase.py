@@ -143,6 +143,7 @@ def kept_of(repository, view, head):
     }
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("view", ["files", "definitions"])
 def test_cut_after_a_commit_a_dataset_gives_the_same_selections_up_to_it(going_on, view):
     if view == "definitions":

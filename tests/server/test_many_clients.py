@@ -62,7 +62,6 @@ def asked(number):
     return body, {"Authorization": f"Bearer {USERS[number % 4] * 6}"}
 
 
-@pytest.mark.slow
 def test_builds_from_32_clients_are_those_one_by_one():
     tokens = UserTokens({name * 6: name for name in USERS})
     alone = service()

@@ -37,7 +37,6 @@ def failures(app, headers):
     return found, statuses
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [None, UserTokens({TOKEN: "ana"})], ids=["one user", "tokens"])
 def test_drawn_requests_find_nothing(tokens):
     app = web_app(service_over(filled()), Access(tokens=tokens))
@@ -49,7 +48,6 @@ def test_drawn_requests_find_nothing(tokens):
     assert all({404, 422} <= statuses[one] for one in of_what_is_there)
 
 
-@pytest.mark.slow
 def test_a_fault_is_found():
     service = service_over(filled())
     service.build = None

@@ -107,7 +107,6 @@ class World:
             self.stores[user].record(event)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("selector", ["memory", "assembly"])
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(operations)

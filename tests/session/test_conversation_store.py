@@ -184,6 +184,7 @@ def test_threads_share_one_store(path):
     assert sorted(one.text for one in store.exchanges()) == sorted(f"{name} {i}" for name in "abcd" for i in range(20))
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("written", [1, 7, 19])
 def test_a_killed_process_leaves_a_store_that_is_read_and_added_to(path, written):
     with child(

@@ -308,7 +308,6 @@ def over_budget(draw, requests, counter, step, longest):
     return np.array([over, made.chosen.any(), (~made.whole).sum(), (~made.chosen).sum()])
 
 
-@pytest.mark.slow
 def test_the_budget_is_exceeded_in_none_of_thousands_of_requests():
     draw, found = random.Random(21), np.zeros(4, dtype=np.int64)
     for _ in range(draws(100, 12)):

@@ -295,7 +295,6 @@ def test_the_longest_beginning_that_fits_is_shown(text, tokens):
         assert built.context == (text_shown(item, (0, best)) if best else "")
 
 
-@pytest.mark.slow
 def test_the_budget_is_never_exceeded_over_thousands_of_draws():
     draw = random.Random(20)
     words = [

@@ -132,7 +132,6 @@ def _written_until_killed(path, seconds):
         return [line.split() for line in process.stdout if line.endswith("\n")]
 
 
-@pytest.mark.slow
 def test_kills_lose_nothing_that_was_committed(tmp_path):
     path, kills = tmp_path / "memories.sqlite", draws(50, 12)
     moments = random.Random(kills)

@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,7 @@ def _answer(store, operation):
         return f"{type(error).__name__}: {error}"
 
 
+@pytest.mark.essential
 @settings(max_examples=100, deadline=None)
 @given(st.lists(operations, min_size=10, max_size=40))
 def test_a_file_and_a_dict_agree_and_keep_workspaces_apart(steps):

@@ -72,10 +72,11 @@ def test_queries_are_chunked_as_by_the_engine(query, expected):
     assert query_chunks(query["text"]) == expected["chunks"]
 
 
-@pytest.mark.parametrize("probe", [pytest.param(p, id=p["id"]) for p in CHUNKS["probes"]])
-def test_probes_are_chunked_as_by_the_engine(probe):
-    assert item_chunks(probe["text"]) == probe["item_chunks"]
-    assert query_chunks(probe["text"]) == probe["query_chunks"]
+@pytest.mark.parametrize(("chunks_of", "key"), [(item_chunks, "item_chunks"), (query_chunks, "query_chunks")])
+def test_probes_are_chunked_as_by_the_engine(chunks_of, key):
+    probes = {probe["id"]: probe for probe in CHUNKS["probes"]}
+    chunks = {name: chunks_of(probe["text"]) for name, probe in probes.items()}
+    assert chunks == {name: probe[key] for name, probe in probes.items()}
 
 
 @pytest.mark.parametrize(

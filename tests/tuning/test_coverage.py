@@ -179,7 +179,6 @@ def test_sizes_of_groups_add_up(simulation):
 # --------------------------------------------------------------------------------------------- after choosing
 
 
-@pytest.mark.slow
 def test_the_test_split_tells_the_truth_of_what_was_chosen_and_the_tuning_split_flatters_it(simulation, monkeypatch):
     *_, choice = simulation
     monkeypatch.setattr(choice, "QUERIES", 4000)

@@ -72,7 +72,6 @@ MADE = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", MADE)
 def test_it_runs_on_any_folder(fewer, dataset, tmp_path, kind):
     folder = tmp_path / "folder"
@@ -82,7 +81,6 @@ def test_it_runs_on_any_folder(fewer, dataset, tmp_path, kind):
         assert all(outcome.chosen is None for outcome in found.outcomes), "of which nothing can be said beyond doubt"
 
 
-@pytest.mark.slow
 def test_it_runs_as_it_stands(policy, tmp_path):
     tuned(policy, ROOT / "datasets" / "smoke", tmp_path)
 

@@ -119,6 +119,7 @@ def test_the_best_of_several_selectors_wins(chosen):
     assert list(tokens) == ["semantic", "dense", "semantic-domains"]
 
 
+@pytest.mark.essential
 def test_figures_are_those_of_runs_on_either_split(ready):
     one = ready(SEMANTIC, "dense", policies=POLICIES, labels="split")
     (found,) = tune(one, command="x").datasets
@@ -150,6 +151,7 @@ class _Poison:
         raise AssertionError(f"the test split was asked for {name}")
 
 
+@pytest.mark.essential
 def test_no_choice_looks_at_the_test_split(ready, fitted):
     one = ready(SEMANTIC, EXPANDED, fitted(), policies=POLICIES, labels="split")
     (opened,) = one.datasets

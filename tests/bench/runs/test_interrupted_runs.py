@@ -19,6 +19,7 @@ from ctxbench.embedding.hashing import HashingEmbedder
 from tests.bench.runs.run_files import SELECTORS, StopError, counted, experiment, interrupted, run_file, snapshot
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("stop_at", [1, 2, 5, 6, 11, 17, 20])
 def test_interrupted_in_any_slice_the_same_call_ends_the_same(stop_at, fresh, tmp_path, monkeypatch, whole):
@@ -34,6 +35,7 @@ def test_interrupted_in_any_slice_the_same_call_ends_the_same(stop_at, fresh, tm
     assert len(asked) == 20 if fresh else len(asked) == 20 - (stop_at - 1)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("stop_at", [1, 2, 9, 25, 26, 28, 29, 30, 31, 32])
 def test_interrupted_at_any_file_the_same_call_ends_the_same(stop_at, after, tmp_path, monkeypatch, whole):
@@ -45,6 +47,7 @@ def test_interrupted_at_any_file_the_same_call_ends_the_same(stop_at, after, tmp
     assert snapshot(tmp_path / "run") == whole
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("stop_at", [1, 2, 3, 8, 15])
 @pytest.mark.parametrize("after", [False, True])
 def test_interrupted_at_a_file_of_a_part_the_same_call_ends_the_same(stop_at, after, tmp_path, monkeypatch, whole):

@@ -141,7 +141,6 @@ def flipped(place, dice, number):
     return str(path.relative_to(place)), at, bit
 
 
-@pytest.mark.slow
 def test_no_flipped_bit_changes_a_run_or_stays_in_it(tmp_path, monkeypatch, ran):
     path, kept = experiment(tmp_path), ran
     before, shown = snapshot(kept), summarise_run(RunFolder(kept)).as_dict()

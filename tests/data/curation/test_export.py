@@ -254,6 +254,7 @@ def theirs(folder: Path, file: str) -> dict[str, dict[str, float]]:
     return found
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("which", ["tiny", "graded", "bfcl-simple"])
 def test_metrics_of_exported_runs_equal_ir_measures(make, tiny, tmp_path, monkeypatch, which):
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))

@@ -41,6 +41,7 @@ def grown(old, repository, **settings):
     return grown_history(old, repository, HistorySettings(**settings), notify=quiet)[0]
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("view", ["files", "definitions"])
 def test_an_older_dataset_grows_into_the_newer_one(repository, view):
     whole, old = made(repository, view=view), made(repository, "HEAD~3", view=view)

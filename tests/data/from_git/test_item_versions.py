@@ -12,6 +12,7 @@ from ctxbench.data.from_git.item_versions import ItemVersions
 from ctxbench.sources.repository.git_reader import FileChange, LineCommit
 from ctxbench.sources.repository.tree_items import commit_item, iso_time
 from ctxbench.sources.repository.tree_stretches import tree_stretches
+from tests.draws import draws
 
 PATHS = "abcd"
 
@@ -71,7 +72,7 @@ def followed(line, trees, queries):
     return Batch.of(versions.catalog(), requests), seen
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(draws(150, 30)))
 def test_each_query_sees_the_tree_before_it_and_commits_link_to_files_they_touched(seed):
     draw = random.Random(seed)
     line, trees = random_line(draw)

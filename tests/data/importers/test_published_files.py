@@ -157,6 +157,7 @@ def test_texts_are_compared_without_case_and_blanks():
     assert text_key(" Is  it\nWARM? ") == text_key("is it warm?") == "is it warm?"
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize(
     ("importer", "name"), [(importer, name) for importer in ALL for name in importer.provides if name in MADE]
 )

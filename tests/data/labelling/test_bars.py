@@ -47,7 +47,6 @@ def made(simulation, tmp_path_factory):
     patch.undo()
 
 
-@pytest.mark.slow
 def test_estimates_after_100_answers_cover_the_truth_where_naive_labels_do_not(simulation, made):
     trial, world = simulation
     covered, naive = np.zeros(len(SELECTORS)), np.zeros(len(SELECTORS))
@@ -66,7 +65,6 @@ def test_estimates_after_100_answers_cover_the_truth_where_naive_labels_do_not(s
     assert naive[0] == 0  # the selector that wrote the log is flattered by it, every time
 
 
-@pytest.mark.slow
 def test_the_queue_takes_half_the_answers_of_random_order(simulation, made):
     trial, world = simulation
     goals = [(selector, WIDTH) for selector in range(len(SELECTORS))]

@@ -313,7 +313,6 @@ def imports_by_python(path):
                 yield found_by_python(f"{module}.{one.name}", roots) or found_by_python(module, roots)
 
 
-@pytest.mark.slow
 def test_imports_of_this_project_are_those_that_python_finds():
     paths = [*ROOT.glob("ctxbench/**/*.py"), *ROOT.glob("experiments/**/*.py")]
     contents = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths}

@@ -151,7 +151,6 @@ def test_a_file_that_was_replaced_while_it_was_open_is_opened_again(rows, opened
     assert rows.get([b"a", b"b"]) == {b"a": b"2", b"b": b"3"}
 
 
-@pytest.mark.slow
 def test_single_bits_of_a_file_never_change_a_value_and_what_is_missing_can_be_put_again(path):
     few = dict(list(MANY.items())[:200])
     rows = CheckedRows(path, "things")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.rest  # needs Chromium
 
 BOXES = """(svg) => [...svg.querySelectorAll("text")].map((text) => {
     const box = text.getBoundingClientRect();

@@ -86,6 +86,7 @@ def alive(pids: Path) -> list[int]:
     return found
 
 
+@pytest.mark.essential
 def test_tools_come_with_all_that_a_server_says(fake: Callable[..., Path]) -> None:
     part = parts_of(fake("rich"))["rich"]
     assert [item.id for item in part.items] == ["tool:rich:bare", "tool:rich:rich"]
@@ -137,7 +138,6 @@ def asked(stopped_sooner: None, tmp_path_factory: pytest.TempPathFactory) -> Ask
     return Asked(config, parts, alive(folder / "pids"))
 
 
-@pytest.mark.slow
 def test_what_fails_is_reported_and_the_others_are_kept(asked: Asked) -> None:
     parts = asked.parts
     states = {name: part.state for name, part in parts.items()}
@@ -217,6 +217,7 @@ def test_lists_without_end_are_cut(fake: Callable[..., Path]) -> None:
     assert many.error == "it lists more than 2,000 tools"
 
 
+@pytest.mark.rest  # what is asked takes seconds
 def test_nothing_of_the_environment_is_in_the_snapshot(asked: Asked, tmp_path: Path) -> None:
     write_snapshot(capture(lambda: tuple(asked.parts.values())), tmp_path / "out")
     text = "".join(path.read_text() for path in (tmp_path / "out").iterdir())

@@ -1,4 +1,4 @@
-"""Servers from the registries, as `make test` installs them (tests/servers), over stdio and streamable HTTP."""
+"""Servers from the registries, as `make test-all` installs them (tests/servers), over stdio and streamable HTTP."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ PATIENT = Limits(timeout=120)  # other programs may have the machine
 SECRET = "tiger-42-house"
 
 needs_python = pytest.mark.skipif(
-    not (PYTHON / "mcp-server-git").exists(), reason="needs the servers of tests/servers/requirements.txt (make test)"
+    not (PYTHON / "mcp-server-git").exists(),
+    reason="needs the servers of tests/servers/requirements.txt (make test-all)",
 )
 needs_node = pytest.mark.skipif(
-    not (NODE / "mcp-server-memory").exists(), reason="needs node, npm and tests/servers/package.json (make test)"
+    not (NODE / "mcp-server-memory").exists(), reason="needs node, npm and tests/servers/package.json (make test-all)"
 )
 
 
@@ -56,7 +57,6 @@ def names(part: SnapshotPart) -> set[str]:
     return {item.name for item in part.items}
 
 
-@pytest.mark.slow
 @needs_python
 def test_servers_of_pypi(tmp_path: Path) -> None:
     parts = captured(
@@ -74,7 +74,6 @@ def test_servers_of_pypi(tmp_path: Path) -> None:
     assert parts["fetch"].items[0].schema["required"] == ["url"]  # type: ignore[index]
 
 
-@pytest.mark.slow
 @needs_node
 def test_servers_of_npm(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
@@ -95,7 +94,6 @@ def test_servers_of_npm(tmp_path: Path) -> None:
     assert names(parts["everything"]) >= {"echo", "get-sum"}
 
 
-@pytest.mark.slow
 @needs_node
 @pytest.mark.parametrize(("mode", "path", "transport"), [("streamableHttp", "mcp", "http"), ("sse", "sse", "sse")])
 def test_a_server_of_npm_by_http(mode: str, path: str, transport: str, tmp_path: Path) -> None:

@@ -329,21 +329,19 @@ K, N = Counts("K", (0, 3, 20)), Counts("N", (0, 2))
 OPEN, WIDE = ThresholdSpan("s", 0.0, 1.0), ThresholdSpan("s", -1.0, 2.0)
 
 
-@pytest.mark.slow
 @WIDER
 @given(cases())
 def test_the_first_n(case: Case) -> None:
     check(case, FixedK("n", range(5)), first)
 
 
-@pytest.mark.slow
+@pytest.mark.essential
 @WIDER
 @given(cases(), st.sampled_from([OPEN, WIDE, ThresholdSpan("s", 0.3, 0.7), ThresholdSpan.fixed("s", 0.5)]))
 def test_the_standard_cut(case: Case, score: ThresholdSpan) -> None:
     check(case, StandardMargin(K, N, score), standard)
 
 
-@pytest.mark.slow
 @PROPERTY
 @given(
     cases(),
@@ -354,7 +352,6 @@ def test_the_standard_cut_with_a_margin(case: Case, score: ThresholdSpan, ends: 
     check(case, StandardMargin(K, N, score, ThresholdSpan("m", *ends)), margin)
 
 
-@pytest.mark.slow
 @PROPERTY
 @given(
     cases(),
@@ -365,7 +362,6 @@ def test_at_least_a_probability(case: Case, threshold: ThresholdSpan) -> None:
     check(case, ThresholdFamily(threshold, Counts("low", (0, 2)), Counts("high", (1, 3))), at_least)
 
 
-@pytest.mark.slow
 @PROPERTY
 @given(cases(), st.sampled_from(["difference", "ratio"]), st.sampled_from([(0.0, 1.0), (0.2, 0.6), (0.4, 0.4)]))
 def test_a_margin_alone(case: Case, of: Literal["difference", "ratio"], ends: tuple[float, float]) -> None:
@@ -378,7 +374,6 @@ def test_a_margin_alone(case: Case, of: Literal["difference", "ratio"], ends: tu
     )
 
 
-@pytest.mark.slow
 @PROPERTY
 @given(cases())
 def test_a_budget_on_top(case: Case) -> None:
@@ -387,7 +382,6 @@ def test_a_budget_on_top(case: Case) -> None:
     check(case, BudgetFamily(StandardMargin(K, Counts("N", (2,)), OPEN), budgets), budget(standard))
 
 
-@pytest.mark.slow
 @PROPERTY
 @given(cases(), st.sampled_from([(0.0, 1.0), (0.1, 0.6), (0.4, 0.4)]))
 def test_a_budget_on_top_of_a_margin(case: Case, ends: tuple[float, float]) -> None:
@@ -395,7 +389,6 @@ def test_a_budget_on_top_of_a_margin(case: Case, ends: tuple[float, float]) -> N
     check(case, BudgetFamily(cut, Counts("B", (0, 17, 60))), budget(margin))
 
 
-@pytest.mark.slow
 @PROPERTY
 @given(cases())
 def test_expansion_at_depth_0_leaves_the_sweep_as_it_is(case: Case) -> None:
@@ -406,7 +399,7 @@ def test_expansion_at_depth_0_leaves_the_sweep_as_it_is(case: Case) -> None:
     check(case, BudgetFamily(StandardMargin(K, Counts("N", (2,)), OPEN), Counts("B", (7, 60))), budget(steps))
 
 
-@pytest.mark.slow
+@pytest.mark.essential
 @PROPERTY
 @given(cases(), st.sampled_from([(0, 200), (5, 30)]))
 def test_every_budget(case: Case, ends: tuple[int, int]) -> None:
@@ -415,7 +408,6 @@ def test_every_budget(case: Case, ends: tuple[int, int]) -> None:
     check(case, BudgetFamily(StandardMargin(K, N, ThresholdSpan.fixed("s", 0.5)), swept), budget(standard))
 
 
-@pytest.mark.slow
 @PROPERTY
 @given(cases(), st.data())
 def test_folds_are_measured_rankings_fewer_queries(case: Case, data: st.DataObject) -> None:
