@@ -67,7 +67,7 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     from ctxbench.features.stored_fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, write_calibrations
     from ctxbench.selectors.definitions import find_definition
     from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
-    from ctxbench.tuning.fits.linear_fits import linear_place
+    from ctxbench.tuning.fits.linear_fits import linear_index
 
     kinds = [kind for kind in KINDS if kind != LINEAR]  # those of columns are asked for as weights, too
     if request.what not in kinds:
@@ -76,7 +76,7 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     _refuse_foreign(out)
     definition, preset = find_definition(request.selector)
     pipeline = definition.pipeline(definition.values(preset))
-    linear = request.what == WEIGHTS and linear_place(pipeline) is not None
+    linear = request.what == WEIGHTS and linear_index(pipeline) is not None
     if request.folds and request.what == WEIGHTS and not linear:
         fitted = "probability, abstention and the weights of a step `linear`"
         raise ParameterError(f"folds are for {fitted}; those of a fusion are measured by an experiment")

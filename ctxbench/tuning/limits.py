@@ -57,8 +57,8 @@ class Constraint:
 
     def __str__(self) -> str:
         sign, target = (">=", self.at_least) if self.at_least is not None else ("<=", self.at_most)
-        whose = {"": "", "reachable": " of what is reachable at 20 items", "base": " x the base's"}[self.of]
-        return f"{self.metric} {sign} {target:g}{whose}"
+        suffix = {"": "", "reachable": " of what is reachable at 20 items", "base": " x the base's"}[self.of]
+        return f"{self.metric} {sign} {target:g}{suffix}"
 
     @property
     def met_by_nothing(self) -> bool:
@@ -108,19 +108,21 @@ def policy_measures(policies: Sequence[Policy]) -> dict[Measure, int]:
     Completeness and tokens come first and are always there: ties are broken by them. 1 = the sum is enough; 2 and 3:
     an interval for a share needs squares, one for an amount squares and cubes. Differences to the base need none.
     """
-    found = {COMPLETENESS: 1, TOKENS: 1}
+    measures = {COMPLETENESS: 1, TOKENS: 1}
     for policy in policies:
-        found.setdefault(Measure(policy.objective), 1)
-        for one in policy.constraints:
-            measure = measure_of(one)
-            powers = 1 if one.of == "base" else POWERS[one.metric.declaration.scale]
-            found[measure] = max(found.get(measure, 1), powers)
-    return found
+        measures.setdefault(Measure(policy.objective), 1)
+        for constraint in policy.constraints:
+            measure = measure_of(constraint)
+            powers = 1 if constraint.of == "base" else POWERS[constraint.metric.declaration.scale]
+            measures[measure] = max(measures.get(measure, 1), powers)
+    return measures
 
 
 def paired_measures(policies: Sequence[Policy]) -> tuple[Measure, ...]:
     """The measures whose differences to the base are wanted: completeness, those of constraints, what is maximised."""
-    from_policy = (measure_of(one) for policy in policies for one in policy.constraints if one.of == "base")
+    from_policy = (
+        measure_of(constraint) for policy in policies for constraint in policy.constraints if constraint.of == "base"
+    )
     aims = (Measure(policy.objective) for policy in policies if not policy.minimise)
     return tuple(dict.fromkeys([COMPLETENESS, *from_policy, *aims]))
 
@@ -183,13 +185,13 @@ class Limit:
             ParameterError: the base has no mean of the metric.
         """
         measure, unit = measure_of(constraint), 1.0
-        own = base.get(Measure(constraint.metric), math.nan)
+        base_mean = base.get(Measure(constraint.metric), math.nan)
         if constraint.of == "base":
-            if math.isnan(own):
+            if math.isnan(base_mean):
                 raise ParameterError(
                     f"{constraint}: the base has no {constraint.metric} that it could be a multiple of"
                 )
-            unit = own
+            unit = base_mean
         elif constraint.of == "reachable":
             unit = reach
         bound = constraint.at_least if constraint.at_least is not None else constraint.at_most
@@ -201,7 +203,7 @@ class Limit:
             unit=unit,
             room=room_of(base) if constraint.metric.declaration.scale != "amount" else 0.0,
             by="paired" if constraint.of == "base" else "interval",
-            base=own,
+            base=base_mean,
         )
 
     def in_text_unit(self, value: float) -> float:
@@ -225,21 +227,21 @@ class Limit:
 
     def mean_reaches(self, settings: SweptSettings) -> BoolArray:
         """Where the means reach the target, shape (n_settings,)."""
-        found = settings.mean_reaches(self.measure, self.sign, self.end)
-        return found if math.isnan(self.complete) else found | settings.mean_reaches(COMPLETENESS, 1, self.complete)
+        reached = settings.mean_reaches(self.measure, self.sign, self.end)
+        return reached if math.isnan(self.complete) else reached | settings.mean_reaches(COMPLETENESS, 1, self.complete)
 
-    def ends(self, settings: SweptSettings, places: IntArray, *, level: float, times: float = 1.0) -> FloatArray:
+    def ends(self, settings: SweptSettings, indices: IntArray, *, level: float, times: float = 1.0) -> FloatArray:
         """The values compared with the target at some places, if there were `times` as many queries."""
         if self.by == "paired":
-            mean, error = settings.differences(self.measure, places, times=times)
+            mean, error = settings.differences(self.measure, indices, times=times)
             return self.base + mean - self.sign * SAFETY_ERRORS * error
         if self.by == "interval":
-            low, high = settings.bounds(self.measure, places, level=level, times=times)
+            low, high = settings.bounds(self.measure, indices, level=level, times=times)
             return low if self.sign > 0 else high
-        means = settings.means(self.measure, places)
+        means = settings.means(self.measure, indices)
         if math.isnan(self.complete):
             return means
-        gain, error = settings.differences(COMPLETENESS, places, times=times)
+        gain, error = settings.differences(COMPLETENESS, indices, times=times)
         return np.where(gain - SAFETY_ERRORS * error > 0, np.minimum(means, self.target), means)
 
 
@@ -248,7 +250,7 @@ def room_of(base: Mapping[Measure, float]) -> float:
     return min(_ROOM, _ROOM_OF_BASE * base.get(COMPLETENESS, 0.0))
 
 
-def reach_ratio(base: BoolArray, own: BoolArray) -> float:
+def reach_ratio(base: BoolArray, competitor: BoolArray) -> float:
     """How many times as many queries the base's ranking makes complete within reach as another selector's.
 
     What is reachable is what the base reaches, so that all selectors have the same target. It is held against the
@@ -258,7 +260,7 @@ def reach_ratio(base: BoolArray, own: BoolArray) -> float:
     Args:
         base, own: the queries that the first items of either ranking make complete, shape (n_queries,).
     """
-    is_reached = int(own.sum())
+    is_reached = int(competitor.sum())
     return int(base.sum()) / is_reached if is_reached else 1.0
 
 
@@ -273,8 +275,8 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
     Raises:
         ParameterError: the base has no mean of a metric that a constraint relates to it.
     """
-    from_policy = tuple(Limit.of(one, base, reach=reach) for one in policy.constraints)
-    kept = [
+    from_policy = tuple(Limit.of(constraint, base, reach=reach) for constraint in policy.constraints)
+    general_limits = [
         Limit(
             text=f"{measure} >= {MIN_KEPT:g} x the base's",
             measure=measure,
@@ -288,7 +290,7 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
         if (measure == COMPLETENESS or measure.required_type) and not math.isnan(mean)
     ]
     if TOKENS in base and COMPLETENESS in base:
-        kept.append(
+        general_limits.append(
             Limit(
                 text=f"tokens <= {MAX_TOKENS:g} x the base's, or more complete beyond doubt",
                 measure=TOKENS,
@@ -300,30 +302,30 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
                 from_policy=False,
             )
         )
-    return (*from_policy, *(one for one in kept if not _implied(one, from_policy)))
+    return (*from_policy, *(limit for limit in general_limits if not _implied(limit, from_policy)))
 
 
 def no_worse_limit(measure: Measure, base: Mapping[Measure, float]) -> Limit:
     """What is maximised must be no worse than the base's beyond doubt, but for the room, and not by its mean alone."""
-    own = base[measure]
+    base_mean = base[measure]
     return Limit(
         text=f"{measure} >= the base's",
         measure=measure,
         sign=1,
-        target=own,
-        unit=own,
+        target=base_mean,
+        unit=base_mean,
         room=room_of(base),
         by="paired",
-        base=own,
+        base=base_mean,
         from_policy=False,
     )
 
 
-def _implied(one: Limit, from_policy: Sequence[Limit]) -> bool:
+def _implied(limit: Limit, from_policy: Sequence[Limit]) -> bool:
     """Whether what the policy asks is no less than a limit on the same mean."""
     return any(
-        (other.measure, other.sign, other.by) == (one.measure, one.sign, "paired")
-        and one.sign * other.end >= one.sign * one.target
-        for other in from_policy
-        if math.isnan(one.complete)
+        (policy_limit.measure, policy_limit.sign, policy_limit.by) == (limit.measure, limit.sign, "paired")
+        and limit.sign * policy_limit.end >= limit.sign * limit.target
+        for policy_limit in from_policy
+        if math.isnan(limit.complete)
     )

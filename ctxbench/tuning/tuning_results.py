@@ -242,7 +242,7 @@ class DatasetTuning:
     @property
     def default(self) -> SettingResult | None:
         """What is kept where nothing is recommended."""
-        return next((one for one in self.results if one.role == DEFAULTS), None)
+        return next((result for result in self.results if result.role == DEFAULTS), None)
 
     def advised(self, outcome: PolicyOutcome) -> SettingResult | None:
         """What a policy's advice comes to: what is recommended, or the default."""
@@ -253,20 +253,20 @@ class DatasetTuning:
         advised, reference = self.advised(outcome), self.shipped.get(LEARNED_NORMAL)
         if advised is None or reference is None:
             return 0.0
-        lacking = [each.figures.get("completeness") for each in (reference, advised)]
-        if lacking[0] is None or lacking[1] is None:
+        completeness = [result.figures.get("completeness") for result in (reference, advised)]
+        if completeness[0] is None or completeness[1] is None:
             return 0.0
-        gap = lacking[0].value - lacking[1].value
+        gap = completeness[0].value - completeness[1].value
         return gap if gap > SAME else 0.0
 
     def same_advice(self) -> tuple[tuple[PolicyOutcome, ...], ...]:
         """The outcomes, with those of policies that come to the same advice together, in the order of the first."""
-        found: dict[object, list[PolicyOutcome]] = {}
+        groups: dict[object, list[PolicyOutcome]] = {}
         for outcome in self.outcomes:
             chosen = outcome.chosen
             key = (outcome.recommended is None, chosen and (chosen.selector, tuple(chosen.values.items())))
-            found.setdefault(key, []).append(outcome)
-        return tuple(map(tuple, found.values()))
+            groups.setdefault(key, []).append(outcome)
+        return tuple(map(tuple, groups.values()))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

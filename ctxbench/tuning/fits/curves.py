@@ -39,9 +39,9 @@ class CutCurve:
     def of(cls, examples: Examples, probability: FloatArray) -> CutCurve:
         """The curve of all thresholds for the probabilities of rows, shape (n_rows,)."""
         best = needed_probability(examples, probability)
-        wanted = np.bincount(examples.needed, minlength=examples.n_queries)
+        n_required = np.bincount(examples.needed, minlength=examples.n_queries)
         share = 1.0 / (
-            wanted[examples.needed] * max(int((wanted > 0).sum()), 1)
+            n_required[examples.needed] * max(int((n_required > 0).sum()), 1)
         )  # of the mean recall, by required item
         threshold = np.unique(np.concatenate([probability, best[np.isfinite(best)]]))[::-1]
         by_row, by_need = np.sort(probability), np.argsort(best)
@@ -67,9 +67,9 @@ def cut_point(examples: Examples, probability: FloatArray, threshold: FloatArray
     """Recall and items with a threshold, one for all or one a query, shape (n_queries,)."""
     limit = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (examples.n_queries,))
     met = needed_probability(examples, probability) >= limit[examples.needed]
-    wanted = np.bincount(examples.needed, minlength=examples.n_queries)
-    held = np.bincount(examples.needed[met], minlength=examples.n_queries)
-    recall = np.divide(held, wanted, out=np.full(examples.n_queries, np.nan), where=wanted > 0)
+    n_required = np.bincount(examples.needed, minlength=examples.n_queries)
+    n_offered = np.bincount(examples.needed[met], minlength=examples.n_queries)
+    recall = np.divide(n_offered, n_required, out=np.full(examples.n_queries, np.nan), where=n_required > 0)
     items = np.bincount(examples.query[probability >= limit[examples.query]], minlength=examples.n_queries)
     return CutPoint(estimate(recall, scale="share"), estimate(items.astype(np.float64), scale="amount"))
 
@@ -232,7 +232,7 @@ def measure(examples: Examples, folds: int, *, progress: Progress | None = None)
         label, groups, scores = examples.needs, examples.groups, request_probability(examples, probability)
         thresholds = sorted({threshold_by_loss(label, scores, share) for share in LOSSES})
         silences = [abstention_point(label, scores, threshold) for threshold in thresholds]
-        points = [(one.threshold, one.lost, one.spared) for one in silences]
+        points = [(point.threshold, point.lost, point.spared) for point in silences]
     else:
         columns = ("items", "recall")
         label, groups, scores = examples.label, tuple(examples.groups[query] for query in examples.query), probability

@@ -53,9 +53,9 @@ class LinearCases:
     def joined(self) -> Joined:
         """The labels, joined to what is held and to the candidates."""
         start, none = np.zeros(self.judgments.n_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
-        held = self.held or OfferedItems(start=start, item=none, origin=none)
+        offered = self.held or OfferedItems(start=start, item=none, origin=none)
         rankings = Rankings(start=starts_by_request(self.query, self.judgments.n_queries), item=self.item)
-        return Joined(Evidence(judgments=self.judgments, offered=held, rankings=rankings))
+        return Joined(Evidence(judgments=self.judgments, offered=offered, rankings=rankings))
 
 
 class RankStates(Joined):
@@ -71,14 +71,14 @@ class RankStates(Joined):
         """
         self.n, self.labels, self._base, self._query = len(query), base.labels, base, query
         size = np.bincount(base.group_query, minlength=base.n)
-        own, first = starts(size[query]), starts(size)[query]
+        start, first = starts(size[query]), starts(size)[query]
         groups = ranges(first, size[query])
-        self.group_query, self.held = owners(own), base.held[groups]
+        self.group_query, self.held = owners(start), base.held[groups]
         self.need, self.open_need, self.given = base.need[query], base.open_need[query], base.given[query]
         self._ranked = (state, rank, label, None)  # type: ignore[assignment]  # ranks may be infinite
         self.first_rank = np.full(len(groups), NEVER)
         group = base.label_group[label]
-        np.minimum.at(self.first_rank, (own[state] + group - first[state])[group >= 0], rank[group >= 0])
+        np.minimum.at(self.first_rank, (start[state] + group - first[state])[group >= 0], rank[group >= 0])
 
     def ideal_gain(self, k: int) -> FloatArray:
         """That of each state's query."""
