@@ -74,15 +74,15 @@ class Labels:
         Raises:
             InputError: the answers are not those of these queries.
         """
-        asked = slice(0, len(self.ids)) if first is None else slice(first, first + len(answers.queries))
-        if self.ids[asked] != answers.queries:
+        span = slice(0, len(self.ids)) if first is None else slice(first, first + len(answers.queries))
+        if self.ids[span] != answers.queries:
             fault = Fault(f"the answers are not those of dataset {self.dataset.name}'s queries, in its order")
             raise InputError([fault])
         table = answers.candidates
         ranked, items = table.ranking()
-        enough, chosen = enough_shown(self.dataset, table, first=asked.start), table.chosen
+        enough, chosen = enough_shown(self.dataset, table, first=span.start), table.chosen
         return Evidence(
-            judgments=self.dataset.judgments.of(asked),
+            judgments=self.dataset.judgments.of(span),
             offered=OfferedItems(
                 start=table.starts_of(chosen),
                 item=table.item[chosen],
@@ -93,7 +93,7 @@ class Labels:
             rankings=Rankings(start=ranked, item=items, enough=enough[table.tier > 0]) if answers.ranked else None,
             item_tokens=self.item_tokens,
             kinship=self.kinship,
-            pool=self.pool[asked],
+            pool=self.pool[span],
             body_tokens=self.body_tokens,
             model_use=_model_use(table),
         )
@@ -119,7 +119,7 @@ def _model_use(table: Candidates) -> FloatArray | None:
 
 def _body_tokens(catalog: Catalog, count: TextTokens | None) -> IntArray | None:
     """Tokens of what is loaded of each item on demand; None where there is something that cannot be counted."""
-    bodies = {place: item.body for place, item in enumerate(catalog) if item.body}
+    bodies = {index: item.body for index, item in enumerate(catalog) if item.body}
     tokens = np.zeros(len(catalog), dtype=np.int64)
     if bodies:
         if count is None:
@@ -146,10 +146,12 @@ def enough_shown(dataset: Dataset, table: Candidates, *, first: int = 0) -> Bool
     rows = np.flatnonzero(~table.whole)
     if len(rows):
         catalog, queries = dataset.catalog, dataset.queries
-        asked = queries[first : first + table.n_requests]
-        quotes = {(query.id, label.item): label.quote for query in asked for label in dataset.labels_of(query.id)}
-        keys = [(asked[int(table.request[row])].id, catalog[int(table.item[row])].key) for row in rows]
-        labelled = [place for place, key in enumerate(keys) if key in quotes]
-        rows, wanted = rows[labelled], [quotes[keys[place]] for place in labelled]
-        enough[rows] = holding(catalog, table, rows, wanted)
+        table_queries = queries[first : first + table.n_requests]
+        quotes = {
+            (query.id, label.item): label.quote for query in table_queries for label in dataset.labels_of(query.id)
+        }
+        keys = [(table_queries[int(table.request[row])].id, catalog[int(table.item[row])].key) for row in rows]
+        labelled = [index for index, key in enumerate(keys) if key in quotes]
+        rows, quoted = rows[labelled], [quotes[keys[index]] for index in labelled]
+        enough[rows] = holding(catalog, table, rows, quoted)
     return enough

@@ -31,7 +31,7 @@ def blas() -> list[dict[str, Any]]:
     from threadpoolctl import threadpool_info
 
     keys = ("user_api", "internal_api", "version", "num_threads")
-    return [{key: found.get(key) for key in keys} for found in threadpool_info()]
+    return [{key: library.get(key) for key in keys} for library in threadpool_info()]
 
 
 def _field(path: Path, name: str) -> str | None:

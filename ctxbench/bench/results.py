@@ -99,11 +99,11 @@ class RunFolder:
 
     def stored(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
         """The answers of the finished part, or those that there are of an unfinished one; None if there are none."""
-        found = self.answers(dataset, selector, key)
-        if found is None and _holds(self._partial(dataset, selector) / "key", key):
+        answers = self.answers(dataset, selector, key)
+        if answers is None and _has_text(self._partial(dataset, selector) / "key", key):
             with suppress(StorageError):
                 return self.slices(dataset, selector)
-        return found
+        return answers
 
     def has(self, dataset: str, selector: str, key: str, values_key: str = "") -> bool:
         """Whether the part is there, undamaged, made and measured from just what the keys stand for."""
@@ -202,17 +202,17 @@ class RunFolder:
             fresh: keep none.
         """
         folder = self._partial(dataset, selector)
-        if fresh or not _holds(folder / "key", key):
+        if fresh or not _has_text(folder / "key", key):
             shutil.rmtree(folder, ignore_errors=True)
-        kept = set()
+        numbers = set()
         for path in folder.glob(f"*{SUFFIX}"):
             number = int(path.stem) if path.stem.isdecimal() else len(queries)
             with suppress(StorageError, IndexError):
                 if read_slice(path, rows=False).queries == tuple(queries[number]):
-                    kept.add(number)
+                    numbers.add(number)
                     continue
             path.unlink(missing_ok=True)
-        return kept
+        return numbers
 
     def slices(self, dataset: str, selector: str) -> StoredAnswers:
         """All slices of an unfinished part, one behind the other.
@@ -255,10 +255,10 @@ class RunFolder:
     def experiment(self) -> str | None:
         """The name of the experiment that was run, also by another version; None where nothing tells it for sure."""
         with suppress(UserError, KeyError, TypeError):
-            found = read_json(self.path / "manifest.json")
-            if "checksum" in found:
-                found = self.read("manifest.json")
-            return str(found["experiment"]["name"])
+            manifest = read_json(self.path / "manifest.json")
+            if "checksum" in manifest:
+                manifest = self.read("manifest.json")
+            return str(manifest["experiment"]["name"])
         return None
 
     def is_foreign(self) -> bool:
@@ -289,7 +289,7 @@ def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
     Raises:
         StorageError: they were changed or are damaged.
     """
-    name = next(one for one in _ANSWERS if one in marker["files"])
+    name = next(file for file in _ANSWERS if file in marker["files"])
     if _sha256_of(folder / name) != marker["files"][name]:
         raise _changed(folder / name)
     return StoredAnswers.read(folder / name)
@@ -327,15 +327,15 @@ def _read_checked(path: Path) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
         raise StorageError(f"{path} is damaged: expected a JSON object; run the experiment again")
-    found = value.pop("checksum", None)
+    checksum = value.pop("checksum", None)
     if value.get("format", FORMAT) not in _READ:
         raise StorageError(f"{path} has format {value['format']}, this version reads {FORMAT}; run again")
-    if found != content_key(value):
+    if checksum != content_key(value):
         raise _changed(path)
     return value
 
 
-def _holds(path: Path, text: str) -> bool:
+def _has_text(path: Path, text: str) -> bool:
     try:
         return read_bytes(path) == text.encode()
     except StorageError:

@@ -57,11 +57,11 @@ def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
     """
     if selector == ORACLE:
         return _oracle_spec(name)
-    if (own := agent_own_spec(selector, name=name)) is not None:
-        return own
-    found, preset = find_definition(selector)
-    values = found.values(preset)
-    return definition_spec(name, found, values, found.about if preset is None else found.abouts[preset])
+    if (spec := agent_own_spec(selector, name=name)) is not None:
+        return spec
+    definition, preset = find_definition(selector)
+    values = definition.values(preset)
+    return definition_spec(name, definition, values, definition.about if preset is None else definition.abouts[preset])
 
 
 def own_spec(config: Mapping[str, Any], *, base: Path) -> SelectorSpec:
@@ -72,8 +72,8 @@ def own_spec(config: Mapping[str, Any], *, base: Path) -> SelectorSpec:
     """
     from ctxbench.selectors.external import external_from_config  # slow to import
 
-    made = external_from_config(config, base=base)
-    return SelectorSpec(made.name, lambda _resources, _memo: made, "a selector of the user's", outside=True)
+    selector = external_from_config(config, base=base)
+    return SelectorSpec(selector.name, lambda _resources, _memo: selector, "a selector of the user's", outside=True)
 
 
 def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> SelectorSpec | None:

@@ -95,7 +95,9 @@ class LinearExamples:
             query=table.request[searched.rows],
             item=searched.item,
             judgments=dataset.judgments,
-            held=OfferedItems(start=table.starts_of(session), item=table.item[session], origin=table.origin[session]),
+            session=OfferedItems(
+                start=table.starts_of(session), item=table.item[session], origin=table.origin[session]
+            ),
         )
         return cls(dataset, columns, np.array(list(weights.values())), cases)
 

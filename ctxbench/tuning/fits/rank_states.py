@@ -35,14 +35,14 @@ class LinearCases:
         query: of each candidate, rising, shape (n,).
         item: its catalog position, shape (n,); at most once in a query.
         judgments: the labels of the queries.
-        held: what their sessions hold, none of it among the candidates; None = nothing.
+        session: what their sessions hold, none of it among the candidates; None = nothing.
     """
 
     values: FloatArray
     query: IntArray
     item: IntArray
     judgments: Judgments
-    held: OfferedItems | None = None
+    session: OfferedItems | None = None
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or not len(self.values) == len(self.query) == len(self.item):
@@ -51,9 +51,9 @@ class LinearCases:
             raise ParameterError("values must be finite, and the candidates of a query together, queries in order")
 
     def joined(self) -> Joined:
-        """The labels, joined to what is held and to the candidates."""
+        """The labels, joined to what the sessions hold and to the candidates."""
         start, none = np.zeros(self.judgments.n_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
-        offered = self.held or OfferedItems(start=start, item=none, origin=none)
+        offered = self.session or OfferedItems(start=start, item=none, origin=none)
         rankings = Rankings(start=starts_by_request(self.query, self.judgments.n_queries), item=self.item)
         return Joined(Evidence(judgments=self.judgments, offered=offered, rankings=rankings))
 
@@ -73,8 +73,8 @@ class RankStates(Joined):
         size = np.bincount(base.group_query, minlength=base.n)
         start, first = starts(size[query]), starts(size)[query]
         groups = ranges(first, size[query])
-        self.group_query, self.held = owners(start), base.held[groups]
-        self.need, self.open_need, self.given = base.need[query], base.open_need[query], base.given[query]
+        self.group_query, self.session_met = owners(start), base.session_met[groups]
+        self.need, self.open_need, self.has_ranking = base.need[query], base.open_need[query], base.has_ranking[query]
         self._ranked = (state, rank, label, None)  # type: ignore[assignment]  # ranks may be infinite
         self.first_rank = np.full(len(groups), NEVER)
         group = base.label_group[label]
