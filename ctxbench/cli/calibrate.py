@@ -66,7 +66,7 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     """
     from ctxbench.features.stored_fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, write_calibrations
     from ctxbench.selectors.definitions import find_definition
-    from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
+    from ctxbench.selectors.fitted import fitted_file, fitted_index, write_fitted
     from ctxbench.tuning.fits.linear_fits import linear_index
 
     kinds = [kind for kind in KINDS if kind != LINEAR]  # those of columns are asked for as weights, too
@@ -82,7 +82,7 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
         raise ParameterError(f"folds are for {fitted}; those of a fusion are measured by an experiment")
     if request.metric is not None and not linear:
         raise ParameterError("a metric is for the weights of a selector with a step `linear`")
-    writes_selector = request.what == PROBABILITY and fitted_place(definition.written, PROBABILITY) is not None
+    writes_selector = request.what == PROBABILITY and fitted_index(definition.written, PROBABILITY) is not None
     if writes_selector:
         fitted_file(definition, out)  # what stands in the way is said before anything is fitted
     fits, figures = _fitted(request, pipeline, linear=linear)

@@ -15,7 +15,7 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Parameter, Value
 
 
-def fitted_place(spec: Mapping[str, Any], name: str) -> int | None:
+def fitted_index(spec: Mapping[str, Any], name: str) -> int | None:
     """The place in `refine` of the step of a name; None where there is none, or it stands inside a combinator."""
     steps = spec.get("refine", [])
     names = [step if isinstance(step, str) else next(iter(step), "") for step in steps]
@@ -30,9 +30,9 @@ def fitted_file(definition: Definition, fits: Path) -> Path:
             selector stands there.
     """
     path = fits.with_suffix(".yaml")
-    if fitted_place(definition.written, PROBABILITY) is None:
-        what = f"selector {definition.name!r} has no step `probability` that could read a fit"
-        raise ParameterError(f"{what}; take one that has, such as learned")
+    if fitted_index(definition.written, PROBABILITY) is None:
+        message = f"selector {definition.name!r} has no step `probability` that could read a fit"
+        raise ParameterError(f"{message}; take one that has, such as learned")
     if path == fits:
         raise ParameterError(
             f"{fits}: a selector with the fit is written beside it as .yaml; end its own name in .json"
@@ -56,16 +56,16 @@ def write_fitted(definition: Definition, fits: Path, preset: str | None = None) 
         ParameterError: there is no such step, or the file of fits has that ending itself.
         StorageError: it cannot be written.
     """
-    path, place = fitted_file(definition, fits), fitted_place(definition.written, PROBABILITY) or 0
+    path, index = fitted_file(definition, fits), fitted_index(definition.written, PROBABILITY) or 0
     spec = dict(definition.written)
     refine = list(spec["refine"])
-    given = refine[place][PROBABILITY] if isinstance(refine[place], Mapping) else {}
-    refine[place] = {PROBABILITY: {**(given or {}), "calibration": fits.name}}
+    parameters = refine[index][PROBABILITY] if isinstance(refine[index], Mapping) else {}
+    refine[index] = {PROBABILITY: {**(parameters or {}), "calibration": fits.name}}
     values = definition.values(preset)
     data = {
         "name": fits.stem,
         "about": f"As {definition.name}, with the fit in {fits.name}.",
-        "parameters": {name: _block(one, values[name]) for name, one in definition.parameters.items()},
+        "parameters": {name: _block(parameter, values[name]) for name, parameter in definition.parameters.items()},
         "pipeline": {**spec, "refine": refine},
         "presets": {
             name: {"about": f"the values of {definition.name}/{name}", "set": dict(values)}

@@ -30,7 +30,7 @@ class Patience:
         """
         self._name = name
         self._source = source
-        self._told = -math.inf
+        self._logged_at = -math.inf
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -46,9 +46,9 @@ class Patience:
     def _watch(self, done: threading.Event) -> None:
         while not done.wait(min(_LOOK, _SILENCE)):
             waits = self._source.waiting_for()
-            now = time.perf_counter()
-            if waits is None or now - waits.since < _SILENCE or now - self._told < _AGAIN:
+            current = time.perf_counter()
+            if waits is None or current - waits.since < _SILENCE or current - self._logged_at < _AGAIN:
                 continue
-            self._told = now
-            said = "waiting for %s: query %s has not been answered for %.0f s; %s"
-            _log.warning(said, quoted(self._name), quoted(waits.query), now - waits.since, waits.limit)
+            self._logged_at = current
+            message = "waiting for %s: query %s has not been answered for %.0f s; %s"
+            _log.warning(message, quoted(self._name), quoted(waits.query), current - waits.since, waits.limit)

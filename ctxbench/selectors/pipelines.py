@@ -73,8 +73,8 @@ class PipelineSelector:
 
     def take_notes(self) -> dict[str, Any]:
         """What language models that steps asked say of it since the last call: how often, and how many tokens."""
-        asked = [self.resources.get(use).take_notes() for use in self._uses if kind_of(use) in (CHAT, OLLAMA)]
-        return {name: sum(one.get(name, 0) for one in asked) for notes in asked for name in notes}
+        all_notes = [self.resources.get(use).take_notes() for use in self._uses if kind_of(use) in (CHAT, OLLAMA)]
+        return {name: sum(entry.get(name, 0) for entry in all_notes) for notes in all_notes for name in notes}
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -135,8 +135,8 @@ class AsManyAs:
         """
         answers = self.ranking.select(batch)
         table = replace(answers.candidates, out=np.zeros(len(answers.candidates), dtype=np.int64))
-        found = table.origin != Origin.SESSION
-        ranked = np.bincount(table.request[found], minlength=table.n_requests)
+        searched = table.origin != Origin.SESSION
+        ranked = np.bincount(table.request[searched], minlength=table.n_requests)
         depth = min(getattr(self.ranking, "depths", ()), default=0)
         short = np.flatnonzero((sizes > ranked) & (ranked >= depth) & (depth > 0))
         if len(short):
@@ -145,11 +145,11 @@ class AsManyAs:
                 f"{self.name} cannot offer as many items as {self.like.name}: that offers {sizes[row]} for query "
                 f"{batch.ids[row]!r}, and only the best {depth} are ranked; set depth higher, or leave `like` out"
             )
-        beyond = found & (place_among(table, found) >= sizes[table.request])
+        beyond = searched & (place_among(table, searched) >= sizes[table.request])
         table = table.marked(beyond, Rule.of(AS_MANY_AS, selector=self.like.name))
         errors = {**errors, **answers.errors}
         answered = ~np.isin(table.request, list(errors))
-        return replace(answers, candidates=table.taken(answered | ~found), errors=errors)
+        return replace(answers, candidates=table.taken(answered | ~searched), errors=errors)
 
 
 def offered_sizes(table: Candidates) -> IntArray:
@@ -190,21 +190,23 @@ class Oracle:
         tokens = self.resources.tokens(batch.catalog)
         request: list[int] = []
         item: list[int] = []
-        for row, one in enumerate(batch.requests):
-            if one.id not in self.required:
-                raise ParameterError(f"the oracle has no labels of query {one.id!r}; ask it for queries of its dataset")
-            held = set(batch.session_item[batch.session_start[row] : batch.session_start[row + 1]].tolist())
-            for group in self.required[one.id]:
-                there = {place for key in group if (place := batch.catalog.find(key)) is not None}
-                offered = [place for place in there if batch.eligible[row, place]]
-                if offered and not there & held:
+        for row, query in enumerate(batch.requests):
+            if query.id not in self.required:
+                raise ParameterError(
+                    f"the oracle has no labels of query {query.id!r}; ask it for queries of its dataset"
+                )
+            in_session = set(batch.session_item[batch.session_start[row] : batch.session_start[row + 1]].tolist())
+            for group in self.required[query.id]:
+                positions = {position for key in group if (position := batch.catalog.find(key)) is not None}
+                offered = [position for position in positions if batch.eligible[row, position]]
+                if offered and not positions & in_session:
                     request.append(row)
-                    item.append(min(offered, key=lambda place: (tokens[place], place)))
+                    item.append(min(offered, key=lambda position: (tokens[position], position)))
         rows, items = np.array(request, dtype=np.int64), np.array(item, dtype=np.int64)
-        found = Candidates.build(len(batch), rows, items, score=np.ones(len(items)))
+        required = Candidates.build(len(batch), rows, items, score=np.ones(len(items)))
         return Answers(
-            query=Query.of_chunks(batch, [[one.text] if js_trim(one.text) else [] for one in batch.requests]),
-            candidates=concatenated([session_rows(batch), found]),
+            query=Query.of_chunks(batch, [[query.text] if js_trim(query.text) else [] for query in batch.requests]),
+            candidates=concatenated([session_rows(batch), required]),
             ranked=True,
             scored=True,
         )

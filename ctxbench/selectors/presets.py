@@ -45,17 +45,17 @@ def write_presets(path: Path, *, tuned: Mapping[str, Any], presets: Mapping[str,
     """
     if not isinstance(tuned.get("dataset"), str) or not presets:
         raise ParameterError("a presets file needs the dataset that was tuned on, and a preset")
-    definitions = {one.definition: one.parameters for one in presets.values() if one.selector}
+    definitions = {preset.definition: preset.parameters for preset in presets.values() if preset.selector}
     data = {
         "format": FORMAT,
         "tuned": tuned,
         "test_split": test_split,
         "definitions": definitions,
-        "presets": {name: _block(one, path) for name, one in presets.items()},
+        "presets": {name: _block(preset, path) for name, preset in presets.items()},
     }
     if not definitions:
         del data["definitions"]
-    head = _head(path, tuned["dataset"], next((name for name, one in presets.items() if one.selector), ""))
+    head = _head(path, tuned["dataset"], next((name for name, preset in presets.items() if preset.selector), ""))
     write_atomic(path, head + dump_yaml(_plain(data), short=True))
 
 
@@ -85,8 +85,8 @@ def _block(preset: TunedPreset, path: Path) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Containers and numbers as YAML takes them, each container once; NaN and infinity as null."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(entry) for entry in value]
     value = value.item() if hasattr(value, "item") else value  # numpy's numbers
     return None if isinstance(value, float) and value - value != 0 else value

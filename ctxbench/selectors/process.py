@@ -116,8 +116,8 @@ class LineProcess:
         """
         lines = [line for line in list(self._stderr) if line.strip()]
         end = lines[-_LAST_LINES:]
-        said = next(filter(_ERROR.match, lines), None) or next((line for line in lines if "Error" in line), None)
-        first = "" if said is None or any("Error" in line for line in end) else f" says: {said.strip()}; it"
+        error_line = next(filter(_ERROR.match, lines), None) or next((line for line in lines if "Error" in line), None)
+        first = "" if error_line is None or any("Error" in line for line in end) else f" says: {error_line.strip()}; it"
         return f"; its standard error{first} ends: {' | '.join(end)}" if lines else ""
 
     def _write(self, stream: IO[bytes]) -> None:

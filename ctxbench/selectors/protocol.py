@@ -117,15 +117,15 @@ class CircuitBreaker:
     Several threads may use it.
     """
 
-    def __init__(self, *, what: str = "queries", at_a_time: int = 1) -> None:
+    def __init__(self, *, noun: str = "queries", at_a_time: int = 1) -> None:
         """Nothing is lost yet.
 
         Args:
             what: what is asked, in the plural, for messages.
             at_a_time: how many are asked side by side, >= 1.
         """
-        self._what = what
-        self._most = SILENT_AT_MOST * at_a_time
+        self._noun = noun
+        self._max_failures = SILENT_AT_MOST * at_a_time
         self._lock = threading.Lock()
         self._catalog = ""
         self._failures = 0
@@ -146,8 +146,8 @@ class CircuitBreaker:
         """Count a question without an answer; `why` says what happened."""
         with self._lock:
             self._failures += 1
-            if self._failures >= self._most and not self._refusal:
-                self._refusal = f"{NOT_ASKED}{self._failures} {self._what} in a row had no answer; the last: {why}"
+            if self._failures >= self._max_failures and not self._refusal:
+                self._refusal = f"{NOT_ASKED}{self._failures} {self._noun} in a row had no answer; the last: {why}"
 
     @property
     def refusal(self) -> str:
@@ -161,10 +161,10 @@ class CircuitBreaker:
 
 def catalog_hash(batch: Batch, row: int) -> str:
     """What messages call the catalog of one request: of all items their hash, of some one that no others have."""
-    seen = _seen(batch, row)
-    if seen is None:
+    visible = _visible_items(batch, row)
+    if visible is None:
         return batch.catalog.hash
-    return hashlib.sha256(batch.catalog.hash.encode() + np.packbits(seen).tobytes()).hexdigest()
+    return hashlib.sha256(batch.catalog.hash.encode() + np.packbits(visible).tobytes()).hexdigest()
 
 
 def by_catalog(batch: Batch, rows: Iterable[int]) -> dict[str, list[int]]:
@@ -187,17 +187,17 @@ def catalog_items(batch: Batch, row: int, send: str) -> list[Any] | None:
     """
     if send == "nothing":
         return None
-    seen = _seen(batch, row)
-    places = range(len(batch.catalog)) if seen is None else np.flatnonzero(seen).tolist()
-    told = [batch.catalog[place] for place in places if batch.catalog[place].enabled]
+    visible = _visible_items(batch, row)
+    positions = range(len(batch.catalog)) if visible is None else np.flatnonzero(visible).tolist()
+    items = [batch.catalog[position] for position in positions if batch.catalog[position].enabled]
     if send == "ids":
-        return [item.id for item in told]
-    rows = [{key: value for key, value in item.as_row().items() if key != "metadata"} for item in told]
-    if seen is not None:
-        ids = {batch.catalog.ids[place] for place in places}
-        for one in rows:
-            if links := [link for link in one.pop("links", ()) if link["item"] in ids]:
-                one["links"] = links
+        return [item.id for item in items]
+    rows = [{key: value for key, value in item.as_row().items() if key != "metadata"} for item in items]
+    if visible is not None:
+        ids = {batch.catalog.ids[position] for position in positions}
+        for entry in rows:
+            if links := [link for link in entry.pop("links", ()) if link["item"] in ids]:
+                entry["links"] = links
     return rows
 
 
@@ -212,32 +212,32 @@ def request_body(batch: Batch, row: int, send: str) -> dict[str, Any]:
 
     Where no catalog is sent, `available` says what it may see, unless that is all.
     """
-    request, seen = batch.requests[row], _seen(batch, row)
+    request, visible = batch.requests[row], _visible_items(batch, row)
     body = request.as_dict()
-    if seen is None:
+    if visible is None:
         return body
     if request.available is not None:
-        body["available"] = [key.id for key in request.available if seen[batch.catalog.position(key)]]
+        body["available"] = [key.id for key in request.available if visible[batch.catalog.position(key)]]
     elif send == "nothing":
-        told = np.flatnonzero(seen).tolist()
-        body["available"] = [batch.catalog.ids[place] for place in told if batch.catalog[place].enabled]
+        positions = np.flatnonzero(visible).tolist()
+        body["available"] = [batch.catalog.ids[position] for position in positions if batch.catalog[position].enabled]
     return body
 
 
 def request_messages(batch: Batch, rows: Iterable[int], send: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The messages that ask some requests, each with its row, in the order of `by_catalog`."""
-    for catalog, those in by_catalog(batch, rows).items():
-        for row in those:
-            told = {"query": batch.requests[row].id, "request": request_body(batch, row, send)}
-            yield row, {"ctxbench": VERSION, "catalog": catalog, **told}
+    for catalog, catalog_rows in by_catalog(batch, rows).items():
+        for row in catalog_rows:
+            body = {"query": batch.requests[row].id, "request": request_body(batch, row, send)}
+            yield row, {"ctxbench": VERSION, "catalog": catalog, **body}
 
 
-def _seen(batch: Batch, row: int) -> BoolArray | None:
+def _visible_items(batch: Batch, row: int) -> BoolArray | None:
     """Which items a request may see, shape (n_items,); None where it may see all."""
     if not batch.catalog.facts.hidden:
         return None
-    seen: BoolArray = batch.visible[row]
-    return None if seen.all() else seen
+    visible: BoolArray = batch.visible[row]
+    return None if visible.all() else visible
 
 
 def dumps(message: Mapping[str, Any]) -> str:
@@ -274,7 +274,7 @@ def loads(text: bytes | str) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=_unique_keys)
     except UnicodeDecodeError as error:
         raise MalformedError(f"not UTF-8 (byte {error.start + 1})", error.start + 1) from error
     except json.JSONDecodeError as error:
@@ -284,11 +284,11 @@ def loads(text: bytes | str) -> Any:
     except MalformedError:
         raise
     except ValueError as error:  # Python's own words are for programmers
-        most = sys.get_int_max_str_digits()
-        raise MalformedError(f"not JSON that can be read: a number has more than {most} digits") from error
+        limit = sys.get_int_max_str_digits()
+        raise MalformedError(f"not JSON that can be read: a number has more than {limit} digits") from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) != len(pairs):
         twice = min(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
@@ -301,15 +301,15 @@ def quoted(text: object, *, hide: Callable[[str], str] = str) -> str:
     if isinstance(text, str):
         text = hide(text)
     try:
-        shown = repr(text)
+        representation = repr(text)
     except RecursionError:
         return f"a {type(text).__name__} that is nested too deep to be shown"
-    shown = shown if isinstance(text, str) else hide(shown)
-    if len(shown) <= QUOTED + 2:
-        return shown
+    representation = representation if isinstance(text, str) else hide(representation)
+    if len(representation) <= QUOTED + 2:
+        return representation
     if isinstance(text, str):
         return f"{text[:QUOTED]!r} and {len(text) - QUOTED} characters more"
-    return f"{shown[:QUOTED]} ..."
+    return f"{representation[:QUOTED]} ..."
 
 
 def shown_path(path: Path, base: Path) -> str:

@@ -13,7 +13,7 @@ from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Evidence, OfferedItems, evaluate, mean
 from ctxbench.bench.stats import grouped_estimate
 from ctxbench.core.arrays import FloatArray
-from ctxbench.selectors.parameters import Parameter, Value, shown
+from ctxbench.selectors.parameters import Parameter, Value, value_text
 from ctxbench.tuning.limits import Policy, policy_measures
 from ctxbench.tuning.optima import MIN_QUERIES, BestSetting, Optimum
 from ctxbench.tuning.search import REPORTED, Competitor, SearchResult
@@ -117,7 +117,7 @@ def _is_unreachable(optima: Mapping[str, Optimum]) -> bool:
 
 def setting_text(selector: str, values: Mapping[str, Value]) -> str:
     """A setting as messages say it: `semantic with contextTopK 20, contextTopN 5`."""
-    listed = ", ".join(f"{name} {shown(value)}" for name, value in values.items())
+    listed = ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
     return f"{selector} with {listed}" if listed else selector
 
 
