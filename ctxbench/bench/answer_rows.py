@@ -17,7 +17,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.selection import offered_at
 from ctxbench.io.json_files import dump_json
 
-_MANY = 20  # items of the catalog, one behind the other and alike, that `selections.jsonl` tells as first and last
+_MANY = 20  # so many equal items in catalog order are written as first and last in `selections.jsonl`
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

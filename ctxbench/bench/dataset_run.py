@@ -74,7 +74,7 @@ class DatasetRun:
         )
 
     def unfinished(self, *, fresh: bool) -> list[str]:
-        """The selectors whose part is missing, of something else, measured otherwise, or holds failures."""
+        """The selectors whose part is missing, has other keys, or holds failures."""
         return [
             name
             for name, key in self.keys.items()
@@ -84,13 +84,13 @@ class DatasetRun:
         ]
 
     def finish(self, names: Sequence[str], progress: Progress, *, fresh: bool) -> Iterator[tuple[str, StoredAnswers]]:
-        """Answer what is missing of the wanted parts and save them; yields name and answers of each."""
+        """Ask what is missing of some parts and save them; yields name and answers of each."""
         stored = {name: None if fresh else self.store.answers(self.name, name, self.keys[name]) for name in names}
         missing = [name for name in names if stored[name] is None]
         self._ask(missing, progress, fresh=fresh)
         for name in sorted(names, key=self._takes_sizes):
             finished = stored[name]
-            answers = self.store.slices(self.name, name) if finished is None else self._mended(name, finished)
+            answers = self.store.slices(self.name, name) if finished is None else self._retry_failed(name, finished)
             self.store.save(self._part(name, answers), self.dataset.catalog)
             self._offered_by.pop(name, None)
             yield name, answers
@@ -136,7 +136,7 @@ class DatasetRun:
                 size //= 2
         return size
 
-    def _mended(self, name: str, stored: StoredAnswers) -> StoredAnswers:
+    def _retry_failed(self, name: str, stored: StoredAnswers) -> StoredAnswers:
         """Answers that are there, with the failed queries asked again; stopped, the next call goes on."""
         if not stored.errors:
             return stored
@@ -166,7 +166,7 @@ class DatasetRun:
         Args:
             name: of the selector.
             batch: what is asked.
-            made: what others have answered to it just now.
+            by_name: what other selectors have just answered to it.
         """
         selector = self.selectors[name]
         if not isinstance(selector, AsManyAs):
@@ -182,7 +182,7 @@ class DatasetRun:
 
     @cached_property
     def labels(self) -> Labels:
-        """What every selector's answers are held against; made once."""
+        """The labels that every selector's answers are compared with; made once."""
         return Labels.of(self.dataset, self.prepared.item_tokens[self.name], self.resources.text_tokens)
 
     def _part(self, name: str, answers: StoredAnswers) -> Part:

@@ -1,7 +1,7 @@
-"""Completeness at equal tokens: a strategy against the base's own trade of tokens for completeness.
+"""Completeness at equal tokens: a strategy compared with the base's own trade of tokens for completeness.
 
 More items make any selector more complete. A strategy pays only if it is more complete than the base would be for as
-many tokens, so it is held against the base with its own size turned up or down: the base's curve.
+many tokens, so it is compared with the base at other sizes: the base's curve.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AtTokens:
-    """A strategy against the base at the strategy's tokens.
+    """A strategy compared with the base at the strategy's tokens.
 
     Attributes:
         tokens: the strategy's mean.

@@ -58,7 +58,7 @@ class Experiment:
 
     Attributes:
         name: of the run folder and the report.
-        about: what it is to settle; may be empty.
+        about: the question that it answers; may be empty.
         path: the file; None where it was made in Python.
         base: what its relative folders are relative to: the file's folder, or for a command line the working directory.
         datasets: names or folders, in order; a folder is relative to the file, else to the working directory.
@@ -92,7 +92,7 @@ class Experiment:
     def make_selectors(
         self, resources: Resources, memo: MutableMapping[str, Any], *, required: Required | None = None
     ) -> dict[str, Selector]:
-        """Make all selectors over the same resources and memo, by name, in order; the oracle is told `required`."""
+        """Make all selectors over the same resources and memo, by name, in order; the oracle gets `required`."""
         selectors: dict[str, Selector] = {}
         for spec in sorted(self.selectors, key=lambda spec: spec.like is not None):
             selector = spec.make(resources, memo)
@@ -130,7 +130,7 @@ def experiment_of(
     Args:
         data, lines: as `load_yaml` gives them.
         path: the file.
-        what: what such a file is called in messages.
+        noun: what such a file is called in messages.
         keys: those that it may have at its top; who passes more than an experiment's reads the rest.
     """
     reader = _ExperimentReader(path, lines, [])
@@ -158,7 +158,7 @@ def experiment_of(
 
 
 def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens: str) -> Experiment:
-    """The experiment that scores a file of answers, beside shipped selectors given as `name` or `name/preset`.
+    """The experiment that compares a file of answers with shipped selectors, given as `name` or `name/preset`.
 
     Raises:
         UserError: the file or a selector is unknown or faulty.
@@ -320,7 +320,7 @@ class _ExperimentReader(YamlForm):
             changes = [f"{key}={value_text(value)}" for key, value in varied.items() if key not in without_effect]
             name = " ".join([_named(entry), *changes])
             if len(changes) < len(varied) and name in {spec.name for spec in specs}:
-                continue  # what has no effect beside the others makes no selector of its own
+                continue  # a value without effect makes no separate selector
             spec = replace(definition_spec(name, definition, values, about), like=entry.get("like"))
             specs.append(replace(spec, shipped="") if "presets" in entry else spec)  # a tuned preset is the user's
         if idle:

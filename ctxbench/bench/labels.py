@@ -1,4 +1,4 @@
-"""What answers on a dataset are held against: labels, token counts and which items are siblings."""
+"""What answers on a dataset are compared with: labels, token counts and which items are siblings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TextTokens: TypeAlias = Callable[[Sequence[str]], IntArray]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Labels:
-    """What answers on a dataset are held against.
+    """What answers on a dataset are compared with.
 
     Attributes:
         dataset: with judgments for every query.
@@ -42,7 +42,7 @@ class Labels:
 
     @classmethod
     def of(cls, dataset: Dataset, item_tokens: IntArray, count: TextTokens | None = None) -> Labels:
-        """Read them off a dataset.
+        """Take them from a dataset.
 
         Args:
             dataset: with judgments for every query.
@@ -69,7 +69,7 @@ class Labels:
 
         Args:
             answers: for all queries of the dataset, or some that follow each other, in its order.
-            first: the place of the first of them in the dataset; None = they are all.
+            first: the index of the first of them in the dataset; None = they are all.
 
         Raises:
             InputError: the answers are not those of these queries.
@@ -137,7 +137,7 @@ def enough_shown(dataset: Dataset, table: Candidates, *, first: int = 0) -> Bool
     Args:
         dataset: with labels.
         table: candidates of queries of it that follow each other, in order.
-        first: the place of the first of them in the dataset.
+        first: the index of the first of them in the dataset.
 
     Returns:
         Shape (n_rows,).

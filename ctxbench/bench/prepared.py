@@ -1,4 +1,4 @@
-"""Opens what an experiment names, and finds everything that is wrong with it before anything is embedded."""
+"""Opens what an experiment names, and finds all faults in it before anything is embedded."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def prepare(
     Args:
         experiment: as read.
         faults: what is wrong in it already, to be reported with the rest.
-        notify: told what takes a moment.
-        counting: makes of the counter that the experiment names the one that counts, which has its name.
+        notify: called with a message about what takes a moment.
+        counting: wraps the token counter of the experiment; the name stays.
         opening: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
 
     Raises:
@@ -210,7 +210,7 @@ class _ExperimentForm(YamlForm):
 
 
 def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[Fault]:
-    """What the steps of our selectors say against the datasets."""
+    """Faults of the steps of our selectors on the datasets."""
     checks = StepChecks(resources)
     for spec in experiment.selectors:
         selector = spec.make(resources, {})
@@ -245,12 +245,12 @@ def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources:
 
 
 class StepChecks:
-    """What the steps of pipelines say against running on a dataset, as far as it can be told without a model.
+    """Finds why steps of pipelines cannot run on a dataset, as far as that is known without a model.
 
     A step that has a method `check(catalog, resources)` is asked; it raises a `UserError` where it cannot work over
-    that catalog, for example with a graph of another one. A step that was fitted must stand behind what it was fitted
-    behind. And an analysis must make a chunk of some request. No step is asked twice about a dataset, however many
-    pipelines share it.
+    that catalog, for example with a graph of another one. A step that was fitted must follow the steps that it was
+    fitted behind. And an analysis must make a chunk of some request. No step is asked twice about a dataset, however
+    many pipelines share it.
 
     Args:
         resources: passed to the steps, which must not use here what would load a model.
@@ -312,9 +312,9 @@ def _drawn(selected: Dataset, full: Dataset, folder: Path) -> int:
     """How many of the queries that are measured with a label queue drew; 0 where all that it drew from are labelled.
 
     Args:
-        asked: what of the dataset is asked.
-        whole: all of it.
-        folder: where the weights stand: how many queries each drawn one stands for.
+        selected: the queries of the dataset that are asked.
+        full: all of it.
+        folder: holds the weights: how many queries each drawn one represents.
     """
     weights = read_weights(folder if folder.is_dir() else dataset_folder(folder.name))
     if not full.unlabelled:

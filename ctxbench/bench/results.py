@@ -41,7 +41,7 @@ from ctxbench.io.leftovers import sweep_folder
 from ctxbench.io.output_paths import files_in
 
 _log = logging.getLogger(__name__)
-LONGEST_NAME = 200  # bytes of a file name, with room for what stands behind it
+LONGEST_NAME = 200  # bytes of a file name, with room for an ending
 FORMAT = 4  # of the run folder; raised when a reader of the old one would go wrong
 _READ = (2, 3, FORMAT)  # in 2, a rule that keeps a row out was a sentence; to 3, answers were one file `answers.npz`
 MEANING = 3  # of answers, part of their key: raised when those that are stored would say something else
@@ -89,7 +89,7 @@ class RunFolder:
         return folder
 
     def answers(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
-        """The answers of a finished part, if they are undamaged and made from just what `key` stands for."""
+        """The answers of a finished part, if they are undamaged and were made for this `key`."""
         folder = self._recovered(dataset, selector)
         with suppress(UserError, *DAMAGE):  # the part is made again
             marker = _read_checked(folder / "part.json")
@@ -106,7 +106,7 @@ class RunFolder:
         return answers
 
     def has(self, dataset: str, selector: str, key: str, values_key: str = "") -> bool:
-        """Whether the part is there, undamaged, made and measured from just what the keys stand for."""
+        """Whether the part is there, undamaged, and was made and measured for these keys."""
         folder = self._recovered(dataset, selector)
         if not (folder / "part.json").exists():
             return False
@@ -262,7 +262,7 @@ class RunFolder:
         return None
 
     def is_foreign(self) -> bool:
-        """Whether files stand in the folder that are of no run, finished or not."""
+        """Whether the folder holds files that are of no run, finished or not."""
         if self.experiment() is not None or any(
             next(self.path.glob(part), None) for part in ("*/*/part.json", "*/*+partial/key")
         ):

@@ -36,7 +36,7 @@ class RunReport:
 
     Attributes:
         folder: where the results are.
-        made, reused: parts (dataset and selector) computed now, and found finished.
+        made, reused: how many parts (dataset and selector) were computed now, and were finished before.
         kept: names of the user's selectors that were not asked on some dataset, since their answers were found.
         embedded: texts that were embedded; 0 means that no model was loaded.
         errors: queries that a selector failed on, by "dataset, selector".
@@ -60,7 +60,7 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
     Args:
         prepared: the experiment.
         folder: the run folder; made if it is missing.
-        progress: told about every slice of queries.
+        progress: called for every slice of queries.
         fresh: compute everything again (vectors stay in their store).
 
     Raises:
@@ -140,7 +140,7 @@ def _timing(answers: StoredAnswers) -> dict[str, Any]:
 
 
 def _save_timings(store: RunFolder, times: Mapping[str, Mapping[str, Any]], *, experiment_folder: Path) -> None:
-    """Write times of parts beside those of earlier calls; in a file of their own, since they never repeat."""
+    """Write the times of parts, with those of earlier calls, into a separate file, since they never repeat."""
     try:
         earlier = store.read("timings.json")["parts"]
     except (UserError, KeyError) as error:

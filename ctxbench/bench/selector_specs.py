@@ -33,7 +33,7 @@ class SelectorSpec:
         parameters: all of them, by name; empty where they have no names.
         like: the selector whose sizes it takes, or None.
         outside: True for a selector of the user's.
-        line: where it stands in the file, 1-based; 0 = in none.
+        line: its line in the file, 1-based; 0 = in none.
         shipped: of an agent whose file names none of the user's, the shipped selector that it is, such as
             `learned/normal`; empty for others.
     """

@@ -62,7 +62,7 @@ class Slice(AnsweredQueries):
         return self
 
     def select_queries(self, indices: Sequence[int]) -> Slice:
-        """The answers at some places, in the order of `places`; the notes stay those of all."""
+        """The answers at some indices, in the order of `indices`; the notes stay those of all."""
         queries = tuple(self.queries[index] for index in indices)
         table = _select_requests(self.candidates, indices)
         return replace(
@@ -160,7 +160,7 @@ class Slice(AnsweredQueries):
 
 
 def _select_requests(table: Candidates, indices: Sequence[int]) -> Candidates:
-    """The rows of some requests, in the order of `places`."""
+    """The rows of some requests, in the order of `indices`."""
     chosen = np.asarray(indices, dtype=np.int64)
     lengths = np.diff(table.start)[chosen]
     rows = ranges(table.start[:-1][chosen], lengths)

@@ -29,7 +29,7 @@ class StoredAnswers(AnsweredQueries):
     Attributes:
         path: of the file, or of the folder of an unfinished part.
         parts: the ids of the queries of each block.
-        stamp: what tells the file from one that took its place; None of a folder.
+        stamp: identifies the file, so that a replaced one is noticed; None of a folder.
 
     What is told of the queries is over all blocks. A block whose queries all failed says nothing about rankings.
     """
@@ -59,7 +59,7 @@ class StoredAnswers(AnsweredQueries):
         """The answers, a block of queries at a time, in order.
 
         Args:
-            wanted: the numbers of the blocks; None = all.
+            selected: the numbers of the blocks; None = all.
 
         Raises:
             StorageError: they were changed since they were opened.
@@ -181,7 +181,7 @@ _recent = _Recent(limit=32_000_000)
 
 
 def _blocks(path: Path, *, rows: bool = True, selected: Container[int] | None = None) -> Iterator[Slice]:
-    """The blocks of a file or of an unfinished part, in order: all or those `wanted`, without candidates if not `rows`.
+    """The blocks of a file or an unfinished part, in order: all or those `selected`, without candidates if not `rows`.
 
     Raises:
         StorageError: one is damaged.

@@ -209,7 +209,7 @@ class AnswerReader:
     def _hint(self, name: str) -> str:
         """The id that a wrong one probably means, or what ids look like."""
         catalog = self._batch.catalog
-        if catalog.facts.hidden:  # a name that is told may be of an item that this request may not see
+        if catalog.facts.hidden:  # a suggested name may be of an item that this request may not see
             return ""
         likely = self._by_name.get(name.casefold())
         if likely:
@@ -270,7 +270,7 @@ def table(batch: Batch, answers: Mapping[int, Answer]) -> Candidates:
 
     Returns:
         Rows of origin search and mode agent; ranked rows that are not chosen are out by `NOT_CHOSEN`. The score is
-        the selector's, or -1, -2, ... in the order given; equal scores stand in catalog order.
+        the selector's, or -1, -2, ... in the order given; equal scores are in catalog order.
     """
     rows = [(row, answer) for row, answer in sorted(answers.items()) if answer.item]
     request = np.repeat(

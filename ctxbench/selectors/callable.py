@@ -63,7 +63,7 @@ class CallableSource(Source):
             spec: where `load_callable` found it; default: its own module and name, if it is a function of a module.
                 A callable that is neither (a partial object, an instance, a lambda) is described as no other,
                 because what is in it cannot be: its answers are never taken for those of another run.
-            send: what it is called with beside the request: `items`, `ids`, or `nothing` (then `function(request)`).
+            send: what it is called with besides the request: `items`, `ids`, or `nothing` (then `function(request)`).
             batch: call it once for several requests; it returns a list in their order, or a dict by query id.
             base: what paths are shown relative to.
 
@@ -104,7 +104,7 @@ class CallableSource(Source):
         return [replies[row] for row in rows]
 
     def _ask_with(self, catalog: str, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
-        """Ask requests that are told the same catalog, of this hash; one or more."""
+        """Ask one or more requests that get the same catalog, of this hash."""
         if self._catalog != catalog:
             # Through JSON, so that the function never holds a part of the catalog itself.
             self._items = json.loads(json.dumps(catalog_items(batch, rows[0], self._send)))
@@ -272,7 +272,7 @@ def _neighbours(folder: Path, *, include_selectors: bool = False) -> dict[str, t
 
 @functools.cache  # there are thousands of modules, whose files stay where they are
 def _real(path: str) -> str:
-    """Where a path really leads, with a separator behind it: what lies below it begins with that."""
+    """The real path with a separator at the end: paths below it begin with that."""
     return str(Path(path).resolve() / "_")[:-1]
 
 

@@ -91,7 +91,7 @@ class _Slot:
 
     Attributes:
         process: the running process, or None.
-        catalog: hash of the catalog that it was told.
+        catalog: hash of the catalog that it was sent.
         in_flight: what it was asked and has not answered, oldest first.
         given_up: queries that are errors already and whose answer may still come.
         fresh: it has not answered yet.

@@ -78,7 +78,7 @@ def _refuse_missing_script(argv: Sequence[str], base: Path) -> None:
 
 
 def _nearest(missing: Path) -> str:
-    """'; did you mean ...?' for the file beside it with the nearest name; empty where there is none."""
+    """'; did you mean ...?' for the file in its folder with the nearest name; empty where there is none."""
     try:
         names = [path.name for path in missing.parent.iterdir() if path.is_file()]
     except OSError:

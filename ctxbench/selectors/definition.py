@@ -28,7 +28,7 @@ class Definition:
             choice has its default.
         presets: values by preset name; a preset need not name every parameter.
         abouts: what each preset is for.
-        written: the pipeline as it stands in the file, whose paths are relative to that.
+        written: the pipeline as the file has it, with paths relative to the file.
         earlier: hashes (`presets.definition_hash`) of what it was before it got parameters whose defaults change
             nothing: presets tuned then hold still.
         shipped: of an agent's, the name of the shipped selector that its file names; empty for others.
@@ -45,13 +45,13 @@ class Definition:
     shipped: str = ""
 
     def values(self, preset: str | None = None, overrides: Mapping[str, Any] | None = None) -> dict[str, Value]:
-        """Every parameter's value: the default, over it the preset's, over it what is given.
+        """Every parameter's value: the default, over it the preset's, over it the overrides.
 
         At each of the three a choice sets its values first, and single parameters go over them.
 
         Raises:
             UnknownNameError: no such preset.
-            ParameterError: a given parameter is unknown, out of range, or without effect; names all faults.
+            ParameterError: an override is unknown, out of range, or without effect; names all faults.
         """
         if preset is not None and preset not in self.presets:
             raise UnknownNameError("preset", preset, self.presets, where=f" of selector {self.name!r}")
@@ -181,7 +181,7 @@ class Definition:
         return SpecFault(fault.path, f"{fault.message} (here {text})") if text else fault
 
     def idle(self, name: str, values: Mapping[str, Value]) -> str:
-        """Why a parameter has no effect beside these values; empty where it has."""
+        """Why a parameter has no effect with these values; empty where it has one."""
         needs = dict(self.parameters[name].needs)
         if self.search_switch and name != self.search_switch:
             needs = {self.search_switch: (True,), **needs}
@@ -225,7 +225,7 @@ def _switched(steps: Any, is_on: Callable[[str], bool]) -> Any:
 
 
 def _without_off(steps: Any) -> Any:
-    """Refining steps without the places of those that are switched off."""
+    """Refining steps without those that are switched off."""
 
     def clean_step(step: Any) -> Any:
         domains = step.get("by_domain") if isinstance(step, Mapping) else None
@@ -237,7 +237,7 @@ def _without_off(steps: Any) -> Any:
 
 
 def switched_steps(steps: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """What refining steps say under `when`, those of domains included, each with its place."""
+    """What refining steps say under `when`, those of domains included, each with its path."""
     for index, step in enumerate(steps if isinstance(steps, list) else []):
         if not isinstance(step, Mapping):
             continue

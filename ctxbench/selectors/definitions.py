@@ -79,7 +79,7 @@ def pipeline_of(spec: Mapping[str, Any]) -> Pipeline:
 
 
 def _suggest_selector(spec: Any, fault: SpecFault) -> SpecFault:
-    """The fault, with a better word where what stands there is a selector and no step."""
+    """The fault, with a better message where a selector is named in place of a step."""
     try:
         for key in fault.path:
             spec = spec[key]
@@ -200,7 +200,7 @@ def shipped_name(selector: Definition, values: Mapping[str, Value]) -> str:
     """The shipped selector that an agent's is with some values, such as `learned/normal`; empty for one that is not.
 
     Args:
-        found: the selector.
+        selector: the definition.
         values: of all its parameters.
     """
     if not selector.shipped:

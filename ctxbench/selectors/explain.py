@@ -251,7 +251,7 @@ class Chunkings:
         return tuple(dict.fromkeys([*self.sources.values(), self.expansion]))
 
     def used(self, table: Candidates) -> IntArray:
-        """The place in `distinct` of the chunking that each row's pair is counted in, shape (n,).
+        """The index in `distinct` of the chunking that each row's pair is counted in, shape (n,).
 
         Behind a merge, a row's pair is that of the best source of those that tell one.
         """

@@ -1,4 +1,4 @@
-"""Your own selector: anything outside ctxbench that answers requests, by file, Python callable, command or HTTP."""
+"""External selectors: anything that answers requests, by file, Python callable, command or HTTP."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "External", "FileSelector", "external_from_config", "schema"]
 
 MOST_REPEATS = 100
-_OPTIONS: dict[str, dict[str, Any]] = {  # beside the name, and the fields of `_settings`
+_OPTIONS: dict[str, dict[str, Any]] = {  # besides the name, and the fields of `_settings`
     "answers": {"answers": str},
     "callable": {"callable": str, "repeats": int, "send": str, "batch": bool},
     "command": {"command": list | str, "repeats": int},

@@ -1,4 +1,4 @@
-"""A selector with a fit of one's own: the same pipeline, written beside the file of fits that it reads."""
+"""A selector with the user's fit: the same pipeline, written next to the file of fits that it reads."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ctxbench.selectors.parameters import Parameter, Value
 
 
 def fitted_index(spec: Mapping[str, Any], name: str) -> int | None:
-    """The place in `refine` of the step of a name; None where there is none, or it stands inside a combinator."""
+    """The index in `refine` of the step of a name; None where there is none, or it is inside a combinator."""
     steps = spec.get("refine", [])
     names = [step if isinstance(step, str) else next(iter(step), "") for step in steps]
     return names.index(name) if name in names else None
 
 
 def fitted_file(definition: Definition, fits: Path) -> Path:
-    """Where a selector with fits of one's own goes: beside the file of fits, with the ending `.yaml`.
+    """The path of a selector with the user's fits: next to the file of fits, with the ending `.yaml`.
 
     Raises:
         ParameterError: the selector has no step `probability`, the file of fits has that ending itself, or another
-            selector stands there.
+            selector is there.
     """
     path = fits.with_suffix(".yaml")
     if fitted_index(definition.written, PROBABILITY) is None:
@@ -50,7 +50,7 @@ def write_fitted(definition: Definition, fits: Path, preset: str | None = None) 
     Args:
         definition: has a step `probability`.
         preset: whose values become its defaults; None = the defaults stay.
-        fits: the file; the selector is written beside it, with the ending `.yaml`.
+        fits: the file; the selector is written next to it, with the ending `.yaml`.
 
     Raises:
         ParameterError: there is no such step, or the file of fits has that ending itself.

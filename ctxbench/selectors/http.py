@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import ssl
 
 _TRY_AGAIN = (429, 503)
-_NOT_FROM_IT = (429, 502, 503, 504)  # what stands before a selector says so where it does not answer
+_NOT_FROM_IT = (429, 502, 503, 504)  # a proxy in front of a selector says so where it does not answer
 _NAMES = (*ANSWER_KEYS, "id", "score")
 
 

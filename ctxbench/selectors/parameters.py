@@ -23,7 +23,7 @@ class Parameter:
         default: a number, true or false, or one of `choices`; None for a number that another parameter's choices set.
         low, high: the allowed range of a number, ends included; ints where it must be whole.
         choices: the names that a choice may take, each with the values that it sets of other parameters.
-        needs: by name of another parameter, the values beside which this one has an effect; of several all must hold.
+        needs: by name of another parameter, the values with which this one has an effect; of several all must hold.
         tuned: whether tuning tries other values where a policy lists none.
         help: one line.
     """
@@ -130,7 +130,7 @@ def _tuned(name: str, tuned: Any) -> bool:
 
 
 def _choices(choices: Any) -> dict[str, Mapping[str, Any]]:
-    """What each choice sets, by its name; empty where `given` is neither a list of names nor such a mapping."""
+    """What each choice sets, by its name; empty where `choices` is neither a list of names nor such a mapping."""
     pairs: list[tuple[Any, Any]] = [(name, {}) for name in choices] if isinstance(choices, list) else []
     pairs = list(choices.items()) if isinstance(choices, Mapping) else pairs
     if not all(isinstance(name, str) and isinstance(values, Mapping) for name, values in pairs):

@@ -16,7 +16,7 @@ from ctxbench.selectors.tuned_presets import FORMAT, PRESET_KEYS, PresetsFile, T
 
 
 def read_presets(path: Path) -> PresetsFile:
-    """Read a presets file and hold every preset in it to its selector as it is now.
+    """Read a presets file and check every preset in it against its selector as it is now.
 
     Raises:
         StorageError: the file is missing or cannot be read.
@@ -35,7 +35,7 @@ def write_presets(path: Path, *, tuned: Mapping[str, Any], presets: Mapping[str,
 
     Args:
         path: the file.
-        tuned: what the presets were tuned on and with, in the order in which it is to stand: `dataset` first.
+        tuned: what the presets were tuned on and with, in the order of the file: `dataset` first.
         presets: by name, in order.
         test_split: what the test split was read for, as a sentence; empty = it was not read.
 
@@ -74,7 +74,7 @@ def _head(path: Path, dataset: str, example: str) -> str:
 
 
 def _block(preset: TunedPreset, path: Path) -> dict[str, Any]:
-    """A preset as it stands in the file; what is empty is left out."""
+    """A preset as the file has it; what is empty is left out."""
     selector = preset.selector
     if is_file(selector):
         selector = Path(os.path.relpath(selector, path.parent)).as_posix()

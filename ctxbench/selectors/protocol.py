@@ -1,4 +1,4 @@
-"""What ctxbench and a selector outside it say to each other: JSON messages of a published, versioned schema.
+"""The messages between ctxbench and an external selector: JSON of a published, versioned schema.
 
 Three messages go out: a catalog (before the first request over it), a request, and over HTTP a POST of several
 requests. The catalog of a request is what it may see: nothing of other workspaces and users, nothing later or ended, so
@@ -32,7 +32,7 @@ QUOTED = 200  # characters of a foreign text that an error quotes
 ANSWER_KEYS = ("ctxbench", "query", "items", "ranking", "error", "build", "metadata")
 NO_ANSWER = "the process wrote a line that is no answer"  # how the error begins that quotes such a line
 NOT_AWAITED = "the process answered query "  # and the error that names an answer to another request
-SENDS = ("items", "ids", "nothing")  # what a selector is told of a catalog
+SENDS = ("items", "ids", "nothing")  # what a selector gets of a catalog
 # One slow query, or one that a selector dies on, is no reason to give up, and seldom are several of them neighbours.
 # Each costs a time limit, by default a minute or two: a dead selector is found out in minutes, not in hours.
 SILENT_AT_MOST = 5
@@ -56,7 +56,7 @@ class RawAnswer:
         answer: the answer as JSON, not checked yet.
         error: why there is no answer; empty if there is one.
         seconds: how long the request took; NaN where that is not known by request.
-        where: where the answer stands (file and line), for messages; may be empty.
+        where: file and line of the answer, for messages; may be empty.
     """
 
     answer: Any = None
@@ -121,7 +121,7 @@ class CircuitBreaker:
         """Nothing is lost yet.
 
         Args:
-            what: what is asked, in the plural, for messages.
+            noun: what is asked, in the plural, for messages.
             at_a_time: how many are asked side by side, >= 1.
         """
         self._noun = noun
@@ -176,7 +176,7 @@ def by_catalog(batch: Batch, rows: Iterable[int]) -> dict[str, list[int]]:
 
 
 def catalog_items(batch: Batch, row: int, send: str) -> list[Any] | None:
-    """What an outside selector is told of the catalog of one request; the same for all of one `catalog_hash`.
+    """What an external selector gets of the catalog of one request; the same for all of one `catalog_hash`.
 
     Args:
         batch: the requests and the items. Those that are not enabled are left out, nobody may offer them; those that
@@ -202,7 +202,7 @@ def catalog_items(batch: Batch, row: int, send: str) -> list[Any] | None:
 
 
 def catalog_message(batch: Batch, row: int, send: str) -> dict[str, Any] | None:
-    """The message that tells the catalog of one request, with `items` or `ids`; None where nothing is sent."""
+    """The message with the catalog of one request, with `items` or `ids`; None where nothing is sent."""
     items = catalog_items(batch, row, send)
     return None if items is None else {"ctxbench": VERSION, "catalog": catalog_hash(batch, row), send: items}
 

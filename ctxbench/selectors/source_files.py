@@ -12,7 +12,7 @@ from ctxbench.selectors.protocol import shown_path
 from ctxbench.sources.imported_files import imported_files
 
 MOST = 200
-"""So many files are told apart; more are one, by the name of their folder."""
+"""So many files are hashed one by one; more count as one, by the name of their folder."""
 
 _MOST_SEEN = 20_000  # source files and folders; a home folder may hold more
 _CODE = frozenset(

@@ -47,7 +47,7 @@ class TunedPreset:
         selector: a shipped selector's name, or the path of a definition (in the file relative to the file); empty with
             `answers`.
         definition: `definition_hash` of the selector when it was tuned; empty with `answers`.
-        parameters: `parameter_texts` of it, so that what has changed since can be told.
+        parameters: `parameter_texts` of it, to show what has changed since.
         answers: what the answers of the user's own selector are called that were tuned; empty with `selector`.
         policy: what it is the best at, as the policy file says it.
         tuning, test: means on either split, by metric name: `value`, `low`, `high` and `n`; None = there is none.
@@ -137,16 +137,16 @@ def _text(parameter: Parameter) -> str:
 
 
 def read_with(find: Find, path: Path, *, preset: str = "") -> PresetsFile:
-    """Read a presets file and hold the presets in it to their selectors as they are now.
+    """Read a presets file and check the presets in it against their selectors as they are now.
 
     Args:
         find: gives the selectors.
         path: the file.
-        only: a preset; those of other selectors are left out, and held to nothing. Empty = all are read.
+        preset: its name; presets of other selectors are left out and not checked. Empty = all are read.
 
     Raises:
         StorageError: the file is missing or cannot be read.
-        UnknownNameError: it has no preset `only`.
+        UnknownNameError: it has no preset of this name.
         InputError: it is no presets file, or of another format; a selector is unknown, faulty or has changed; a value
             is wrong or missing: all faults, with their lines.
     """
@@ -191,7 +191,7 @@ class _PresetReader(YamlForm):
     find: Find = field(kw_only=True)
 
     def check_kind(self, data: Any) -> None:
-        """Hold the file as a whole to the format.
+        """Check the format of the file as a whole.
 
         Raises:
             InputError: it is something else, so that there is no use in reading on.
@@ -218,7 +218,7 @@ class _PresetReader(YamlForm):
         return self.value(data, {}, "mapping", *where)
 
     def value(self, data: Mapping[str, Any], empty: T, type_name: str, *where: str) -> T:
-        """The value under the last key if it is of the type of `empty`, which `what` names; else that."""
+        """The value under the last key if it is of the type of `empty`, which `type_name` names; else `empty`."""
         value = data.get(where[-1], empty)
         if isinstance(value, type(empty)):
             return value
@@ -273,7 +273,7 @@ class _PresetReader(YamlForm):
         return means
 
     def check_selector(self, name: str, preset: TunedPreset) -> None:
-        """Hold the values of a preset to its selector."""
+        """Check the values of a preset against its selector."""
         where = ("presets", name)
         try:
             selector = self.find(preset.selector)

@@ -24,7 +24,7 @@ class EndedError(SystemExit):
 
 @contextlib.contextmanager
 def confined() -> Iterator[None]:
-    """Code of others inside: `exit_held`, `stdout_to_stderr`, and no Ctrl-C is lost.
+    """Run code of others: `exit_held`, `stdout_to_stderr`, and no Ctrl-C is lost.
 
     Raises:
         EndedError: as `exit_held`.
@@ -117,7 +117,7 @@ class _StreamProxy:
 
     @property
     def buffer(self) -> BinaryIO:
-        """A buffer of its own: one that wraps it in a text stream closes it when that is gone."""
+        """A separate buffer: a text stream that wraps it closes it when the stream is gone."""
         if self._bytes is None or self._bytes.closed:
             try:
                 self._bytes = open(self._stream.fileno(), "wb", closefd=False)  # noqa: SIM115 - it is lent
@@ -226,7 +226,7 @@ class _InterruptGuard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Put it back, whatever stands there now, and tell what was noted."""
+        """Restore the handler, whatever is there now, and raise what was noted."""
         if self._installed:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if self._noted is not None and not isinstance(error, KeyboardInterrupt):
@@ -256,7 +256,7 @@ _EXIT = _ExitGuard()
 
 
 def signature_fault(function: Callable[..., Any], arguments: Sequence[Any], *, batch: bool, base: Path) -> str:
-    """Why a function cannot be called with what it is called with, where it stands and what to change; empty if it can.
+    """Why a function cannot be called with these arguments, where it is and what to change; empty if it can.
 
     Args:
         function: that was called.

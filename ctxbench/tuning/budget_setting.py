@@ -1,8 +1,8 @@
-"""A setting that offers a number of prompt tokens on average, found on requests without labels.
+"""Finds a setting that offers a given number of prompt tokens on average, from requests without labels.
 
-How complete a selector is cannot be told without labels, but what it costs can. A cap on items comes before a margin:
-the smallest number of items whose whole price reaches the budget is taken, one more, and then the margin that meets it.
-At equal tokens that was the more complete order on the datasets here.
+Without labels nothing shows how complete a selector is, but its token count is known. A cap on items is set before a
+margin: the smallest number of items whose tokens reach the budget, one more, and then the margin that meets the budget.
+At equal tokens this order was the more complete one on the datasets here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ctxbench.selectors.parameters import Value
 
 T = TypeVar("T")
 _TEXTS = ("query", "input", "question", "request", "prompt", "message", "content")  # what may be the text
-MAX_REQUESTS = 2000  # requests that are looked at, at most
+MAX_REQUESTS = 2000  # at most so many requests are used
 MARGIN, AT_MOST = "margin", "at_most"  # the parameters that are set
 
 
@@ -128,10 +128,10 @@ def budget_setting(
         values: of its parameters; margin and at_most are replaced.
         batch: the requests.
         resources: as for its pipeline.
-        tokens: the budget a request, on average; > 0.
+        tokens: the budget per request, on average; > 0.
 
     Raises:
-        ParameterError: the selector has no such cut, the budget is below the price of one item, or nothing is found.
+        ParameterError: the selector has no such cut, the budget is below the tokens of one item, or nothing is found.
     """
     fewest = checked_cut(definition, values)
     pipeline, parameters = definition.pipeline(values), definition.parameters
@@ -180,10 +180,10 @@ def checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[str
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """The items found for every request, best first: their prices, and how far they score below the best.
+    """The items found for every request, best first: their tokens, and how far they score below the best.
 
     Attributes:
-        request, place: of every row, shape (n_rows,); the best of a request has place 0.
+        request, rank: of every row, shape (n_rows,); the best of a request has rank 0.
         fallen: how far its score lies below the best, shape (n_rows,), >= 0.
         cost: its tokens, shape (n_rows,).
         n: how many requests there are, those for which nothing was found included.
@@ -199,7 +199,7 @@ class Prices:
 
     @classmethod
     def of_table(cls, table: Candidates, item_tokens: IntArray, *, ceiling: int = 100, highest: float = 20.0) -> Prices:
-        """Read them off the chosen rows of a ranking.
+        """Take them from the chosen rows of a ranking.
 
         Args:
             table: what was found, in order.

@@ -57,7 +57,7 @@ def verdict(
 
     Args:
         limit: the constraint, with its target on these queries.
-        own, base: values by query, shape (n_queries,); NaN where the metric does not apply.
+        measured, base: values by query, shape (n_queries,); NaN where the metric does not apply.
         ground: the queries.
         scale: of the values.
 
@@ -177,7 +177,7 @@ class SettingEvaluator:
     _full_rankings: dict[tuple[str, str, str], FullRanking] = field(default_factory=dict)
 
     def keep_ranking(self, tunable: Tunable, full_ranking: FullRanking) -> None:
-        """Keep the ranking of a selector with its defaults on the tuning set, which needs not be found again."""
+        """Store the ranking of a selector with its defaults on the tuning set, so that it is not computed again."""
         self._full_rankings[self._key(tunable, {}, self.dataset.tuning_set.split)] = full_ranking
 
     def _key(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> tuple[str, str, str]:
@@ -185,7 +185,7 @@ class SettingEvaluator:
         return tunable.name, head, split
 
     def full_ranking(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> FullRanking:
-        """The ranking of a selector, found once for all settings that differ in how they cut only."""
+        """The ranking of a selector, computed once for all settings that differ only in their cuts."""
         key = self._key(tunable, values, split)
         if key not in self._full_rankings:
             self._full_rankings[key] = tunable.rank(self.dataset.query_sets[split], values)
@@ -332,11 +332,11 @@ def policy_outcome(
     comparisons: Mapping[Key, Comparison],
     verdicts: tuple[ConstraintVerdict, ...],
 ) -> PolicyOutcome:
-    """What a policy came to: why the default is kept, or what is recommended and what that is compared with.
+    """The outcome of a policy: why the default is kept, or what is recommended and what that is compared with.
 
     Args:
         policy, choice: which, and what was chosen.
-        found: `chosen`, and where there are any `fixed`, `fixed_own` and `replaced`; without `chosen` the default is
+        results: `chosen`, and where there are any `fixed`, `fixed_own` and `replaced`; without `chosen` the default is
             kept.
         comparisons: by policy, kind and metric name.
         verdicts: of the constraints.
@@ -380,7 +380,7 @@ def beats(policy: Policy, means: Mapping[Metric, float], reference: Mapping[Metr
 
     Args:
         policy: whose objective must be no worse.
-        means, others: of completeness, prompt tokens and the objective, on the same queries.
+        means, reference: of completeness, prompt tokens and the objective, on the same queries.
     """
 
     def gain(metric: Metric) -> float:
@@ -422,11 +422,11 @@ T = TypeVar("T")
 
 
 def comparison_pairs(defaults: T, settings: Mapping[str, T]) -> dict[str, tuple[T, T]]:
-    """What is compared for a policy: base and other by kind of comparison.
+    """The pairs that are compared for a policy: base and compared setting by kind of comparison.
 
     Args:
         defaults: the base with its defaults.
-        found: `chosen`, and where there are any `fixed` and `fixed_own`.
+        settings: `chosen`, and where there are any `fixed` and `fixed_own`.
     """
     pairs = {"defaults": (defaults, settings["chosen"])}
     pairs |= {kind: (settings[kind], settings["chosen"]) for kind in ("fixed", "fixed_own") if kind in settings}
@@ -446,11 +446,11 @@ def compare_all(
     Args:
         defaults: the base with its defaults.
         measured: by policy, what `comparison_pairs` takes.
-        compare: compares base and other by a metric; None = it applies to no query.
+        compare: compares two settings by a metric; None = it applies to no query.
         policies: those of `measured`, and others.
 
     Returns:
-        By policy, kind and metric name, for the metrics of `COMPARED` and what the policy is to better.
+        By policy, kind and metric name, for the metrics of `COMPARED` and the policy's objective.
     """
     aims = {policy.name: policy.objective for policy in policies}
     comparisons = {

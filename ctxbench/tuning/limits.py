@@ -1,9 +1,9 @@
 """Limits that a recommended setting must keep: the constraints of a policy, and some that hold for every policy.
 
-* A constraint `of: base` is held by paired differences to the base: the mean difference less `SAFETY_ERRORS` standard
-  errors must reach the target. So many since the best of many settings looks better than it is. Other constraints are
-  held by the unfavourable end of their interval. Both have the same `room`, where they are about shares; `USED_ROOM` of
-  it is used.
+* A constraint `of: base` is checked by paired differences to the base: the mean difference less `SAFETY_ERRORS`
+  standard errors must reach the target. So many since the best of many settings looks better than it is. Other constraints are
+  checked by the unfavourable end of their interval. Both have the same `room`, where they are about shares;
+  `USED_ROOM` of it is used.
 * What a policy maximises is no worse than the base's, likewise, if it is a share and the base keeps the policy.
 * Prompt tokens are at most `MAX_TOKENS` times the base's, unless the setting is more complete beyond doubt.
 * Of the completeness of the base, and of that of the queries which need an item type, `MIN_KEPT` is kept; of a type
@@ -30,11 +30,11 @@ FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # bes
 
 
 SAME = 1e-12
-"""Relative difference up to which two means are the same: they may differ by the order in which they were added up."""
+"""Relative difference up to which two means are equal: the order of adding up may change them so far."""
 
 
 def rounding_error(value: float) -> float:
-    """How far two values may be apart that are the same up to rounding."""
+    """How much two values that are equal up to rounding may differ."""
     return SAME * max(1.0, abs(value))
 
 
@@ -46,7 +46,7 @@ class Constraint:
         metric: a set metric.
         at_least, at_most: the target; exactly one is given.
         of: empty: the mean itself; `reachable`: a share of what the first 20 items of the base's ranking make complete,
-            held against the queries that the first 20 of a selector's own ranking do; `base`: a multiple of what
+            compared with the queries that the first 20 of a selector's own ranking do; `base`: a multiple of what
             the base, the first selector of the file, has with its defaults.
     """
 
@@ -148,17 +148,17 @@ class Limit:
     """A bound on a mean, with its target as a number.
 
     Attributes:
-        text: as messages say it.
+        text: the limit in messages.
         measure: what it is about.
         sign: 1 for at least, -1 for at most.
         target: in the unit of the measure.
         unit: what the text counts in, in that of the measure: the base's mean, or how many times as much the base
             reaches; 1 where it is about the mean itself.
         room: how far beyond the target the unfavourable end lies at most where a constraint nearly holds.
-        by: what is held against the target: the `paired` difference to the base, an `interval`, or the `mean`.
+        by: what is compared with the target: the `paired` difference to the base, an `interval`, or the `mean`.
         base: the base's mean, for paired differences.
         complete: the base's completeness, where more of it beyond doubt stands in for the target; NaN = it does not.
-        asked: whether the policy asks for it.
+        from_policy: whether the policy sets it.
     """
 
     text: str
@@ -231,7 +231,7 @@ class Limit:
         return reached if math.isnan(self.complete) else reached | settings.mean_reaches(COMPLETENESS, 1, self.complete)
 
     def ends(self, settings: SweptSettings, indices: IntArray, *, level: float, times: float = 1.0) -> FloatArray:
-        """The values compared with the target at some places, if there were `times` as many queries."""
+        """The values compared with the target at some indices, if there were `times` as many queries."""
         if self.by == "paired":
             mean, error = settings.differences(self.measure, indices, times=times)
             return self.base + mean - self.sign * SAFETY_ERRORS * error
@@ -253,12 +253,12 @@ def room_of(base: Mapping[Measure, float]) -> float:
 def reach_ratio(base: BoolArray, competitor: BoolArray) -> float:
     """How many times as many queries the base's ranking makes complete within reach as another selector's.
 
-    What is reachable is what the base reaches, so that all selectors have the same target. It is held against the
-    queries that the selector's own ranking reaches, since none of the others can be won by its cut: their share
-    must be higher where it reaches less than the base, and may be lower where it reaches more.
+    What is reachable is what the base reaches, so that all selectors have the same target. It is compared with the
+    queries that the selector's own ranking reaches, since its cut can win no other query: their share must be
+    higher where it reaches less than the base, and may be lower where it reaches more.
 
     Args:
-        base, own: the queries that the first items of either ranking make complete, shape (n_queries,).
+        base, competitor: the queries that the first items of either ranking make complete, shape (n_queries,).
     """
     is_reached = int(competitor.sum())
     return int(base.sum()) / is_reached if is_reached else 1.0

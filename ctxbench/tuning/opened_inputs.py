@@ -1,4 +1,4 @@
-"""Opens the datasets and selectors of a tuning, and finds all that is wrong before anything is embedded."""
+"""Opens the datasets and selectors for tuning, and finds all faults before anything is embedded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read_tunables(
 
     Args:
         file: as read.
-        asked: by name, selectors outside ctxbench that were opened before and are not to be asked again.
+        rankings: by name, the rankings of external selectors that were opened before and are not asked again.
 
     Returns:
         The selectors that can be tuned, and what is wrong with the others, by line.
@@ -76,10 +76,10 @@ def _read(entry: SelectorEntry, base: Path, rankings: Mapping[str, OwnRankings])
 
 
 def with_range_of(tunable: Tunable, query_sets: Sequence[QuerySet]) -> Tunable:
-    """The same selector; of answers with an includeScore that can be above all their scores, and so include nothing.
+    """The same selector; for answers, the range of includeScore ends above all scores, so that it can include nothing.
 
     Args:
-        one: a selector.
+        tunable: a selector.
         query_sets: of all datasets.
     """
     if tunable.answers is None:
@@ -177,7 +177,7 @@ class TuningDataset:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TuningInputs:
-    """The checked inputs of a tuning; nothing is embedded and no model is loaded.
+    """The checked inputs of tuning; nothing is embedded yet and no model is loaded.
 
     Attributes:
         file: the policies.
@@ -214,10 +214,10 @@ def open_tuning(
     Args:
         file: as read.
         datasets: names or folders.
-        notify: told what takes a moment.
-        progress: told how many of how many texts are embedded, later.
+        notify: called with a message about what takes a moment.
+        progress: called with how many of how many texts are embedded, later.
         open_one: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
-        asked: as of `read_tunables`.
+        rankings: as for `read_tunables`.
 
     Raises:
         InputError: a dataset, selector, embedder or token counter is unknown or broken, no query of a dataset is
@@ -357,7 +357,7 @@ def _check_suited(
 ) -> tuple[dict[str, str], list[Fault]]:
     """Why selectors do not suit a dataset, by name; and what is wrong with those that do.
 
-    That the base does not suit it is wrong, since all others are held against it.
+    A base that does not suit the dataset is a fault, since all others are compared with it.
     """
     checks = StepChecks(opened.tuning_set.resources)
     faults: list[Fault] = []
@@ -389,7 +389,7 @@ def _check_suited(
 
 
 def _unusable(rankings: OwnRankings, query_set: QuerySet) -> tuple[Fault, ...]:
-    """What is wrong with rankings from outside; they are only read, and held against no label."""
+    """What is wrong with external rankings; they are only read, and compared with no label."""
     try:
         answers = rankings.of(query_set).answers
     except InputError as error:

@@ -1,4 +1,4 @@
-"""The best setting by a policy, of all lines of settings that it is shown; without one the nearest to the policy.
+"""The best setting for a policy among all lines of settings; where none is recommendable, the nearest to the policy.
 
 An optimum keeps a handful of settings, however many it looks at. Rules:
 
@@ -44,8 +44,8 @@ class BestSetting:
         rounded: the same with a threshold of few digits that selects the same (see `ThresholdLine.rounded_threshold`).
         means: by measure.
         n: by measure, how many queries it applies to.
-        bounds: by text of each of the policy's constraints, what was held against its target, as the text counts.
-        missed: places, among the limits, of those that are not kept.
+        bounds: by text of each of the policy's constraints, the value compared with its target, in the text's unit.
+        missed: indices, among the limits, of those that are not kept.
     """
 
     values: Mapping[str, Value]
@@ -62,7 +62,7 @@ class Optimum:
     Attributes:
         policy: what is chosen by.
         limits: what a setting must keep, the policy's constraints first.
-        beat: the base's objective, which must be bettered; NaN = none must.
+        to_beat: the base's objective, which a setting must improve on; NaN = no such condition.
         settings: how many were looked at.
         shortage: about how many times as many queries the nearest would need; infinite if there is none.
     """
@@ -82,7 +82,7 @@ class Optimum:
         Args:
             policy: what is chosen by.
             level: of the intervals.
-            base: means of the base by measure; without, nothing is held against it, and there is no room.
+            base: means of the base by measure; without it nothing is compared with the base, and there is no room.
             reach: see `reach_ratio`, for constraints `of: reachable`.
             worth: how many independent queries a query is worth, above 0: below 1 where queries of one group answer
                 alike (see `stats.worth`). One factor for all measures and settings, so that sweeps need no groups.
@@ -106,7 +106,7 @@ class Optimum:
         self._nearest: SweptSettings | None = None
         self.shortage = math.inf
         self._means_alone: list[SweptSettings | None] = [None] * len(policy.constraints)
-        self._means_beside: list[SweptSettings | None] = [None] * len(policy.constraints)
+        self._means_constrained: list[SweptSettings | None] = [None] * len(policy.constraints)
 
     def _objective_to_beat(self, base: Mapping[Measure, float]) -> float:
         """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
@@ -118,11 +118,11 @@ class Optimum:
         return base.get(self._aims[0][0], math.nan) if is_met else math.nan
 
     def add(self, line: ThresholdLine | SweptSettings) -> None:
-        """See the settings of a line."""
+        """Take the settings of a line into account."""
         self.add_settings(line if isinstance(line, SweptSettings) else LineSettings(line))
 
     def add_settings(self, settings: SweptSettings) -> None:
-        """See settings along one threshold."""
+        """Take settings along one threshold into account."""
         self.settings += len(settings)
         best = self._key[0] if self._best is not None else math.nan
         reached = [self._better(settings, best)] if not math.isnan(best) else []
@@ -143,7 +143,7 @@ class Optimum:
         return settings.objective_reaches(measure, -sign, sign * (key + room))
 
     def _keep_best(self, settings: SweptSettings, indices: IntArray) -> None:
-        """Keep the best of these places if it beats what is kept; all keep the limits by their means."""
+        """Keep the best of these settings if it beats the best so far; all keep the limits by their means."""
         met = np.ones(len(indices), dtype=np.bool_)
         short = np.ones(len(indices))
         for limit in self.limits:
@@ -169,11 +169,11 @@ class Optimum:
                 self._nearest, self.shortage = settings.select_setting(int(indices[nearest])), float(short[nearest])
 
     def _times(self, limit: Limit) -> float:
-        """How many queries a query is worth to a limit; differences are by group themselves."""
+        """How many queries a query is worth for a limit; differences already are by group."""
         return self._worth if limit.by == "interval" else 1.0
 
     def _best_index(self, settings: SweptSettings, indices: IntArray) -> int:
-        """The best of these places by the rules of this module."""
+        """The best of these indices by the rules of this module."""
         for measure, sign in self._aims:
             values = sign * settings.objective_means(measure, indices)
             best = float(values.min())
@@ -187,7 +187,7 @@ class Optimum:
             rest = [mask for position, mask in enumerate(reached) if position != index]
             self._keep_reach(self._means_alone, index, settings, None)
             if rest:
-                self._keep_reach(self._means_beside, index, settings, _all(rest, len(settings)))
+                self._keep_reach(self._means_constrained, index, settings, _all(rest, len(settings)))
 
     def _keep_reach(
         self, best: list[SweptSettings | None], index: int, settings: SweptSettings, mask: BoolArray | None
@@ -213,7 +213,7 @@ class Optimum:
         return None if self.best is None else int(self.best.values["n"])
 
     def beats(self, optimum: Optimum) -> bool:
-        """Whether the best of this one goes before that of another one of the same policy; equals do not."""
+        """Whether the best of this optimum comes before that of another for the same policy; False for equals."""
         aims = len(self._aims)
         return precedes(self._key[:aims], optimum._key[:aims])
 
@@ -271,7 +271,7 @@ class Optimum:
 
     def best_means(self, index: int) -> tuple[BestSetting | None, BestSetting | None]:
         """The best mean of one constraint: among all settings, and among those whose means meet all the others."""
-        alone, constrained = self._means_alone[index], self._means_beside[index]
+        alone, constrained = self._means_alone[index], self._means_constrained[index]
         return (
             None if alone is None else self._best_setting(alone),
             None if constrained is None else self._best_setting(constrained),
@@ -331,7 +331,7 @@ def _shortage_of(limit: Limit, means: FloatArray, ends: FloatArray) -> FloatArra
 
 
 def precedes(key: tuple[float, ...], other_key: tuple[float, ...]) -> bool:
-    """Whether a key is less than another, parts that are the same up to rounding, or NaN, passed over."""
+    """Whether a key is less than another; parts that are equal up to rounding, or NaN, are skipped."""
     for mine, theirs in zip(key, other_key, strict=True):
         if abs(mine - theirs) > rounding_error(theirs):
             return mine < theirs
@@ -351,7 +351,7 @@ def distance(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> floa
 
 
 def most_stable(thresholds: FloatArray, indices: IntArray) -> int:
-    """Of places with the same means the one with its threshold furthest from those of others; the first of equals."""
+    """Of indices with the same means the one whose threshold is furthest from all others; the first of equals."""
     if len(indices) == 1:
         return int(indices[0])
     rest = np.sort(np.delete(thresholds, indices))

@@ -1,4 +1,4 @@
-"""Writes what is recommended as presets files, and beside them the fits that a policy file asks for (`fit: own`)."""
+"""Writes recommended settings as presets files, and next to them the fits that a policy file asks for (`fit: own`)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fit_files(file: PolicyFile, folder: Path, datasets: Sequence[str]) -> list[P
 
 
 def together(datasets: Sequence[str]) -> str:
-    """What a file of several datasets is called: all their names, or where that is long the first and a digest."""
+    """The name of a file for several datasets: all their names, or where that is long the first and a digest."""
     joined = "-".join(datasets)
     if len(datasets) == 1 or len(joined) <= _LONGEST:
         return joined
@@ -68,8 +68,8 @@ def open_fitted(
     Args:
         file, datasets: as of `open_tuning`.
         folder: see `fit_selectors`; nothing is written where the file asks for no fit.
-        notify: told what takes a moment, and what could not be fitted.
-        progress: told how far it is.
+        notify: called with a message about what takes a moment, and what could not be fitted.
+        progress: called with how far it is.
 
     Raises:
         InputError, StorageError: as of the two.
@@ -177,7 +177,7 @@ def write_presets_of(result: DatasetTuning, ready: TuningInputs, path: Path) -> 
     """Write what is recommended on a dataset; whether there is anything.
 
     Args:
-        found: on the dataset.
+        result: of the dataset.
         ready: what was tuned.
         path: of the file; where nothing is recommended an earlier one is removed, since it would be of another policy.
 
@@ -236,7 +236,7 @@ def _preset(outcome: PolicyOutcome, chosen: SettingResult, ready: TuningInputs) 
 
 
 def policy_block(policy: Policy) -> dict[str, Any]:
-    """A policy as its file says it."""
+    """A policy as in its file."""
     rows = [
         {
             "metric": str(constraint.metric),
@@ -253,7 +253,7 @@ def policy_block(policy: Policy) -> dict[str, Any]:
 
 
 def verdict_block(verdict: ConstraintVerdict) -> dict[str, Any]:
-    """What was found of a constraint."""
+    """A verdict as the presets file holds it."""
     block = {
         "constraint": verdict.text,
         "met": verdict.met,

@@ -84,12 +84,12 @@ def choose(policy: Policy, optima: Mapping[str, Optimum], *, noun: str = "settin
     """Choose the best setting of all selectors; of equals that of the earlier selector.
 
     The default is kept where no setting keeps all limits beyond doubt, and where a measure of the policy applies to
-    fewer than `MIN_QUERIES` queries: then it is said how many more labels would do.
+    fewer than `MIN_QUERIES` queries: then the choice says how many more labels are needed.
 
     Args:
         policy: what all optima were kept by.
         optima: by name of the selector, in order; every one has seen all settings of its selector.
-        what: what reasons call that which is chosen.
+        noun: what reasons call a setting.
     """
     settings = sum(optimum.settings for optimum in optima.values())
     met = {name: best for name, optimum in optima.items() if (best := optimum.best) is not None}

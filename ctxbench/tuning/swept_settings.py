@@ -76,7 +76,7 @@ class SweptSettings(ABC):
 
     @abstractmethod
     def select_setting(self, index: int) -> SweptSettings:
-        """One of them alone, in arrays of its own."""
+        """One setting alone, in arrays that it does not share."""
 
     @abstractmethod
     def n(self, measure: Measure) -> int:
@@ -84,7 +84,7 @@ class SweptSettings(ABC):
 
     @abstractmethod
     def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
-        """The means of a measure at some places or all; NaN where it applies to no query."""
+        """The means of a measure at some indices or all; NaN where it applies to no query."""
 
     @abstractmethod
     def bounds(
@@ -105,7 +105,7 @@ class SweptSettings(ABC):
         return self.line_at(index).rounded_values(0)
 
     def objective_means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
-        """What an objective is compared by, at some places or all: as a rule its means."""
+        """The values that an objective is compared by, at some indices or all: as a rule its means."""
         return self.means(measure, indices)
 
     def mean_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
@@ -113,11 +113,11 @@ class SweptSettings(ABC):
         return sign * self.means(measure) >= sign * end
 
     def objective_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """The same of what an objective is compared by."""
+        """The same for the values that an objective is compared by."""
         return sign * self.objective_means(measure) >= sign * end
 
     def best_index(self, measure: Measure, sign: int, mask: BoolArray | None = None) -> int | None:
-        """The first place with the highest (sign 1) or lowest mean, among some; None if there is no mean."""
+        """The first index with the highest (sign 1) or lowest mean, within a mask; None if there is no mean."""
         return best_index(self.means(measure), sign, mask)
 
 
@@ -138,7 +138,7 @@ class LineSettings(SweptSettings):
         )
 
     def select_setting(self, index: int) -> LineSettings:
-        """One setting alone, in arrays of its own."""
+        """One setting alone, in arrays that it does not share."""
         line, span = self.line, slice(index, index + 1)
         sums, squares, cubes = (
             {measure: np.array(values[span], dtype=np.float64) for measure, values in power.items()}
@@ -171,11 +171,11 @@ class LineSettings(SweptSettings):
         return sums >= ends if sign > 0 else sums <= ends
 
     def objective_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """The same, as an objective is compared by its means."""
+        """The same: an objective is compared by its means."""
         return self.mean_reaches(measure, sign, end)
 
     def best_index(self, measure: Measure, sign: int, mask: BoolArray | None = None) -> int | None:
-        """Looks at sums where all are over as many queries."""
+        """Compares sums where all settings have the same number of queries."""
         equal_n = measure not in self.line.applies and self.line.n[measure] > 0
         return best_index(self.line.sums[measure] if equal_n else self.means(measure), sign, mask)
 
@@ -198,7 +198,7 @@ class LineSettings(SweptSettings):
 
 
 def best_index(means: FloatArray, sign: int, mask: BoolArray | None = None) -> int | None:
-    """The first place of the highest (sign 1) or lowest (-1) of some values, NaN passed over; None if there is none."""
+    """The first index of the highest (sign 1) or lowest (-1) value; NaN is ignored. None if there is none."""
     if mask is not None:
         means = np.where(mask, means, math.nan)
     index = int(means.argmax() if sign > 0 else means.argmin())  # of a NaN, if there is one
@@ -210,7 +210,7 @@ def best_index(means: FloatArray, sign: int, mask: BoolArray | None = None) -> i
 
 
 GRID = 2000
-"""Common thresholds that are tried a line, at most: all of all datasets, or of each dataset as many, evenly by rank."""
+"""At most so many common thresholds are tried for each line: all, or equally many of each dataset, evenly by rank."""
 
 
 class CommonLine(SweptSettings):
@@ -232,12 +232,12 @@ class CommonLine(SweptSettings):
         indices: Sequence[IntArray],
         worth: Sequence[float] | None = None,
     ) -> None:
-        """Use thresholds that are known; `of` finds them.
+        """Use given thresholds; `of` finds them.
 
         Args:
-            lines: one a dataset, of equal values and axis.
+            lines: one per dataset, with equal values and axis.
             thresholds: from what offers fewest to what offers most, shape (n_settings,).
-            places: for each line, its place at each threshold, shape (n_settings,).
+            indices: for each line, its index at each threshold, shape (n_settings,).
             worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
         """
         self._lines = [LineSettings(line) for line in lines]
@@ -252,9 +252,10 @@ class CommonLine(SweptSettings):
         """Find the common thresholds of the lines of several datasets.
 
         Args:
-            lines: one a dataset, in the same order of datasets each time.
+            lines: one per dataset, always in the same order of datasets.
             worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
-            most: how many thresholds are tried; of longer lines every dataset gives as many, evenly by rank.
+            max_thresholds: how many thresholds are tried; longer lines give equally many for each dataset, evenly by
+                rank.
         """
         first = lines[0]
         if any(line.axis != first.axis or line.values != first.values for line in lines):
@@ -273,7 +274,7 @@ class CommonLine(SweptSettings):
         return cls(lines, sign * common, indices, worth)
 
     def select_setting(self, index: int) -> CommonLine:
-        """One of them alone, in arrays of its own."""
+        """One setting alone, in arrays that it does not share."""
         alone, first = self.line_at(index), np.zeros(1, dtype=np.int64)
         selected = [
             replace(line.select_setting(int(indices[index])).line, thresholds=alone.thresholds, beyond=alone.beyond)
@@ -359,7 +360,7 @@ def sweep_common(
 
     Args:
         family: which settings there are; its lines have the same fixed values, in the same order, on every dataset.
-        rankings: one a dataset, at least one.
+        rankings: one per dataset, at least one.
         optima: of policies whose targets `of: base` are multiples of the mean of the datasets' means.
         worth: for each dataset, how many independent queries a query is worth (see `Optimum`); 1 if not given.
         progress: told after each line how many settings have been evaluated.

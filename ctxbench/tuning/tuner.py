@@ -59,7 +59,7 @@ def tune(inputs: TuningInputs, *, command: str, progress: Progress = no_progress
     Args:
         inputs: what is tuned.
         command: the line that repeats this, for the report.
-        progress: told how far it is.
+        progress: called with how far tuning is.
 
     Raises:
         UserError: a selector fails.
@@ -326,9 +326,9 @@ def _join_values(
     A dataset that the metric applies to on no query has no part in it, and NaN for all of its queries.
 
     Args:
-        rows: one a dataset.
+        rows: one per dataset.
         metric: one that is measured on all.
-        which: `DECIDING` or `READING`.
+        split_index: `DECIDING` or `READING`.
         reachable: among the queries within reach only.
     """
     pairs = list(zip(rows, [row.splits[split_index] for row in rows], strict=True))

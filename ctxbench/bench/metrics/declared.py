@@ -35,7 +35,7 @@ class Declaration:
         unit: what an amount counts; empty otherwise.
         cutoff: whether `@k` must, may or must not follow the name.
         partial: whether it also applies to queries of which not all required items are known.
-        needs: the parts of `Evidence`, beside labels and what was offered, without which it is unavailable.
+        needs: the parts of `Evidence` that it reads besides labels and offered items; without them it is unavailable.
         compute: gives the values by query; None if only a mean makes sense, which is then made of `parts`.
         parts: names of the metrics whose means make this one.
         ir_measures: the measure of ir-measures that it equals, without cutoff.

@@ -21,7 +21,7 @@ DEPTH = 100  # how far down a ranking is read
 
 
 class Grade(IntEnum):
-    """How much a query needs an item. An item without a label is a third state beside irrelevant."""
+    """How much a query needs an item. An item without a label is another state than irrelevant."""
 
     IRRELEVANT = 0
     HELPFUL = 1
@@ -165,7 +165,7 @@ class Kinship:
 
         Args:
             names, servers, types: shape (n_items,) each. No server is the empty string. If all items that have a
-                server have the same, it tells nothing apart and makes no siblings.
+                server have the same, it makes no siblings.
             near: near-duplicate group of each item, -1 = none, shape (n_items,).
         """
         if not len(names) == len(servers) == len(types):

@@ -16,8 +16,8 @@ NEVER = np.inf  # the rank of what is not in a ranking
 class Joined:
     """Labels joined to what was offered and ranked; every part is computed once, when a metric first asks.
 
-    A group is one alternatives group of one query; groups are numbered over all queries. A group is *held* if the
-    session holds one of its items, *open* otherwise.
+    A group is one alternatives group of one query; groups are numbered over all queries. A group is *open* unless the
+    session holds one of its items (`session_met`).
 
     Attributes:
         evidence, labels: what is joined; `n` queries.

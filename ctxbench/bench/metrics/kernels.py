@@ -129,7 +129,7 @@ def abstention(j: Joined) -> FloatArray:
 
 
 def _groups_met(j: Joined, k: int) -> FloatArray:
-    """How many groups of each query are held or met in the first k ranks."""
+    """How many groups of each query are met by the session or in the first k ranks."""
     return j.total(j.group_query[j.session_met | (j.first_rank <= k)])
 
 

@@ -1,4 +1,4 @@
-"""Metrics by name, their values by query from evidence, and means of these. Declarations stand in `declared.py`."""
+"""Metrics by name, their values by query from evidence, and means of these. Declarations are in `declared.py`."""
 
 from __future__ import annotations
 

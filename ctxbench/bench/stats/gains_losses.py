@@ -41,7 +41,7 @@ def gain_loss_interval(
 
     Coverage at level 0.95, simulated by `python experiments/gate/gate_chance_intervals.py`: 93% and above for shares,
     yes/no values and prompt tokens of workbench and freight, above 97% where few differ. Amounts whose differences are
-    not small beside what they spread, 85% for lognormal ones with sigma 1, and down to 73% where one in fifty is ten
+    not small compared with their spread, 85% for lognormal ones with sigma 1, and down to 73% where one in fifty is ten
     times the mean; there `holds` is False. Made-up amounts where it is True: 90% and above.
 
     Args:
@@ -97,8 +97,8 @@ def agreeing(comparison: Comparison) -> Comparison:
     """The comparison with an interval that lies on one side of 0, or ends there, exactly if its p-value is <= alpha.
 
     An end that says otherwise is moved to 0. That an interval is lengthened costs no coverage. That it is cut costs
-    some only where the true difference has the other sign than the one which the test told apart, the chance of which
-    is at most alpha / 2. It is the p-value of this comparison alone, as the interval is.
+    some only where the true difference has the other sign than the significant one, the chance of which is at most
+    alpha / 2. It is the p-value of this comparison alone, as the interval is.
     """
     interval, difference = comparison.interval, comparison.difference
     if not comparison.n:
@@ -118,7 +118,7 @@ def _reach(sizes: FloatArray, extra: float, *, level: float) -> tuple[float, flo
 
     Args:
         sizes: of the differences to one side, above 0, shape (n,).
-        more: size of the one that may come more, half of which is added above.
+        extra: size of one more difference that may come, half of which is added above.
         level: nominal coverage.
     """
     total, square = float(sizes.sum()), float((sizes**2).sum())

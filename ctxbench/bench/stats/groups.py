@@ -41,7 +41,7 @@ def worth(group_sums: npt.ArrayLike, sizes: npt.ArrayLike, *, at_most: npt.Array
     answers are 0 or all are 1, since nothing is known of their correlation then.
 
     Args:
-        found: sums over the groups of values in [0, 1], such as counts of successes; shape (..., n_groups).
+        group_sums: sums over the groups of values in [0, 1], such as counts of successes; shape (..., n_groups).
         sizes: queries, >= 1 each, shape (n_groups,), at least one group.
         at_most: what the same values are worth if all are independent, a shape that broadcasts with the result; the
             number of queries n, as for yes/no answers, if not given.
@@ -167,7 +167,7 @@ def grouped_compare(
         base, other: shape (n_queries,), paired; NaN where the metric does not apply. Pairs with a NaN are left out.
         groups: names or numbers of the group that each query is of, shape (n_queries,).
         scale: what the values are.
-        alpha: the p-value at or below which the two are told apart; the interval has level 1 - alpha.
+        alpha: the p-value at or below which the difference is significant; the interval has level 1 - alpha.
         seed: of the sign flips, where there are too many to try all.
 
     Raises:

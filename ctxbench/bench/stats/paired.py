@@ -1,4 +1,4 @@
-"""Two selectors on the same queries: is the difference real, how large is it, how many queries would tell?
+"""Two selectors on the same queries: is the difference significant, how large is it, how many queries are needed?
 
 Values are paired by query id before they come here: position i of both arrays is the same query.
 """
@@ -21,7 +21,7 @@ RESAMPLES = 9999  # random sign flips, where there are too many to try all
 _EXACT = 20  # up to so many differences that are not 0 all sign flips are tried
 _WHOLE = 1000  # up to so many discordant pairs the exact test counts in whole numbers
 _ROWS = 512
-_POWER = 0.8  # the chance wanted of telling a difference apart
+_POWER = 0.8  # the chance that a difference is significant
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -47,10 +47,10 @@ class Comparison:
             exact test.
         p_holm_at_floor: whether `p_holm` is an upper bound of the true one, because a p-value that it is made of is at
             its floor.
-        alpha: what `p_holm` is held against.
-        needed: how many queries would tell such a difference apart with power 0.8, all comparisons made with it
+        alpha: what `p_holm` is compared with.
+        needed: at how many queries such a difference is significant with power 0.8, all comparisons made with it
             considered (see `needed_n`); None if the means are equal, or if the formula gives no more than `n` where
-            the test on `n` did not tell them apart.
+            the test on `n` was not significant.
         worth: how many independent pairs a pair is worth; below 1 where queries of one group differ alike (see
             `grouped_compare`).
     """
@@ -82,7 +82,7 @@ class Comparison:
 
     @property
     def distinguishable(self) -> bool:
-        """True if the difference is told apart from none: p_holm <= alpha. Its size is another question."""
+        """Whether the difference is significant: p_holm <= alpha. Its size is another question."""
         return self.p_holm <= self.alpha
 
 
@@ -94,7 +94,7 @@ def compare(
     Args:
         base, other: shape (n_queries,), paired; NaN where the metric does not apply. Pairs with a NaN are left out.
         scale: what the values are; decides the test: exact McNemar for yes/no, sign flips otherwise.
-        alpha: the p-value at or below which the two are told apart; the interval has level 1 - alpha.
+        alpha: the p-value at or below which the difference is significant; the interval has level 1 - alpha.
         seed: of the sign flips, where there are too many to try all.
 
     Raises:
@@ -141,7 +141,7 @@ def correct(comparisons: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
     """Correct comparisons that are read together, by Holm; keys and their order are kept.
 
     How many queries would tell is computed again for alpha / (number of comparisons), the strictest step of Holm's:
-    that many tell the difference apart whatever the others come to.
+    at that many the difference is significant whatever the others come to.
     """
     corrected = holm([comparison.p for comparison in comparisons.values()])
     floors = [
@@ -330,7 +330,7 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
 
 
 def needed_n(mean: float, square: float, differing: float, alpha: float) -> int | None:
-    """How many queries would tell the observed mean difference apart with power 0.8, if it and the spread are as seen.
+    """At how many queries the observed mean difference is significant with power 0.8, if it and the spread stay.
 
     n = ((z_a sqrt(E d^2) + z_b sd) / mean d)^2, with z_a for alpha two-sided and z_b for the power: Connor's
     formula for McNemar's test where d is -1, 0 or 1. At least as many as it takes for the share of queries that

@@ -23,11 +23,11 @@ BINS = 10
 
 @dataclass(frozen=True, eq=False)
 class CutCurve:
-    """What a threshold on the probability of items gives, from none offered to all that was found.
+    """Items and recall for each threshold on the probability of items, from none offered to all that was found.
 
     Attributes:
         threshold: falling, shape (n,); infinity first.
-        items: mean number of items a query, shape (n,), rising.
+        items: mean number of items per query, shape (n,), rising.
         recall: mean share of required items that are offered, over the queries that need any, shape (n,), rising.
     """
 
@@ -177,7 +177,7 @@ def _roc_areas(label: BoolArray, probability: FloatArray, weight: FloatArray | I
     return np.asarray(ratio)
 
 
-ITEMS = (1.0, 2.0, 3.0, 5.0, 8.0)  # mean items a query at which recall is shown
+ITEMS = (1.0, 2.0, 3.0, 5.0, 8.0)  # mean items per query at which recall is shown
 LOSSES = (0.005, 0.01, 0.02, 0.05)  # shares of queries in need that are offered nothing, at which the rest is shown
 
 
@@ -188,8 +188,8 @@ class FoldFigures:
     Attributes:
         what: `probability` or `abstention`.
         folds: how many.
-        queries, groups: how many queries, and groups of queries that are never told apart.
-        area, interval: area under the ROC curve, its interval drawn by group.
+        queries, groups: how many queries, and groups of queries that are always in one fold.
+        roc_area, interval: area under the ROC curve, its interval drawn by group.
         columns: what the two figures of each point are.
         points: a threshold and two figures with their intervals; thresholds are chosen on these very figures.
     """

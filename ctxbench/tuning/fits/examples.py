@@ -38,12 +38,12 @@ class Examples:
         features: shape (n, n_features).
         vectors: shape (n, n_dimensions); no columns for `probability`.
         label: shape (n,); whether the item is required, or anything is.
-        query: shape (n,); the query of each row, as a place in `ids`.
+        query: shape (n,); the query of each row, as an index into `ids`.
         ids, groups: of the queries, in the order of the dataset; queries of one group are in one fold.
         needed: one row for each required item or group of alternatives: its query, shape (n_needed,).
-        needed_row: the rows that meet it, by place in `needed`; none where it was not found.
+        required_rows: the rows that meet it, by index in `needed`; none where it was not found.
         needs: shape (n_queries,); whether a query needs anything.
-        neighbours: what the queries say of one another; None where no column is about it.
+        neighbours: how similar the queries are to one another; None where no column reads it.
     """
 
     what: str
@@ -87,8 +87,7 @@ class Examples:
 
         Args:
             names: of the features.
-            known: the queries whose labels are known to the columns of labelled requests, shape (n_queries,); None =
-                all.
+            labelled: the queries whose labels the columns of labelled requests read, shape (n_queries,); None = all.
         """
         features = self.features
         if labelled is not None and self.neighbours is not None:
@@ -117,10 +116,10 @@ def labelled_queries(dataset: Dataset, split: str) -> Dataset:
 def make_examples(
     kind: str, dataset: Dataset, pipeline: Pipeline, resources: Resources, *, columns: Sequence[str] = TEXT
 ) -> Examples:
-    """Run what stands in front of a fitted step, and take features and labels of what it finds.
+    """Run the steps before a fitted step, and take features and labels of what they find.
 
     Args:
-        what: `probability` or `abstention`.
+        kind: `probability` or `abstention`.
         dataset: labelled queries only; see `labelled_queries`.
         pipeline: its analysis, retrieval and rank steps are run; cuts, expansions and the rest are not.
         resources: as for the pipeline.
@@ -277,7 +276,7 @@ class Neighbours:
 
     Attributes:
         requests: those that a fit keeps.
-        kept: their places among all queries, rising, shape (n_kept,).
+        selected: their indices among all queries, rising, shape (n_kept,).
         similarity: of every query to every kept one, shape (n_queries, n_kept).
         catalog: whose items they need.
         query, item: of each row of the examples, shape (n,).
@@ -315,10 +314,10 @@ class Neighbours:
         )
 
     def columns(self, labelled: BoolArray) -> FloatArray:
-        """The columns of all rows where only the labels of some queries are known, shape (n, 2).
+        """The columns of all rows where only the labels of some queries are read, shape (n, 2).
 
         Args:
-            known: whether the labels of a query are, shape (n_queries,).
+            labelled: whether the labels of a query are read, shape (n_queries,).
         """
         is_labelled = labelled[self.selected]
         needs = _select_requests(self.requests, is_labelled).needed_by(self.catalog)
@@ -340,7 +339,7 @@ class Neighbours:
 
 
 def _select_groups(groups: Sequence[str]) -> IntArray:
-    """The places of whole groups until there are `MOST` queries, rising."""
+    """The indices of the queries of whole groups until there are `MOST`, rising."""
     group, size, hashes = _hashed(groups)
     by_hash = np.argsort(hashes)
     before = np.cumsum(size[by_hash]) - size[by_hash]

@@ -259,7 +259,7 @@ def best_by_lower_bound(values: FloatArray, single: Sequence[bool]) -> tuple[int
         single: which choices are one source alone, at least one.
 
     Returns:
-        Places of the choice and of the best single source; of equals the first. With one query every gain is
+        Indices of the choice and of the best single source; of equals the first. With one query every gain is
         uncertain without end, so the single source stays.
     """
     single_places = np.flatnonzero(single)

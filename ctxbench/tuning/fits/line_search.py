@@ -75,9 +75,9 @@ class _Block:
     Attributes:
         columns: shape (n_columns, n_queries, width), 0 where padded.
         padding: minus infinity where padded, else 0, shape (n_queries, width).
-        needed: places of needed candidates among all of them, shape (n_needed,).
-        query, place: where each stands here, shape (n_needed,).
-        first: whether a candidate stands before a needed one in the catalog, shape (n_needed, width).
+        required: indices of needed candidates among all of them, shape (n_needed,).
+        query, position: row and column of each in this block, shape (n_needed,).
+        first: whether a candidate comes before a needed one in the catalog, shape (n_needed, width).
     """
 
     columns: FloatArray
@@ -99,12 +99,12 @@ class _Block:
         return np.asarray(values[self.query] - values[self.query, self.position][:, None])
 
     def above(self, weights: FloatArray) -> IntArray:
-        """How many candidates stand above each needed one, shape (n_needed,)."""
+        """How many candidates rank above each needed one, shape (n_needed,)."""
         away = self.away(self.scores(weights))
         return np.asarray(((away > 0) | ((away == 0) & self.first)).sum(axis=1))
 
     def crossings(self, column: int, weights: FloatArray, depth: int) -> tuple[FloatArray, FloatArray]:
-        """Where candidates come to stand above a needed one as a weight grows, and where they cease to.
+        """The weights at which candidates begin to rank above a needed one, and at which they cease to.
 
         Returns:
             The `depth` lowest of the one (minus infinity = always above) and the highest of the other, shape (n_needed,
@@ -151,7 +151,7 @@ class LineSearch:
         self._blocks = tuple(_blocks(cases, required))
 
     def _values(self, query: IntArray, state: IntArray, label: IntArray, above: IntArray) -> FloatArray:
-        """The metric of states, shape (n_states,): of their queries, and how many stand above what has a label."""
+        """The metric of states, shape (n_states,): of their queries, and how many rank above each labelled item."""
         rank = np.where(above < self._depth, above + 1.0, NEVER)
         compute: Any = self._metric.declaration.compute
         return np.asarray(compute(RankStates(self._labels, query, state, label, rank), self._metric.k))
@@ -198,7 +198,7 @@ class LineSearch:
         """The metric of the query after each crossing, shape (n_crossings,).
 
         Args:
-            above: how many stand above each needed candidate before all of them, shape (n_needed,).
+            above: how many rank above each needed candidate before all crossings, shape (n_needed,).
             owner, step: the needed candidate of each crossing, by query and place, and one more above it or one less.
         """
         query = self._query[owner]
@@ -234,7 +234,7 @@ def fit_linear(
 ) -> LinearWeights:
     """Search for the weights of columns with the highest mean of a metric of the ranking.
 
-    Climbs from the weights given, from each column alone and from some that are drawn; of equal results the first
+    Climbs from the initial weights, from each column alone and from some that are drawn; of equal results the first
     counts, so that weights which nothing improves stay as they are. Others are scaled so that the largest is 1 or -1.
 
     Args:
@@ -245,7 +245,7 @@ def fit_linear(
         seed: of what is drawn.
 
     Raises:
-        ParameterError: as of `LineSearch`, or no column tells candidates of a query apart.
+        ParameterError: as of `LineSearch`, or no column distinguishes candidates of a query.
     """
     search = LineSearch(cases, metric, queries=queries)
     if not search.spread.any():

@@ -26,7 +26,7 @@ from ctxbench.tuning.fits.rank_states import LinearCases, check_objective
 
 @dataclass(frozen=True)
 class WeightFigures:
-    """What fitted weights are worth on queries that they were not fitted on, beside those that the selector has.
+    """Figures of fitted weights on queries that they were not fitted on, compared with the selector's own weights.
 
     Attributes:
         metric: that was fitted and measured.
@@ -54,7 +54,7 @@ class WeightFigures:
 
 
 def linear_index(pipeline: Pipeline) -> int | None:
-    """The place among the refining steps of the last `linear` outside of domains; None = there is none."""
+    """The index among the refining steps of the last `linear` outside of domains; None = there is none."""
     steps = [isinstance(step, Step) and isinstance(step.call, Linear) for step in pipeline.refine]
     return len(steps) - 1 - steps[::-1].index(True) if any(steps) else None
 
@@ -76,7 +76,7 @@ class LinearExamples:
 
     @classmethod
     def of(cls, dataset: Dataset, pipeline: Pipeline, resources: Resources) -> LinearExamples:
-        """Run what stands in front of the step, on labelled queries.
+        """Run the steps before it, on labelled queries.
 
         Raises:
             ParameterError: the pipeline has no such step, or its file holds no weights to begin with.

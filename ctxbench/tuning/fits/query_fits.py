@@ -26,7 +26,7 @@ STRENGTHS = (0.03, 0.3)  # scikit-learn's C for abstention, on features in units
 PRIOR_PRECISION = (
     100.0  # precision of the shipped weights as a prior of a team's own; of 1 to 300 the least to lose at any n
 )
-VECTOR_SCALES = (0.0, 2.0, 8.0)  # what a coordinate of a unit vector is worth beside a standardised feature
+VECTOR_SCALES = (0.0, 2.0, 8.0)  # weight of a coordinate of a unit vector relative to a standardised feature
 INNER_FOLDS = 5
 DIGITS = 6  # significant ones that are kept: the last ones of a fit depend on the machine
 
@@ -43,9 +43,9 @@ def fit(
     """Fit one calibration on the queries of a split. A probability is fitted around the shipped one.
 
     Args:
-        what: `probability`, `abstention` or `weights`.
+        kind: `probability`, `abstention` or `weights`.
         dataset: whole.
-        pipeline: what the fitted step is to stand behind, or stands in: what is in front of it counts.
+        pipeline: the pipeline that the fitted step follows, or is part of: the steps before it count.
         resources: as for the pipeline.
         split: whose queries are used; `all` = those of every split.
         requests: whether a fit of a probability keeps the labelled requests, with their texts, and reads what similar
@@ -109,7 +109,7 @@ def fit_with_prior(examples: Examples, earlier: Logistic) -> dict[str, Any]:
 
 
 def fit_without_prior(examples: Examples, *, precision: float = 1.0) -> dict[str, Any]:
-    """The values of a fit on examples that starts from weights of 0: what `fit_with_prior` is measured against."""
+    """The values of a fit on examples that starts from weights of 0: what `fit_with_prior` is compared with."""
     weight = row_weights(examples, len(examples.query))
     prior = Prior.zero(examples.names, examples.features, weight, precision=precision)
     return plain_values(fit_regression(prior, examples.features, examples.label, weight), examples)
@@ -142,7 +142,7 @@ def fit_values(examples: Examples, *, earlier: Logistic | None = None) -> dict[s
     """Fit the logistic regression of abstention, or that of a probability from an earlier one.
 
     Features are standardised and weights held small by their squares; how small is chosen by the loss out of fold,
-    together with what the vector counts beside the features.
+    together with the weight of the vector relative to the features.
 
     Args:
         examples: all rows.
@@ -221,7 +221,7 @@ def _fit_abstention(examples: Examples, strength: float, vector_scale: float) ->
     Args:
         examples: requests.
         strength: how closely the fit may follow its rows, scikit-learn's C.
-        vector_scale: what vectors count beside the features; 0 leaves them out.
+        vector_scale: the weight of vectors relative to the features; 0 leaves them out.
 
     Raises:
         ParameterError: all rows have the same label.

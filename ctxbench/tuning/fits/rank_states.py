@@ -67,7 +67,8 @@ class RankStates(Joined):
         Args:
             base: labels, and what the sessions hold.
             query: of each state, shape (n_states,).
-            state, label, rank: what stands in a state (the row of its label) at which rank, 1-based, shape (n,) each.
+            state, label, rank: the labelled items of each state (the row of the label) and their 1-based ranks, shape
+                (n,) each.
         """
         self.n, self.labels, self._base, self._query = len(query), base.labels, base, query
         size = np.bincount(base.group_query, minlength=base.n)

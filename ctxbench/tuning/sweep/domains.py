@@ -71,7 +71,7 @@ class CutReader:
         cut: Mapping[str, Any],
         margin: Mapping[str, Any] | None,
         *,
-        topKs: Sequence[int] = (),  # noqa: N803 - the documents' names
+        topKs: Sequence[int] = (),  # noqa: N803 - the specification's names
         topNs: Sequence[int] = (),  # noqa: N803
     ) -> StandardMargin:
         """The step `standard`, and the step `margin` behind it, if there is one."""
@@ -130,7 +130,7 @@ def domain_items(catalog: Catalog, domains: Sequence[tuple[str, ...]]) -> tuple[
 def domains_of(
     definition: Definition,
     *,
-    topKs: Sequence[int],  # noqa: N803 - the documents' names
+    topKs: Sequence[int],  # noqa: N803 - the specification's names
     topNs: Sequence[int],  # noqa: N803
     fixed: Mapping[str, Value] | None = None,
     search: Mapping[str, Sequence[Value]] | None = None,
@@ -168,7 +168,7 @@ def _family(
     reader: CutReader,
     key: str,
     steps: Sequence[Any],
-    topKs: Sequence[int],  # noqa: N803 - the documents' names
+    topKs: Sequence[int],  # noqa: N803 - the specification's names
     topNs: Sequence[int],  # noqa: N803
 ) -> StandardMargin:
     """The cut of one domain."""
@@ -235,7 +235,7 @@ def domain_gain(measure: Measure, required: Requirements, rankings: Sequence[Mea
     Args:
         measure: over all queries that it applies to, or those within reach.
         required: what the queries require.
-        both: the rankings of the two domains.
+        rankings: those of the two domains.
 
     Raises:
         ParameterError: the measure has no such form, or shares of too many different parts.

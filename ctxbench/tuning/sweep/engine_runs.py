@@ -216,7 +216,7 @@ class SettingRunner:
         return self._values_by_offer[self._offer_by_steps[steps]]
 
     def lines(self, settings: Sequence[Mapping[str, Value]]) -> tuple[ThresholdLine, ...]:
-        """Measure settings, each as a line of its own, in their order.
+        """Measure settings, each as a separate line, in their order.
 
         They are run so that those that share most stand together, whatever order they come in.
 

@@ -97,7 +97,7 @@ class ExpansionSweep:
 
     Attributes:
         values: of the cut and everything else that is fixed, by name.
-        named: the two parameters that are swept.
+        parameters: the two that are swept.
         score: of what is brought in, best first, shape (n_queries, most of a query); minus infinity where no more is.
         values_by_length: by measure, its values with the first 0, 1, ... of these items, shape (most of a query + 1,
             n_queries); NaN where it does not apply.
@@ -117,7 +117,7 @@ class ExpansionSweep:
         """Run the engine once, with the lowest threshold and the largest topN.
 
         Args:
-            reused: the selector on a batch; its leading steps are shared with what else it runs.
+            runner: the selector on a batch; its leading steps are shared with what else it runs.
             values: checked ones, over the selector's defaults; those of the threshold and topN do not matter.
             labels: of the batch.
             measures: which.
@@ -144,7 +144,7 @@ class ExpansionSweep:
             pairing=runner.pairing,
         )
 
-    def lines(self, topNs: Sequence[int] | None = None) -> Iterator[ThresholdLine]:  # noqa: N803 - the documents' name
+    def lines(self, topNs: Sequence[int] | None = None) -> Iterator[ThresholdLine]:  # noqa: N803 - the specification's name
         """Every threshold for each topN, rising.
 
         Args:
@@ -248,7 +248,7 @@ def _by_length(
 
 
 def remove_added(table: Candidates, rows: BoolArray) -> Candidates:
-    """A table as if an expansion had not brought in some rows: what was found before stands where it stood, and out."""
+    """A table as if an expansion had not added some rows: those that were found before get their old rank, excluded."""
     before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
     back = rows & ~np.isnan(before)
     reduced = table.marked(back, "not_brought_in").taken(~rows | back)

@@ -108,7 +108,7 @@ class FixedK(CutFamily):
 
 @dataclass(frozen=True)
 class StandardMargin(CutFamily):
-    """The documents' cut (step `standard`), and a margin to the best score behind it (step `margin`, of: ratio).
+    """The specification's cut (step `standard`), and a margin to the best score behind it (step `margin`, of: ratio).
 
     With every topK and topN: every includeScore at the top of the margin's range, which leaves out nothing where it
     is 1; then every margin at the top of includeScore's range.

@@ -79,7 +79,7 @@ class DifferenceSums:
     unit: float = 1.0
 
     def select(self, indices: IntArray) -> DifferenceSums:
-        """The differences of some settings, in arrays of their own."""
+        """The differences of some settings, in arrays that they do not share."""
         return DifferenceSums(
             total=self.total[indices],
             squares=self.squares[indices],
@@ -302,7 +302,7 @@ def values_of_measures(
         values: by metric, shape (n_queries,).
         evidence: what was offered.
         catalog: of the items.
-        queries_by_type: by item type, the queries that require an item of it, shape (n_queries,).
+        by_type: by item type, the queries that require an item of it, shape (n_queries,).
         reachable: the queries within reach, shape (n_queries,).
 
     Returns:

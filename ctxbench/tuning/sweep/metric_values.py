@@ -117,7 +117,7 @@ class RankedItems:
 
     @cached_property
     def position(self) -> IntArray:
-        """The 0-based place of each ranked item in its ranking."""
+        """The 0-based position of each ranked item in its ranking."""
         return np.arange(len(self.item), dtype=np.int64) - self.start[self.owner]
 
     @cached_property
@@ -296,7 +296,7 @@ class RankedItems:
 
 
 def select_lists(start: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """CSR starts of some rows of a table in CSR form, and where their entries stand in it."""
+    """CSR starts of some rows of a table in CSR form, and the indices of their entries in it."""
     lengths = np.diff(start)[rows]
     new = starts(lengths)
     return new, np.arange(int(new[-1]), dtype=np.int64) + np.repeat(start[:-1][rows] - new[:-1], lengths)

@@ -41,7 +41,7 @@ class PairFront:
         cost: sums over queries, rising, shape (n,).
         gain: sums over queries, rising, shape (n,).
         values: the settings, with exact thresholds.
-        shown: the same settings with short decimals that select the same.
+        rounded: the same settings with short decimals that select the same.
         settings: how many pairs of settings there were, all thresholds counted.
     """
 
@@ -63,7 +63,7 @@ class _DomainLine:
         line: these settings, from what offers fewest, m of them, without sums.
         start, end: the values between which a threshold selects the same, shape (m,) each; see `ThresholdLine.beyond`.
         costs: by measure, sums over queries, shape (m,).
-        places: by gain, for each of its quadrants the first setting at which it counts, 0 to m (never).
+        first_indices: by gain, for each of its quadrants the first setting at which it counts, 0 to m (never).
         settings: how many the whole line has.
     """
 
@@ -113,7 +113,7 @@ class DomainPair:
     """The two domains of a selector, and every pair of their settings.
 
     Args:
-        rankings: what stands in front of the domains' cuts, both domains together, with the measures wanted.
+        rankings: the rankings before the domains' cuts, both domains together, with the measures needed.
         domains: two; parameters of the same name have the same value in both.
 
     Raises:
@@ -195,9 +195,9 @@ class DomainPair:
         )
 
     def lines(self, front: PairFront) -> Iterator[ThresholdLine]:
-        """The settings of a front, each as a line of its own, for collectors that look at intervals.
+        """The settings of a front, each as a separate line, for collectors that look at intervals.
 
-        Each is the cheapest by its sum. Where a cost is held against a bound by the end of its interval, another
+        Each is the cheapest by its sum. Where the end of a cost's interval is compared with a bound, another
         setting with the same gain, a higher sum and less spread might keep to it, too, and is not among these.
         """
         for values in front.rounded:

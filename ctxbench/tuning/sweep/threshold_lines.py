@@ -17,7 +17,7 @@ from ctxbench.tuning.sweep.measures import TOKENS, DifferenceSums, Measure
 
 L = TypeVar("L", bound=Sized)
 L_contra = TypeVar("L_contra", contravariant=True)
-_DIGITS = 17  # as many tell any two floats apart
+_DIGITS = 17  # enough to distinguish any two floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class ThresholdLine:
             for which that differs: precision of a query whose session holds all that it requires.
         differences: paired ones to a base, by measure, where the rankings have one.
         span: the ends of the parameter's range.
-        whole: the parameter takes whole numbers only.
+        is_integer: whether the parameter takes whole numbers only.
         beyond: the values of the parameter at which selections change next: at or before the first threshold, and
             behind the last, be they outside the range; infinite = there is none. Of an axis that offers more as it
             rises the first is the lower one.
@@ -142,12 +142,12 @@ class ThresholdLine:
         return {**self.values, self.axis: int(threshold) if self.is_integer else threshold}
 
     def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
-        """The mean at some settings, shape (n_places,), or at every one; NaN where it applies to no query."""
+        """The mean at some indices, or at every setting; NaN where it applies to no query."""
         sums = self.sums[measure]
         return np.asarray((sums if indices is None else sums[indices]) / self.counts(measure, indices))
 
     def counts(self, measure: Measure, indices: IntArray | None = None) -> FloatArray | float:
-        """How many queries a measure applies to, at some places or at all where that differs; NaN for none."""
+        """How many queries a measure applies to, at some indices or at all where that differs; NaN for none."""
         applies = self.applies.get(measure) if self.applies else None
         if applies is None:
             return float(self.n[measure] or math.nan)
@@ -155,7 +155,7 @@ class ThresholdLine:
         return np.where(some > 0, some, math.nan)
 
     def ends(self, index: int) -> tuple[float, float]:
-        """The thresholds between which selections are those of one place: its own end, and that of the next."""
+        """The thresholds between which selections are those of one setting: its own end, and that of the next."""
         end = float(self.thresholds[index + 1] if index + 1 < len(self) else self.beyond[1])
         return float(self.thresholds[index] if index else self.beyond[0]), end
 
@@ -193,7 +193,7 @@ class Collector(Protocol[L_contra]):
     """Sees every line of a sweep, and keeps what it needs: the best setting, or a front."""
 
     def add(self, line: L_contra) -> None:
-        """See the settings of a line."""
+        """Take the settings of a line into account."""
         ...
 
 
@@ -241,7 +241,7 @@ class Front:
         return len(self.values)
 
     def add(self, line: ThresholdLine) -> None:
-        """See the settings of a line; those with a mean that applies to no query are passed over."""
+        """Take the settings of a line into account; those with a mean that applies to no query are ignored."""
         self.settings += len(line)
         if not (line.n[self.cost] and line.n[self.gain]):
             return
@@ -271,7 +271,7 @@ class Front:
         return self._points[0], self._points[1]
 
     def thinned(self, max_settings: int) -> list[Mapping[str, Value]]:
-        """The parameters of at most that many settings, evenly from the first to the last; `most` >= 1."""
+        """The parameters of at most so many settings (>= 1), evenly from the first to the last."""
         indices = np.unique(np.rint(np.linspace(0, len(self) - 1, min(max_settings, len(self)))).astype(np.int64))
         return [self.values[index] for index in indices.tolist()]
 
@@ -282,7 +282,7 @@ def _in_order(line: ThresholdLine, measure: Measure) -> FloatArray:
 
 
 def _unbeaten(cost: FloatArray, gain: FloatArray) -> IntArray:
-    """Places on a line that none of the others beats, of equals the first; rising cost. NaN is passed over."""
+    """Indices on a line that no other beats, of equals the first; rising cost. NaN is ignored."""
     if np.isnan(cost).any() or np.isnan(gain).any():
         finite = np.flatnonzero(~(np.isnan(cost) | np.isnan(gain)))
         return finite[_unbeaten(cost[finite], gain[finite])]
@@ -291,12 +291,12 @@ def _unbeaten(cost: FloatArray, gain: FloatArray) -> IntArray:
         return by_cost[_rises(gain[by_cost])]
     rising = _rises(gain)
     # of several that cost the same the last one has the highest gain
-    dearer = cost[rising][1:] > cost[rising][:-1]
-    return np.asarray(rising[np.append(dearer, np.ones(min(len(rising), 1), dtype=np.bool_))])
+    costs_more = cost[rising][1:] > cost[rising][:-1]
+    return np.asarray(rising[np.append(costs_more, np.ones(min(len(rising), 1), dtype=np.bool_))])
 
 
 def _rises(values: FloatArray) -> IntArray:
-    """Places at which a value is above all before it."""
+    """Indices at which a value is above all before it."""
     steps = np.flatnonzero(values[1:] > values[:-1]) + 1  # few of many, as a rule
     steps = np.append(np.zeros(min(len(values), 1), dtype=np.int64), steps)
     highest = np.maximum.accumulate(values[steps])

@@ -33,7 +33,7 @@ class Axis:
         name: as users know it.
         span: the ends of its range.
         rises: whether more is offered as it rises, as with a margin; what is compared with keys is then its negative.
-        whole: it takes whole numbers only.
+        is_integer: whether it takes whole numbers only.
     """
 
     name: str
@@ -49,7 +49,7 @@ class SortedItems:
     Attributes:
         key: shape (n,), from high to low.
         owner, position: ranking and position of each item.
-        index: where each stands among all that were sorted.
+        index: of each among all that were sorted.
     """
 
     key: FloatArray
