@@ -9,7 +9,7 @@ Notify: TypeAlias = Callable[[str], None]
 
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Called with the progress of a run: (text, done, total), where `done` of `total` parts of the work in `text` are done."""
+"""Called with the progress of a run: (text, done, total), where `done` of `total` parts of `text` are done."""
 
 
 def silent(text: str, done: int, total: int) -> None:

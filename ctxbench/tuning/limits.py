@@ -1,9 +1,9 @@
 """Limits that a recommended setting must keep: the constraints of a policy, and some that hold for every policy.
 
 * A constraint `of: base` is checked by paired differences to the base: the mean difference less `SAFETY_ERRORS`
-  standard errors must reach the target. So many since the best of many settings looks better than it is. Other constraints are
-  checked by the unfavourable end of their interval. Both have the same `room`, where they are about shares;
-  `USED_ROOM` of it is used.
+  standard errors must reach the target. So many since the best of many settings looks better than it is. Other
+  constraints are checked by the unfavourable end of their interval. Both have the same `room`, where they are about
+  shares; `USED_ROOM` of it is used.
 * What a policy maximises is no worse than the base's, likewise, if it is a share and the base keeps the policy.
 * Prompt tokens are at most `MAX_TOKENS` times the base's, unless the setting is more complete beyond doubt.
 * Of the completeness of the base, and of that of the queries which need an item type, `MIN_KEPT` is kept; of a type
