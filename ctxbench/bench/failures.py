@@ -1,4 +1,4 @@
-"""What selectors failed on, in words."""
+"""Messages about the queries that selectors failed on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results store: a folder a run, with a manifest, and for each dataset and selector the answers and values.
+"""The results store: one folder per run, with a manifest, and for each dataset and selector the answers and values.
 
 ```
 manifest.json               what was run: versions, hashes, configuration, seed, identities, git commit
@@ -253,7 +253,7 @@ class RunFolder:
         _write_checked(self.path / name, value)
 
     def experiment(self) -> str | None:
-        """The name of the experiment that was run, also by another version; None where nothing tells it for sure."""
+        """The name of the experiment that was run, also by another version; None where it is not certain."""
         with suppress(UserError, KeyError, TypeError):
             manifest = read_json(self.path / "manifest.json")
             if "checksum" in manifest:
@@ -300,7 +300,7 @@ def _changed(path: Path) -> StorageError:
 
 
 def _sha256_of(path: Path) -> str:
-    """Of a file, read piece by piece.
+    """SHA-256 of a file, read piece by piece.
 
     Raises:
         StorageError: it cannot be read.
@@ -318,7 +318,7 @@ def _write_checked(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _read_checked(path: Path) -> dict[str, Any]:
-    """What `_write_checked` wrote.
+    """Read what `_write_checked` wrote, and check it.
 
     Raises:
         StorageError: the file is missing, was changed, or is of another version.

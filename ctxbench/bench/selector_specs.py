@@ -1,4 +1,4 @@
-"""The selectors of an experiment, each with what makes it."""
+"""The selectors of an experiment, each with the function that makes it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class SelectorSpec:
     """A selector of an experiment, checked but not yet made.
 
     Attributes:
-        name: what tables call it; unique in the experiment.
+        name: the name in tables; unique in the experiment.
         make: makes it from resources and a memo for shared steps.
         about: one line for reports: the preset's or the selector's.
-        values: its parameters that have an effect, by name; empty for outside selectors.
+        values: its parameters that have an effect, by name; empty for external selectors.
         parameters: all of them, by name; empty where they have no names.
         like: the selector whose sizes it takes, or None.
         outside: True for a selector of the user's.
@@ -65,7 +65,7 @@ def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
 
 
 def own_spec(config: Mapping[str, Any], *, base: Path) -> SelectorSpec:
-    """A selector of the user's own, from its block in a file; see `external_from_config`.
+    """An external selector, from its block in a file; see `external_from_config`.
 
     Raises:
         UserError: the block is faulty.
@@ -77,11 +77,11 @@ def own_spec(config: Mapping[str, Any], *, base: Path) -> SelectorSpec:
 
 
 def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> SelectorSpec | None:
-    """The selector of one's own that an agent file names; None where `selector` is no such file, or names another.
+    """The external selector that an agent file names; None where `selector` is no such file, or names another.
 
     Args:
         selector: as `find_definition` reads it.
-        name: what tables call it; empty = as `selector_name` says.
+        name: the name in tables; empty = as `selector_name` says.
         base: what a path is relative to.
 
     Raises:
@@ -114,7 +114,7 @@ def definition_spec(name: str, definition: Definition, values: Mapping[str, Valu
 
 
 def pipeline_spec(name: str, pipeline: Pipeline) -> SelectorSpec:
-    """A pipeline of the user's."""
+    """A pipeline that the user wrote."""
     return SelectorSpec(name, _pipeline_maker(name, pipeline), "")
 
 

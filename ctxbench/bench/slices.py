@@ -196,7 +196,7 @@ def _unrolled(arrays: dict[str, np.ndarray[Any, Any]], run: np.ndarray[Any, Any]
 
 
 def joined_slices(slices: Sequence[Slice]) -> Slice:
-    """Put slices one behind the other; one whose queries all failed says nothing about rankings."""
+    """Concatenate slices; one whose queries all failed does not count for rankings."""
     telling = [part for part in slices if len(part.errors) < len(part.queries)] or slices
     return Slice(
         queries=tuple(query for part in slices for query in part.queries),
@@ -211,7 +211,7 @@ def joined_slices(slices: Sequence[Slice]) -> Slice:
 
 
 def _added_up(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Counts are summed, lists joined without repeats, of anything else the last is kept."""
+    """Merge notes: sum counts, join lists without repeats, and keep the last of anything else."""
     out: dict[str, Any] = {}
     for name, value in (entry for part in notes for entry in part.items()):
         if isinstance(value, int) and not isinstance(value, bool) and name != "repeats":

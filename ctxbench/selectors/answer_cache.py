@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 class AnswerCache:
     """Answers by catalog, request and repeat, in a file of JSON lines that only grows.
 
-    Each record starts with the checksum of the rest of its line; one that does not fit is passed over and said. How
-    many were said is a record, too, so that they are said once.
+    Each record starts with the checksum of the rest of its line; one that does not fit is ignored and reported. How
+    many were reported is a record, too, so that each is reported once.
     A record is written with one system call behind a line end of its own, so that a process that is killed spoils
     no record but the one that it is writing. Several processes may write at once.
     """

@@ -1,4 +1,4 @@
-"""Answers of selectors outside ctxbench: what they may say, and how they become candidates."""
+"""Answers of external selectors: what they may say, and how they become candidates."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AnswerReader:
         self._position = {name: position for position, name in enumerate(batch.catalog.ids)}
 
     def read(self, row: int, reply: RawAnswer) -> Answer:
-        """Check what came back for one request of the batch.
+        """Check the answer to one request of the batch.
 
         Raises:
             SelectorError: there is no answer, or it is none; says the query, what is wrong and what was expected.
@@ -207,7 +207,7 @@ class AnswerReader:
         return f"which this query may not see: it had ended ({item.until}; the query is of {request.time})"
 
     def _hint(self, name: str) -> str:
-        """The id that a wrong one probably means, or what ids look like."""
+        """The id that was probably meant, or an example of an id."""
         catalog = self._batch.catalog
         if catalog.facts.hidden:  # a suggested name may be of an item that this request may not see
             return ""
@@ -221,7 +221,7 @@ class AnswerReader:
 
     @cached_property
     def _by_name(self) -> dict[str, str]:
-        """Ids by the forms that people write instead: the name, server:name, and the id not encoded."""
+        """Ids by other forms that people write: the name, server:name, and the id not encoded."""
         forms: dict[str, str] = {}
         for item in self._batch.catalog:
             plain = ":".join(part for part in item.key if part is not None)

@@ -31,7 +31,7 @@ class FileSource(Source):
         """Read the file.
 
         Args:
-            path: JSON lines, or a list of answers; blank lines are passed over.
+            path: JSON lines, or a list of answers; blank lines are ignored.
             base: what a relative path is relative to, and what the path is shown relative to; default: the
                 working directory.
 
@@ -119,7 +119,7 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
 
 
 def _no_answers(path: Path, objects: Sequence[Mapping[str, Any]]) -> Fault:
-    """That a file holds something else than answers, and what it may be."""
+    """The fault of a file that holds something else than answers, and what it may be."""
     names = list(dict.fromkeys(str(name) for answer in objects for name in answer))
     message = f"these are no answers: no line has 'items' or 'ranking'; they have {', '.join(map(quoted, names[:8]))}"
     hint = _A_LINE
@@ -129,5 +129,5 @@ def _no_answers(path: Path, objects: Sequence[Mapping[str, Any]]) -> Fault:
 
 
 def all_empty(name: str, dataset: str) -> str:
-    """What is said where a selector's answers offer nothing for any query of a dataset, which figures alone hide."""
+    """The message where a selector's answers offer nothing for any query of a dataset, which figures alone hide."""
     return f"every answer of {name} on {dataset} is empty: nothing is offered for any query"

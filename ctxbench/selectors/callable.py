@@ -334,7 +334,7 @@ def _message(error: BaseException) -> str:
 
 
 def _location(error: BaseException, source: Path | None, base: Path, *, imported: bool = False) -> str:
-    """The deepest line of the user's own file that led to an error, in brackets; empty if there is none.
+    """The deepest line of the user's file that led to an error, in brackets; empty if there is none.
 
     Args:
         error: what was raised.

@@ -1,4 +1,4 @@
-"""What a Python callable returned, as answers."""
+"""Turns the result of a Python callable into answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ctxbench.selectors.protocol import RawAnswer, quoted
 
 
 class NotAnAnswerError(Exception):
-    """What the function returned is no answer."""
+    """The function returned something that is no answer."""
 
 
 def one_answer(query: str, result: Any) -> Any:
@@ -26,7 +26,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 class _Shown:
-    """Stands for a value that JSON has not, and looks like it."""
+    """A placeholder for a value that JSON does not have; its `repr` looks like the value."""
 
     def __init__(self, value: Any) -> None:
         self._text = quoted(value)

@@ -87,7 +87,7 @@ class _PendingRequest:
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A place for one process at a time.
+    """A slot for one process at a time.
 
     Attributes:
         process: the running process, or None.
@@ -171,7 +171,7 @@ class CommandSource(Source):
         return {name: count for name, count in self._counts.items() if count}
 
     def forget_notes(self) -> None:
-        """Set what `notes` says back to nothing."""
+        """Reset `notes`."""
         self._counts = dict.fromkeys(self._counts, 0)
 
     def close(self) -> None:
@@ -305,7 +305,7 @@ class CommandSource(Source):
         replies[request.row] = RawAnswer(error=error)
 
     def _ended(self, slot: _Slot, pending: deque[_PendingRequest], replies: dict[int, RawAnswer]) -> None:
-        """The process is gone: ask again what was in flight, or give it up."""
+        """Handle the end of a process: ask again what was in flight, or give it up."""
         fate = "" if slot.process is None else slot.process.fate()
         in_flight = list(slot.in_flight.values())
         slot.forget()

@@ -1,4 +1,4 @@
-"""The words of a command, looked at before it is started: the program and the script that it runs."""
+"""Checks the words of a command before it is started: the program and the script that it runs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _program(name: str, base: Path) -> str:
 
 
 def _refuse_missing_script(argv: Sequence[str], base: Path) -> None:
-    """Refuse an interpreter's script that is not there: what the interpreter says of it comes once a query."""
+    """Refuse an interpreter's script that is not there, since the interpreter would fail for every query."""
     if not _INTERPRETER.fullmatch(Path(argv[0]).name) or any(_NO_SCRIPT.match(part) for part in argv[1:]):
         return
     script = next((part for part in argv[1:] if not part.startswith("-")), "")

@@ -113,7 +113,7 @@ def definition(name: str) -> Definition:
 
 
 def selector_name(selector: str, preset: str | None = None) -> str:
-    """What a selector is called everywhere, unless it is given a name: as users name it, of a file without its ending.
+    """The default name of a selector: as users name it, of a file without its ending.
 
     An agent file that is called `agent.own.yaml` names a selector `agent.own`, whatever the agent is called.
     """
@@ -162,7 +162,7 @@ def agent_definition(agent: AgentFile) -> Definition:
     """The selector of an agent: the settings of its file are the defaults, and its system prompt is sent.
 
     Raises:
-        ParameterError: it is one of the user's own, which is no pipeline.
+        ParameterError: it is an external selector, which is no pipeline.
         InputError: there is no such selector or preset, or a setting does not suit it; all faults, with their lines.
         StorageError: the selector is a file that is missing or cannot be read.
     """
@@ -216,7 +216,7 @@ def shipped_name(selector: Definition, values: Mapping[str, Value]) -> str:
 
 
 def _named_by(agent: AgentFile) -> tuple[Definition, str | None]:
-    """What an agent file names, with the preset.
+    """The definition and the preset that an agent file names.
 
     Raises:
         UserError: it is unknown or faulty, or the selector of an agent file again.
@@ -253,7 +253,7 @@ def _with_system(spec: Mapping[str, Any], system: str) -> Mapping[str, Any]:
 
 
 def is_file(selector: str) -> bool:
-    """Whether what a selector is called is the path of a definition."""
+    """Whether a selector's name is the path of a definition."""
     return selector.endswith((".yaml", ".yml"))
 
 
@@ -343,7 +343,7 @@ class _DefinitionReader(YamlForm):
         return tuple(hashes)
 
     def switches(self, selector: Definition) -> None:
-        """What names a parameter that switches something must name one: a switch for the search."""
+        """Check that `search` and `when` name parameters that can switch something."""
         spec: Any = selector.spec
         if not isinstance(spec, Mapping):
             return
@@ -370,7 +370,7 @@ class _DefinitionReader(YamlForm):
         return {key: value for key, value in checked.items() if value is not None}
 
     def pipeline(self, selector: Definition, presets: Mapping[str, Mapping[str, Value]]) -> None:
-        """Build the pipeline for each preset, and with what is switched off by default switched on.
+        """Build the pipeline for each preset, and with each switch that is off by default on.
 
         What is wrong with the defaults already is not said again.
         """

@@ -1,4 +1,4 @@
-"""One request explained: every item in with its winning pair of chunks, every candidate out with its rule."""
+"""Explains one request: every offered item with its winning pair of chunks, every other candidate with its rule."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ class Chunkings:
 
     @classmethod
     def described(cls, description: Mapping[str, Any]) -> Chunkings:
-        """Read what a selector says of itself; one that is none of ours tells no pairs."""
+        """Read the description of a selector; one of no pipeline has no pairs."""
         from ctxbench.core.stored_pipelines import StoredMerge, StoredPipeline, single_steps  # a selection needs none
 
         pipeline = StoredPipeline.of(description)
@@ -241,7 +241,7 @@ class Chunkings:
     def _from_chunkings(
         cls, sources: Mapping[str, ItemChunking | None], expansions: Iterable[ItemChunking | None]
     ) -> Chunkings:
-        """What steps say; None of one that does not split items."""
+        """Take the chunkings of steps; None for a step that does not split items."""
         by_source = {name: chunking for name, chunking in sources.items() if chunking is not None} or {"": DOCUMENTS}
         return cls(by_source, next((chunking for chunking in expansions if chunking is not None), DOCUMENTS))
 

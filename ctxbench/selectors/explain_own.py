@@ -1,4 +1,4 @@
-"""One request asked of a selector outside ctxbench: all that is known of its answer."""
+"""Explains the answer of an external selector to one request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ctxbench.steps.format import Messages
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OwnAnswer:
-    """What a selector outside ctxbench answered to one request.
+    """What an external selector answered to one request.
 
     Attributes:
         selection: as the run would store it; without scores where the selector gave none.
@@ -40,7 +40,7 @@ class OwnAnswer:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OwnExplanation(Explanation):
-    """What a selector outside ctxbench offered. Its `left_out` are the items that it ranked and did not choose.
+    """What an external selector offered. Its `left_out` are the items that it ranked and did not choose.
 
     Attributes:
         not_named: how many items it might have offered and did not name.
@@ -62,7 +62,7 @@ class OwnExplanation(Explanation):
 
 
 def ask_own(selector: Selector, batch: Batch, resources: Resources) -> OwnAnswer:
-    """Ask a selector outside ctxbench for a batch of one request.
+    """Ask an external selector for a batch of one request.
 
     Raises:
         SelectorError: it failed, or answered something that is no answer.
@@ -93,7 +93,7 @@ def ask_own(selector: Selector, batch: Batch, resources: Resources) -> OwnAnswer
 
 
 def explain_own(selector: Selector, batch: Batch, resources: Resources, *, form: Messages) -> OwnExplanation:
-    """Ask a selector outside ctxbench for a batch of one request, and tell all that is known of its answer.
+    """Ask an external selector for a batch of one request, and explain its answer.
 
     Args:
         selector: whom to ask.

@@ -44,20 +44,20 @@ _OPTIONS: dict[str, dict[str, Any]] = {  # besides the name, and the fields of `
 
 
 class External:
-    """A selector outside ctxbench.
+    """An external selector.
 
     A failure, a time-out or an answer that is none is an error of its query (`Answers.errors`) and never stops the
     rest; where several queries in a row get no answer at all, the rest is not asked (`CircuitBreaker`). Use it in a
     `with` block, or `close` it, to end processes and connections.
 
     Attributes:
-        name: what tables call it.
+        name: the name in tables.
         notes: what a person should know of the answers so far, as JSON.
         first_unranked: the first query so far whose answer had no ranking; empty where none had none.
     """
 
     def __init__(self, source: Source, *, name: str, repeats: int = 1, cache: Path | None = None) -> None:
-        """Make a selector of a way in.
+        """Make a selector from a source.
 
         Args:
             source: asks the selector; closed with this object.
@@ -92,7 +92,7 @@ class External:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What a person should know of the answers so far, as JSON; empty if nothing.
+        """What a user should know of the answers so far, as JSON; empty if there is nothing.
 
         Counts of queries: `unstable` (repeats differ in anything), `unstable_items` (in the items chosen),
         `without_ranking`, `without_scores`, `from_cache`; `session_items_named`: items offered that the session
@@ -109,7 +109,7 @@ class External:
         return {**notes, **self._source.notes()}
 
     def take_notes(self) -> dict[str, Any]:
-        """`notes`, which begin anew: for a runner that keeps them by dataset."""
+        """Return `notes` and reset them: for a runner that stores them by dataset."""
         notes = self.notes
         self._counts.clear()
         self._builds.clear()
@@ -345,7 +345,7 @@ def _make_external(kind: str, block: Mapping[str, Any], base: Path) -> External:
 
 
 def external_name(kind: str, block: Mapping[str, Any]) -> str:
-    """The name given, or what the selector is called where it comes from."""
+    """The name in the block, or else one from the file, function, program or host."""
     if "name" in block:
         return str(block["name"])
     value = block[kind]
@@ -360,5 +360,5 @@ def external_name(kind: str, block: Mapping[str, Any]) -> str:
 
 
 def _offer(answer: Answer) -> tuple[Any, ...]:
-    """What makes an answer differ: rows, scores, choice."""
+    """The parts of an answer that repeats are compared by: rows, scores, choice."""
     return (answer.item, answer.score, answer.chosen, answer.ranked)

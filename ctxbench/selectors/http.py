@@ -59,7 +59,7 @@ class _FailedError(Exception):
 
 
 class _SilentError(_FailedError):
-    """Nothing came back that the selector said."""
+    """There was no response from the selector itself."""
 
 
 class HttpSource(Source):
@@ -150,11 +150,11 @@ class HttpSource(Source):
         return self._build[0]
 
     def notes(self) -> dict[str, Any]:
-        """How often something had to be tried again."""
+        """How often a request was retried."""
         return {"tried_again": self._tried_again} if self._tried_again else {}
 
     def forget_notes(self) -> None:
-        """Set what `notes` says back to nothing."""
+        """Reset `notes`."""
         self._tried_again = 0
 
     def close(self) -> None:
@@ -217,7 +217,7 @@ class HttpSource(Source):
         return [self._reply(answers[batch.requests[row].id], timed, batch.catalog) for row in rows]
 
     def _catalog_for(self, need: Any, batch: Batch, row: int) -> dict[str, Any]:
-        """What is added to a POST whose response said that the endpoint needs something."""
+        """The catalog for a POST, where the endpoint has asked for it."""
         message = catalog_message(batch, row, self._options.send)
         if need != "catalog" or message is None:
             raise _FailedError(
@@ -286,7 +286,7 @@ class HttpSource(Source):
         return RawAnswer(answer=answer, seconds=seconds)
 
     def _tried(self, method: str, content: bytes | None) -> Response:
-        """Send, and try again where that may help.
+        """Send, and retry where that may help.
 
         Raises:
             _FailedError: there is no response, after all tries.

@@ -1,4 +1,4 @@
-"""What is said of a selector behind an HTTP address: limits, headers, the key."""
+"""Options of a selector behind an HTTP address: limits, headers, the key."""
 
 from __future__ import annotations
 

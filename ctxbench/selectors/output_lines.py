@@ -1,4 +1,4 @@
-"""What is wrong with a line of a process that is no answer, and what to do about it."""
+"""Messages for lines of a process that are no answers: what is wrong, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says which query of a selector has not been answered for long: who asks it may sit there for minutes otherwise."""
+"""Logs which query of a selector has not been answered for long, so that a user does not wait without knowing why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Patience:
-    """Watches what a source waits for, and says so in a log line a minute at most."""
+    """Watches what a source waits for, and logs it at most once per minute."""
 
     def __init__(self, name: str, source: Source) -> None:
         """Watch a source.
@@ -34,7 +34,7 @@ class Patience:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """While the block runs, say what is waited for."""
+        """Log what is waited for while the block runs."""
         done = threading.Event()
         thread = threading.Thread(target=self._watch, args=(done,), daemon=True)
         thread.start()

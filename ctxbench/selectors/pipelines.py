@@ -49,7 +49,7 @@ class PipelineSelector:
     """A pipeline as a selector.
 
     Attributes:
-        name: what tables call it.
+        name: the name in tables.
         pipeline: its steps.
         resources: what they use.
         memo: outputs of steps shared with other pipelines, or None; see `Pipeline.run`. Whoever passes one empties it.
@@ -72,7 +72,7 @@ class PipelineSelector:
         return sorted({use for step in steps for use in step.uses} - {FORMAT})
 
     def take_notes(self) -> dict[str, Any]:
-        """What language models that steps asked say of it since the last call: how often, and how many tokens."""
+        """Use of language models by steps since the last call: how often, and how many tokens."""
         all_notes = [self.resources.get(use).take_notes() for use in self._uses if kind_of(use) in (CHAT, OLLAMA)]
         return {name: sum(entry.get(name, 0) for entry in all_notes) for notes in all_notes for name in notes}
 
@@ -104,7 +104,7 @@ class AsManyAs:
     With a random ranking this is the comparator "random at equal size".
 
     Attributes:
-        name: what tables call it.
+        name: the name in tables.
         ranking: whose ranking is cut.
         like: whose sizes are taken.
     """
@@ -118,20 +118,20 @@ class AsManyAs:
         return {"ranking": self.ranking.describe(), "as many as": self.like.describe()}
 
     def select(self, batch: Batch) -> Answers:
-        """Cut the one to the size of the other; a request that the other fails on fails here too."""
+        """Cut the ranking to the sizes of `like`; a request that `like` fails on fails here too."""
         like = self.like.select(batch)
         return self.sized(batch, offered_sizes(like.candidates), like.errors)
 
     def sized(self, batch: Batch, sizes: IntArray, errors: Mapping[int, str]) -> Answers:
-        """Cut to the size of answers that the other has given already.
+        """Cut the ranking to given sizes.
 
         Args:
             batch: the requests.
-            sizes: how many items the other offers each, shape (n_requests,).
+            sizes: how many items `like` offers each, shape (n_requests,).
             errors: what went wrong there, by row of the batch.
 
         Raises:
-            SelectorError: the other offers more items than are ranked here, so that the sizes would differ.
+            SelectorError: `like` offers more items than are ranked here, so that the sizes would differ.
         """
         answers = self.ranking.select(batch)
         table = replace(answers.candidates, out=np.zeros(len(answers.candidates), dtype=np.int64))
@@ -160,13 +160,13 @@ def offered_sizes(table: Candidates) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Oracle:
-    """The required items of each request: the floor of the price, and the ceiling of completeness.
+    """The required items of each request: the lower bound of tokens, and the upper bound of completeness.
 
     Of a group of alternatives it offers the cheapest by prompt tokens, of equals the first in the catalog; none where
     the session holds one of them. What a request may not get is not offered, so that it can be incomplete.
 
     Attributes:
-        name: what tables call it.
+        name: the name in tables.
         resources: count prompt tokens.
         required: what is required, by query id; None until an experiment gives it.
     """

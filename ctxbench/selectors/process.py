@@ -1,4 +1,4 @@
-"""A child process that is talked to by lines; nothing it does, or fails to do, blocks the caller."""
+"""A child process that reads and writes lines; nothing it does, or fails to do, blocks the caller."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Waiting(NamedTuple):
 
 
 class Source(ABC):
-    """A way in: asks a selector outside ctxbench. Processes and connections live until `close`."""
+    """A way in: asks an external selector. Processes and connections live until `close`."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -95,22 +95,22 @@ class Source(ABC):
         """Ask for some requests of a batch; one reply for each of `rows`, in their order."""
 
     def waiting_for(self) -> Waiting | None:
-        """What is waited for at the moment; None where it is nothing, or is not known. Any thread may ask."""
+        """The query that is waited for now; None where there is none, or it is not known. Thread-safe."""
         return None
 
     def notes(self) -> dict[str, Any]:
-        """What a person should know of the asking so far (restarts, late answers), as JSON; empty if nothing."""
+        """Events so far that a user should know (restarts, late answers), as JSON; empty if there are none."""
         return {}
 
     def forget_notes(self) -> None:  # noqa: B027 - most have none
-        """Set what `notes` says back to nothing."""
+        """Reset `notes`."""
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
         """End processes and connections; may be called twice."""
 
 
 class CircuitBreaker:
-    """Counts what was asked in a row, in the order that it ended in, without an answer.
+    """Counts questions in a row without an answer, in the order in which they end.
 
     Where several are asked at a time, as many times as many may be lost, so that to give up takes as long. Once given
     up, a selector stays so over this catalog, until it is closed; what is asked already may still be answered.
@@ -118,7 +118,7 @@ class CircuitBreaker:
     """
 
     def __init__(self, *, noun: str = "queries", at_a_time: int = 1) -> None:
-        """Nothing is lost yet.
+        """Start with a count of 0.
 
         Args:
             noun: what is asked, in the plural, for messages.
@@ -160,7 +160,7 @@ class CircuitBreaker:
 
 
 def catalog_hash(batch: Batch, row: int) -> str:
-    """What messages call the catalog of one request: of all items their hash, of some one that no others have."""
+    """The hash of the catalog of one request: that of all items, or of those that the request may see."""
     visible = _visible_items(batch, row)
     if visible is None:
         return batch.catalog.hash

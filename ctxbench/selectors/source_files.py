@@ -1,4 +1,4 @@
-"""The source files that a command is made of, as far as they can be found: an edit makes it another selector."""
+"""Finds the source files of a command, as far as possible: an edit makes it another selector."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def source_files(
 
     These are the files that it names, and the source code in the folder that it runs in and below, or, of a file that
     lies elsewhere, in that file's folder and below; where `source` says what its code is, that in place of the folders.
-    Hidden folders, `node_modules` and the like are passed over, and so are data: what else a command reads is not
+    Hidden folders, `node_modules` and the like are ignored, and so are data: what else a command reads is not
     known here.
 
     Args:

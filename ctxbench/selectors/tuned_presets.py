@@ -1,4 +1,4 @@
-"""Presets files as they are read: what a preset holds, and whether its selector is still what it was when it was tuned.
+"""Reads presets files: what a preset holds, and whether its selector has changed since it was tuned.
 
 A preset goes by the selector as it was when it was tuned. It names every parameter that has an effect, so it stays what
 it was when a default, a choice's values or a text change; where the parameters or the pipeline themselves have changed,
@@ -48,7 +48,7 @@ class TunedPreset:
             `answers`.
         definition: `definition_hash` of the selector when it was tuned; empty with `answers`.
         parameters: `parameter_texts` of it, to show what has changed since.
-        answers: what the answers of the user's own selector are called that were tuned; empty with `selector`.
+        answers: the name of the user's answers that were tuned; empty with `selector`.
         policy: what it is the best at, as the policy file says it.
         tuning, test: means on either split, by metric name: `value`, `low`, `high` and `n`; None = there is none.
             `test` is empty where that split was not read.
@@ -94,7 +94,7 @@ class PresetsFile:
 
         Raises:
             UnknownNameError: the file has no such preset.
-            ParameterError: it is one for answers of the user's own selector, which cannot be run here.
+            ParameterError: it is for answers of an external selector, which cannot be run here.
         """
         if name not in self.presets:
             raise _unknown(name, self.presets, self.path)
@@ -314,7 +314,7 @@ class _PresetReader(YamlForm):
 
 
 def changes(recorded: Mapping[str, str], definition: Definition) -> Iterator[str]:
-    """In which parameters a selector differs from what was recorded of it; nothing where nothing was.
+    """The parameters in which a selector differs from its record; none without a record.
 
     Args:
         recorded: its `parameter_texts` then.

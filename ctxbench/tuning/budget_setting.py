@@ -55,7 +55,7 @@ class BudgetSetting:
 def read_requests(name: str) -> list[Request]:
     """Requests from a dataset's folder or name, a `.jsonl` file of objects with `text`, or a text file, one a line.
 
-    A `.jsonl` file may be what `ctxbench data export --requests` writes; its line with the catalog is passed over.
+    A `.jsonl` file may be what `ctxbench data export --requests` writes; its line with the catalog is ignored.
 
     Raises:
         UserError: it cannot be read.

@@ -114,7 +114,7 @@ class DatasetTuner:
             self.choices = with_stricter(self.policies, self.choices, base=self.base, to_beat=to_beat)
 
     def _add_presets(self, file: PolicyFile, base: Base) -> None:
-        """Let shipped presets compete that no sweep looks at; those of a selector that is not tuned as its settings."""
+        """Add shipped presets that no sweep evaluates; for a selector that is not tuned, as its only settings."""
         for preset in self.shipped:
             name = preset.tunable.name
             if name not in self.searches and name not in self.left_out:
@@ -172,7 +172,7 @@ class DatasetTuner:
 
     @cached_property
     def defaults(self) -> SettingValues:
-        """The base with its defaults; one outside ctxbench is the first items of its ranking, and is called so."""
+        """The base with its defaults; an external one is the first items of its ranking, and is called so."""
         base = self._base
         if not base.entry.set and not base.start and base.source == "semantic":
             name = DOCUMENTS_DEFAULTS
@@ -187,7 +187,7 @@ class DatasetTuner:
     def _with_equal_tokens(
         self, outcomes: tuple[PolicyOutcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
     ) -> tuple[PolicyOutcome, ...]:
-        """The outcomes, each with what is chosen against the first n items of the base's ranking at equal tokens."""
+        """The outcomes, each with the chosen setting compared with the base's first n items at equal tokens."""
         query_set = self.dataset.evaluation_set
         ranking = self.evaluator.full_ranking(self._base, {}, query_set.split)
         curve = first_items_curve(ranking.answers.candidates, query_set.labels)
@@ -244,7 +244,7 @@ class DatasetTuner:
         )
 
     def _compare(self, base: SettingValues, compared: SettingValues, metric: Metric) -> Comparison | None:
-        """A paired comparison on the evaluation set, whose groups of queries are witnesses as a whole."""
+        """A paired comparison on the evaluation set, by group of queries."""
         query_set = self.dataset.evaluation_set
         before, after = (setting.by_query[query_set.split] for setting in (base, compared))
         comparison = compare_metric(metric, before, after, seed=self.file.seed, groups=query_set.group)
@@ -261,7 +261,7 @@ class DatasetTuner:
         }
 
     def _replaced(self, measured: Mapping[str, dict[str, SettingValues]]) -> dict[str, dict[str, SettingValues]]:
-        """By policy, what takes the place of a setting that a shipped preset beats on the evaluation set.
+        """By policy, the shipped preset that replaces a setting which it beats on the evaluation set.
 
         A choice made on the queries that decide looks better there than it is, and a preset does not, so that the
         queries tell which were not chosen on, where there are any.
@@ -336,7 +336,7 @@ class DatasetTuner:
         )
 
     def _notes(self) -> Iterator[str]:
-        """What a reader must know."""
+        """Notes for the reader of a report."""
         query_sets = self.dataset.query_sets
         yield READ_ONCE if TEST in query_sets else ALL_DECIDE
         for split, n in self.dataset.of.items():
@@ -368,7 +368,7 @@ class DatasetTuner:
 
 
 def _group_notes(base: Base, query_set: QuerySet) -> Iterator[str]:
-    """What groups of queries do to intervals; nothing where every query in need is alone."""
+    """A note on how groups of queries change intervals; none where every query in need is alone."""
     groups = len(np.unique(query_set.group[~np.isnan(base.complete)]))
     if groups != base.in_need:
         yield (
@@ -380,7 +380,7 @@ def _group_notes(base: Base, query_set: QuerySet) -> Iterator[str]:
 
 
 def _run_note(name: str, result: SearchResult) -> str:
-    """What breaks the prefix rule, and what was done instead."""
+    """A note on what breaks the prefix rule, and what was done instead."""
     searched = result.competitor.tunable.tried_values
     unswept = " and ".join(
         [", ".join(searched)] * bool(searched) + ["expansion"] * result.competitor.tunable.has_expansion({})
@@ -411,7 +411,7 @@ def compare_at_tokens(
 ) -> dict[str, AtTokens]:
     """Compare recommended settings with the curve, each at its own mean tokens; Holm-corrected together.
 
-    Groups of paraphrases are witnesses as a whole: the p-value is that of the groups, the interval that of queries.
+    The p-value is that of the groups of paraphrases, the interval that of queries.
 
     Args:
         chosen: by policy, measured on the split of `query_set`.

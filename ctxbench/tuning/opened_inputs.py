@@ -398,7 +398,7 @@ def _unusable(rankings: OwnRankings, query_set: QuerySet) -> tuple[Fault, ...]:
 
 
 def _ranks_nothing(tunables: Sequence[Tunable], opened: TuningDataset) -> Iterator[str]:
-    """The names of selectors outside ctxbench that rank nothing for any query."""
+    """The names of external selectors that rank nothing for any query."""
     for tunable in tunables:
         rankings = tunable.answers
         tables = (

@@ -1,4 +1,4 @@
-"""The rankings of a selector outside ctxbench, a file of answers, a callable, a command or an endpoint, for cuts."""
+"""The rankings of an external selector, a file of answers, a callable, a command or an endpoint, for cuts."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ MAX_NONPOSITIVE = 0.9  # share of the scores of answers that may be 0 or less
 
 
 class OwnRankings:
-    """A selector outside ctxbench whose rankings are cut; each query set is asked once, since asking may take long.
+    """An external selector whose rankings are cut; each query set is asked once, since asking may take long.
 
     Attributes:
-        name: what tables call it.
-        title: what messages call it: what it is, and its name.
+        name: the name in tables.
+        title: the name in messages: what it is, and its name.
     """
 
     def __init__(self, selector: External, written: Collection[str] = ("answers",)) -> None:
-        """Begin with nothing asked.
+        """Make an empty store of rankings.
 
         Args:
             selector: what is asked; its processes and connections are ended when it has answered.
@@ -113,7 +113,7 @@ def searched_scores(answers: Slice) -> FloatArray:
 
 
 def unfit_scores(title: str, answers: Slice, query_set: QuerySet) -> tuple[Fault, ...]:
-    """What is wrong with the scores of rankings from outside, of what a message calls so; empty where nothing is."""
+    """Faults of the scores of external rankings, named by `title`; empty where there are none."""
     scores = searched_scores(answers)
     if not len(scores) or (scores <= 0).mean() <= MAX_NONPOSITIVE:
         return ()

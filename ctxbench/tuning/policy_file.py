@@ -43,7 +43,7 @@ class PolicyFile:
     """The content of a policy file: what is tuned, and how.
 
     Attributes:
-        name: of the report; does for a file.
+        name: of the report; a valid file name.
         about: what it is for; may be empty.
         path: the file; None where it was made in Python.
         base: the folder that its paths are relative to.
@@ -104,8 +104,8 @@ def policies_of(
         data: the file, read as YAML; or as one would write it, from Python.
         lines: the line of everything in it.
         path: the file; None = there is none.
-        name: what it is called where it does not say.
-        digest: what tells it from others, its SHA-256.
+        name: the default name.
+        digest: its SHA-256.
 
     Raises:
         InputError: anything in it is wrong: all faults, with their lines.
@@ -199,7 +199,7 @@ class _PolicyReader(YamlForm):
         return SelectorEntry(name=name, selector=source, set=set_values, search=search, fit=fit, where=where)
 
     def _outside(self, entry: Mapping[str, Any], where: YamlPath) -> SelectorEntry | None:
-        """A selector outside ctxbench, with the options that it has in an experiment."""
+        """An external selector, with the options that it has in an experiment."""
         kind, options, wrong = checked_options(entry)
         if kind in options and not options[kind]:
             wrong.append(f"{kind} must not be empty")
@@ -211,7 +211,7 @@ class _PolicyReader(YamlForm):
         return None if name is None else SelectorEntry(name=name, outside=entry, where=where)
 
     def _file_name(self, name: str, where: YamlPath) -> str | None:
-        """The name of a selector, if it does for a file."""
+        """The name of a selector, if it is a valid file name."""
         if is_file_name(name):
             return name
         self.fault(
@@ -338,7 +338,7 @@ class _PolicyReader(YamlForm):
         return constraint if len(self.faults) == before else None
 
     def _check_target(self, constraint: Constraint, target: float, where: YamlPath, side: str) -> None:
-        """A target must be one that a mean, or the end of an interval, can have."""
+        """Check that a mean, or the end of an interval, can reach the target."""
         scale = constraint.metric.declaration.scale
         if constraint.of == "reachable" and constraint.metric.name != "completeness":
             self.fault(f"of: reachable is a share of completeness; {constraint.metric} has none", *where, "of")
@@ -354,7 +354,7 @@ class _PolicyReader(YamlForm):
             self.fault(f"the {end} end of an interval is never {target:g}; give another {side}", *where, side)
 
     def _check_aim(self, policy: Policy, *where: str | int) -> None:
-        """An objective must be one that something holds back."""
+        """Check that some constraint limits the objective."""
         name, better = policy.objective.name, policy.objective.declaration.better
         if policy.minimise != (better == "lower"):
             wrong, right = ("minimise", "maximise") if policy.minimise else ("maximise", "minimise")
@@ -376,7 +376,7 @@ class _PolicyReader(YamlForm):
             )
 
     def _check_constraints(self, policy: Policy, *where: str | int) -> None:
-        """Constraints on one metric must not contradict or repeat each other."""
+        """Check that constraints on one metric neither contradict nor repeat each other."""
         for index, constraint in enumerate(policy.constraints):
             for earlier in [
                 earlier

@@ -72,7 +72,7 @@ class QuerySet:
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         subset = "all labels" if self.split == ALL else f"{self.split} split"
         return f"{subset} of dataset {self.dataset.name}"
 
@@ -100,7 +100,7 @@ class QuerySet:
         return answered(selector, self.batch)
 
     def values(self, answers: Slice, metrics: Sequence[Metric]) -> dict[Metric, FloatArray]:
-        """Metrics by query, each of shape (n_queries,); what cannot be told of a query that failed is NaN."""
+        """Metrics by query, each of shape (n_queries,); what is unknown for a query that failed is NaN."""
         values = evaluate(metrics, self.labels.evidence(answers))
         if not answers.errors:
             return values
@@ -146,7 +146,7 @@ class QuerySet:
 
 
 def _worst(complete: FloatArray, members: Sequence[tuple[str, int]]) -> GroupMean | None:
-    """The group of least completeness, of those with enough queries in need; a name and a place for each query."""
+    """The group of least completeness, of those with enough queries in need; a name and an index for each query."""
     groups: dict[str, list[int]] = {}
     for name, index in members:
         groups.setdefault(name, []).append(index)
@@ -218,7 +218,7 @@ def ask(selector: Selector, query_set: QuerySet) -> tuple[Query, Slice]:
 
 
 def _is_step_fitted_on(step: Step, query_set: QuerySet) -> bool:
-    """Whether the step is a fit that has seen queries of these queries; of weights only on the test split.
+    """Whether the step was fitted on some of these queries; for weights, only on the test split.
 
     A fit of several datasets, such as the shipped one, counts on the test split only: a dataset is a small part of what
     it saw, and there is no fit without it.
@@ -228,7 +228,7 @@ def _is_step_fitted_on(step: Step, query_set: QuerySet) -> bool:
 
 
 def _fit_datasets(step: Step, query_set: QuerySet) -> int:
-    """Of how many datasets the step's fit is, if it has seen queries of these queries; 0 = it has not."""
+    """How many datasets the step was fitted on, if it has seen some of these queries; 0 = it has not."""
     kind, catalog = step.says("calibrated"), query_set.dataset.catalog
     if kind not in (KINDS if query_set.split == TEST else (PROBABILITY, ABSTENTION)):
         return 0
@@ -246,7 +246,7 @@ def _fit_datasets(step: Step, query_set: QuerySet) -> int:
 
 
 def count_fit_datasets(pipeline: Pipeline, query_set: QuerySet) -> int:
-    """Of how many datasets, more than one, a fit is that has seen some of these queries; 0 = there is none.
+    """How many datasets (more than one) a fit is of that has seen some of these queries; 0 = there is none.
 
     What such a step gains here is a little more than it would elsewhere.
     """
@@ -255,7 +255,7 @@ def count_fit_datasets(pipeline: Pipeline, query_set: QuerySet) -> int:
 
 
 def is_fitted_on(pipeline: Pipeline, query_set: QuerySet) -> bool:
-    """Whether a step of the pipeline, or of a domain in it, was fitted on queries of these queries.
+    """Whether a step of the pipeline, or of a domain in it, was fitted on some of these queries.
 
     Weights of a fusion count on the test split only, where nothing is measured that they have seen.
     """

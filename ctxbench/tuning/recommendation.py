@@ -116,7 +116,7 @@ def _is_unreachable(optima: Mapping[str, Optimum]) -> bool:
 
 
 def setting_text(selector: str, values: Mapping[str, Value]) -> str:
-    """A setting as messages say it: `semantic with contextTopK 20, contextTopN 5`."""
+    """A setting as in messages: `semantic with contextTopK 20, contextTopN 5`."""
     listed = ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
     return f"{selector} with {listed}" if listed else selector
 

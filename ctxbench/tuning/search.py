@@ -80,7 +80,7 @@ class Competitor:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name in tables."""
         return self.tunable.name
 
     def with_base(self, base: Base) -> Competitor:
@@ -190,7 +190,7 @@ class SearchResult:
     tried: int
 
     def add_preset(self, values: Mapping[str, Value]) -> None:
-        """Let a preset compete, unless it is one of the settings that a sweep has looked at."""
+        """Add a preset, unless a sweep has evaluated that setting."""
         tunable = self.competitor.tunable
         if self.settings and tunable.is_swept(values) and not tunable.entry.search:
             return
@@ -220,7 +220,7 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
         competitor: which, with differences to the base.
         file: the policy file, with the policies that the labels can answer.
         base: the base on the same split.
-        progress: told how many settings have been looked at.
+        progress: called with how many settings have been evaluated.
     """
     best, front = optima_of(competitor, file, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
     fixed = first_n(competitor, file, base=base)
@@ -246,7 +246,7 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
 
 
 class RepeatFilter:
-    """Shows lines to collectors, but none that repeats an earlier one and is no nearer to the defaults.
+    """Passes lines to collectors, except those that repeat an earlier one and are no nearer to the defaults.
 
     From some topK on a larger one offers nothing else, and such lines share their sums. Of equals an optimum keeps the
     one nearest to the defaults, then the first, and a front the first: so they miss nothing.
@@ -316,7 +316,7 @@ def _both_domains(
 def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[ThresholdLine]:
     """Run settings, as lines: values that the file lists behind cuts of the front, or settings drawn from all.
 
-    What an expansion of one pass brings in is swept exactly over its threshold and topN from one run.
+    What an expansion of one pass adds is swept exactly over its threshold and topN from one run.
     """
     tunable, runner = competitor.tunable, competitor.runner
     if tunable.family is None:

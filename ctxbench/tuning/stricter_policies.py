@@ -1,4 +1,4 @@
-"""Takes for a policy what a stricter one of the file came to, where its own limits came to less.
+"""Takes the setting of a stricter policy of the file for a policy whose own limits gave a worse one.
 
 Constraints of the base are held by paired differences, others by intervals, so that few labels may be enough for the
 one and not for the other. What is kept beyond doubt of a higher target is kept of a lower one, whichever way it was
@@ -50,7 +50,7 @@ def with_stricter(
 
 
 def is_stricter(policy: Policy, compared: Policy, base: Base) -> bool:
-    """Whether a policy with the same objective asks no less than another one of all that this asks."""
+    """Whether a policy has the same objective as another, and constraints that are at least as strict."""
     if policy.name == compared.name or (policy.objective, policy.minimise) != (compared.objective, compared.minimise):
         return False
     return all(any(_asks_no_less(mine, theirs, base) for mine in policy.constraints) for theirs in compared.constraints)

@@ -42,7 +42,7 @@ class Tunable:
         entry: as the policy file has it.
         source: where its definition comes from: a shipped name or a path; of answers, the name of their selector.
         definition: its parameters and pipeline; of answers, of the cut that is applied to them.
-        answers: the rankings of a selector outside ctxbench; None for a selector of ours.
+        answers: the rankings of an external selector; None for a selector of ours.
         start: values of the preset that it is named with, which stand in for its defaults.
     """
 
@@ -54,7 +54,7 @@ class Tunable:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name in tables."""
         return self.entry.name
 
     def values(self, chosen: Mapping[str, Value] | None = None) -> dict[str, Value]:
@@ -109,7 +109,7 @@ class Tunable:
     def first_cut(self) -> int:
         """How many refining steps stand in front of the first that offers less, whatever its parameters are.
 
-        An expansion is one of them where a rank step orders what it brought in before anything is cut.
+        An expansion is one of them where a rank step orders what it added before anything is cut.
         """
         steps, first = self.pipeline({}).refine, 0
         for index, step in enumerate(steps):

@@ -31,7 +31,7 @@ class SettingResult:
     """One setting of one selector, measured by running it.
 
     Attributes:
-        name: what tables call it, unique in its dataset: a policy's name for what is recommended for it,
+        name: the name in tables, unique in its dataset: a policy's name for what is recommended for it,
             `documents' defaults`, `semantic/normal`, `semantic, first 4`, `everything`.
         role: one of the roles above.
         selector: as the policy file calls it.
@@ -241,11 +241,11 @@ class DatasetTuning:
 
     @property
     def default(self) -> SettingResult | None:
-        """What is kept where nothing is recommended."""
+        """The setting that is kept where nothing is recommended."""
         return next((result for result in self.results if result.role == DEFAULTS), None)
 
     def advised(self, outcome: PolicyOutcome) -> SettingResult | None:
-        """What a policy's advice comes to: what is recommended, or the default."""
+        """The advice for a policy: what is recommended, or the default."""
         return outcome.recommended or self.default
 
     def shortfall(self, outcome: PolicyOutcome) -> float:

@@ -136,7 +136,7 @@ class GroupMean:
 
 
 def unavailable(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, str]:
-    """Say which of these metrics the evidence does not allow, and what it lacks. Empty if all can be computed."""
+    """The metrics that the evidence does not allow, with what it lacks; empty if all can be computed."""
     reasons = {
         "rankings": "the selector returns no ranking",
         "item_tokens": "the items' tokens were not counted",

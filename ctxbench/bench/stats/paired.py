@@ -28,7 +28,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What the same queries say about two selectors on one metric. Decides nothing about better or worse.
+    """A comparison of two selectors on the same queries by one metric; it does not say which is better.
 
     Attributes:
         n: pairs compared.

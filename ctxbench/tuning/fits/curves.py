@@ -64,7 +64,7 @@ class CutPoint:
 
 
 def cut_point(examples: Examples, probability: FloatArray, threshold: FloatArray | float) -> CutPoint:
-    """Recall and items with a threshold, one for all or one a query, shape (n_queries,)."""
+    """Recall and items with a threshold, one for all or one per query, shape (n_queries,)."""
     limit = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (examples.n_queries,))
     met = needed_probability(examples, probability) >= limit[examples.needed]
     n_required = np.bincount(examples.needed, minlength=examples.n_queries)

@@ -165,7 +165,7 @@ N_ERRORS = 1.645  # standard errors of a gain below which it may be chance: one-
 
 @dataclass(frozen=True, kw_only=True)
 class FusionWeights:
-    """What was fitted.
+    """Fitted weights of a fusion, and their figures.
 
     Attributes:
         weights: by source; they add up to 1.

@@ -55,7 +55,7 @@ class LineValues:
 
 @dataclass(frozen=True, eq=False)
 class LinearWeights:
-    """What a search found.
+    """The result of a search for weights.
 
     Attributes:
         weights: shape (n_columns,).

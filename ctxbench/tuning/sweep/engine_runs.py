@@ -366,7 +366,7 @@ def _check_search(
 
 
 def _draw_indices(sizes: Sequence[int], *, trials: int, seed: int) -> Iterator[tuple[int, ...]]:
-    """Places of values, one an axis: all combinations if there are no more than `trials`, else random ones."""
+    """Indices of values, one per axis: all combinations if there are no more than `trials`, else random ones."""
     if math.prod(sizes) <= trials:
         yield from np.ndindex(*sizes)
         return

@@ -1,6 +1,6 @@
 """Exact sweep of an expansion behind a cut, over its threshold and its topN, from one run.
 
-What one pass of expansion brings in at a fixed cut is a prefix of one ranking by request: the first topN of the items
+What one pass of expansion adds at a fixed cut is a prefix of one ranking by request: the first topN of the items
 that reach the threshold. So the engine runs once, with the lowest threshold and the largest topN, and every other
 setting is a shorter prefix. Of several passes this does not hold, since what the first leaves out leads no further.
 """
@@ -98,7 +98,7 @@ class ExpansionSweep:
     Attributes:
         values: of the cut and everything else that is fixed, by name.
         parameters: the two that are swept.
-        score: of what is brought in, best first, shape (n_queries, most of a query); minus infinity where no more is.
+        score: of what is added, best first, shape (n_queries, most of a query); minus infinity where no more is.
         values_by_length: by measure, its values with the first 0, 1, ... of these items, shape (most of a query + 1,
             n_queries); NaN where it does not apply.
         pairing: what differences are taken to; None = none are.
@@ -160,7 +160,7 @@ class ExpansionSweep:
             yield self._line(limit)
 
     def lengths(self, values: Mapping[str, Value]) -> IntArray:
-        """How many items are brought in for each query at one setting, shape (n_queries,)."""
+        """How many items are added for each query at one setting, shape (n_queries,)."""
         limit = int(values[self.parameters.topN]) if self.parameters.topN else self.parameters.topNs[0]
         return self._within(float(values[self.parameters.threshold]), limit)
 
@@ -235,7 +235,7 @@ def _scores(table: Candidates, position: IntArray) -> FloatArray:
 def _by_length(
     table: Candidates, position: IntArray, *, labels: Labels, measures: Sequence[Measure]
 ) -> dict[Measure, FloatArray]:
-    """The measures with the first 0, 1, ... of the items brought in."""
+    """The measures with the first 0, 1, ... of the items added."""
     by_measure: dict[Measure, list[FloatArray]] = {measure: [] for measure in measures}
     ranking = any(measure.reachable for measure in measures)
     for length in range(int(position.max(initial=-1)) + 2):
