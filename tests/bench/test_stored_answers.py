@@ -261,4 +261,4 @@ class TestRecent:
         for data in (one, other, one, third, one, other):
             recent.read(data, tmp_path, rows=True)
         assert len(reads) == 4  # `other` was unpacked again
-        assert recent._held == 2 * size
+        assert recent._bytes == 2 * size
