@@ -14,7 +14,7 @@ from ctxbench.bench.selector_specs import (
     _oracle_spec,
     agent_own_spec,
     definition_spec,
-    own_spec,
+    external_spec,
     pipeline_spec,
     shipped_spec,
 )
@@ -166,7 +166,7 @@ def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens:
     names = [answers.stem, *map(selector_name, compare_with)]
     if len(set(names)) < len(names):
         raise ParameterError(f"two selectors would have one name: {', '.join(names)}; name each once")
-    spec = own_spec({"answers": str(answers), "name": answers.stem}, base=Path())
+    spec = external_spec({"answers": str(answers), "name": answers.stem}, base=Path())
     specs = [spec]
     specs += [shipped_spec(named, name=selector_name(named)) for named in compare_with]
     return Experiment(
@@ -368,7 +368,7 @@ class _ExperimentReader(YamlForm):
         return [pipeline_spec(str(name), pipeline)]
 
     def _external(self, entry: Mapping[str, Any]) -> list[SelectorSpec]:
-        return [own_spec(entry, base=self.base)]
+        return [external_spec(entry, base=self.base)]
 
 
 def _named(entry: Mapping[str, Any]) -> str:

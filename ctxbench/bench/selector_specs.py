@@ -64,7 +64,7 @@ def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
     return definition_spec(name, definition, values, definition.about if preset is None else definition.abouts[preset])
 
 
-def own_spec(config: Mapping[str, Any], *, base: Path) -> SelectorSpec:
+def external_spec(config: Mapping[str, Any], *, base: Path) -> SelectorSpec:
     """An external selector, from its block in a file; see `external_from_config`.
 
     Raises:
@@ -94,7 +94,7 @@ def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> Sel
         return None
     block = {**agent.own, "name": name or selector_name(selector)}
     try:
-        return own_spec(block, base=path.parent)
+        return external_spec(block, base=path.parent)
     except InputError:
         raise
     except UserError as error:

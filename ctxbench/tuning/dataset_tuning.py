@@ -29,7 +29,7 @@ from ctxbench.tuning.held_out_figures import (
 from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.opened_inputs import TuningDataset, TuningInputs
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
-from ctxbench.tuning.own_rankings import OWN_CUT
+from ctxbench.tuning.own_rankings import EXTERNAL_CUT
 from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
 from ctxbench.tuning.recommendation import Choice, choose, first_trace, front_trace, heat_maps, parameter_traces
@@ -177,9 +177,7 @@ class DatasetTuner:
         if not base.entry.set and not base.start and base.source == "semantic":
             name = DOCUMENTS_DEFAULTS
         elif base.answers is not None and not {*base.entry.set} - {"topN"}:
-            name = (
-                f"{base.name}, first {base.entry.set.get('topN', OWN_CUT.parameters['topN'].default)}{OF_ITS_RANKING}"
-            )
+            name = f"{base.name}, first {base.entry.set.get('topN', EXTERNAL_CUT.parameters['topN'].default)}{OF_ITS_RANKING}"
         else:
             name = f"{base.name}{WITH_DEFAULTS}"
         return self.evaluator.setting(base, {}, name=name, role=DEFAULTS)

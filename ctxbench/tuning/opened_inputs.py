@@ -31,7 +31,7 @@ from ctxbench.sources.own_selectors import LEARNED
 from ctxbench.text.tokens import TokenCounter, open_counter
 from ctxbench.tuning.fits.examples import ALL
 from ctxbench.tuning.limits import policy_measures
-from ctxbench.tuning.own_rankings import OWN_CUT, OwnRankings, searched_scores, unfit_scores
+from ctxbench.tuning.own_rankings import EXTERNAL_CUT, ExternalRankings, searched_scores, unfit_scores
 from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.query_sets import TEST, TUNING, QuerySet, is_fitted_on
 from ctxbench.tuning.recommendation import unanswerable
@@ -41,7 +41,7 @@ from ctxbench.tuning.tuning_results import EVERYTHING, TOGETHER
 
 
 def read_tunables(
-    file: PolicyFile, rankings: Mapping[str, OwnRankings] | None = None
+    file: PolicyFile, rankings: Mapping[str, ExternalRankings] | None = None
 ) -> tuple[tuple[Tunable, ...], list[Fault]]:
     """Read the selectors of a policy file.
 
@@ -59,14 +59,16 @@ def read_tunables(
     return tuple(tunable for tunable in tunables if tunable is not None), form.faults
 
 
-def _read(entry: SelectorEntry, base: Path, rankings: Mapping[str, OwnRankings]) -> Tunable:
+def _read(entry: SelectorEntry, base: Path, rankings: Mapping[str, ExternalRankings]) -> Tunable:
     outside, folder = entry.outside, base
     if entry.selector and is_agent_file(base / entry.selector):
         outside, folder = read_agent(base / entry.selector).own, (base / entry.selector).parent
     if outside:
         earlier = rankings.get(entry.name)
-        answers = earlier or OwnRankings(external_from_config({**outside, "name": entry.name}, base=folder), outside)
-        return Tunable(entry=entry, source=entry.name, definition=OWN_CUT, answers=answers)
+        answers = earlier or ExternalRankings(
+            external_from_config({**outside, "name": entry.name}, base=folder), outside
+        )
+        return Tunable(entry=entry, source=entry.name, definition=EXTERNAL_CUT, answers=answers)
     definition, preset = find_definition(entry.selector, base=base)
     if preset is not None and preset not in definition.presets:
         raise UnknownNameError("preset", preset, definition.presets, where=f" of selector {definition.name!r}")
@@ -89,8 +91,8 @@ def with_range_of(tunable: Tunable, query_sets: Sequence[QuerySet]) -> Tunable:
     if highest < 1:
         return tunable
     above = float(math.floor(highest) + 1)
-    wider = replace(OWN_CUT.parameters["includeScore"], default=above, high=above)
-    return replace(tunable, definition=replace(OWN_CUT, parameters={**OWN_CUT.parameters, wider.name: wider}))
+    wider = replace(EXTERNAL_CUT.parameters["includeScore"], default=above, high=above)
+    return replace(tunable, definition=replace(EXTERNAL_CUT, parameters={**EXTERNAL_CUT.parameters, wider.name: wider}))
 
 
 def _unsuitable(tunable: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
@@ -108,7 +110,7 @@ def _unsuitable(tunable: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
             reported.add((where[:2], str(error)))
 
 
-def _read_checked(entry: SelectorEntry, file: PolicyFile, rankings: Mapping[str, OwnRankings]) -> Tunable:
+def _read_checked(entry: SelectorEntry, file: PolicyFile, rankings: Mapping[str, ExternalRankings]) -> Tunable:
     """A selector with values as its parameters keep them: 1 is 1.0 where decimals are allowed.
 
     Raises:
@@ -207,7 +209,7 @@ def open_tuning(
     notify: Callable[[str], None] = nothing_said,
     progress: Callable[[int, int], None] | None = None,
     open_one: Callable[..., Dataset] = open_dataset,
-    rankings: Mapping[str, OwnRankings] | None = None,
+    rankings: Mapping[str, ExternalRankings] | None = None,
 ) -> TuningInputs:
     """Open everything that tuning needs.
 
@@ -388,7 +390,7 @@ def _check_suited(
     return left_out, faults
 
 
-def _unusable(rankings: OwnRankings, query_set: QuerySet) -> tuple[Fault, ...]:
+def _unusable(rankings: ExternalRankings, query_set: QuerySet) -> tuple[Fault, ...]:
     """What is wrong with external rankings; they are only read, and compared with no label."""
     try:
         answers = rankings.of(query_set).answers

@@ -17,7 +17,7 @@ from ctxbench.selectors.parameters import Parameter
 from ctxbench.selectors.selector import EXTERNAL_KINDS
 from ctxbench.tuning.query_sets import FullRanking, QuerySet, ask
 
-OWN_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
+EXTERNAL_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
     name="answers",
     about="a ranking of your own, cut by us",
     parameters={
@@ -40,7 +40,7 @@ _CALLED = {"url": "endpoint"}  # in messages, where the key alone does not say i
 MAX_NONPOSITIVE = 0.9  # share of the scores of answers that may be 0 or less
 
 
-class OwnRankings:
+class ExternalRankings:
     """An external selector whose rankings are cut; each query set is asked once, since asking may take long.
 
     Attributes:

@@ -15,7 +15,7 @@ from ctxbench.core.stages import ByDomain
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning.own_rankings import OwnRankings
+from ctxbench.tuning.own_rankings import ExternalRankings
 from ctxbench.tuning.query_sets import FullRanking, QuerySet, ask, rank_with_pipeline
 from ctxbench.tuning.selector_entry import SelectorEntry
 from ctxbench.tuning.sweep.domains import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
@@ -49,7 +49,7 @@ class Tunable:
     entry: SelectorEntry
     source: str
     definition: Definition
-    answers: OwnRankings | None = None
+    answers: ExternalRankings | None = None
     start: Mapping[str, Value] = field(default_factory=dict)
 
     @property
