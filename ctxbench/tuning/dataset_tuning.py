@@ -177,7 +177,8 @@ class DatasetTuner:
         if not base.entry.set and not base.start and base.source == "semantic":
             name = DOCUMENTS_DEFAULTS
         elif base.answers is not None and not {*base.entry.set} - {"topN"}:
-            name = f"{base.name}, first {base.entry.set.get('topN', EXTERNAL_CUT.parameters['topN'].default)}{OF_ITS_RANKING}"
+            n = base.entry.set.get("topN", EXTERNAL_CUT.parameters["topN"].default)
+            name = f"{base.name}, first {n}{OF_ITS_RANKING}"
         else:
             name = f"{base.name}{WITH_DEFAULTS}"
         return self.evaluator.setting(base, {}, name=name, role=DEFAULTS)
