@@ -22,7 +22,7 @@ _MANY = 20  # so many equal items in catalog order are written as first and last
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Part:
-    """What one selector offered on one dataset, and what that is worth.
+    """The answers of one selector on one dataset, and their metrics.
 
     Attributes:
         dataset, selector: names.
@@ -49,7 +49,7 @@ class Part:
 
 
 def write_selections(part: Part, catalog: Catalog, stream: BinaryIO) -> None:
-    """Write what each query was offered, with scores and rules, one JSON line a query."""
+    """Write what each query was offered, with scores and rules, one JSON line per query."""
     for answers in part.answers.blocks():
         alike = continuing(answers.candidates)
         for index, query in enumerate(answers.queries):
@@ -86,7 +86,7 @@ def _offered(catalog: Catalog, table: Candidates, index: int, alike: BoolArray) 
 
 
 def write_metrics(part: Part, _catalog: Catalog, stream: BinaryIO) -> None:
-    """Write the values of all metrics, one JSON line a query."""
+    """Write the values of all metrics, one JSON line per query."""
     columns = {name: values.tolist() for name, values in part.metrics.items()}
     for index, query in enumerate(part.answers.queries):
         values = {name: None if math.isnan(v[index]) else v[index] for name, v in columns.items()}

@@ -222,7 +222,7 @@ class DatasetRun:
         return {metric: np.concatenate(blocks) for metric, blocks in values.items()}, reasons, forbidden
 
     def _notes(self, name: str, answers: StoredAnswers) -> dict[str, Any]:
-        """What the selector says of the run, and answers that belong to no query of the dataset."""
+        """The notes of a selector on the run, and answers that belong to no query of the dataset."""
         notes = dict(answers.notes)
         selector = self.selectors[name]
         if isinstance(selector, FileSelector):  # a slice alone cannot tell
@@ -251,7 +251,7 @@ def with_forbidden(metrics: Sequence[Metric], dataset: Dataset) -> tuple[Metric,
 def measured(
     metrics: Sequence[Metric], evidence: Evidence, answers: Slice, *, joined: Joined | None = None
 ) -> dict[Metric, FloatArray]:
-    """Metrics by query, shape (n_queries,) each; NaN where to have failed is neither to abstain nor to be cheap."""
+    """Metrics by query, shape (n_queries,) each; NaN where a failed query must not count as abstention or as few tokens."""
     values = evaluate(metrics, evidence, joined=joined)
     failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
     masked = {metric: np.where(failed, np.nan, values[metric]) for metric in values if str(metric) in NOT_OF_FAILED}

@@ -193,7 +193,7 @@ class LineSettings(SweptSettings):
         return bounds(measure, powers, n, level=level, times=times)
 
     def differences(self, measure: Measure, indices: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
-        """See `Differences.errors`."""
+        """See `DifferenceSums.errors`."""
         return self.line.differences[measure].select(indices).errors(times=times)
 
 

@@ -107,7 +107,7 @@ class Tunable:
 
     @cached_property
     def first_cut(self) -> int:
-        """How many refining steps stand in front of the first that offers less, whatever its parameters are.
+        """How many refining steps come before the first that offers less, whatever its parameters are.
 
         An expansion is one of them where a rank step orders what it added before anything is cut.
         """
@@ -327,7 +327,7 @@ def coarsen(family: CutFamily) -> CutFamily:
 
 
 def _select_counts(counts: Counts, allowed: Sequence[int]) -> Counts:
-    """Those of the values that are wanted; all, where these are none or few."""
+    """The allowed ones of the values; all values, where none is allowed or they are few."""
     values = tuple(value for value in counts.values if value in allowed)
     return Counts(counts.name, values) if values and len(counts.values) > len(allowed) else counts
 

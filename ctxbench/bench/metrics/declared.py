@@ -358,7 +358,7 @@ ALIASES = {"COMP": "Comp", "recall_all": "Comp"}
 
 @cache
 def find_metric(name: str) -> Declaration:
-    """What is declared for a metric's name, here or by a package (an entry point of the group `ctxbench.metric`).
+    """The declaration of a metric, here or by a package (an entry point of the group `ctxbench.metric`).
 
     Raises:
         UnknownNameError: nothing is.

@@ -94,7 +94,7 @@ class Judgments:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OfferedItems:
-    """What stood in the prompt of each query: the session's items and those that the selector added.
+    """The items in the prompt of each query: the session's items and those that the selector added.
 
     Attributes:
         start: shape (n_queries + 1,).

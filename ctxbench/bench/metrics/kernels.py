@@ -1,4 +1,4 @@
-"""One function a metric, over all queries at once: from the joined tables to an array, shape (n_queries,).
+"""One function per metric, over all queries at once: from the joined tables to an array, shape (n_queries,).
 
 NaN means that the metric does not apply to the query. Nothing here knows a metric's name.
 """
@@ -18,7 +18,7 @@ def _mask(value: FloatArray, applies: BoolArray) -> FloatArray:
 
 
 def _ratio(part: FloatArray, total: FloatArray) -> FloatArray:
-    """Divide part by whole; NaN where whole is 0."""
+    """Divide part by total; NaN where total is 0."""
     out = np.full(len(total), np.nan)
     np.divide(part, total, out=out, where=total > 0)
     return out

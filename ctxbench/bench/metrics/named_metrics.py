@@ -49,7 +49,7 @@ class Metric:
 
     @property
     def declaration(self) -> Declaration:
-        """What is declared for the metric's name."""
+        """The declaration of the metric."""
         return find_metric(self.name)
 
     @property

@@ -66,7 +66,7 @@ def worth(group_sums: npt.ArrayLike, sizes: npt.ArrayLike, *, at_most: npt.Array
 
 
 def by_group(values: FloatArray, group: IntArray) -> FloatArray:
-    """One value a group: their mean is that of `values`, and their spread that of the groups' sums.
+    """One value per group: their mean is that of `values`, and their spread that of the groups' sums.
 
     The mean, and (groups / n) x the sum over the group of what its values are above the mean. An interval for the mean
     of independent values then holds for values that are independent between groups only.
@@ -234,7 +234,7 @@ def _independent_worth(sample: FloatArray) -> float:
 
 
 def _amount(sample: FloatArray, group: IntArray, *, level: float) -> Interval:
-    """Hall's t of one value a group; of no width where all values are equal, and as wide as can be with one group."""
+    """Hall's t of one value per group; of no width where all values are equal, and as wide as can be with one group."""
     method, (distinct, index, counts) = "Hall's t, by group", np.unique(sample, return_inverse=True, return_counts=True)
     groups = int(group.max()) + 1
     if groups < 2:

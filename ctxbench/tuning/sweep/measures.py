@@ -218,7 +218,7 @@ class Requirements:
 
     @classmethod
     def of(cls, items: RankedItems) -> Requirements:
-        """Read them off the labels; there are none where not all of a query are known."""
+        """Take them from the labels; a query without complete labels has none."""
         judgments = items.labels.dataset.judgments
         start, label = select_lists(judgments.start, items.query)
         query = owners(start)

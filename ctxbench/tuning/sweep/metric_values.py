@@ -69,7 +69,7 @@ class RankedItems:
 
     @classmethod
     def of(cls, table: Candidates, labels: Labels) -> RankedItems:
-        """Read them off the rows of a search that are chosen.
+        """Take them from the chosen rows of a search.
 
         Raises:
             ParameterError: the table is of other queries, or an expansion has brought items in.
@@ -226,7 +226,7 @@ class RankedItems:
         return {metric: value[reached] for metric, value in values.items()}
 
     def _repeat(self, by_query: npt.NDArray[T]) -> npt.NDArray[T]:
-        """Repeat a value a query for each of its lengths."""
+        """Repeat the value of each query for each of its lengths."""
         return np.repeat(by_query, np.diff(self.length_start))
 
     def _cumulative(self, gains: FloatArray) -> FloatArray:

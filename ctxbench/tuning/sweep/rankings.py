@@ -88,7 +88,7 @@ class MeasuredRankings:
         powers: Mapping[Measure, int] | None = None,
         failed: BoolArray | None = None,
     ) -> MeasuredRankings:
-        """Read the rankings off a search that nothing was cut of, and measure them at every length.
+        """Take the rankings from a search without cuts, and measure them at every length.
 
         Args:
             table: rows that are chosen and ranked are the ranked items, those of the session are in every length;
@@ -156,7 +156,7 @@ class MeasuredRankings:
         return np.asarray(total[1:] - total[self.items.start[:-1]][self.items.owner])
 
     def values(self, measure: Measure, lengths: IntArray) -> FloatArray:
-        """The values of a measure at one length a query.
+        """The values of a measure at one length per query.
 
         Args:
             measure: one of `measures`.
