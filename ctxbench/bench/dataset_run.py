@@ -251,7 +251,7 @@ def with_forbidden(metrics: Sequence[Metric], dataset: Dataset) -> tuple[Metric,
 def measured(
     metrics: Sequence[Metric], evidence: Evidence, answers: Slice, *, joined: Joined | None = None
 ) -> dict[Metric, FloatArray]:
-    """Metrics by query, shape (n_queries,) each; NaN where a failed query must not count as abstention or as few tokens."""
+    """Metrics by query, shape (n_queries,) each; NaN where a failed query would count as abstention or few tokens."""
     values = evaluate(metrics, evidence, joined=joined)
     failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
     masked = {metric: np.where(failed, np.nan, values[metric]) for metric in values if str(metric) in NOT_OF_FAILED}
