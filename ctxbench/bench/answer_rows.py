@@ -17,12 +17,12 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.selection import offered_at
 from ctxbench.io.json_files import dump_json
 
-_MANY = 20  # items of the catalog, one behind the other and alike, that `selections.jsonl` tells as first and last
+_MANY = 20  # so many equal items in catalog order are written as first and last in `selections.jsonl`
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Part:
-    """What one selector offered on one dataset, and what that is worth.
+    """The answers of one selector on one dataset, and their metrics.
 
     Attributes:
         dataset, selector: names.
@@ -49,45 +49,45 @@ class Part:
 
 
 def write_selections(part: Part, catalog: Catalog, stream: BinaryIO) -> None:
-    """Write what each query was offered, with scores and rules, one JSON line a query."""
+    """Write what each query was offered, with scores and rules, one JSON line per query."""
     for answers in part.answers.blocks():
         alike = continuing(answers.candidates)
-        for place, query in enumerate(answers.queries):
+        for index, query in enumerate(answers.queries):
             row = {
                 "query": query,
                 "error": answers.errors.get(query),
                 "trace": [note.as_dict() for note in answers.candidates.notes_of(query)] or None,
-                "items": list(_offered(catalog, answers.candidates, place, alike)),
+                "items": list(_offered(catalog, answers.candidates, index, alike)),
             }
             row = {name: value for name, value in row.items() if value is not None}
             stream.write(f"{dump_json(row)}\n".encode())
 
 
-def _offered(catalog: Catalog, table: Candidates, place: int, alike: BoolArray) -> Iterator[dict[str, Any]]:
+def _offered(catalog: Catalog, table: Candidates, index: int, alike: BoolArray) -> Iterator[dict[str, Any]]:
     """What a query was offered; of many items that follow each other in the catalog, the first and last id."""
-    span = table.rows(place)
+    span = table.rows(index)
     rows = np.flatnonzero(table.chosen[span]) + span.start
     if np.count_nonzero(alike[rows]) < _MANY - 1:
-        yield from (one.as_dict() for one in offered_at(catalog, table, rows))
+        yield from (item.as_dict() for item in offered_at(catalog, table, rows))
         return
     first = np.flatnonzero(~alike[rows])
     ends = np.append(first[1:], len(rows))
     long = ends - first >= _MANY
-    kept = np.ones(len(rows), dtype=np.bool_)
+    mask = np.ones(len(rows), dtype=np.bool_)
     for begin, end in zip(first[long].tolist(), ends[long].tolist(), strict=True):
-        kept[begin + 1 : end] = False
+        mask[begin + 1 : end] = False
     lengths = dict(zip(first[long].tolist(), (ends - first)[long].tolist(), strict=True))
-    for at, one in zip(np.flatnonzero(kept).tolist(), offered_at(catalog, table, rows[kept]), strict=True):
-        told = one.as_dict()
+    for at, item in zip(np.flatnonzero(mask).tolist(), offered_at(catalog, table, rows[mask]), strict=True):
+        row = item.as_dict()
         if at in lengths:
             last = catalog.ids[int(table.item[rows[at]]) + lengths[at] - 1]
-            told = {"id": told.pop("id"), "to": last, "items": lengths[at], **told}
-        yield told
+            row = {"id": row.pop("id"), "to": last, "items": lengths[at], **row}
+        yield row
 
 
 def write_metrics(part: Part, _catalog: Catalog, stream: BinaryIO) -> None:
-    """Write the values of all metrics, one JSON line a query."""
+    """Write the values of all metrics, one JSON line per query."""
     columns = {name: values.tolist() for name, values in part.metrics.items()}
-    for place, query in enumerate(part.answers.queries):
-        values = {name: None if math.isnan(v[place]) else v[place] for name, v in columns.items()}
+    for index, query in enumerate(part.answers.queries):
+        values = {name: None if math.isnan(v[index]) else v[index] for name, v in columns.items()}
         stream.write(f"{dump_json({'query': query, 'values': values})}\n".encode())

@@ -19,7 +19,7 @@ from ctxbench.bench.progress_listener import Progress
 from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import MEANING, RunFolder, content_key
 from ctxbench.bench.slices import Slice
-from ctxbench.bench.stored_answers import StoredAnswers, among
+from ctxbench.bench.stored_answers import StoredAnswers, select_answers
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import StorageError
 from ctxbench.core.requests import Batch
@@ -74,7 +74,7 @@ class DatasetRun:
         )
 
     def unfinished(self, *, fresh: bool) -> list[str]:
-        """The selectors whose part is missing, of something else, measured otherwise, or holds failures."""
+        """The selectors whose part is missing, has other keys, or holds failures."""
         return [
             name
             for name, key in self.keys.items()
@@ -83,29 +83,31 @@ class DatasetRun:
             or self.store.error_count(self.name, name)
         ]
 
-    def finish(self, wanted: Sequence[str], progress: Progress, *, fresh: bool) -> Iterator[tuple[str, StoredAnswers]]:
-        """Answer what is missing of the wanted parts and save them; yields name and answers of each."""
-        known = {name: None if fresh else self.store.answers(self.name, name, self.keys[name]) for name in wanted}
-        asked = [name for name in wanted if known[name] is None]
-        self._ask(asked, progress, fresh=fresh)
-        for name in sorted(wanted, key=self._takes_sizes):
-            found = known[name]
-            answers = self.store.slices(self.name, name) if found is None else self._mended(name, found)
+    def finish(self, names: Sequence[str], progress: Progress, *, fresh: bool) -> Iterator[tuple[str, StoredAnswers]]:
+        """Ask what is missing of some parts and save them; yields name and answers of each."""
+        stored = {name: None if fresh else self.store.answers(self.name, name, self.keys[name]) for name in names}
+        missing = [name for name in names if stored[name] is None]
+        self._ask(missing, progress, fresh=fresh)
+        for name in sorted(names, key=self._takes_sizes):
+            finished = stored[name]
+            answers = self.store.slices(self.name, name) if finished is None else self._retry_failed(name, finished)
             self.store.save(self._part(name, answers), self.dataset.catalog)
             self._offered_by.pop(name, None)
             yield name, answers
 
-    def _ask(self, wanted: Sequence[str], progress: Progress, *, fresh: bool) -> None:
+    def _ask(self, names: Sequence[str], progress: Progress, *, fresh: bool) -> None:
         """Ask for every slice that is missing; those that take another's sizes come after it."""
-        if not wanted:
+        if not names:
             return
         requests = self.dataset.requests()
         have: dict[str, set[int]] = {}
-        sizes = {name: self._size(name) for name in sorted(wanted, key=self._takes_sizes)}
+        sizes = {name: self._size(name) for name in sorted(names, key=self._takes_sizes)}
         for name, size in sizes.items():
-            ids = [[one.id for one in requests[first : first + size]] for first in range(0, len(requests), size)]
+            ids = [
+                [request.id for request in requests[first : first + size]] for first in range(0, len(requests), size)
+            ]
             have[name] = self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
-        likes = {one.like.name for one in map(self.selectors.get, wanted) if isinstance(one, AsManyAs)}
+        likes = {selector.like.name for selector in map(self.selectors.get, names) if isinstance(selector, AsManyAs)}
         for first in range(0, len(requests), SLICE):
             part = requests[first : first + SLICE]
             missing = [
@@ -115,14 +117,14 @@ class DatasetRun:
                 if start // size not in have[name]
             ]
             batch = Batch.of(self.dataset.catalog, part if missing else ())
-            made: dict[str, list[Slice]] = {}
+            by_name: dict[str, list[Slice]] = {}
             for name, start, size in missing:
                 several = requests[start : start + size]
-                few = batch if len(several) == len(part) else Batch.of(self.dataset.catalog, several)
-                answers = self._answered(name, few, made)
+                slice_batch = batch if len(several) == len(part) else Batch.of(self.dataset.catalog, several)
+                answers = self._answered(name, slice_batch, by_name)
                 self.store.add_slice(self.name, name, self.keys[name], number=start // size, answers=answers)
                 if name in likes:
-                    made.setdefault(name, []).append(answers)
+                    by_name.setdefault(name, []).append(answers)
             self.memo.clear()
             progress(self.name, first + len(part), len(requests))
 
@@ -134,55 +136,57 @@ class DatasetRun:
                 size //= 2
         return size
 
-    def _mended(self, name: str, known: StoredAnswers) -> StoredAnswers:
+    def _retry_failed(self, name: str, stored: StoredAnswers) -> StoredAnswers:
         """Answers that are there, with the failed queries asked again; stopped, the next call goes on."""
-        if not known.errors:
-            return known
+        if not stored.errors:
+            return stored
         request = {request.id: request for request in self.dataset.requests()}
         key = f"{self.keys[name]} mended"
-        have = self.store.slice_numbers(self.name, name, key, queries=known.parts)
-        missing = [number for number in range(len(known.parts)) if number not in have]
-        for number, block in zip(missing, known.blocks(set(missing)), strict=True):
-            told = replace(block, notes={} if number else known.notes)
+        have = self.store.slice_numbers(self.name, name, key, queries=stored.parts)
+        missing = [number for number in range(len(stored.parts)) if number not in have]
+        for number, block in zip(missing, stored.blocks(set(missing)), strict=True):
+            merged = replace(block, notes={} if number else stored.notes)
             failed = [query for query in block.queries if query in block.errors]
             if failed:
-                kept = told.only([place for place, query in enumerate(block.queries) if query not in block.errors])
+                succeeded = merged.select_queries(
+                    [index for index, query in enumerate(block.queries) if query not in block.errors]
+                )
                 batch = Batch.of(self.dataset.catalog, [request[query] for query in failed])
-                told = among([kept, self._answered(name, batch, {})], block.queries) or told
+                merged = select_answers([succeeded, self._answered(name, batch, {})], block.queries) or merged
                 self.memo.clear()
-            self.store.add_slice(self.name, name, key, number=number, answers=told)
+            self.store.add_slice(self.name, name, key, number=number, answers=merged)
         return self.store.slices(self.name, name)
 
     def _takes_sizes(self, name: str) -> bool:
         return isinstance(self.selectors[name], AsManyAs)
 
-    def _answered(self, name: str, batch: Batch, made: Mapping[str, Sequence[Slice]]) -> Slice:
+    def _answered(self, name: str, batch: Batch, by_name: Mapping[str, Sequence[Slice]]) -> Slice:
         """The answers of a selector. Where it takes another's sizes, that one is not asked a second time.
 
         Args:
             name: of the selector.
             batch: what is asked.
-            made: what others have answered to it just now.
+            by_name: what other selectors have just answered to it.
         """
         selector = self.selectors[name]
         if not isinstance(selector, AsManyAs):
             return answered(selector, batch)
         like = selector.like.name
-        stored = among(made.get(like, ()), batch.ids)
+        stored = select_answers(by_name.get(like, ()), batch.ids)
         if stored is None:
-            known = self._offered_by.get(like) or self.store.stored(self.name, like, self.keys[like])
-            stored = None if known is None else known.only(batch.ids)
-            if known is not None and known.stamp is not None:  # an unfinished part still grows
-                self._offered_by[like] = known
+            source = self._offered_by.get(like) or self.store.stored(self.name, like, self.keys[like])
+            stored = None if source is None else source.select_queries(batch.ids)
+            if source is not None and source.stamp is not None:  # an unfinished part still grows
+                self._offered_by[like] = source
         return answered(selector, batch, like=stored)
 
     @cached_property
     def labels(self) -> Labels:
-        """What every selector's answers are held against; made once."""
+        """The labels that every selector's answers are compared with; made once."""
         return Labels.of(self.dataset, self.prepared.item_tokens[self.name], self.resources.text_tokens)
 
     def _part(self, name: str, answers: StoredAnswers) -> Part:
-        values, lacking, forbidden = self._measured(answers)
+        values, reasons, forbidden = self._measured(answers)
         return Part(
             dataset=self.name,
             selector=name,
@@ -191,7 +195,7 @@ class DatasetRun:
             answers=answers,
             made_by={"versions": versions(), "git": self.commit},
             metrics={str(metric): value for metric, value in values.items()},
-            unavailable={str(metric): reason for metric, reason in lacking.items()},
+            unavailable={str(metric): reason for metric, reason in reasons.items()},
             notes=self._notes(name, answers),
             forbidden={
                 self.dataset.catalog.ids[item]: int(forbidden[item]) for item in np.flatnonzero(forbidden).tolist()
@@ -202,23 +206,23 @@ class DatasetRun:
         """Metrics by query, a block at a time, why others could not be computed, and `forbidden_counts`."""
         metrics, first = self.metrics, 0
         values: dict[Metric, list[FloatArray]] = {}
-        lacking: dict[Metric, str] = {}
+        reasons: dict[Metric, str] = {}
         forbidden = np.zeros(len(self.dataset.catalog), dtype=np.int64)
         for block in answers.blocks():
             evidence = self.labels.evidence(block, first=first)
             joined = Joined(evidence)
-            for metric, found in measured(metrics, evidence, block, joined=joined).items():
-                values.setdefault(metric, []).append(found)
-            lacking = unavailable(metrics, evidence)
+            for metric, column in measured(metrics, evidence, block, joined=joined).items():
+                values.setdefault(metric, []).append(column)
+            reasons = unavailable(metrics, evidence)
             if FORBIDDEN_OFFERED in metrics:
                 forbidden += forbidden_counts(joined, len(forbidden))
             first += len(block.queries)
         if first != len(self.labels.ids):
             raise StorageError(f"{answers.path} has answers to {first} of {len(self.labels.ids)} queries; run again")
-        return {metric: np.concatenate(found) for metric, found in values.items()}, lacking, forbidden
+        return {metric: np.concatenate(blocks) for metric, blocks in values.items()}, reasons, forbidden
 
     def _notes(self, name: str, answers: StoredAnswers) -> dict[str, Any]:
-        """What the selector says of the run, and answers that belong to no query of the dataset."""
+        """The notes of a selector on the run, and answers that belong to no query of the dataset."""
         notes = dict(answers.notes)
         selector = self.selectors[name]
         if isinstance(selector, FileSelector):  # a slice alone cannot tell
@@ -227,11 +231,11 @@ class DatasetRun:
 
     def _not_measured(self, queries: Sequence[str]) -> dict[str, Any]:
         """How many answers are not measured, by reason, and the first ten of their queries."""
-        whole = self.prepared.opened[self.name]
-        unlabelled, known = set(whole.unlabelled), {query.id for query in whole.queries}
-        sampled_out = known - unlabelled
+        dataset = self.prepared.opened[self.name]
+        unlabelled, dataset_ids = set(dataset.unlabelled), {query.id for query in dataset.queries}
+        sampled_out = dataset_ids - unlabelled
         reasons = {
-            "not_asked_for": [query for query in queries if query not in known],
+            "not_asked_for": [query for query in queries if query not in dataset_ids],
             "unlabelled": [query for query in queries if query in unlabelled],
             "not_in_sample": [query for query in queries if query in sampled_out],
         }
@@ -247,11 +251,11 @@ def with_forbidden(metrics: Sequence[Metric], dataset: Dataset) -> tuple[Metric,
 def measured(
     metrics: Sequence[Metric], evidence: Evidence, answers: Slice, *, joined: Joined | None = None
 ) -> dict[Metric, FloatArray]:
-    """Metrics by query, shape (n_queries,) each; NaN where to have failed is neither to abstain nor to be cheap."""
+    """Metrics by query, shape (n_queries,) each; NaN where a failed query would count as abstention or few tokens."""
     values = evaluate(metrics, evidence, joined=joined)
     failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
-    apart = {metric: np.where(failed, np.nan, values[metric]) for metric in values if str(metric) in NOT_OF_FAILED}
-    return values | apart
+    masked = {metric: np.where(failed, np.nan, values[metric]) for metric in values if str(metric) in NOT_OF_FAILED}
+    return values | masked
 
 
 def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> Slice:

@@ -1,7 +1,7 @@
-"""Completeness at equal tokens: a strategy against the base's own trade of tokens for completeness.
+"""Completeness at equal tokens: a strategy compared with the base's own trade of tokens for completeness.
 
 More items make any selector more complete. A strategy pays only if it is more complete than the base would be for as
-many tokens, so it is held against the base with its own size turned up or down: the base's curve.
+many tokens, so it is compared with the base at other sizes: the base's curve.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AtTokens:
-    """A strategy against the base at the strategy's tokens.
+    """A strategy compared with the base at the strategy's tokens.
 
     Attributes:
         tokens: the strategy's mean.
@@ -74,13 +74,15 @@ def refining(steps: Sequence[StoredRefine]) -> tuple[StoredRefine, ...]:
     Off is a step with `enabled: false`; and behind a standard cut a margin of the whole best score, which every score
     above 0 is within, if it may offer as many items as that cut can.
     """
-    kept: list[StoredRefine] = []
+    effective: list[StoredRefine] = []
     for step in steps:
         if isinstance(step, StoredDomains):
-            kept.append(StoredDomains(tuple((types, refining(own)) for types, own in step.domains)))
-        elif step.values.get("enabled") is not False and not (kept and _leaves_all(step, kept[-1])):
-            kept.append(step)
-    return tuple(kept)
+            effective.append(
+                StoredDomains(tuple((types, refining(domain_steps)) for types, domain_steps in step.domains))
+            )
+        elif step.values.get("enabled") is not False and not (effective and _leaves_all(step, effective[-1])):
+            effective.append(step)
+    return tuple(effective)
 
 
 def _leaves_all(step: StoredStep, before: StoredRefine) -> bool:
@@ -132,16 +134,16 @@ def at_equal_tokens(
         return AtTokens(
             tokens=float(tokens.mean()) if len(tokens) else 0.0, complete=math.nan, base=math.nan, comparison=none
         )
-    spent, own = float(tokens.mean()), float(complete[applies].mean())
+    spent, completeness = float(tokens.mean()), float(complete[applies].mean())
     if spent > curve.tokens[-1].mean():
-        return AtTokens(tokens=spent, complete=own, base=math.nan, comparison=None)
+        return AtTokens(tokens=spent, complete=completeness, base=math.nan, comparison=None)
     base_complete, base_tokens, slope = _by_lot(curve, spent)
     gained = np.where(applies, complete - base_complete, 0.0) * (len(complete) / applies.sum())
     away = gained - slope * (tokens - base_tokens)
     by_group = away if groups is None else np.bincount(groups, weights=away)
     return AtTokens(
         tokens=spent,
-        complete=own,
+        complete=completeness,
         base=float(base_complete[applies].mean()),
         comparison=_compared(away, seed),
         p_groups=sign_flip(by_group, seed=seed),
@@ -158,7 +160,9 @@ def _by_lot(curve: Curve, spent: float) -> tuple[FloatArray, FloatArray, float]:
     low, high = max(below - _AROUND, 0), min(above + _AROUND, len(mean_tokens) - 1)
     run = mean_tokens[high] - mean_tokens[low]
     slope = float((mean_complete[high] - mean_complete[low]) / run) if run else 0.0
-    complete, tokens = ((1 - share) * one[below] + share * one[above] for one in (curve.complete, curve.tokens))
+    complete, tokens = (
+        (1 - share) * values[below] + share * values[above] for values in (curve.complete, curve.tokens)
+    )
     return complete, tokens, slope
 
 

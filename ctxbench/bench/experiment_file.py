@@ -14,7 +14,7 @@ from ctxbench.bench.selector_specs import (
     _oracle_spec,
     agent_own_spec,
     definition_spec,
-    own_spec,
+    external_spec,
     pipeline_spec,
     shipped_spec,
 )
@@ -25,7 +25,7 @@ from ctxbench.io.yaml_files import YamlPath, line_of, load_mapping
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition, pipeline_of, rooted, selector_name
-from ctxbench.selectors.parameters import shown
+from ctxbench.selectors.parameters import value_text
 from ctxbench.selectors.pipelines import ORACLE, AsManyAs, Oracle, Required
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Selector
 
@@ -58,7 +58,7 @@ class Experiment:
 
     Attributes:
         name: of the run folder and the report.
-        about: what it is to settle; may be empty.
+        about: the question that it answers; may be empty.
         path: the file; None where it was made in Python.
         base: what its relative folders are relative to: the file's folder, or for a command line the working directory.
         datasets: names or folders, in order; a folder is relative to the file, else to the working directory.
@@ -92,14 +92,16 @@ class Experiment:
     def make_selectors(
         self, resources: Resources, memo: MutableMapping[str, Any], *, required: Required | None = None
     ) -> dict[str, Selector]:
-        """Make all selectors over the same resources and memo, by name, in order; the oracle is told `required`."""
-        made: dict[str, Selector] = {}
+        """Make all selectors over the same resources and memo, by name, in order; the oracle gets `required`."""
+        selectors: dict[str, Selector] = {}
         for spec in sorted(self.selectors, key=lambda spec: spec.like is not None):
             selector = spec.make(resources, memo)
             if isinstance(selector, Oracle) and required is not None:
                 selector = replace(selector, required=required)
-            made[spec.name] = AsManyAs(spec.name, selector, made[spec.like]) if spec.like is not None else selector
-        return {spec.name: made[spec.name] for spec in self.selectors}
+            selectors[spec.name] = (
+                AsManyAs(spec.name, selector, selectors[spec.like]) if spec.like is not None else selector
+            )
+        return {spec.name: selectors[spec.name] for spec in self.selectors}
 
 
 def examine(path: Path) -> tuple[Experiment, list[Fault]]:
@@ -120,7 +122,7 @@ def experiment_of(
     lines: Mapping[YamlPath, int],
     path: Path,
     *,
-    what: str = "an experiment",
+    noun: str = "an experiment",
     keys: Sequence[str] = EXPERIMENT_KEYS,
 ) -> tuple[Experiment, list[Fault]]:
     """The experiment in a file that was parsed, and what is wrong in it, by line: see `examine`.
@@ -128,11 +130,11 @@ def experiment_of(
     Args:
         data, lines: as `load_yaml` gives them.
         path: the file.
-        what: what such a file is called in messages.
+        noun: what such a file is called in messages.
         keys: those that it may have at its top; who passes more than an experiment's reads the rest.
     """
     reader = _ExperimentReader(path, lines, [])
-    reader.refuse_unknown(data, keys, what)
+    reader.refuse_unknown(data, keys, noun)
     data = {key: value for key, value in data.items() if key in keys}
     selectors = reader.selectors(data.get("selectors"))
     experiment = Experiment(
@@ -155,20 +157,20 @@ def experiment_of(
     return experiment, sorted(reader.faults, key=lambda fault: fault.line)
 
 
-def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) -> Experiment:
-    """The experiment that scores a file of answers, beside shipped selectors given as `name` or `name/preset`.
+def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens: str) -> Experiment:
+    """The experiment that compares a file of answers with shipped selectors, given as `name` or `name/preset`.
 
     Raises:
         UserError: the file or a selector is unknown or faulty.
     """
-    names = [answers.stem, *map(selector_name, beside)]
+    names = [answers.stem, *map(selector_name, compare_with)]
     if len(set(names)) < len(names):
         raise ParameterError(f"two selectors would have one name: {', '.join(names)}; name each once")
-    own = own_spec({"answers": str(answers), "name": answers.stem}, base=Path())
-    specs = [own]
-    specs += [shipped_spec(named, name=selector_name(named)) for named in beside]
+    spec = external_spec({"answers": str(answers), "name": answers.stem}, base=Path())
+    specs = [spec]
+    specs += [shipped_spec(named, name=selector_name(named)) for named in compare_with]
     return Experiment(
-        name=own.name,
+        name=spec.name,
         about=f"answers of {answers.name}",
         path=None,
         base=Path(),
@@ -178,7 +180,7 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
         embedder="minilm",
         tokens=tokens,
         seed=0,
-        compare_to=own.name,
+        compare_to=spec.name,
     )
 
 
@@ -197,25 +199,25 @@ class _ExperimentReader(YamlForm):
         if "compare_to" not in data:
             return names[0] if names else ""
         name = self.text(data, "compare_to", "")
-        if isinstance(data["compare_to"], str) and names and not self._known(name, names):
+        if isinstance(data["compare_to"], str) and names and not self._is_named(name, names):
             self.fault(f"compare_to names no selector of this experiment: {name!r}{suggest(name, names)}", "compare_to")
         return name
 
-    def _known(self, name: str, names: Sequence[str]) -> bool:
+    def _is_named(self, name: str, names: Sequence[str]) -> bool:
         """Whether a selector has this name, or one that cannot be read may have it."""
-        return name in names or any(name == one or name.startswith(f"{one} ") for one in self.faulty)
+        return name in names or any(name == prefix or name.startswith(f"{prefix} ") for prefix in self.faulty)
 
     def texts(self, data: Mapping[str, Any], key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         value = data.get(key, list(default))
         if key not in data and not value:
             self.fault(f"{key} is missing; expected a list of names", key)
             return ()
-        if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not value or not all(isinstance(entry, str) for entry in value):
             self.fault(f"{key} must be a list of names, got {value!r}", key)
             return ()
-        for place, one in enumerate(value):
-            if one in value[:place]:
-                self.fault(f"{key} names {one!r} twice", key, place)
+        for index, entry in enumerate(value):
+            if entry in value[:index]:
+                self.fault(f"{key} names {entry!r} twice", key, index)
         return tuple(dict.fromkeys(value))
 
     def selectors(self, entries: Any) -> list[SelectorSpec]:
@@ -223,15 +225,15 @@ class _ExperimentReader(YamlForm):
             self.fault("selectors must be a list with at least one selector", "selectors")
             return []
         read = [
-            (place, spec) for place, entry in enumerate(entries) for spec in self._read(entry, ("selectors", place))
+            (index, spec) for index, entry in enumerate(entries) for spec in self._read(entry, ("selectors", index))
         ]
         specs: dict[str, SelectorSpec] = {}
-        for place, spec in read:
+        for index, spec in read:
             if spec.name in specs:
-                self.fault(f"two selectors are called {spec.name!r}; give one another `name`", "selectors", place)
-            specs.setdefault(spec.name, replace(spec, line=line_of(self.lines, ("selectors", place))))
-        for place, spec in read:
-            self._check_like(spec, specs, ("selectors", place, "like"))
+                self.fault(f"two selectors are called {spec.name!r}; give one another `name`", "selectors", index)
+            specs.setdefault(spec.name, replace(spec, line=line_of(self.lines, ("selectors", index))))
+        for index, spec in read:
+            self._check_like(spec, specs, ("selectors", index, "like"))
         return list(specs.values())
 
     def _check_like(self, spec: SelectorSpec, specs: Mapping[str, SelectorSpec], where: YamlPath) -> None:
@@ -239,11 +241,11 @@ class _ExperimentReader(YamlForm):
             return
         if spec.like == spec.name:
             self.fault(f"like names the selector itself: {spec.like!r}; name the one whose sizes it is to take", *where)
-        elif not self._known(spec.like, list(specs)):
+        elif not self._is_named(spec.like, list(specs)):
             self.fault(f"like names no other selector: {spec.like!r}{suggest(spec.like, specs)}", *where)
         elif spec.like in specs and specs[spec.like].like is not None:
-            what = f"{spec.like!r} takes the sizes of {specs[spec.like].like!r} itself; name that one"
-            self.fault(f"like: {what}", *where)
+            message = f"{spec.like!r} takes the sizes of {specs[spec.like].like!r} itself; name that one"
+            self.fault(f"like: {message}", *where)
 
     def _read(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
         entry = {"selector": entry} if isinstance(entry, str) else entry
@@ -267,8 +269,8 @@ class _ExperimentReader(YamlForm):
                 return self._defined(entry, where)
             return self._inline(entry, where) if kinds[0] == "pipeline" else self._external(entry)
         except PipelineError as error:
-            for one in error.faults:
-                self.fault(one.message, *where, "pipeline", *one.path)
+            for fault in error.faults:
+                self.fault(fault.message, *where, "pipeline", *fault.path)
         except UserError as error:
             self.fault(str(error), *where)
         return []
@@ -278,48 +280,48 @@ class _ExperimentReader(YamlForm):
         if entry.get("selector") == ORACLE and "presets" not in entry:
             self.refuse_unknown(entry, ("selector", "name"), "a selector", *where)  # it has no parameters
             return [_oracle_spec(_named(entry))]
-        own = agent_own_spec(str(entry.get("selector", "")), name=_named(entry), base=self.base)
-        if own is not None:
-            what = "the selector of one's own that an agent file names"
-            self.refuse_unknown(entry, ("selector", "name"), what, *where)  # it has no parameters
-            return [own]
+        agent_spec = agent_own_spec(str(entry.get("selector", "")), name=_named(entry), base=self.base)
+        if agent_spec is not None:
+            noun = "the selector of one's own that an agent file names"
+            self.refuse_unknown(entry, ("selector", "name"), noun, *where)  # it has no parameters
+            return [agent_spec]
         before = len(self.faults)
         names = ("selector", "presets", "preset", "like", "name")
         self.refuse_unknown(entry, (*names, "set", "vary"), "a selector", *where)
         for key in names:
             if key in entry and not (isinstance(entry[key], str) and entry[key]):
                 self.fault(f"{key} must be a name, got {entry[key]!r}", *where, key)
-        given, vary = self._values(entry, "set", where), self._values(entry, "vary", where)
+        set_values, vary = self._values(entry, "set", where), self._values(entry, "vary", where)
         lists = {key: several if isinstance(several, list) else [several] for key, several in vary.items()}
         if any(not (isinstance(entry[key], str) and entry[key]) for key in names[:3] if key in entry):
             return []
-        found, preset = self._tuned(entry) if "presets" in entry else self._find(entry)
+        definition, preset = self._tuned(entry) if "presets" in entry else self._find(entry)
         if preset:
-            self.attempt(lambda: found.values(preset), *where, "preset")
-        for key, value in given.items():
-            self.attempt(partial(found.checked, key, value), *where, "set", key)
+            self.attempt(lambda: definition.values(preset), *where, "preset")
+        for key, value in set_values.items():
+            self.attempt(partial(definition.checked, key, value), *where, "set", key)
         for key, several in lists.items():
-            for place, value in enumerate(several):
-                self.attempt(partial(found.checked, key, value), *where, "vary", key, place)
-            if not several or key in given:
+            for index, value in enumerate(several):
+                self.attempt(partial(definition.checked, key, value), *where, "vary", key, index)
+            if not several or key in set_values:
                 why = "set gives it a value already" if several else "it names no value"
                 self.fault(f"vary: nothing to vary in {key}: {why}", *where, "vary", key)
         if len(self.faults) > before:
             return []
-        about = found.about if preset is None else found.abouts.get(preset, "")
+        about = definition.about if preset is None else definition.abouts.get(preset, "")
         grid = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
         specs: list[SelectorSpec] = []
         idle: dict[str, str] = {}  # parameters that have had no effect yet, with the reason
-        for place, varied in enumerate(grid):
-            chosen = {key: found.checked(key, value) for key, value in {**given, **varied}.items()}
-            values = found.with_defaults(found.presets[preset] if preset else {}, chosen)
-            now = {key: why for key in chosen if (why := found.idle(key, values))}
-            idle = now if place == 0 else {key: why for key, why in idle.items() if key in now}
-            said = [f"{key}={shown(value)}" for key, value in varied.items() if key not in now]
-            name = " ".join([_named(entry), *said])
-            if len(said) < len(varied) and name in {spec.name for spec in specs}:
-                continue  # what has no effect beside the others makes no selector of its own
-            spec = replace(definition_spec(name, found, values, about), like=entry.get("like"))
+        for index, varied in enumerate(grid):
+            chosen = {key: definition.checked(key, value) for key, value in {**set_values, **varied}.items()}
+            values = definition.with_defaults(definition.presets[preset] if preset else {}, chosen)
+            without_effect = {key: why for key in chosen if (why := definition.idle(key, values))}
+            idle = without_effect if index == 0 else {key: why for key, why in idle.items() if key in without_effect}
+            changes = [f"{key}={value_text(value)}" for key, value in varied.items() if key not in without_effect]
+            name = " ".join([_named(entry), *changes])
+            if len(changes) < len(varied) and name in {spec.name for spec in specs}:
+                continue  # a value without effect makes no separate selector
+            spec = replace(definition_spec(name, definition, values, about), like=entry.get("like"))
             specs.append(replace(spec, shipped="") if "presets" in entry else spec)  # a tuned preset is the user's
         if idle:
             raise ParameterError("; ".join(idle.values()))
@@ -338,15 +340,15 @@ class _ExperimentReader(YamlForm):
         preset = entry.get("preset", "")
         if not preset:
             raise ParameterError(f"presets needs preset, which of those in {path}: {', '.join(file.presets)}")
-        found = file.definition(preset)
+        definition = file.definition(preset)
         if "selector" in entry:
-            asked, _ = self._find(entry)
-            if (asked.name, definition_hash(asked)) != (found.name, definition_hash(found)):
+            expected, _ = self._find(entry)
+            if (expected.name, definition_hash(expected)) != (definition.name, definition_hash(definition)):
                 raise ParameterError(
-                    f"a presets file of another selector: {preset!r} of {path} was tuned for {found.name!r}, and "
-                    f"selector is {asked.name!r}; leave selector out, or name another presets file"
+                    f"a presets file of another selector: {preset!r} of {path} was tuned for {definition.name!r}, and "
+                    f"selector is {expected.name!r}; leave selector out, or name another presets file"
                 )
-        return found, preset
+        return definition, preset
 
     def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
         values = entry.get(key)
@@ -366,7 +368,7 @@ class _ExperimentReader(YamlForm):
         return [pipeline_spec(str(name), pipeline)]
 
     def _external(self, entry: Mapping[str, Any]) -> list[SelectorSpec]:
-        return [own_spec(entry, base=self.base)]
+        return [external_spec(entry, base=self.base)]
 
 
 def _named(entry: Mapping[str, Any]) -> str:

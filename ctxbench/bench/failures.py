@@ -1,4 +1,4 @@
-"""What selectors failed on, in words."""
+"""Messages about the queries that selectors failed on."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ def failures_told(dataset: str, selector: str, errors: Mapping[str, str]) -> tup
     shared: dict[str, list[tuple[str, str]]] = {}
     for query, error in errors.items():
         reason = error.removeprefix(f"query {query!r}: ")
-        alike = next((one for one in (NO_ANSWER, NOT_AWAITED) if reason.startswith(one)), _LINE.sub(")", reason))
+        alike = next(
+            (prefix for prefix in (NO_ANSWER, NOT_AWAITED) if reason.startswith(prefix)), _LINE.sub(")", reason)
+        )
         shared.setdefault(alike, []).append((query, reason))
-    first, *others = (
-        f"query {query!r}{f' and {len(more):,} more' if more else ''}: {reason}"
-        for (query, reason), *more in shared.values()
+    first, *rest = (
+        f"query {query!r}{f' and {len(repeats):,} more' if repeats else ''}: {reason}"
+        for (query, reason), *repeats in shared.values()
     )
     n = len(errors)
-    what = f"{n:,} quer{'y' if n == 1 else 'ies'} failed and count{'s' if n == 1 else ''} as nothing offered"
-    return f"{dataset}, {selector}: {what}, first {first}", others
+    summary = f"{n:,} quer{'y' if n == 1 else 'ies'} failed and count{'s' if n == 1 else ''} as nothing offered"
+    return f"{dataset}, {selector}: {summary}, first {first}", rest

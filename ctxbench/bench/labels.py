@@ -1,4 +1,4 @@
-"""What answers on a dataset are held against: labels, token counts and which items are siblings."""
+"""What answers on a dataset are compared with: labels, token counts and which items are siblings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TextTokens: TypeAlias = Callable[[Sequence[str]], IntArray]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Labels:
-    """What answers on a dataset are held against.
+    """What answers on a dataset are compared with.
 
     Attributes:
         dataset: with judgments for every query.
@@ -42,7 +42,7 @@ class Labels:
 
     @classmethod
     def of(cls, dataset: Dataset, item_tokens: IntArray, count: TextTokens | None = None) -> Labels:
-        """Read them off a dataset.
+        """Take them from a dataset.
 
         Args:
             dataset: with judgments for every query.
@@ -69,20 +69,20 @@ class Labels:
 
         Args:
             answers: for all queries of the dataset, or some that follow each other, in its order.
-            first: the place of the first of them in the dataset; None = they are all.
+            first: the index of the first of them in the dataset; None = they are all.
 
         Raises:
             InputError: the answers are not those of these queries.
         """
-        asked = slice(0, len(self.ids)) if first is None else slice(first, first + len(answers.queries))
-        if self.ids[asked] != answers.queries:
+        span = slice(0, len(self.ids)) if first is None else slice(first, first + len(answers.queries))
+        if self.ids[span] != answers.queries:
             fault = Fault(f"the answers are not those of dataset {self.dataset.name}'s queries, in its order")
             raise InputError([fault])
         table = answers.candidates
         ranked, items = table.ranking()
-        enough, chosen = enough_shown(self.dataset, table, first=asked.start), table.chosen
+        enough, chosen = enough_shown(self.dataset, table, first=span.start), table.chosen
         return Evidence(
-            judgments=self.dataset.judgments.of(asked),
+            judgments=self.dataset.judgments.of(span),
             offered=OfferedItems(
                 start=table.starts_of(chosen),
                 item=table.item[chosen],
@@ -93,7 +93,7 @@ class Labels:
             rankings=Rankings(start=ranked, item=items, enough=enough[table.tier > 0]) if answers.ranked else None,
             item_tokens=self.item_tokens,
             kinship=self.kinship,
-            pool=self.pool[asked],
+            pool=self.pool[span],
             body_tokens=self.body_tokens,
             model_use=_model_use(table),
         )
@@ -119,7 +119,7 @@ def _model_use(table: Candidates) -> FloatArray | None:
 
 def _body_tokens(catalog: Catalog, count: TextTokens | None) -> IntArray | None:
     """Tokens of what is loaded of each item on demand; None where there is something that cannot be counted."""
-    bodies = {place: item.body for place, item in enumerate(catalog) if item.body}
+    bodies = {index: item.body for index, item in enumerate(catalog) if item.body}
     tokens = np.zeros(len(catalog), dtype=np.int64)
     if bodies:
         if count is None:
@@ -137,7 +137,7 @@ def enough_shown(dataset: Dataset, table: Candidates, *, first: int = 0) -> Bool
     Args:
         dataset: with labels.
         table: candidates of queries of it that follow each other, in order.
-        first: the place of the first of them in the dataset.
+        first: the index of the first of them in the dataset.
 
     Returns:
         Shape (n_rows,).
@@ -146,10 +146,12 @@ def enough_shown(dataset: Dataset, table: Candidates, *, first: int = 0) -> Bool
     rows = np.flatnonzero(~table.whole)
     if len(rows):
         catalog, queries = dataset.catalog, dataset.queries
-        asked = queries[first : first + table.n_requests]
-        quotes = {(query.id, label.item): label.quote for query in asked for label in dataset.labels_of(query.id)}
-        keys = [(asked[int(table.request[row])].id, catalog[int(table.item[row])].key) for row in rows]
-        labelled = [place for place, key in enumerate(keys) if key in quotes]
-        rows, wanted = rows[labelled], [quotes[keys[place]] for place in labelled]
-        enough[rows] = holding(catalog, table, rows, wanted)
+        table_queries = queries[first : first + table.n_requests]
+        quotes = {
+            (query.id, label.item): label.quote for query in table_queries for label in dataset.labels_of(query.id)
+        }
+        keys = [(table_queries[int(table.request[row])].id, catalog[int(table.item[row])].key) for row in rows]
+        labelled = [index for index, key in enumerate(keys) if key in quotes]
+        rows, quoted = rows[labelled], [quotes[keys[index]] for index in labelled]
+        enough[rows] = holding(catalog, table, rows, quoted)
     return enough

@@ -58,7 +58,7 @@ def time_requests(
     seconds: float = 60.0,
     progress: Progress = silent,
 ) -> dict[str, Quantiles]:
-    """Time requests from their resolution to their prompt, all pipelines in turn, each with an index of its own.
+    """Time requests from their resolution to their prompt, all pipelines in turn, each with a separate index.
 
     Each pipeline first answers all requests untimed, so that indexes are made and all vectors stored.
 

@@ -1,4 +1,4 @@
-"""What the times were taken on."""
+"""The machine that times were taken on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 def machine() -> dict[str, Any]:
     """Processor, cores, memory, system, and `load`: processes that ran or waited over the last minute.
 
-    What the system does not tell is None.
+    What the system does not provide is None.
     """
     affinity, average = (getattr(os, name, None) for name in ("sched_getaffinity", "getloadavg"))  # where it has them
     memory = _field(Path("/proc/meminfo"), "MemTotal")
@@ -31,7 +31,7 @@ def blas() -> list[dict[str, Any]]:
     from threadpoolctl import threadpool_info
 
     keys = ("user_api", "internal_api", "version", "num_threads")
-    return [{key: found.get(key) for key in keys} for found in threadpool_info()]
+    return [{key: library.get(key) for key in keys} for library in threadpool_info()]
 
 
 def _field(path: Path, name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Opens what an experiment names, and finds everything that is wrong with it before anything is embedded."""
+"""Opens what an experiment names, and finds all faults in it before anything is embedded."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def prepare(
     Args:
         experiment: as read.
         faults: what is wrong in it already, to be reported with the rest.
-        notify: told what takes a moment.
-        counting: makes of the counter that the experiment names the one that counts, which has its name.
+        notify: called with a message about what takes a moment.
+        counting: wraps the token counter of the experiment; the name stays.
         opening: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
 
     Raises:
@@ -105,20 +105,20 @@ def prepare(
     form = _ExperimentForm(experiment.path, experiment.lines, list(faults), experiment)
     open_one = partial(opening, base=experiment.base, notify=notify)
     opened: dict[str, _OpenDataset] = {}
-    for place, name in enumerate(experiment.datasets):
-        one = form.dataset(place, name, open_one)
-        if one is not None and one.asked.name in opened:
-            form.fault(f"two datasets are called {one.asked.name!r}; rename one", "datasets", place)
-        elif one is not None:
-            opened[one.asked.name] = one
-    datasets = {name: one.asked for name, one in opened.items()}
-    for place, text in enumerate(experiment.metrics):
-        form.attempt(partial(parse_metric, text), "metrics", place)
+    for index, name in enumerate(experiment.datasets):
+        entry = form.dataset(index, name, open_one)
+        if entry is not None and entry.selected.name in opened:
+            form.fault(f"two datasets are called {entry.selected.name!r}; rename one", "datasets", index)
+        elif entry is not None:
+            opened[entry.selected.name] = entry
+    datasets = {name: entry.selected for name, entry in opened.items()}
+    for index, text in enumerate(experiment.metrics):
+        form.attempt(partial(parse_metric, text), "metrics", index)
     embedder = form.attempt(lambda: open_embedder(experiment.embedder), "embedder")
     counter = form.attempt(lambda: counting(open_counter(experiment.tokens, cache=cache_dir())), "tokens")
     counted = {
-        name: form.attempt(partial(count_tokens, counter, one.current_catalog), "tokens")
-        for name, one in datasets.items()
+        name: form.attempt(partial(count_tokens, counter, dataset.current_catalog), "tokens")
+        for name, dataset in datasets.items()
         if counter is not None
     }
     form.check_names()
@@ -133,10 +133,10 @@ def prepare(
     return Prepared(
         experiment=experiment,
         datasets=datasets,
-        opened={name: one.whole for name, one in opened.items()},
-        references={name: one.reference for name, one in opened.items()},
-        measured={name: one.measured for name, one in opened.items()},
-        drawn={name: one.drawn for name, one in opened.items()},
+        opened={name: entry.full for name, entry in opened.items()},
+        references={name: entry.reference for name, entry in opened.items()},
+        measured={name: entry.measured for name, entry in opened.items()},
+        drawn={name: entry.drawn for name, entry in opened.items()},
         metrics=parse_metrics(experiment.metrics),
         embedder=embedder,
         counter=counter,
@@ -149,13 +149,13 @@ class _OpenDataset:
     """A dataset of an experiment; the fields are those of `Prepared`, of one.
 
     Attributes:
-        asked: what of it is asked.
-        whole: it, with the queries of other splits and outside of the sample.
+        selected: its queries of the split and the sample.
+        full: the dataset, with the queries of other splits and outside of the sample.
         reference, measured, drawn: see there.
     """
 
-    asked: Dataset
-    whole: Dataset
+    selected: Dataset
+    full: Dataset
     reference: str
     measured: int
     drawn: int
@@ -171,48 +171,50 @@ class _ExperimentForm(YamlForm):
 
     experiment: Experiment
 
-    def dataset(self, place: int, name: str, opening: Callable[[str], Dataset]) -> _OpenDataset | None:
+    def dataset(self, index: int, name: str, opening: Callable[[str], Dataset]) -> _OpenDataset | None:
         """One of the datasets, cut to the split and the sample."""
-        experiment, where = self.experiment, ("datasets", place)
-        whole = found = self.attempt(partial(opening, name), *where)
-        if found is not None and experiment.split:
-            found = self.attempt(partial(found.split, experiment.split), "split")
-        of_split = found
-        if found is not None and experiment.sample:
-            draw = partial(select_queries, found, sample=experiment.sample, seed=experiment.seed)
-            found = self.attempt(draw, "sample")
-        if whole is None or of_split is None or found is None:
+        experiment, where = self.experiment, ("datasets", index)
+        full = selected = self.attempt(partial(opening, name), *where)
+        if selected is not None and experiment.split:
+            selected = self.attempt(partial(selected.split, experiment.split), "split")
+        of_split = selected
+        if selected is not None and experiment.sample:
+            draw = partial(select_queries, selected, sample=experiment.sample, seed=experiment.seed)
+            selected = self.attempt(draw, "sample")
+        if full is None or of_split is None or selected is None:
             return None
-        if not len(found.measured()):
-            what = f"dataset {found.name} has no query that is labelled or needs nothing"
-            self.fault(f"{what}; label some with `{shlex.join(['ctxbench', 'data', 'label', name])}`", *where)
+        if not len(selected.measured()):
+            message = f"dataset {selected.name} has no query that is labelled or needs nothing"
+            self.fault(f"{message}; label some with `{shlex.join(['ctxbench', 'data', 'label', name])}`", *where)
         return _OpenDataset(
-            asked=found,
-            whole=whole,
+            selected=selected,
+            full=full,
             reference=dataset_reference(name, experiment.base),
             measured=len(of_split.measured()),
-            drawn=self.attempt(partial(_drawn, found, whole, experiment.base / name), *where) or 0,
+            drawn=self.attempt(partial(_drawn, selected, full, experiment.base / name), *where) or 0,
         )
 
     def check_names(self) -> None:
         """Names of selectors become those of folders."""
         for spec in self.experiment.selectors:
             if len(file_name(spec.name)) > LONGEST_NAME:
-                what = f"selector name {spec.name[:40]!r}... is too long for a folder; give it a shorter `name`"
-                self.faults.append(Fault(what, self.experiment.path, spec.line))
+                message = f"selector name {spec.name[:40]!r}... is too long for a folder; give it a shorter `name`"
+                self.faults.append(Fault(message, self.experiment.path, spec.line))
 
     def in_order(self) -> list[Fault]:
         """What is wrong in the experiment by line, then the rest."""
-        own = sorted((one for one in self.faults if one.path == self.experiment.path), key=lambda one: one.line)
-        return [*own, *(one for one in self.faults if one.path != self.experiment.path)]
+        in_file = sorted(
+            (fault for fault in self.faults if fault.path == self.experiment.path), key=lambda fault: fault.line
+        )
+        return [*in_file, *(fault for fault in self.faults if fault.path != self.experiment.path)]
 
 
 def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[Fault]:
-    """What the steps of our selectors say against the datasets."""
+    """Faults of the steps of our selectors on the datasets."""
     checks = StepChecks(resources)
     for spec in experiment.selectors:
-        made = spec.make(resources, {})
-        pipelines = [made.pipeline] if isinstance(made, PipelineSelector) else []
+        selector = spec.make(resources, {})
+        pipelines = [selector.pipeline] if isinstance(selector, PipelineSelector) else []
         try:
             for step in itertools.chain.from_iterable(map(_steps, pipelines)):
                 step.describe()
@@ -221,32 +223,34 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
             continue
         for pipeline, dataset in itertools.product(pipelines, datasets.values()):
             for message in checks.faults(pipeline, dataset):
-                what = f"selector {spec.name!r} on dataset {dataset.name}: {message}"
-                yield Fault(what, experiment.path, spec.line)
+                text = f"selector {spec.name!r} on dataset {dataset.name}: {message}"
+                yield Fault(text, experiment.path, spec.line)
 
 
 def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[str]:
     """What a user should know of the fits that our selectors read, each once."""
     pipelines = [
-        made.pipeline for spec in experiment.selectors if isinstance(made := spec.make(resources, {}), PipelineSelector)
+        selector.pipeline
+        for spec in experiment.selectors
+        if isinstance(selector := spec.make(resources, {}), PipelineSelector)
     ]
     fitted = [pipeline for pipeline in pipelines if pipeline.fitted]
-    said = (
+    notices = (
         f"{name}: {notice}"
         for pipeline in fitted
         for name, dataset in datasets.items()
         for notice in fit_notices(pipeline, dataset.current_catalog, resources)
     )
-    yield from dict.fromkeys(said)
+    yield from dict.fromkeys(notices)
 
 
 class StepChecks:
-    """What the steps of pipelines say against running on a dataset, as far as it can be told without a model.
+    """Finds why steps of pipelines cannot run on a dataset, as far as that is known without a model.
 
     A step that has a method `check(catalog, resources)` is asked; it raises a `UserError` where it cannot work over
-    that catalog, for example with a graph of another one. A step that was fitted must stand behind what it was fitted
-    behind. And an analysis must make a chunk of some request. No step is asked twice about a dataset, however many
-    pipelines share it.
+    that catalog, for example with a graph of another one. A step that was fitted must follow the steps that it was
+    fitted behind. And an analysis must make a chunk of some request. No step is asked twice about a dataset, however
+    many pipelines share it.
 
     Args:
         resources: passed to the steps, which must not use here what would load a model.
@@ -254,20 +258,20 @@ class StepChecks:
 
     def __init__(self, resources: LocalResources) -> None:
         self.resources = resources
-        self._said: dict[tuple[str, str], str | None] = {}
+        self._messages: dict[tuple[str, str], str | None] = {}
 
     def faults(self, pipeline: Pipeline, dataset: Dataset) -> list[str]:
         """What is wrong with running a pipeline on a dataset."""
-        asked = [(step, self._objection) for step in _steps(pipeline)]
-        found = [self._once(step, dataset, ask) for step, ask in [*asked, (pipeline.analyse, self._no_chunk)]]
-        found += calibration_faults(pipeline, dataset.current_catalog)
-        return [message for message in dict.fromkeys(found) if message is not None]
+        checks = [(step, self._objection) for step in _steps(pipeline)]
+        messages = [self._check(step, dataset, ask) for step, ask in [*checks, (pipeline.analyse, self._no_chunk)]]
+        messages += calibration_faults(pipeline, dataset.current_catalog)
+        return [message for message in dict.fromkeys(messages) if message is not None]
 
-    def _once(self, step: Any, dataset: Dataset, ask: Callable[[Any, Dataset], str | None]) -> str | None:
+    def _check(self, step: Any, dataset: Dataset, ask: Callable[[Any, Dataset], str | None]) -> str | None:
         key = (dataset.name, f"{ask.__name__} {dump_json(step.describe())}")
-        if key not in self._said:
-            self._said[key] = ask(step, dataset)
-        return self._said[key]
+        if key not in self._messages:
+            self._messages[key] = ask(step, dataset)
+        return self._messages[key]
 
     def _objection(self, step: Step, dataset: Dataset) -> str | None:
         try:
@@ -293,31 +297,31 @@ class StepChecks:
 def _steps(pipeline: Pipeline) -> Iterator[Step]:
     """Every step of a pipeline, those inside combinators as well."""
     waiting: list[Any] = [pipeline.analyse, pipeline.retrieve, *pipeline.refine, pipeline.format]
-    for one in waiting:  # combinators append what they hold
-        if isinstance(one, Analyses):
-            waiting += one.steps
-        elif isinstance(one, Merge):
-            waiting += one.sources.values()
-        elif isinstance(one, ByDomain):
-            waiting += [step for steps in one.domains.values() for step in steps]
+    for step in waiting:  # combinators append what they hold
+        if isinstance(step, Analyses):
+            waiting += step.steps
+        elif isinstance(step, Merge):
+            waiting += step.sources.values()
+        elif isinstance(step, ByDomain):
+            waiting += [step for steps in step.domains.values() for step in steps]
         else:
-            yield one
+            yield step
 
 
-def _drawn(asked: Dataset, whole: Dataset, folder: Path) -> int:
+def _drawn(selected: Dataset, full: Dataset, folder: Path) -> int:
     """How many of the queries that are measured with a label queue drew; 0 where all that it drew from are labelled.
 
     Args:
-        asked: what of the dataset is asked.
-        whole: all of it.
-        folder: where the weights stand: how many queries each drawn one stands for.
+        selected: the queries of the dataset that are asked.
+        full: all of it.
+        folder: holds the weights: how many queries each drawn one represents.
     """
     weights = read_weights(folder if folder.is_dir() else dataset_folder(folder.name))
-    if not whole.unlabelled:
-        stand_for = sum(weights.get(query.id, 0.0) for query in whole.queries)
-        if round(stand_for, 6) <= len(whole.queries):  # more: it was made of a larger one, whose others are not here
+    if not full.unlabelled:
+        stand_for = sum(weights.get(query.id, 0.0) for query in full.queries)
+        if round(stand_for, 6) <= len(full.queries):  # more: it was made of a larger one, whose others are not here
             return 0
-    return sum(query.id in weights for query in asked.judged().queries)
+    return sum(query.id in weights for query in selected.judged().queries)
 
 
 def count_tokens(counter: TokenCounter, catalog: Catalog) -> IntArray:

@@ -1,4 +1,4 @@
-"""Who is told how far a long piece of work is: nobody, unless asked for."""
+"""Progress listeners of long work; by default nothing is reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Notify: TypeAlias = Callable[[str], None]
 
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Told how far a run is: (text, done, total), where `done` of `total` parts of what is in `text` are done."""
+"""Called with the progress of a run: (text, done, total), where `done` of `total` parts of `text` are done."""
 
 
 def silent(text: str, done: int, total: int) -> None:

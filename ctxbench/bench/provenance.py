@@ -38,13 +38,13 @@ def versions() -> dict[str, str]:
 def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return {**found, "code": code_hash()}
+            installed[name] = "not installed"
+    return {**installed, "code": code_hash()}
 
 
 def git_commit(folder: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""The results store: a folder a run, with a manifest, and for each dataset and selector the answers and values.
+"""The results store: one folder per run, with a manifest, and for each dataset and selector the answers and values.
 
 ```
 manifest.json               what was run: versions, hashes, configuration, seed, identities, git commit
@@ -41,7 +41,7 @@ from ctxbench.io.leftovers import sweep_folder
 from ctxbench.io.output_paths import files_in
 
 _log = logging.getLogger(__name__)
-LONGEST_NAME = 200  # bytes of a file name, with room for what stands behind it
+LONGEST_NAME = 200  # bytes of a file name, with room for an ending
 FORMAT = 4  # of the run folder; raised when a reader of the old one would go wrong
 _READ = (2, 3, FORMAT)  # in 2, a rule that keeps a row out was a sentence; to 3, answers were one file `answers.npz`
 MEANING = 3  # of answers, part of their key: raised when those that are stored would say something else
@@ -89,7 +89,7 @@ class RunFolder:
         return folder
 
     def answers(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
-        """The answers of a finished part, if they are undamaged and made from just what `key` stands for."""
+        """The answers of a finished part, if they are undamaged and were made for this `key`."""
         folder = self._recovered(dataset, selector)
         with suppress(UserError, *DAMAGE):  # the part is made again
             marker = _read_checked(folder / "part.json")
@@ -99,14 +99,14 @@ class RunFolder:
 
     def stored(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
         """The answers of the finished part, or those that there are of an unfinished one; None if there are none."""
-        found = self.answers(dataset, selector, key)
-        if found is None and _holds(self._partial(dataset, selector) / "key", key):
+        answers = self.answers(dataset, selector, key)
+        if answers is None and _has_text(self._partial(dataset, selector) / "key", key):
             with suppress(StorageError):
                 return self.slices(dataset, selector)
-        return found
+        return answers
 
     def has(self, dataset: str, selector: str, key: str, values_key: str = "") -> bool:
-        """Whether the part is there, undamaged, made and measured from just what the keys stand for."""
+        """Whether the part is there, undamaged, and was made and measured for these keys."""
         folder = self._recovered(dataset, selector)
         if not (folder / "part.json").exists():
             return False
@@ -202,17 +202,17 @@ class RunFolder:
             fresh: keep none.
         """
         folder = self._partial(dataset, selector)
-        if fresh or not _holds(folder / "key", key):
+        if fresh or not _has_text(folder / "key", key):
             shutil.rmtree(folder, ignore_errors=True)
-        kept = set()
+        numbers = set()
         for path in folder.glob(f"*{SUFFIX}"):
             number = int(path.stem) if path.stem.isdecimal() else len(queries)
             with suppress(StorageError, IndexError):
                 if read_slice(path, rows=False).queries == tuple(queries[number]):
-                    kept.add(number)
+                    numbers.add(number)
                     continue
             path.unlink(missing_ok=True)
-        return kept
+        return numbers
 
     def slices(self, dataset: str, selector: str) -> StoredAnswers:
         """All slices of an unfinished part, one behind the other.
@@ -253,16 +253,16 @@ class RunFolder:
         _write_checked(self.path / name, value)
 
     def experiment(self) -> str | None:
-        """The name of the experiment that was run, also by another version; None where nothing tells it for sure."""
+        """The name of the experiment that was run, also by another version; None where it is not certain."""
         with suppress(UserError, KeyError, TypeError):
-            found = read_json(self.path / "manifest.json")
-            if "checksum" in found:
-                found = self.read("manifest.json")
-            return str(found["experiment"]["name"])
+            manifest = read_json(self.path / "manifest.json")
+            if "checksum" in manifest:
+                manifest = self.read("manifest.json")
+            return str(manifest["experiment"]["name"])
         return None
 
     def is_foreign(self) -> bool:
-        """Whether files stand in the folder that are of no run, finished or not."""
+        """Whether the folder holds files that are of no run, finished or not."""
         if self.experiment() is not None or any(
             next(self.path.glob(part), None) for part in ("*/*/part.json", "*/*+partial/key")
         ):
@@ -289,7 +289,7 @@ def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
     Raises:
         StorageError: they were changed or are damaged.
     """
-    name = next(one for one in _ANSWERS if one in marker["files"])
+    name = next(file for file in _ANSWERS if file in marker["files"])
     if _sha256_of(folder / name) != marker["files"][name]:
         raise _changed(folder / name)
     return StoredAnswers.read(folder / name)
@@ -300,7 +300,7 @@ def _changed(path: Path) -> StorageError:
 
 
 def _sha256_of(path: Path) -> str:
-    """Of a file, read piece by piece.
+    """SHA-256 of a file, read piece by piece.
 
     Raises:
         StorageError: it cannot be read.
@@ -318,7 +318,7 @@ def _write_checked(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _read_checked(path: Path) -> dict[str, Any]:
-    """What `_write_checked` wrote.
+    """Read what `_write_checked` wrote, and check it.
 
     Raises:
         StorageError: the file is missing, was changed, or is of another version.
@@ -327,15 +327,15 @@ def _read_checked(path: Path) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
         raise StorageError(f"{path} is damaged: expected a JSON object; run the experiment again")
-    found = value.pop("checksum", None)
+    checksum = value.pop("checksum", None)
     if value.get("format", FORMAT) not in _READ:
         raise StorageError(f"{path} has format {value['format']}, this version reads {FORMAT}; run again")
-    if found != content_key(value):
+    if checksum != content_key(value):
         raise _changed(path)
     return value
 
 
-def _holds(path: Path, text: str) -> bool:
+def _has_text(path: Path, text: str) -> bool:
     try:
         return read_bytes(path) == text.encode()
     except StorageError:

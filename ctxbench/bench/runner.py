@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """What a run did.
+    """Summary of what a run computed and reused.
 
     Attributes:
         folder: where the results are.
-        made, reused: parts (dataset and selector) computed now, and found finished.
+        made, reused: how many parts (dataset and selector) were computed now, and were finished before.
         kept: names of the user's selectors that were not asked on some dataset, since their answers were found.
         embedded: texts that were embedded; 0 means that no model was loaded.
         errors: queries that a selector failed on, by "dataset, selector".
@@ -60,7 +60,7 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
     Args:
         prepared: the experiment.
         folder: the run folder; made if it is missing.
-        progress: told about every slice of queries.
+        progress: called for every slice of queries.
         fresh: compute everything again (vectors stay in their store).
 
     Raises:
@@ -72,9 +72,9 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
     resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
     timings: dict[str, dict[str, Any]] = {}
     commit = git_commit(prepared.experiment.base)
-    made = reused = 0
+    n_made = reused = 0
     errors: dict[str, int] = {}
-    kept: dict[str, None] = {}
+    reused_selectors: dict[str, None] = {}
     with (
         store.locked(lambda: progress(f"waiting for another process that runs into {folder}", 0, 1)),
         ExitStack() as end,
@@ -84,18 +84,24 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
             for selector in work.selectors.values():  # those outside are the same objects for every dataset
                 if hasattr(selector, "close"):
                     end.callback(selector.close)
-            wanted = work.unfinished(fresh=fresh)
-            reused += len(work.selectors) - len(wanted)
-            made += len(wanted)
-            kept |= {name: None for name, one in work.selectors.items() if name not in wanted and _is_asked(one)}
-            for made_now, answers in work.finish(wanted, progress, fresh=fresh):
+            unfinished = work.unfinished(fresh=fresh)
+            reused += len(work.selectors) - len(unfinished)
+            n_made += len(unfinished)
+            reused_selectors |= {
+                name: None
+                for name, selector in work.selectors.items()
+                if name not in unfinished and _is_asked(selector)
+            }
+            for made_now, answers in work.finish(unfinished, progress, fresh=fresh):
                 if row := _timing(answers):
                     timings.setdefault(name, {})[made_now] = row
             errors |= {f"{name}, {s}": n for s in work.selectors if (n := store.error_count(name, s))}
         _save_timings(store, timings, experiment_folder=prepared.experiment.base)
         store.write("manifest.json", manifest(prepared, resources, commit=commit))
     embedded = resources.stats.embedded
-    return RunReport(folder=folder, made=made, reused=reused, kept=(*kept,), embedded=embedded, errors=errors)
+    return RunReport(
+        folder=folder, made=n_made, reused=reused, kept=(*reused_selectors,), embedded=embedded, errors=errors
+    )
 
 
 def _is_asked(selector: Selector) -> bool:
@@ -115,10 +121,10 @@ def _refuse_foreign(store: RunFolder, prepared: Prepared) -> None:
         raise ParameterError(f"{store.path} is the folder of a dataset; name another folder for the run")
     if store.is_foreign():
         raise ParameterError(f"{store.path} is there and is no run; name a new folder")
-    other = store.experiment()
-    if other is not None and other != prepared.experiment.name:
+    earlier = store.experiment()
+    if earlier is not None and earlier != prepared.experiment.name:
         raise ParameterError(
-            f"{store.path} holds a run of experiment {other!r}, not of {prepared.experiment.name!r}; "
+            f"{store.path} holds a run of experiment {earlier!r}, not of {prepared.experiment.name!r}; "
             "name another folder, or delete it"
         )
 
@@ -133,15 +139,15 @@ def _timing(answers: StoredAnswers) -> dict[str, Any]:
     return {**row, "processor": machine()["processor"]}  # a row may be of an earlier call, on another machine
 
 
-def _save_timings(store: RunFolder, made: Mapping[str, Mapping[str, Any]], *, experiment_folder: Path) -> None:
-    """Write times of parts beside those of earlier calls; in a file of their own, since they never repeat."""
+def _save_timings(store: RunFolder, times: Mapping[str, Mapping[str, Any]], *, experiment_folder: Path) -> None:
+    """Write the times of parts, with those of earlier calls, into a separate file, since they never repeat."""
     try:
-        known = store.read("timings.json")["parts"]
+        earlier = store.read("timings.json")["parts"]
     except (UserError, KeyError) as error:
-        known = {}
+        earlier = {}
         if (store.path / "timings.json").exists():
             _log.warning("times of earlier runs are lost: %s", error)
-    parts = {name: {**known.get(name, {}), **made.get(name, {})} for name in {**known, **made}}
+    parts = {name: {**earlier.get(name, {}), **times.get(name, {})} for name in {**earlier, **times}}
     folder = os.path.relpath(experiment_folder, store.path)
     note = "steps that selectors share count for the first that needs them; `ctxbench latency` measures for itself"
     store.write("timings.json", {"machine": machine(), "experiment_folder": folder, "note": note, "parts": parts})
@@ -189,11 +195,11 @@ def manifest(prepared: Prepared, resources: LocalResources, *, commit: str | Non
 
 def _scopes(dataset: Dataset) -> dict[str, list[int]]:
     """The positions of the measured queries of each named scope."""
-    found: dict[str, list[int]] = {}
+    by_scope: dict[str, list[int]] = {}
     for position, query in enumerate(dataset.measured().queries):
         if query.scope is not None:
-            found.setdefault(query.scope, []).append(position)
-    return dict(sorted(found.items()))
+            by_scope.setdefault(query.scope, []).append(position)
+    return dict(sorted(by_scope.items()))
 
 
 def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:

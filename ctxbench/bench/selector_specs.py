@@ -1,4 +1,4 @@
-"""The selectors of an experiment, each with what makes it."""
+"""The selectors of an experiment, each with the function that makes it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class SelectorSpec:
     """A selector of an experiment, checked but not yet made.
 
     Attributes:
-        name: what tables call it; unique in the experiment.
+        name: the name in tables; unique in the experiment.
         make: makes it from resources and a memo for shared steps.
         about: one line for reports: the preset's or the selector's.
-        values: its parameters that have an effect, by name; empty for outside selectors.
+        values: its parameters that have an effect, by name; empty for external selectors.
         parameters: all of them, by name; empty where they have no names.
         like: the selector whose sizes it takes, or None.
         outside: True for a selector of the user's.
-        line: where it stands in the file, 1-based; 0 = in none.
+        line: its line in the file, 1-based; 0 = in none.
         shipped: of an agent whose file names none of the user's, the shipped selector that it is, such as
             `learned/normal`; empty for others.
     """
@@ -57,31 +57,31 @@ def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
     """
     if selector == ORACLE:
         return _oracle_spec(name)
-    if (own := agent_own_spec(selector, name=name)) is not None:
-        return own
-    found, preset = find_definition(selector)
-    values = found.values(preset)
-    return definition_spec(name, found, values, found.about if preset is None else found.abouts[preset])
+    if (spec := agent_own_spec(selector, name=name)) is not None:
+        return spec
+    definition, preset = find_definition(selector)
+    values = definition.values(preset)
+    return definition_spec(name, definition, values, definition.about if preset is None else definition.abouts[preset])
 
 
-def own_spec(config: Mapping[str, Any], *, base: Path) -> SelectorSpec:
-    """A selector of the user's own, from its block in a file; see `external_from_config`.
+def external_spec(config: Mapping[str, Any], *, base: Path) -> SelectorSpec:
+    """An external selector, from its block in a file; see `external_from_config`.
 
     Raises:
         UserError: the block is faulty.
     """
     from ctxbench.selectors.external import external_from_config  # slow to import
 
-    made = external_from_config(config, base=base)
-    return SelectorSpec(made.name, lambda _resources, _memo: made, "a selector of the user's", outside=True)
+    selector = external_from_config(config, base=base)
+    return SelectorSpec(selector.name, lambda _resources, _memo: selector, "a selector of the user's", outside=True)
 
 
 def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> SelectorSpec | None:
-    """The selector of one's own that an agent file names; None where `selector` is no such file, or names another.
+    """The external selector that an agent file names; None where `selector` is no such file, or names another.
 
     Args:
         selector: as `find_definition` reads it.
-        name: what tables call it; empty = as `selector_name` says.
+        name: the name in tables; empty = as `selector_name` says.
         base: what a path is relative to.
 
     Raises:
@@ -94,7 +94,7 @@ def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> Sel
         return None
     block = {**agent.own, "name": name or selector_name(selector)}
     try:
-        return own_spec(block, base=path.parent)
+        return external_spec(block, base=path.parent)
     except InputError:
         raise
     except UserError as error:
@@ -114,7 +114,7 @@ def definition_spec(name: str, definition: Definition, values: Mapping[str, Valu
 
 
 def pipeline_spec(name: str, pipeline: Pipeline) -> SelectorSpec:
-    """A pipeline of the user's."""
+    """A pipeline that the user wrote."""
     return SelectorSpec(name, _pipeline_maker(name, pipeline), "")
 
 

@@ -61,17 +61,17 @@ class Slice(AnsweredQueries):
         """All answers as one slice, which is this one."""
         return self
 
-    def only(self, places: Sequence[int]) -> Slice:
-        """The answers at some places, in the order of `places`; the notes stay those of all."""
-        queries = tuple(self.queries[place] for place in places)
-        table = _only(self.candidates, places)
+    def select_queries(self, indices: Sequence[int]) -> Slice:
+        """The answers at some indices, in the order of `indices`; the notes stay those of all."""
+        queries = tuple(self.queries[index] for index in indices)
+        table = _select_requests(self.candidates, indices)
         return replace(
             self,
             queries=queries,
-            chunks=tuple(self.chunks[place] for place in places),
+            chunks=tuple(self.chunks[index] for index in indices),
             candidates=replace(table, notes=tuple(note for note in table.notes if note.query in ("", *queries))),
             errors={query: self.errors[query] for query in queries if query in self.errors},
-            seconds=self.seconds[np.asarray(places, dtype=np.int64)],
+            seconds=self.seconds[np.asarray(indices, dtype=np.int64)],
         )
 
     def to_bytes(self, *, timed: bool) -> bytes:
@@ -87,9 +87,11 @@ class Slice(AnsweredQueries):
             first = np.arange(len(table))
         else:
             arrays["run"] = _small(np.diff(first, append=len(table)))
-        whole = bool(table.whole.all() and (table.tokens < 0).all())
-        kept = {name: getattr(table, name)[first] for name in table.row_arrays() if not (whole and name in SHOWN)}
-        arrays |= {name: array if name == "score" else _small(array) for name, array in kept.items()}
+        unabridged = bool(table.whole.all() and (table.tokens < 0).all())
+        stored = {
+            name: getattr(table, name)[first] for name in table.row_arrays() if not (unabridged and name in SHOWN)
+        }
+        arrays |= {name: array if name == "score" else _small(array) for name, array in stored.items()}
         arrays |= {f"column:{name}": column[first] for name, column in table.columns.items()}
         arrays |= {"seconds": self.seconds} if timed else {}
         meta = {
@@ -157,9 +159,9 @@ class Slice(AnsweredQueries):
             raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error
 
 
-def _only(table: Candidates, places: Sequence[int]) -> Candidates:
-    """The rows of some requests, in the order of `places`."""
-    chosen = np.asarray(places, dtype=np.int64)
+def _select_requests(table: Candidates, indices: Sequence[int]) -> Candidates:
+    """The rows of some requests, in the order of `indices`."""
+    chosen = np.asarray(indices, dtype=np.int64)
     lengths = np.diff(table.start)[chosen]
     rows = ranges(table.start[:-1][chosen], lengths)
     arrays = {name: getattr(table, name)[rows] for name in Candidates.row_arrays()}
@@ -169,14 +171,14 @@ def _only(table: Candidates, places: Sequence[int]) -> Candidates:
 
 def continuing(table: Candidates) -> BoolArray:
     """Whether a row is the one above with the next item of the catalog, and nothing else changed; shape (n_rows,)."""
-    same = np.zeros(len(table), dtype=np.bool_)
-    same[1:] = (table.request[1:] == table.request[:-1]) & (table.item[1:] == table.item[:-1] + 1)
+    continues = np.zeros(len(table), dtype=np.bool_)
+    continues[1:] = (table.request[1:] == table.request[:-1]) & (table.item[1:] == table.item[:-1] + 1)
     for name in Candidates.row_arrays():
         if name != "item":
-            same[1:] &= _equal(getattr(table, name))
+            continues[1:] &= _equal(getattr(table, name))
     for column in table.columns.values():
-        same[1:] &= _equal(column)
-    return same
+        continues[1:] &= _equal(column)
+    return continues
 
 
 def _equal(array: np.ndarray[Any, Any]) -> BoolArray:
@@ -194,24 +196,24 @@ def _unrolled(arrays: dict[str, np.ndarray[Any, Any]], run: np.ndarray[Any, Any]
 
 
 def joined_slices(slices: Sequence[Slice]) -> Slice:
-    """Put slices one behind the other; one whose queries all failed says nothing about rankings."""
-    telling = [one for one in slices if len(one.errors) < len(one.queries)] or slices
+    """Concatenate slices; one whose queries all failed does not count for rankings."""
+    telling = [part for part in slices if len(part.errors) < len(part.queries)] or slices
     return Slice(
-        queries=tuple(query for one in slices for query in one.queries),
-        chunks=tuple(chunk for one in slices for chunk in one.chunks),
-        candidates=stacked([one.candidates for one in slices]),
-        ranked=all(one.ranked for one in telling),
-        scored=all(one.scored for one in telling),
-        errors={query: text for one in slices for query, text in one.errors.items()},
-        seconds=np.concatenate([np.empty(0, dtype=np.float64), *(one.seconds for one in slices)]),
-        notes=_added_up([one.notes for one in slices]),
+        queries=tuple(query for part in slices for query in part.queries),
+        chunks=tuple(chunk for part in slices for chunk in part.chunks),
+        candidates=stacked([part.candidates for part in slices]),
+        ranked=all(part.ranked for part in telling),
+        scored=all(part.scored for part in telling),
+        errors={query: text for part in slices for query, text in part.errors.items()},
+        seconds=np.concatenate([np.empty(0, dtype=np.float64), *(part.seconds for part in slices)]),
+        notes=_added_up([part.notes for part in slices]),
     )
 
 
 def _added_up(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Counts are summed, lists joined without repeats, of anything else the last is kept."""
+    """Merge notes: sum counts, join lists without repeats, and keep the last of anything else."""
     out: dict[str, Any] = {}
-    for name, value in (entry for one in notes for entry in one.items()):
+    for name, value in (entry for part in notes for entry in part.items()):
         if isinstance(value, int) and not isinstance(value, bool) and name != "repeats":
             out[name] = out.get(name, 0) + value
         elif isinstance(value, list):

@@ -29,7 +29,7 @@ class StoredAnswers(AnsweredQueries):
     Attributes:
         path: of the file, or of the folder of an unfinished part.
         parts: the ids of the queries of each block.
-        stamp: what tells the file from one that took its place; None of a folder.
+        stamp: identifies the file, so that a replaced one is noticed; None of a folder.
 
     What is told of the queries is over all blocks. A block whose queries all failed says nothing about rankings.
     """
@@ -50,56 +50,58 @@ class StoredAnswers(AnsweredQueries):
         all_of_them = joined_slices(heads)
         return cls(
             path=path,
-            parts=tuple(one.queries for one in heads),
+            parts=tuple(head.queries for head in heads),
             stamp=stamp,
-            **{one.name: getattr(all_of_them, one.name) for one in fields(AnsweredQueries)},
+            **{field.name: getattr(all_of_them, field.name) for field in fields(AnsweredQueries)},
         )
 
-    def blocks(self, wanted: Container[int] | None = None) -> Iterator[Slice]:
+    def blocks(self, selected: Container[int] | None = None) -> Iterator[Slice]:
         """The answers, a block of queries at a time, in order.
 
         Args:
-            wanted: the numbers of the blocks; None = all.
+            selected: the numbers of the blocks; None = all.
 
         Raises:
             StorageError: they were changed since they were opened.
         """
-        numbers = [number for number in range(len(self.parts)) if wanted is None or number in wanted]
-        found = _blocks(self.path, wanted=wanted) if _stamp(self.path) == self.stamp else iter(())
-        for number, one in itertools.zip_longest(numbers, found):
-            if number is None or one is None or one.queries != self.parts[number]:
+        numbers = [number for number in range(len(self.parts)) if selected is None or number in selected]
+        blocks = _blocks(self.path, selected=selected) if _stamp(self.path) == self.stamp else iter(())
+        for number, block in itertools.zip_longest(numbers, blocks):
+            if number is None or block is None or block.queries != self.parts[number]:
                 raise StorageError(f"{self.path} was changed while it was read; do the same again")
-            yield replace(one, ranked=self.ranked, scored=self.scored)
+            yield replace(block, ranked=self.ranked, scored=self.scored)
 
     def joined(self) -> Slice:
         """All answers at once, which takes the memory that all of them need."""
         return replace(joined_slices(list(self.blocks())), notes=self.notes)
 
-    def only(self, queries: Sequence[str]) -> Slice | None:
+    def select_queries(self, queries: Sequence[str]) -> Slice | None:
         """The answers to some queries, in the order of `queries`; None if one is not there."""
-        wanted = set(queries)
-        if not wanted <= set(self.queries):
+        ids = set(queries)
+        if not ids <= set(self.queries):
             return None
-        holding = {number for number, part in enumerate(self.parts) if not wanted.isdisjoint(part)}
-        return among(list(self.blocks(holding)), queries)
+        holding = {number for number, part in enumerate(self.parts) if not ids.isdisjoint(part)}
+        return select_answers(list(self.blocks(holding)), queries)
 
 
-def among(slices: Sequence[Slice], queries: Sequence[str]) -> Slice | None:
+def select_answers(slices: Sequence[Slice], queries: Sequence[str]) -> Slice | None:
     """The answers to some queries among slices, in the order of `queries`; None if one is not there."""
-    wanted = set(queries)
-    few = [one.only([place for place, query in enumerate(one.queries) if query in wanted]) for one in slices]
-    joined = joined_slices(few)
-    place_of = {query: place for place, query in enumerate(joined.queries)}
-    return joined.only([place_of[query] for query in queries]) if wanted <= place_of.keys() else None
+    ids = set(queries)
+    parts = [
+        part.select_queries([index for index, query in enumerate(part.queries) if query in ids]) for part in slices
+    ]
+    joined = joined_slices(parts)
+    place_of = {query: index for index, query in enumerate(joined.queries)}
+    return joined.select_queries([place_of[query] for query in queries]) if ids <= place_of.keys() else None
 
 
 def write_blocks(blocks: Iterable[Slice], stream: BinaryIO) -> None:
     """Write answers, a block at a time, as a zip file of npz files; equal blocks give equal bytes."""
     with zipfile.ZipFile(stream, "w") as archive:
-        for number, one in enumerate(blocks):
-            data = one.to_bytes(timed=False)
+        for number, block in enumerate(blocks):
+            data = block.to_bytes(timed=False)
             archive.writestr(zipfile.ZipInfo(f"{number:06d}{_ONE}"), data)
-            bare = replace(one, seconds=np.full(len(one.queries), np.nan), notes={})  # as it is read back
+            bare = replace(block, seconds=np.full(len(block.queries), np.nan), notes={})  # as it is read back
             _recent.keep(hashlib.sha256(data).digest(), bare)
 
 
@@ -125,10 +127,10 @@ def read_slice(path: Path, *, rows: bool = True) -> Slice:
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}; run again") from error
-    return None if path.is_dir() else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    return None if path.is_dir() else (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class _Recent:
@@ -141,7 +143,7 @@ class _Recent:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._blocks: OrderedDict[bytes, Slice] = OrderedDict()  # by SHA-256
-        self._held = 0
+        self._bytes = 0
         self._lock = threading.Lock()
 
     def read(self, data: bytes, path: Path, *, rows: bool) -> Slice:
@@ -153,9 +155,9 @@ class _Recent:
             if key in self._blocks:
                 self._blocks.move_to_end(key)
                 return self._blocks[key]
-        found = Slice.from_bytes(data, path)
-        self.keep(key, found)
-        return found
+        block = Slice.from_bytes(data, path)
+        self.keep(key, block)
+        return block
 
     def keep(self, key: bytes, block: Slice) -> None:
         """Keep a block by the SHA-256 of its bytes."""
@@ -163,9 +165,9 @@ class _Recent:
         with self._lock:
             if size <= self._limit and key not in self._blocks:
                 self._blocks[key] = block
-                self._held += size
-                while self._held > self._limit:
-                    self._held -= _size(self._blocks.popitem(last=False)[1])
+                self._bytes += size
+                while self._bytes > self._limit:
+                    self._bytes -= _size(self._blocks.popitem(last=False)[1])
 
 
 def _size(block: Slice) -> int:
@@ -178,23 +180,23 @@ def _size(block: Slice) -> int:
 _recent = _Recent(limit=32_000_000)
 
 
-def _blocks(path: Path, *, rows: bool = True, wanted: Container[int] | None = None) -> Iterator[Slice]:
-    """The blocks of a file or of an unfinished part, in order: all or those `wanted`, without candidates if not `rows`.
+def _blocks(path: Path, *, rows: bool = True, selected: Container[int] | None = None) -> Iterator[Slice]:
+    """The blocks of a file or an unfinished part, in order: all or those `selected`, without candidates if not `rows`.
 
     Raises:
         StorageError: one is damaged.
     """
     if path.is_dir():
-        for number, one in enumerate(sorted(path.glob(f"*{SUFFIX}"))):
-            if wanted is None or number in wanted:
-                yield read_slice(one, rows=rows)
+        for number, file in enumerate(sorted(path.glob(f"*{SUFFIX}"))):
+            if selected is None or number in selected:
+                yield read_slice(file, rows=rows)
     elif path.suffix == _ONE:
         yield _recent.read(read_bytes(path), path, rows=rows)
     else:
         try:
             with zipfile.ZipFile(path) as archive:
                 for number, name in enumerate(archive.namelist()):
-                    if wanted is None or number in wanted:
+                    if selected is None or number in selected:
                         yield _recent.read(archive.read(name), path, rows=rows)
         except DAMAGE as error:
             raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error

@@ -54,9 +54,9 @@ class SelectorSummary:
         return {
             "queries": self.queries,
             "errors": self.errors,
-            "metrics": {name: estimate_dict(found) for name, found in self.estimates.items()},
+            "metrics": {name: estimate_dict(estimate) for name, estimate in self.estimates.items()},
             "unavailable": dict(self.unavailable),
-            "against": {name: comparison_dict(found) for name, found in self.against.items()},
+            "against": {name: comparison_dict(comparison) for name, comparison in self.against.items()},
             "notes": dict(self.notes),
             "worst_scope": None
             if self.worst_scope is None
@@ -120,7 +120,7 @@ class RunSummary:
     def metrics(self, dataset: DatasetSummary) -> tuple[Metric, ...]:
         """The metrics of the experiment, in order, then what was measured on a dataset without being named."""
         named = [parse_metric(name) for name in self.manifest["experiment"]["metrics"]]
-        measured = any(str(FORBIDDEN_OFFERED) in one.estimates for one in dataset.selectors)
+        measured = any(str(FORBIDDEN_OFFERED) in selector.estimates for selector in dataset.selectors)
         return tuple(dict.fromkeys([*named, *[FORBIDDEN_OFFERED] * measured]))
 
     @property
@@ -131,16 +131,16 @@ class RunSummary:
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON; what is not a finite number is null."""
         datasets = {
-            one.dataset: {
-                "queries": one.queries,
-                "unlabelled": one.unlabelled,
-                "only_negatives": one.only_negatives,
-                "items": one.items,
-                "of": one.of,
-                "drawn": one.drawn,
-                "selectors": {summary.selector: summary.as_dict() for summary in one.selectors},
+            dataset.dataset: {
+                "queries": dataset.queries,
+                "unlabelled": dataset.unlabelled,
+                "only_negatives": dataset.only_negatives,
+                "items": dataset.items,
+                "of": dataset.of,
+                "drawn": dataset.drawn,
+                "selectors": {summary.selector: summary.as_dict() for summary in dataset.selectors},
             }
-            for one in self.datasets
+            for dataset in self.datasets
         }
         return {
             "experiment": self.manifest["experiment"],
@@ -177,12 +177,15 @@ def summarise_run(folder: RunFolder) -> RunSummary:
                     SelectorSummary(
                         selector=name,
                         estimates={
-                            str(one): found for one, found in estimates(metrics, values[name], seed=seed).items()
+                            str(metric): estimate
+                            for metric, estimate in estimates(metrics, values[name], seed=seed).items()
                         },
                         unavailable=part.unavailable,
                         errors=len(part.answers.errors),
                         queries=len(part.answers.queries),
-                        against={metric: found for (selector, metric), found in against.items() if selector == name},
+                        against={
+                            metric: comparison for (selector, metric), comparison in against.items() if selector == name
+                        },
                         notes=part.notes,
                         worst_scope=_worst_scope(values[name], about.get("scopes", {})),
                         forbidden=dict(sorted(part.forbidden.items(), key=lambda pair: (-pair[1], pair[0]))),
@@ -206,45 +209,45 @@ def _comparisons(
     values: Mapping[str, Mapping[Metric, FloatArray]], base: str, seed: int
 ) -> dict[tuple[str, str], Comparison]:
     """Every selector against `base` on the headline metrics, corrected together."""
-    found = {}
+    comparisons = {}
     for name in HEADLINE:
         metric = parse_metric(name)
-        for selector, own in values.items():
-            if selector != base and metric in own and metric in values[base]:
-                found[selector, name] = compare_metric(metric, values[base], own, seed=seed)
-    return correct({key: one for key, one in found.items() if one.n > 0})
+        for selector, by_metric in values.items():
+            if selector != base and metric in by_metric and metric in values[base]:
+                comparisons[selector, name] = compare_metric(metric, values[base], by_metric, seed=seed)
+    return correct({key: comparison for key, comparison in comparisons.items() if comparison.n > 0})
 
 
-def estimate_dict(found: Estimate) -> dict[str, Any]:
+def estimate_dict(estimate: Estimate) -> dict[str, Any]:
     """A mean with its interval as JSON."""
     return {
-        "value": finite(found.value),
-        "low": finite(found.interval.low),
-        "high": finite(found.interval.high),
-        "level": found.interval.level,
-        "method": found.interval.method,
-        "holds": found.interval.holds,
-        "n": found.n,
-        "left_out": found.left_out,
+        "value": finite(estimate.value),
+        "low": finite(estimate.interval.low),
+        "high": finite(estimate.interval.high),
+        "level": estimate.interval.level,
+        "method": estimate.interval.method,
+        "holds": estimate.interval.holds,
+        "n": estimate.n,
+        "left_out": estimate.left_out,
     }
 
 
-def comparison_dict(found: Comparison) -> dict[str, Any]:
+def comparison_dict(comparison: Comparison) -> dict[str, Any]:
     """A comparison as JSON."""
     return {
-        "difference": finite(found.difference),
-        "low": finite(found.interval.low),
-        "high": finite(found.interval.high),
-        "p": finite(found.p),
-        "p_floor": found.p_floor or None,
-        "p_holm": finite(found.p_holm),
-        "p_holm_at_floor": found.p_holm_at_floor,
-        "test": found.test,
-        "distinguishable": bool(found.distinguishable),
-        "better_on": found.higher,
-        "worse_on": found.lower,
-        "needed": found.needed,
-        "n": found.n,
+        "difference": finite(comparison.difference),
+        "low": finite(comparison.interval.low),
+        "high": finite(comparison.interval.high),
+        "p": finite(comparison.p),
+        "p_floor": comparison.p_floor or None,
+        "p_holm": finite(comparison.p_holm),
+        "p_holm_at_floor": comparison.p_holm_at_floor,
+        "test": comparison.test,
+        "distinguishable": bool(comparison.distinguishable),
+        "better_on": comparison.higher,
+        "worse_on": comparison.lower,
+        "needed": comparison.needed,
+        "n": comparison.n,
     }
 
 

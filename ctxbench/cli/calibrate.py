@@ -66,8 +66,8 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     """
     from ctxbench.features.stored_fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, write_calibrations
     from ctxbench.selectors.definitions import find_definition
-    from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
-    from ctxbench.tuning.fits.linear_fits import linear_place
+    from ctxbench.selectors.fitted import fitted_file, fitted_index, write_fitted
+    from ctxbench.tuning.fits.linear_fits import linear_index
 
     kinds = [kind for kind in KINDS if kind != LINEAR]  # those of columns are asked for as weights, too
     if request.what not in kinds:
@@ -76,13 +76,13 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     _refuse_foreign(out)
     definition, preset = find_definition(request.selector)
     pipeline = definition.pipeline(definition.values(preset))
-    linear = request.what == WEIGHTS and linear_place(pipeline) is not None
+    linear = request.what == WEIGHTS and linear_index(pipeline) is not None
     if request.folds and request.what == WEIGHTS and not linear:
         fitted = "probability, abstention and the weights of a step `linear`"
         raise ParameterError(f"folds are for {fitted}; those of a fusion are measured by an experiment")
     if request.metric is not None and not linear:
         raise ParameterError("a metric is for the weights of a selector with a step `linear`")
-    writes_selector = request.what == PROBABILITY and fitted_place(definition.written, PROBABILITY) is not None
+    writes_selector = request.what == PROBABILITY and fitted_index(definition.written, PROBABILITY) is not None
     if writes_selector:
         fitted_file(definition, out)  # what stands in the way is said before anything is fitted
     fits, figures = _fitted(request, pipeline, linear=linear)

@@ -100,7 +100,7 @@ def score_answers(answers: Path, *, dataset: str, beside: list[str], out: Path |
 
     told.refuse({"the answers": [answers], **dataset_inputs(dataset), **selector_inputs(*beside)})
     with progress() as shown:
-        prepared = prepare(scoring(answers, dataset=dataset, beside=beside, tokens=tokens), notify=shown.say)
+        prepared = prepare(scoring(answers, dataset=dataset, compare_with=beside, tokens=tokens), notify=shown.say)
     if out is not None:
         _run(prepared, out, fresh=False, told=told)
         return

@@ -263,7 +263,7 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
     Raises:
         ParameterError: one is not of this form, or a name occurs twice.
     """
-    from ctxbench.selectors.parameters import shown
+    from ctxbench.selectors.parameters import value_text
 
     values: dict[str, Value] = {}
     for pair in pairs:
@@ -275,7 +275,7 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
                 "true, false or the name of a choice)"
             )
         if name in values:
-            both = f"{shown(values[name])} and {shown(value)}"
+            both = f"{value_text(values[name])} and {value_text(value)}"
             raise ParameterError(f"--set gives {name} two values, {both}; keep one")
         values[name] = value
     return values

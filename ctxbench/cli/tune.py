@@ -107,7 +107,7 @@ def _ways_to_take(found: Tuning, ready: TuningInputs, file: PolicyFile) -> list[
     names it. `file` is the policy file as the user has it, in which fitted selectors are not replaced yet.
     """
     from ctxbench.selectors.definitions import agent_definition
-    from ctxbench.selectors.parameters import shown
+    from ctxbench.selectors.parameters import value_text
     from ctxbench.sources.agent_file import is_agent_file, read_agent
 
     paths = {one.name: file.base / one.selector for one in file.selectors if one.selector.endswith((".yaml", ".yml"))}
@@ -120,7 +120,7 @@ def _ways_to_take(found: Tuning, ready: TuningInputs, file: PolicyFile) -> list[
             if (chosen := outcome.recommended) is None:
                 continue
             if chosen.selector in outside:
-                said = ", ".join(f"{name} {shown(value)}" for name, value in chosen.values.items())
+                said = ", ".join(f"{name} {value_text(value)}" for name, value in chosen.values.items())
                 lines.append(
                     f"to take {outcome.policy.name}{on}: cut the ranking of {chosen.selector} yourself by {said}"
                 )
@@ -129,7 +129,7 @@ def _ways_to_take(found: Tuning, ready: TuningInputs, file: PolicyFile) -> list[
                 agent = agents[chosen.selector]
                 now = {name: one.default for name, one in agent_definition(agent).parameters.items()}
                 settings = {**agent.settings, **{k: v for k, v in chosen.values.items() if now.get(k) != v}}
-                said = ", ".join(f"{name}: {shown(value)}" for name, value in settings.items())
+                said = ", ".join(f"{name}: {value_text(value)}" for name, value in settings.items())
                 lines.append(f"to take {outcome.policy.name}{on}: in {agent.path}, settings: {{{said}}}")
     return [*lines, *([_OWN_CUT] if cut else [])]
 

@@ -14,7 +14,7 @@ from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.column_words import column_words
 from ctxbench.report.steps_text import may_have_seen, pipeline_text
-from ctxbench.selectors.parameters import shown
+from ctxbench.selectors.parameters import value_text
 
 _SHOWN = (
     *(
@@ -222,7 +222,7 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
     ran = {name for key, one in manifest.get("datasets", {}).items() for name in (key, str(one.get("name", key)))}
     if manifest["experiment"].get("split") != "test" and may_have_seen(description, ran):
         about = f"{about}; {SEEN}"
-    values = ", ".join(f"{key} {shown(value)}" for key, value in described.get("values", {}).items())
+    values = ", ".join(f"{key} {value_text(value)}" for key, value in described.get("values", {}).items())
     if described.get("like"):  # then its own size counts for nothing
         values = f"as many items as {described['like']}"
     return about, values

@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 class AnswerCache:
     """Answers by catalog, request and repeat, in a file of JSON lines that only grows.
 
-    Each record starts with the checksum of the rest of its line; one that does not fit is passed over and said. How
-    many were said is a record, too, so that they are said once.
+    Each record starts with the checksum of the rest of its line; one that does not fit is ignored and reported. How
+    many were reported is a record, too, so that each is reported once.
     A record is written with one system call behind a line end of its own, so that a process that is killed spoils
     no record but the one that it is writing. Several processes may write at once.
     """
@@ -39,11 +39,13 @@ class AnswerCache:
             self.unwritable = error.strerror or type(error).__name__
         written = [line for line in lines[:-1] if line]  # behind the last line end somebody may be writing
         records = [record for line in written if (record := self._record(line)) is not None]
-        kept = [record for record in records if "said" not in record]
-        self._kept: dict[str, Any] = {record["key"]: record["answer"] for record in kept}  # the last one of a key
+        answer_records = [record for record in records if "said" not in record]
+        self._answers: dict[str, Any] = {
+            record["key"]: record["answer"] for record in answer_records
+        }  # the last one of a key
         failed = len(written) - len(records)
         if failed > max((record["said"] for record in records if "said" in record), default=0):
-            count = f"{failed:,} of {failed + len(kept):,} answers in {path}"
+            count = f"{failed:,} of {failed + len(answer_records):,} answers in {path}"
             _log.warning("%s did not fit their checksums; they are asked for again", count)
             self._append({"said": failed})
 
@@ -59,14 +61,14 @@ class AnswerCache:
 
     def get(self, batch: Batch, row: int, repeat: int) -> Any:
         """The answer kept for a request, or None."""
-        return self._kept.get(_key(batch, row, repeat))
+        return self._answers.get(_key(batch, row, repeat))
 
     def put(self, batch: Batch, row: int, repeat: int, answer: Any) -> None:
         """Keep an answer. If the disk is full or read-only, `unwritable` says so, and no more is written."""
         key = _key(batch, row, repeat)
-        if self.unwritable or key in self._kept:
+        if self.unwritable or key in self._answers:
             return
-        self._kept[key] = answer
+        self._answers[key] = answer
         self._append({"key": key, "answer": answer})
 
     def _append(self, record: dict[str, Any]) -> None:

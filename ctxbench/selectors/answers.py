@@ -1,4 +1,4 @@
-"""Answers of selectors outside ctxbench: what they may say, and how they become candidates."""
+"""Answers of external selectors: what they may say, and how they become candidates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Answer:
         chosen: the positions that are offered; a subset of `item`.
         ranked: the selector gave a ranking, be it empty.
         build: what the selector says answered, or None.
-        held: how many items it offered that the session holds already; they are not counted twice.
+        n_in_session: how many items it offered that the session holds already; they are not counted twice.
     """
 
     item: tuple[int, ...]
@@ -39,7 +39,7 @@ class Answer:
     chosen: frozenset[int]
     ranked: bool
     build: str | None
-    held: int
+    n_in_session: int
 
 
 class AnswerReader:
@@ -54,7 +54,7 @@ class AnswerReader:
         self._position = {name: position for position, name in enumerate(batch.catalog.ids)}
 
     def read(self, row: int, reply: RawAnswer) -> Answer:
-        """Check what came back for one request of the batch.
+        """Check the answer to one request of the batch.
 
         Raises:
             SelectorError: there is no answer, or it is none; says the query, what is wrong and what was expected.
@@ -62,8 +62,8 @@ class AnswerReader:
         try:
             return self._read(row, reply)
         except SelectorError as error:
-            place = f" ({reply.where})" if reply.where else ""
-            raise SelectorError(f"query {self._batch.requests[row].id!r}: {error}{place}") from error
+            location = f" ({reply.where})" if reply.where else ""
+            raise SelectorError(f"query {self._batch.requests[row].id!r}: {error}{location}") from error
 
     def _read(self, row: int, reply: RawAnswer) -> Answer:
         if reply.error:
@@ -71,24 +71,24 @@ class AnswerReader:
         answer = reply.answer
         self._check_shape(row, answer)
         start = self._batch.session_start
-        held = frozenset(self._batch.session_item[start[row] : start[row + 1]].tolist())
-        items = self._rows("items", answer["items"], row, held)
+        in_session = frozenset(self._batch.session_item[start[row] : start[row + 1]].tolist())
+        items = self._rows("items", answer["items"], row, in_session)
         ranking = answer.get("ranking")
         if ranking is None:
-            rows = items.without(held)
+            rows = items.without(in_session)
             chosen = rows.item
         else:
-            ranked = self._rows("ranking", ranking, row, held)
-            rows = ranked.without(held)
-            chosen = items.without(held).item
-            self._check_chosen(items.without(held), rows)
+            ranked = self._rows("ranking", ranking, row, in_session)
+            rows = ranked.without(in_session)
+            chosen = items.without(in_session).item
+            self._check_chosen(items.without(in_session), rows)
         return Answer(
             item=rows.item,
             score=rows.score,
             chosen=frozenset(chosen),
             ranked=ranking is not None,
             build=answer.get("build"),
-            held=len(items.item) - len(chosen),
+            n_in_session=len(items.item) - len(chosen),
         )
 
     def _check_shape(self, row: int, answer: Any) -> None:
@@ -112,44 +112,44 @@ class AnswerReader:
             raise SelectorError("the answer has no items; choose nothing with an empty list")
 
     def _check_chosen(self, items: _Rows, ranking: _Rows) -> None:
-        place = {item: row for row, item in enumerate(ranking.item)}
+        ranked_row = {item: row for row, item in enumerate(ranking.item)}
         for row, item in enumerate(items.item):
             name = self._batch.catalog.ids[item]
-            if item not in place:
+            if item not in ranked_row:
                 raise SelectorError(f"item {name!r} is chosen but is not in ranking; a ranking holds all chosen items")
             if items.score is None:
                 continue
             if ranking.score is None:
                 raise SelectorError("items have scores and ranking has none; give ranking the scores too")
-            if items.score[row] != ranking.score[place[item]]:
+            if items.score[row] != ranking.score[ranked_row[item]]:
                 raise SelectorError(
-                    f"item {name!r} has score {items.score[row]!r} in items and {ranking.score[place[item]]!r} in "
+                    f"item {name!r} has score {items.score[row]!r} in items and {ranking.score[ranked_row[item]]!r} in "
                     "ranking; expected the same"
                 )
 
-    def _rows(self, what: str, rows: Any, row: int, held: frozenset[int]) -> _Rows:
+    def _rows(self, key: str, rows: Any, row: int, in_session: frozenset[int]) -> _Rows:
         """Check the rows of `items` or `ranking` of one request."""
         if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
-            raise SelectorError(f"{what} must be a list of {{id, score}}, got {quoted(rows)}")
+            raise SelectorError(f"{key} must be a list of {{id, score}}, got {quoted(rows)}")
         if len(rows) > len(self._batch.catalog):
-            raise SelectorError(f"{what} has {len(rows)} rows, but the catalog has {len(self._batch.catalog)} items")
-        seen: dict[int, int] = {}
+            raise SelectorError(f"{key} has {len(rows)} rows, but the catalog has {len(self._batch.catalog)} items")
+        positions: dict[int, int] = {}
         scores: list[float] = []
-        for place, named in enumerate(rows):
-            where = f"{what}[{place}]"
+        for index, named in enumerate(rows):
+            where = f"{key}[{index}]"
             position = self._position_of(where, named)
-            if not self._batch.eligible[row, position] and position not in held:
+            if not self._batch.eligible[row, position] and position not in in_session:
                 raise SelectorError(f"{where} names {self._why_not(row, position)}")
-            first = seen.setdefault(position, place)
-            if first != place:
-                raise SelectorError(f"{what}[{first}] and {where} are the same item {named['id']!r}; name an item once")
+            first = positions.setdefault(position, index)
+            if first != index:
+                raise SelectorError(f"{key}[{first}] and {where} are the same item {named['id']!r}; name an item once")
             if "score" in named:
                 scores.append(_score(f"{where} ({named['id']!r})", named["score"]))
-            if len(scores) not in (0, place + 1):
+            if len(scores) not in (0, index + 1):
                 raise SelectorError(
-                    f"{what} mixes rows with and without a score ({what}[0] and {where}); give all of them one, or none"
+                    f"{key} mixes rows with and without a score ({key}[0] and {where}); give all of them one, or none"
                 )
-        return _Rows(tuple(seen), tuple(scores) if scores else None)
+        return _Rows(tuple(positions), tuple(scores) if scores else None)
 
     def _position_of(self, where: str, row: Any) -> int:
         """The position of the item that a row names."""
@@ -172,8 +172,8 @@ class AnswerReader:
         available, mode = request.available, item.include
         listed = "`ctxbench data export DATASET --requests FILE --may-offer` lists what is"
         by_hand = "it is added by hand only; offer items of include mode agent"
-        other = "and which this session does not hold; offer items of include mode agent"
-        only = (request.only or Only()).of(self._batch.catalog)
+        advice = "and which this session does not hold; offer items of include mode agent"
+        allowed = (request.only or Only()).of(self._batch.catalog)
         whys = (
             (self._unseen(row, position), not self._batch.visible[row, position]),
             ("which is not enabled; it cannot be offered", not item.enabled),
@@ -181,21 +181,21 @@ class AnswerReader:
             ("which the user removed from the session; no selector brings it back", item.key in request.removed),
             (
                 "which is outside of what this request restricts its search to; offer only what its `only` leaves",
-                not only[position],
+                not allowed[position],
             ),
             (f"whose include mode is manual: {by_hand}", mode == "manual"),
-            (f"whose include mode is {mode}, {other}", True),
+            (f"whose include mode is {mode}, {advice}", True),
         )
-        return f"{item.id!r}, {next(why for why, holds in whys if holds)}"
+        return f"{item.id!r}, {next(why for why, applies in whys if applies)}"
 
     def _unseen(self, row: int, position: int) -> str:
         """Why a request may not see an item."""
         item, request = self._batch.catalog[position], self._batch.requests[row]
-        for what in ("workspace", "user"):
-            its, own = getattr(item, what), getattr(request, what)
-            if its not in (None, own):
-                whose = f"is of another one, {own!r}" if own is not None else "names none"
-                return f"which this query may not see: it is of {what} {its!r}, and the query {whose}"
+        for attribute in ("workspace", "user"):
+            its, of_request = getattr(item, attribute), getattr(request, attribute)
+            if its not in (None, of_request):
+                clause = f"is of another one, {of_request!r}" if of_request is not None else "names none"
+                return f"which this query may not see: it is of {attribute} {its!r}, and the query {clause}"
         if request.time is None:
             return (
                 f"which this query may not see: it ends ({item.until}), and a query without a time sees what does not"
@@ -207,13 +207,13 @@ class AnswerReader:
         return f"which this query may not see: it had ended ({item.until}; the query is of {request.time})"
 
     def _hint(self, name: str) -> str:
-        """The id that a wrong one probably means, or what ids look like."""
+        """The id that was probably meant, or an example of an id."""
         catalog = self._batch.catalog
-        if catalog.facts.hidden:  # a name that is told may be of an item that this request may not see
+        if catalog.facts.hidden:  # a suggested name may be of an item that this request may not see
             return ""
-        meant = self._by_name.get(name.casefold())
-        if meant:
-            return f"; did you mean {meant!r}?"
+        likely = self._by_name.get(name.casefold())
+        if likely:
+            return f"; did you mean {likely!r}?"
         if close := suggest_items(name, catalog.ids) if ":" in name else "":
             return close
         form = "ids look like" if ":" in name else "expected type:name or type:server:name, such as"
@@ -221,7 +221,7 @@ class AnswerReader:
 
     @cached_property
     def _by_name(self) -> dict[str, str]:
-        """Ids by the forms that people write instead: the name, server:name, and the id not encoded."""
+        """Ids by other forms that people write: the name, server:name, and the id not encoded."""
         forms: dict[str, str] = {}
         for item in self._batch.catalog:
             plain = ":".join(part for part in item.key if part is not None)
@@ -237,10 +237,10 @@ class _Rows:
     item: tuple[int, ...]
     score: tuple[float, ...] | None
 
-    def without(self, held: frozenset[int]) -> _Rows:
-        if held.isdisjoint(self.item):
+    def without(self, in_session: frozenset[int]) -> _Rows:
+        if in_session.isdisjoint(self.item):
             return self
-        keep = [row for row, item in enumerate(self.item) if item not in held]
+        keep = [row for row, item in enumerate(self.item) if item not in in_session]
         score = None if self.score is None else tuple(self.score[row] for row in keep)
         return _Rows(tuple(self.item[row] for row in keep), score or None)
 
@@ -270,7 +270,7 @@ def table(batch: Batch, answers: Mapping[int, Answer]) -> Candidates:
 
     Returns:
         Rows of origin search and mode agent; ranked rows that are not chosen are out by `NOT_CHOSEN`. The score is
-        the selector's, or -1, -2, ... in the order given; equal scores stand in catalog order.
+        the selector's, or -1, -2, ... in the order given; equal scores are in catalog order.
     """
     rows = [(row, answer) for row, answer in sorted(answers.items()) if answer.item]
     request = np.repeat(
@@ -280,11 +280,11 @@ def table(batch: Batch, answers: Mapping[int, Answer]) -> Candidates:
     item = np.array([position for _, answer in rows for position in answer.item], dtype=np.int64)
     score = np.array([score for _, answer in rows for score in _scores(answer)], dtype=np.float64)
     left = np.array([position not in answer.chosen for _, answer in rows for position in answer.item], dtype=np.int64)
-    found = Candidates.build(len(batch), request, item, score=score, out=left)
-    return concatenated([session_rows(batch), replace(found, rules=(None, Rule.of(NOT_CHOSEN)))])
+    candidates = Candidates.build(len(batch), request, item, score=score, out=left)
+    return concatenated([session_rows(batch), replace(candidates, rules=(None, Rule.of(NOT_CHOSEN)))])
 
 
 def _scores(answer: Answer) -> Sequence[float]:
     if answer.score is not None:
         return answer.score
-    return [-float(place) for place in range(1, len(answer.item) + 1)]
+    return [-float(rank) for rank in range(1, len(answer.item) + 1)]

@@ -31,7 +31,7 @@ class FileSource(Source):
         """Read the file.
 
         Args:
-            path: JSON lines, or a list of answers; blank lines are passed over.
+            path: JSON lines, or a list of answers; blank lines are ignored.
             base: what a relative path is relative to, and what the path is shown relative to; default: the
                 working directory.
 
@@ -42,43 +42,43 @@ class FileSource(Source):
         """
         base = Path.cwd() if base is None else base
         self._path = readable(base / path, again=True)  # for each time that a selector is made
-        self._shown = shown_path(Path(path), base)
+        self._display_path = shown_path(Path(path), base)
         self._sha256 = hashlib.sha256(read_bytes(self._path)).hexdigest()
         self._lines, self._answers = _read(self._path)
-        self._asked: set[str] = set()
+        self._requested: set[str] = set()
 
     def describe(self) -> dict[str, Any]:
         """The file and its SHA-256 (without a byte order mark)."""
-        return {"answers": self._shown, "sha256": self._sha256}
+        return {"answers": self._display_path, "sha256": self._sha256}
 
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """The answers that the file holds for some requests."""
         replies = []
         for row in rows:
             query = batch.requests[row].id
-            self._asked.add(query)
+            self._requested.add(query)
             if query in self._answers:
-                where = f"{self._shown}, line {self._lines[query]}"
+                where = f"{self._display_path}, line {self._lines[query]}"
                 replies.append(RawAnswer(answer=self._answers[query], where=where))
             else:
                 replies.append(
-                    RawAnswer(error=f"{self._shown} holds no answer for it (it answers {len(self._answers)})")
+                    RawAnswer(error=f"{self._display_path} holds no answer for it (it answers {len(self._answers)})")
                 )
         return replies
 
     def unknown(self, queries: Iterable[str]) -> tuple[str, ...]:
         """The queries that the file answers and that are not among `queries`, in file order."""
-        known = set(queries)
-        return tuple(query for query in self._answers if query not in known)
+        ids = set(queries)
+        return tuple(query for query in self._answers if query not in ids)
 
     def notes(self) -> dict[str, Any]:
         """How many of the answers no request has asked for yet, and the first ten of their queries."""
-        left = self.unknown(self._asked)
+        left = self.unknown(self._requested)
         return {"answers_not_asked_for": len(left), "first_not_asked_for": list(left[:10])} if left else {}
 
     def forget_notes(self) -> None:
         """Forget which answers were asked for."""
-        self._asked.clear()
+        self._requested.clear()
 
 
 def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
@@ -99,8 +99,10 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
         objects.append(answer)
         query = answer.get("query")
         if not isinstance(query, str):
-            what = f"query must be the id of a query, a text; got {quoted(query)}" if "query" in answer else "no query"
-            faults.append(Fault(f"{what}; expected {{query, items}}", path, number, 1))
+            message = (
+                f"query must be the id of a query, a text; got {quoted(query)}" if "query" in answer else "no query"
+            )
+            faults.append(Fault(f"{message}; expected {{query, items}}", path, number, 1))
         elif query in lines:
             faults.append(
                 Fault(f"query {query!r} is answered twice, first in line {lines[query]}; keep one", path, number)
@@ -117,15 +119,15 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
 
 
 def _no_answers(path: Path, objects: Sequence[Mapping[str, Any]]) -> Fault:
-    """That a file holds something else than answers, and what it may be."""
-    names = list(dict.fromkeys(str(name) for one in objects for name in one))
-    what = f"these are no answers: no line has 'items' or 'ranking'; they have {', '.join(map(quoted, names[:8]))}"
+    """The fault of a file that holds something else than answers, and what it may be."""
+    names = list(dict.fromkeys(str(name) for answer in objects for name in answer))
+    message = f"these are no answers: no line has 'items' or 'ranking'; they have {', '.join(map(quoted, names[:8]))}"
     hint = _A_LINE
     if expects(objects):
         hint += f"; evals, which say what is expected, are made a dataset by `ctxbench data import golden {path}`"
-    return Fault(f"{what}; {hint}", path)
+    return Fault(f"{message}; {hint}", path)
 
 
 def all_empty(name: str, dataset: str) -> str:
-    """What is said where a selector's answers offer nothing for any query of a dataset, which figures alone hide."""
+    """The message where a selector's answers offer nothing for any query of a dataset, which figures alone hide."""
     return f"every answer of {name} on {dataset} is empty: nothing is offered for any query"

@@ -63,7 +63,7 @@ class CallableSource(Source):
             spec: where `load_callable` found it; default: its own module and name, if it is a function of a module.
                 A callable that is neither (a partial object, an instance, a lambda) is described as no other,
                 because what is in it cannot be: its answers are never taken for those of another run.
-            send: what it is called with beside the request: `items`, `ids`, or `nothing` (then `function(request)`).
+            send: what it is called with besides the request: `items`, `ids`, or `nothing` (then `function(request)`).
             batch: call it once for several requests; it returns a list in their order, or a dict by query id.
             base: what paths are shown relative to.
 
@@ -83,7 +83,7 @@ class CallableSource(Source):
         self._catalog = ""
         self._items: list[Any] | None = None
         self._items_hash = ""
-        self._asked: Waiting | None = None
+        self._waiting: Waiting | None = None
 
     def describe(self) -> dict[str, Any]:
         """The name, and the SHA-256 of the named file and of the modules imported from its folder, by their names.
@@ -94,17 +94,17 @@ class CallableSource(Source):
 
     def waiting_for(self) -> Waiting | None:
         """As of `Source`."""
-        return self._asked
+        return self._waiting
 
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """Call the function; what it raises is an error of the query."""
         replies: dict[int, RawAnswer] = {}
-        for catalog, asked in by_catalog(batch, rows).items():
-            replies |= zip(asked, self._ask_with(catalog, batch, asked), strict=True)
+        for catalog, catalog_rows in by_catalog(batch, rows).items():
+            replies |= zip(catalog_rows, self._ask_with(catalog, batch, catalog_rows), strict=True)
         return [replies[row] for row in rows]
 
     def _ask_with(self, catalog: str, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
-        """Ask requests that are told the same catalog, of this hash; one or more."""
+        """Ask one or more requests that get the same catalog, of this hash."""
         if self._catalog != catalog:
             # Through JSON, so that the function never holds a part of the catalog itself.
             self._items = json.loads(json.dumps(catalog_items(batch, rows[0], self._send)))
@@ -138,24 +138,24 @@ class CallableSource(Source):
         """Call the function and make something of the result; both run the user's code."""
         arguments = (argument,) if self._items is None else (argument, self._items)
         first = argument[0] if self._batch else argument
-        self._asked = Waiting(first["id"], time.perf_counter(), "a callable has no time limit, Ctrl-C stops it")
+        self._waiting = Waiting(first["id"], time.perf_counter(), "a callable has no time limit, Ctrl-C stops it")
         try:
             with confined():
                 return RawAnswer(answer=use(self._function(*arguments)))
         except (NotAnAnswerError, EndedError) as error:
             return RawAnswer(error=str(error))
         except KeyboardInterrupt as error:
-            error.add_note(f"the callable was stopped{_place(error, self._source, self._base)}")
+            error.add_note(f"the callable was stopped{_location(error, self._source, self._base)}")
             raise
         except BaseException as error:  # noqa: BLE001 - whatever the user's code raises is its query's error
             if isinstance(error, TypeError) and (
                 fault := signature_fault(self._function, arguments, batch=self._batch, base=self._base)
             ):
                 return RawAnswer(error=fault)
-            where = "" if isinstance(error, SyntaxError) else _place(error, self._source, self._base)
+            where = "" if isinstance(error, SyntaxError) else _location(error, self._source, self._base)
             return RawAnswer(error=f"the callable raised {_message(error)}{where}")
         finally:
-            self._asked = None
+            self._waiting = None
 
 
 _PREFIX = "ctxbench_selector_"
@@ -172,39 +172,39 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
         ParameterError: it cannot be found, or importing it failed (says where).
     """
     base = Path.cwd() if base is None else base
-    place, _, name = spec.rpartition(":")
-    if not place or not name:
+    target, _, name = spec.rpartition(":")
+    if not target or not name:
         raise ParameterError(f"callable must be module:function or file.py:function, got {spec!r}")
-    path = _file_of(place, base)
+    path = _file_of(target, base)
     if path is not None and not path.is_file():
-        raise ParameterError(f"callable {spec!r}: there is no file {place}")
+        raise ParameterError(f"callable {spec!r}: there is no file {target}")
     _importable(base if path is None else path.parent)
     try:
         with confined():
-            found: Any = importlib.import_module(place) if path is None else _module_of(path)
+            loaded: Any = importlib.import_module(target) if path is None else _module_of(path)
     except EndedError as error:
-        raise ParameterError(f"callable {spec!r}: while {place} was imported, {error}") from error
+        raise ParameterError(f"callable {spec!r}: while {target} was imported, {error}") from error
     except KeyboardInterrupt as error:
-        error.add_note(f"{place} was being imported{_place(error, path, base, imported=True)}")
+        error.add_note(f"{target} was being imported{_location(error, path, base, imported=True)}")
         raise
     except BaseException as error:
-        where = _place(error, path, base, imported=True)
+        where = _location(error, path, base, imported=True)
         if isinstance(error, ModuleNotFoundError) and not where:
             raise ParameterError(f"callable {spec!r}: {error.msg}") from error  # it is the named module that is missing
         raised = f"{_message(error)}{'' if isinstance(error, SyntaxError) else where}"
-        raise ParameterError(f"callable {spec!r}: importing {place} raised {raised}") from error
+        raise ParameterError(f"callable {spec!r}: importing {target} raised {raised}") from error
     for part in name.split("."):
-        if not hasattr(found, part):
-            raise ParameterError(f"callable {spec!r}: {place} has no {name!r}")
-        found = getattr(found, part)
-    if not callable(found):
-        raise ParameterError(f"callable {spec!r}: {name} is not callable, it is {quoted(found)}")
-    return cast("Callable[..., Any]", found)
+        if not hasattr(loaded, part):
+            raise ParameterError(f"callable {spec!r}: {target} has no {name!r}")
+        loaded = getattr(loaded, part)
+    if not callable(loaded):
+        raise ParameterError(f"callable {spec!r}: {name} is not callable, it is {quoted(loaded)}")
+    return cast("Callable[..., Any]", loaded)
 
 
-def _file_of(place: str, base: Path) -> Path | None:
+def _file_of(target: str, base: Path) -> Path | None:
     """The file that the first part of a specification names; None if it names a module."""
-    return base / place if place.endswith(".py") else None
+    return base / target if target.endswith(".py") else None
 
 
 class _AsWritten(SourceFileLoader):
@@ -240,40 +240,40 @@ _AS_IMPORTED: dict[str, str] = {}  # SHA-256 by module name, of the neighbours o
 
 def _forget_edited(folder: Path) -> None:
     """Let the modules of a folder be imported anew if one of them was edited since."""
-    neighbours = _neighbours(folder, own=True)
+    neighbours = _neighbours(folder, include_selectors=True)
     if any(_AS_IMPORTED.get(name, sha256) != sha256 for name, (_, sha256) in neighbours.items()):
         for name in neighbours:
             del sys.modules[name]
             _AS_IMPORTED.pop(name, None)
 
 
-def _neighbours(folder: Path, *, own: bool = False) -> dict[str, tuple[Path, str]]:
+def _neighbours(folder: Path, *, include_selectors: bool = False) -> dict[str, tuple[Path, str]]:
     """File and SHA-256, by name, of the modules that were imported from a folder or from below it.
 
     Not among them: what is installed below it (an environment in a project's folder), ctxbench, the program that
     runs, and the files that selectors were named in (unless `own`).
     """
     below = _real(str(folder))
-    places = {_real(path) for path in sysconfig.get_paths().values()} - {below}
-    installed = tuple(place for place in places if place.startswith(below))
-    found = {}
+    roots = {_real(path) for path in sysconfig.get_paths().values()} - {below}
+    installed = tuple(root for root in roots if root.startswith(below))
+    modules = {}
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in ("__main__", "ctxbench") or (name.startswith(_PREFIX) and not own):
+        if name.partition(".")[0] in ("__main__", "ctxbench") or (name.startswith(_PREFIX) and not include_selectors):
             continue
-        place = getattr(module, "__file__", None)
-        file = _real(place) if isinstance(place, str) else ""
+        origin = getattr(module, "__file__", None)
+        file = _real(origin) if isinstance(origin, str) else ""
         if not file.startswith(below) or file.startswith(installed):
             continue
         path = Path(file)
         if path.is_file():
-            found[name] = (path, hashlib.sha256(read_bytes(path)).hexdigest())
-    return found
+            modules[name] = (path, hashlib.sha256(read_bytes(path)).hexdigest())
+    return modules
 
 
 @functools.cache  # there are thousands of modules, whose files stay where they are
-def _real(place: str) -> str:
-    """Where a path really leads, with a separator behind it: what lies below it begins with that."""
-    return str(Path(place).resolve() / "_")[:-1]
+def _real(path: str) -> str:
+    """The real path with a separator at the end: paths below it begin with that."""
+    return str(Path(path).resolve() / "_")[:-1]
 
 
 def _importable(folder: Path) -> None:
@@ -286,43 +286,43 @@ def _importable(folder: Path) -> None:
 def _source_of(function: Callable[..., Any]) -> Path | None:
     named = inspect.unwrap(function)
     try:
-        found = inspect.getsourcefile(named if hasattr(named, "__code__") else type(named))
+        file = inspect.getsourcefile(named if hasattr(named, "__code__") else type(named))
     except TypeError:
         return None
-    return Path(found) if found is not None and Path(found).is_file() else None
+    return Path(file) if file is not None and Path(file).is_file() else None
 
 
 def _spec_of(function: Callable[..., Any]) -> str | None:
     """`module:name` of a function that a module holds by that name; None for any other callable."""
-    name, place = getattr(function, "__qualname__", ""), getattr(function, "__module__", None) or ""
-    if not inspect.isfunction(function) or place not in sys.modules:
+    name, module = getattr(function, "__qualname__", ""), getattr(function, "__module__", None) or ""
+    if not inspect.isfunction(function) or module not in sys.modules:
         return None
-    found: Any = sys.modules[place]
+    value: Any = sys.modules[module]
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return f"{place}:{name}" if found is function else None
+        value = getattr(value, part, None)
+    return f"{module}:{name}" if value is function else None
 
 
 def _described(function: Callable[..., Any], spec: str | None, source: Path | None, base: Path) -> dict[str, Any]:
     """What decides the answers of a callable, as far as it can be known."""
-    place, _, name = (spec or "").rpartition(":")
-    file = _file_of(place, base)
+    target, _, name = (spec or "").rpartition(":")
+    file = _file_of(target, base)
     if spec is not None and file is None:
-        held = getattr(sys.modules.get(place), "__file__", None)
-        file = Path(held) if held else None
+        module_file = getattr(sys.modules.get(target), "__file__", None)
+        file = Path(module_file) if module_file else None
     if file is None or not file.is_file():
         named = function if hasattr(function, "__qualname__") else type(function)
         return {
             "callable": f"{getattr(named, '__module__', None) or ''}:{named.__qualname__}",
             "unnamed": f"{secrets.token_hex(8)}: cannot be told from others; name a function as module:function",
         }
-    if place.startswith(_PREFIX) or place.endswith(".py"):
-        place = shown_path(file, base)
+    if target.startswith(_PREFIX) or target.endswith(".py"):
+        target = shown_path(file, base)
     modules = {name: sha256 for name, (path, sha256) in _neighbours(file.parent).items() if path != file.resolve()}
     if source is not None and source.resolve() != file.resolve():  # imported into the named file from elsewhere
         modules.setdefault(function.__module__, hashlib.sha256(read_bytes(source)).hexdigest())
     return {
-        "callable": f"{place}:{name}",
+        "callable": f"{target}:{name}",
         "sha256": hashlib.sha256(read_bytes(file)).hexdigest(),
         "modules": dict(sorted(modules.items())),
     }
@@ -333,8 +333,8 @@ def _message(error: BaseException) -> str:
     return f"{type(error).__name__}: {message[:500]}" if message else type(error).__name__
 
 
-def _place(error: BaseException, source: Path | None, base: Path, *, imported: bool = False) -> str:
-    """The deepest line of the user's own file that led to an error, in brackets; empty if there is none.
+def _location(error: BaseException, source: Path | None, base: Path, *, imported: bool = False) -> str:
+    """The deepest line of the user's file that led to an error, in brackets; empty if there is none.
 
     Args:
         error: what was raised.
@@ -345,16 +345,16 @@ def _place(error: BaseException, source: Path | None, base: Path, *, imported: b
     skipped = (str(Path(__file__).parent), "<frozen")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(skipped)]
     if imported:
-        own = [frame for frame in frames if not _installed(frame.filename)]
+        user_frames = [frame for frame in frames if not _installed(frame.filename)]
     else:
-        own = [frame for frame in frames if source is not None and Path(frame.filename) == source]
-    found = own or ([] if imported and isinstance(error, ModuleNotFoundError) else frames)
-    return f" ({shown_path(Path(found[-1].filename), base)}, line {found[-1].lineno})" if found else ""
+        user_frames = [frame for frame in frames if source is not None and Path(frame.filename) == source]
+    relevant = user_frames or ([] if imported and isinstance(error, ModuleNotFoundError) else frames)
+    return f" ({shown_path(Path(relevant[-1].filename), base)}, line {relevant[-1].lineno})" if relevant else ""
 
 
 def _installed(file: str) -> bool:
-    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return file.startswith("<") or any(map(Path(file).is_relative_to, places))
+    roots = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return file.startswith("<") or any(map(Path(file).is_relative_to, roots))
 
 
 def _hash(items: list[Any] | None) -> str:

@@ -1,4 +1,4 @@
-"""What a Python callable returned, as answers."""
+"""Turns the result of a Python callable into answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ctxbench.selectors.protocol import RawAnswer, quoted
 
 
 class NotAnAnswerError(Exception):
-    """What the function returned is no answer."""
+    """The function returned something that is no answer."""
 
 
 def one_answer(query: str, result: Any) -> Any:
@@ -26,7 +26,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 class _Shown:
-    """Stands for a value that JSON has not, and looks like it."""
+    """A placeholder for a value that JSON does not have; its `repr` looks like the value."""
 
     def __init__(self, value: Any) -> None:
         self._text = quoted(value)
@@ -40,22 +40,22 @@ def _plain(value: Any) -> Any:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Mapping):
-        return {_plain(key) if isinstance(key, _PLAIN) else _Shown(key): _plain(one) for key, one in value.items()}
+        return {_plain(key) if isinstance(key, _PLAIN) else _Shown(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, Real):
         return int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [_plain(one) for one in value]
+        return [_plain(entry) for entry in value]
     return _Shown(value)
 
 
 def batch_answers(ids: Sequence[str], result: Any) -> list[RawAnswer]:
     """The results of a batch, as replies in the order of `ids`."""
     if isinstance(result, Mapping):
-        other = [key for key in result if key not in ids]
-        if other:
-            raise NotAnAnswerError(f"the callable answered query {quoted(other[0])}, which it was not asked")
+        extra = [key for key in result if key not in ids]
+        if extra:
+            raise NotAnAnswerError(f"the callable answered query {quoted(extra[0])}, which it was not asked")
         return [
             RawAnswer(answer=one_answer(query, result[query]))
             if query in result
@@ -66,4 +66,4 @@ def batch_answers(ids: Sequence[str], result: Any) -> list[RawAnswer]:
         raise NotAnAnswerError(f"the callable returned {quoted(result)}; expected a list of answers, or a dict by id")
     if len(result) != len(ids):
         raise NotAnAnswerError(f"the callable returned {len(result)} answers to {len(ids)} requests; expected as many")
-    return [RawAnswer(answer=one_answer(query, one)) for query, one in zip(ids, result, strict=True)]
+    return [RawAnswer(answer=one_answer(query, entry)) for query, entry in zip(ids, result, strict=True)]

@@ -67,12 +67,12 @@ class CommandOptions:
             raise ParameterError(f"timeout must be more than 0 seconds, got {self.timeout}")
         if not (math.isfinite(self.start_timeout) and self.start_timeout >= 0):
             raise ParameterError(f"start_timeout must be 0 seconds or more, got {self.start_timeout}")
-        for name, value, most in (("concurrency", self.concurrency, 64), ("in_flight", self.in_flight, 1000)):
-            check_range(name, value, 1, most)
+        for name, value, maximum in (("concurrency", self.concurrency, 64), ("in_flight", self.in_flight, 1000)):
+            check_range(name, value, 1, maximum)
 
 
 @dataclass(slots=True, eq=False)
-class _Asked:
+class _PendingRequest:
     """A request of a call: how often a process ended while it was in flight, and its time limit."""
 
     row: int
@@ -87,11 +87,11 @@ class _Asked:
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A place for one process at a time.
+    """A slot for one process at a time.
 
     Attributes:
         process: the running process, or None.
-        catalog: hash of the catalog that it was told.
+        catalog: hash of the catalog that it was sent.
         in_flight: what it was asked and has not answered, oldest first.
         given_up: queries that are errors already and whose answer may still come.
         fresh: it has not answered yet.
@@ -101,7 +101,7 @@ class _Slot:
 
     process: LineProcess | None = None
     catalog: str = ""
-    in_flight: dict[str, _Asked] = field(default_factory=dict)
+    in_flight: dict[str, _PendingRequest] = field(default_factory=dict)
     given_up: set[str] = field(default_factory=set)
     fresh: bool = True
     used: bool = False
@@ -141,7 +141,7 @@ class CommandSource(Source):
         self._description = _describe(argv, self._base, self._options.source)
         self._events: queue.Queue[OutputLine] = queue.Queue(_EVENTS)
         self._slots = [_Slot() for _ in range(self._options.concurrency)]
-        self._told: tuple[str, str] = ("", "")
+        self._catalog_cache: tuple[str, str] = ("", "")
         self._counts = {"restarts": 0, "late_answers": 0, "stray_lines": 0}
         self._breaker = CircuitBreaker(at_a_time=self._options.concurrency)
         self._finalizer = weakref.finalize(self, _kill, self._slots)
@@ -157,10 +157,10 @@ class CommandSource(Source):
 
     def waiting_for(self) -> Waiting | None:
         """As of `Source`."""
-        asked = [(one.sent, one, slot) for slot in self._slots for one in list(slot.in_flight.values())]
-        if not asked:
+        waiting = [(request.sent, request, slot) for slot in self._slots for request in list(slot.in_flight.values())]
+        if not waiting:
             return None
-        _, first, slot = min(asked, key=lambda one: one[0])
+        _, first, slot = min(waiting, key=lambda entry: entry[0])
         limit = f"it is given {first.deadline - first.sent:g} s"
         if slot.fresh:
             limit += f", {self._options.start_timeout:g} s of them (start_timeout) for the start of the command"
@@ -171,7 +171,7 @@ class CommandSource(Source):
         return {name: count for name, count in self._counts.items() if count}
 
     def forget_notes(self) -> None:
-        """Set what `notes` says back to nothing."""
+        """Reset `notes`."""
         self._counts = dict.fromkeys(self._counts, 0)
 
     def close(self) -> None:
@@ -186,31 +186,33 @@ class CommandSource(Source):
         """Ask; interrupted, it ends all processes at once. An answer is a success of `CircuitBreaker`."""
         self._breaker.begin(batch.catalog.hash)
         messages = request_messages(batch, rows, self._options.send)
-        pending = deque(_Asked(row, one["query"], one["catalog"], dumps(one)) for row, one in messages)
+        pending = deque(
+            _PendingRequest(row, message["query"], message["catalog"], dumps(message)) for row, message in messages
+        )
         replies: dict[int, RawAnswer] = {}
-        wanted = len(pending)
+        n_pending = len(pending)
         try:
-            while len(replies) < wanted:
+            while len(replies) < n_pending:
                 if self._breaker.refusal:
-                    replies |= {asked.row: RawAnswer(error=self._breaker.refusal) for asked in pending}
+                    replies |= {request.row: RawAnswer(error=self._breaker.refusal) for request in pending}
                     pending.clear()
                 for slot in self._slots:
                     self._fill(slot, pending, replies, batch)
-                if len(replies) < wanted:
+                if len(replies) < n_pending:
                     self._await(pending, replies)
         except BaseException:
             _kill(self._slots)
             raise
         return [replies[row] for row in rows]
 
-    def _catalog_line(self, batch: Batch, asked: _Asked) -> str:
+    def _catalog_line(self, batch: Batch, request: _PendingRequest) -> str:
         """The line of a request's catalog; empty where nothing is sent."""
-        if self._told[0] != asked.catalog:
-            message = catalog_message(batch, asked.row, self._options.send)
-            self._told = (asked.catalog, "" if message is None else dumps(message))
-        return self._told[1]
+        if self._catalog_cache[0] != request.catalog:
+            message = catalog_message(batch, request.row, self._options.send)
+            self._catalog_cache = (request.catalog, "" if message is None else dumps(message))
+        return self._catalog_cache[1]
 
-    def _fill(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, RawAnswer], batch: Batch) -> None:
+    def _fill(self, slot: _Slot, pending: deque[_PendingRequest], replies: dict[int, RawAnswer], batch: Batch) -> None:
         """Send what may be in flight. A request that a process ended on before is sent alone, to be sure of it.
 
         Another catalog is told when all before is answered, so that a process need not keep two.
@@ -219,7 +221,7 @@ class CommandSource(Source):
         could be taken for the one to this request, so another process is asked.
         """
         while pending and len(slot.in_flight) < self._options.in_flight:
-            suspect = pending[0].ended > 0 or any(asked.ended for asked in slot.in_flight.values())
+            suspect = pending[0].ended > 0 or any(request.ended for request in slot.in_flight.values())
             owed = pending[0].query in slot.given_up
             if (suspect or owed or pending[0].catalog != slot.catalog) and slot.in_flight:
                 return
@@ -229,19 +231,19 @@ class CommandSource(Source):
             process = slot.process or self._start(slot, pending, replies)
             if process is None:
                 return
-            asked = pending.popleft()
-            if slot.catalog != asked.catalog:
-                slot.catalog = asked.catalog
-                if line := self._catalog_line(batch, asked):
+            request = pending.popleft()
+            if slot.catalog != request.catalog:
+                slot.catalog = request.catalog
+                if line := self._catalog_line(batch, request):
                     process.write(line)
-            asked.sent = time.perf_counter()
+            request.sent = time.perf_counter()
             limit = self._options.timeout * (len(slot.in_flight) + 1)
-            asked.deadline = asked.sent + limit + (self._options.start_timeout if slot.fresh else 0.0)
-            asked.timed = self._options.in_flight == 1 and not slot.fresh
-            slot.in_flight[asked.query] = asked
-            process.write(asked.line)
+            request.deadline = request.sent + limit + (self._options.start_timeout if slot.fresh else 0.0)
+            request.timed = self._options.in_flight == 1 and not slot.fresh
+            slot.in_flight[request.query] = request
+            process.write(request.line)
 
-    def _start(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, RawAnswer]) -> LineProcess | None:
+    def _start(self, slot: _Slot, pending: deque[_PendingRequest], replies: dict[int, RawAnswer]) -> LineProcess | None:
         try:
             slot.process = LineProcess(self._argv, cwd=self._base, events=self._events)
         except OSError as error:
@@ -254,9 +256,9 @@ class CommandSource(Source):
         slot.used = True
         return slot.process
 
-    def _await(self, pending: deque[_Asked], replies: dict[int, RawAnswer]) -> None:
+    def _await(self, pending: deque[_PendingRequest], replies: dict[int, RawAnswer]) -> None:
         """Wait for one event, or for the first time limit."""
-        first = min((asked.deadline for slot in self._slots for asked in slot.in_flight.values()), default=0.0)
+        first = min((request.deadline for slot in self._slots for request in slot.in_flight.values()), default=0.0)
         try:
             event = self._events.get(timeout=max(first - time.perf_counter(), 0.0) + 0.001)
         except queue.Empty:
@@ -280,59 +282,59 @@ class CommandSource(Source):
         if not isinstance(query, str):
             self._blame(slot, queryless_line(answer, line), replies)
         elif query in slot.in_flight:
-            asked = slot.in_flight.pop(query)
+            request = slot.in_flight.pop(query)
             slot.fresh, slot.last = False, query
             self._breaker.succeeded()
-            replies[asked.row] = RawAnswer(answer=answer, seconds=at - asked.sent if asked.timed else math.nan)
+            replies[request.row] = RawAnswer(answer=answer, seconds=at - request.sent if request.timed else math.nan)
         elif query in slot.given_up:
             slot.given_up.discard(query)
             self._counts["late_answers"] += 1
         else:
             twice = "which it had answered already; write one answer a request"
-            what = twice if query == slot.last else "which was not asked, or answered already"
-            shown = quoted(line.decode("utf-8", "replace"))
-            self._blame(slot, f"{NOT_AWAITED}{quoted(query)}, {what}: {shown}", replies)
+            detail = twice if query == slot.last else "which was not asked, or answered already"
+            line_text = quoted(line.decode("utf-8", "replace"))
+            self._blame(slot, f"{NOT_AWAITED}{quoted(query)}, {detail}: {line_text}", replies)
 
     def _blame(self, slot: _Slot, error: str, replies: dict[int, RawAnswer]) -> None:
         """Make the oldest request in flight an error."""
         if not slot.in_flight:
             self._counts["stray_lines"] += 1
             return
-        asked = slot.in_flight.pop(next(iter(slot.in_flight)))
-        slot.given_up.add(asked.query)
-        replies[asked.row] = RawAnswer(error=error)
+        request = slot.in_flight.pop(next(iter(slot.in_flight)))
+        slot.given_up.add(request.query)
+        replies[request.row] = RawAnswer(error=error)
 
-    def _ended(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, RawAnswer]) -> None:
-        """The process is gone: ask again what was in flight, or give it up."""
+    def _ended(self, slot: _Slot, pending: deque[_PendingRequest], replies: dict[int, RawAnswer]) -> None:
+        """Handle the end of a process: ask again what was in flight, or give it up."""
         fate = "" if slot.process is None else slot.process.fate()
         in_flight = list(slot.in_flight.values())
         slot.forget()
-        again = []
-        for asked in in_flight:
-            asked.ended += 1
-            if asked.ended < _ASKED_AT_MOST:
-                again.append(asked)
+        retries = []
+        for request in in_flight:
+            request.ended += 1
+            if request.ended < _ASKED_AT_MOST:
+                retries.append(request)
             else:
                 self._breaker.failed(fate)
-                replies[asked.row] = RawAnswer(error=f"{fate} (asked {_ASKED_AT_MOST} times)")
-        pending.extendleft(reversed(again))
+                replies[request.row] = RawAnswer(error=f"{fate} (asked {_ASKED_AT_MOST} times)")
+        pending.extendleft(reversed(retries))
 
-    def _expire(self, pending: deque[_Asked], replies: dict[int, RawAnswer]) -> None:
+    def _expire(self, pending: deque[_PendingRequest], replies: dict[int, RawAnswer]) -> None:
         """End the processes that kept a request too long; what else they were asked is asked again."""
-        now = time.perf_counter()
+        current_time = time.perf_counter()
         for slot in self._slots:
-            late = [asked for asked in slot.in_flight.values() if asked.deadline <= now]
+            late = [request for request in slot.in_flight.values() if request.deadline <= current_time]
             if not late or slot.process is None:
                 continue
-            others = [asked for asked in slot.in_flight.values() if asked.deadline > now]
+            rest = [request for request in slot.in_flight.values() if request.deadline > current_time]
             slot.process.kill()
             words = slot.process.last_words()
             slot.forget()
-            for asked in late:
-                why = f"no answer within {asked.deadline - asked.sent:g} s (does it flush its output?)"
+            for request in late:
+                why = f"no answer within {request.deadline - request.sent:g} s (does it flush its output?)"
                 self._breaker.failed(why)
-                replies[asked.row] = RawAnswer(error=f"{why}; the process was ended{words}")
-            pending.extendleft(reversed(others))
+                replies[request.row] = RawAnswer(error=f"{why}; the process was ended{words}")
+            pending.extendleft(reversed(rest))
 
 
 def _kill(slots: Sequence[_Slot]) -> None:
@@ -350,21 +352,21 @@ def _describe(argv: Sequence[str], base: Path, source: list[str] | str | None) -
     Raises:
         ParameterError: what `source` names is not there.
     """
-    shown, files = [], []
+    arguments, files = [], []
     for part in argv:
         option, sign, value = part.rpartition("=") if part.startswith("-") else ("", "", part)
         path = base / value
         is_file = bool(value) and os.path.isfile(path)  # noqa: PTH113 - False for what is too long for a path
         name = shown_path(Path(value), base) if is_file or Path(value).is_absolute() else value
-        shown.append(f"{option}{sign}{name}")
+        arguments.append(f"{option}{sign}{name}")
         files += [path] if is_file else []
-    told = shown_arguments(shown)
-    whole = "\0".join(shown).encode("utf-8", "surrogateescape")
-    hashes, own = source_files(files, base, code_of(source, base))
+    redacted = shown_arguments(arguments)
+    joined = "\0".join(arguments).encode("utf-8", "surrogateescape")
+    hashes, own_files = source_files(files, base, code_of(source, base))
     return {
-        "command": told,
-        **({"command_sha256": hashlib.sha256(whole).hexdigest()} if told != shown else {}),
+        "command": redacted,
+        **({"command_sha256": hashlib.sha256(joined).hexdigest()} if redacted != arguments else {}),
         "files": hashes,
-        "own": own,
+        "own": own_files,
         **({} if source is None else {"source": [shown_path(path, base) for path in code_of(source, base)]}),
     }

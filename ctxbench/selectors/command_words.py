@@ -1,4 +1,4 @@
-"""The words of a command, looked at before it is started: the program and the script that it runs."""
+"""Checks the words of a command before it is started: the program and the script that it runs."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def split_command(command: str) -> list[str]:
         words = shlex.split(command)
     except ValueError as error:
         raise ParameterError(f"command cannot be split into words: {error}; give it as a list") from error
-    if (found := _OPERATOR.search(command)) and found.group(1) in words:
+    if (operator := _OPERATOR.search(command)) and operator.group(1) in words:
         shell = f"{{command: [bash, -c, {shlex.quote(command)}]}}"
-        what = f"command: no shell runs it, so that {found.group(1)!r} would be an argument of {words[0]!r}"
-        raise ParameterError(f"{what}; name the program alone, or a shell: {shell}")
+        problem = f"command: no shell runs it, so that {operator.group(1)!r} would be an argument of {words[0]!r}"
+        raise ParameterError(f"{problem}; name the program alone, or a shell: {shell}")
     return words
 
 
@@ -53,35 +53,35 @@ def checked_words(command: Sequence[str] | str, base: Path) -> tuple[list[str], 
 
 def _program(name: str, base: Path) -> str:
     if Path(name).name == name:
-        found = shutil.which(name)
-        if found is None:
+        program = shutil.which(name)
+        if program is None:
             raise ParameterError(f"command: there is no program {name!r} on the path; install it, or give its place")
-        return found
-    place = (base / name).absolute()
-    if shutil.which(str(place)) is None:
-        if not place.is_file():
-            raise ParameterError(f"command: the program {name!r} does not exist{_nearest(place)}")
+        return program
+    path = (base / name).absolute()
+    if shutil.which(str(path)) is None:
+        if not path.is_file():
+            raise ParameterError(f"command: the program {name!r} does not exist{_nearest(path)}")
         how = program_form(name)
-        what = f"run `chmod +x {shlex.quote(name)}`{f', or write {how}' if how else ''}"
-        raise ParameterError(f"command: the program {name!r} is not executable; {what}")
-    return str(place)
+        fix = f"run `chmod +x {shlex.quote(name)}`{f', or write {how}' if how else ''}"
+        raise ParameterError(f"command: the program {name!r} is not executable; {fix}")
+    return str(path)
 
 
 def _refuse_missing_script(argv: Sequence[str], base: Path) -> None:
-    """Refuse an interpreter's script that is not there: what the interpreter says of it comes once a query."""
+    """Refuse an interpreter's script that is not there, since the interpreter would fail for every query."""
     if not _INTERPRETER.fullmatch(Path(argv[0]).name) or any(_NO_SCRIPT.match(part) for part in argv[1:]):
         return
     script = next((part for part in argv[1:] if not part.startswith("-")), "")
-    place = base / script
-    if _SCRIPT.fullmatch(Path(script).suffix) and not place.is_file():
-        raise ParameterError(f"command: there is no file {str(place)!r} for {argv[0]} to run{_nearest(place)}")
+    path = base / script
+    if _SCRIPT.fullmatch(Path(script).suffix) and not path.is_file():
+        raise ParameterError(f"command: there is no file {str(path)!r} for {argv[0]} to run{_nearest(path)}")
 
 
-def _nearest(place: Path) -> str:
-    """'; did you mean ...?' for the file beside it with the nearest name; empty where there is none."""
+def _nearest(missing: Path) -> str:
+    """'; did you mean ...?' for the file in its folder with the nearest name; empty where there is none."""
     try:
-        names = [path.name for path in place.parent.iterdir() if path.is_file()]
+        names = [path.name for path in missing.parent.iterdir() if path.is_file()]
     except OSError:
         return ""
-    close = get_close_matches(place.name, names, n=1)
+    close = get_close_matches(missing.name, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ctxbench.core.errors import ParameterError, UnknownNameError, suggest
 from ctxbench.core.pipeline import OFF, Pipeline, PipelineError, SpecFault
-from ctxbench.selectors.parameters import Parameter, Value, any_of, shown
+from ctxbench.selectors.parameters import Parameter, Value, any_of, value_text
 
 WHEN = "when"  # beside a refining step: the parameter that switches it on
 SEARCH = "search"  # beside the stages: the parameter that switches the search off
@@ -28,7 +28,7 @@ class Definition:
             choice has its default.
         presets: values by preset name; a preset need not name every parameter.
         abouts: what each preset is for.
-        written: the pipeline as it stands in the file, whose paths are relative to that.
+        written: the pipeline as the file has it, with paths relative to the file.
         earlier: hashes (`presets.definition_hash`) of what it was before it got parameters whose defaults change
             nothing: presets tuned then hold still.
         shipped: of an agent's, the name of the shipped selector that its file names; empty for others.
@@ -44,19 +44,19 @@ class Definition:
     earlier: tuple[str, ...] = ()
     shipped: str = ""
 
-    def values(self, preset: str | None = None, given: Mapping[str, Any] | None = None) -> dict[str, Value]:
-        """Every parameter's value: the default, over it the preset's, over it what is given.
+    def values(self, preset: str | None = None, overrides: Mapping[str, Any] | None = None) -> dict[str, Value]:
+        """Every parameter's value: the default, over it the preset's, over it the overrides.
 
         At each of the three a choice sets its values first, and single parameters go over them.
 
         Raises:
             UnknownNameError: no such preset.
-            ParameterError: a given parameter is unknown, out of range, or without effect; names all faults.
+            ParameterError: an override is unknown, out of range, or without effect; names all faults.
         """
         if preset is not None and preset not in self.presets:
             raise UnknownNameError("preset", preset, self.presets, where=f" of selector {self.name!r}")
         wrong, checked = [], {}
-        for name, value in (given or {}).items():
+        for name, value in (overrides or {}).items():
             try:
                 checked[name] = self.checked(name, value)
             except ParameterError as error:
@@ -79,7 +79,9 @@ class Definition:
 
     def with_defaults(self, *layers: Mapping[str, Value]) -> dict[str, Value]:
         """Every parameter's value from checked ones: a later layer goes over an earlier one, and all over defaults."""
-        defaults = {name: one.default for name, one in self.parameters.items() if one.default is not None}
+        defaults = {
+            name: parameter.default for name, parameter in self.parameters.items() if parameter.default is not None
+        }
         values: dict[str, Value] = {}
         for layer in (defaults, *layers):
             for name, value in layer.items():
@@ -112,7 +114,7 @@ class Definition:
     def _spelled_out(self, name: str, values: Mapping[str, Value]) -> bool:
         """Whether a choice does nothing but set others, and some of them have another value."""
         sets = self.parameters[name].choices.get(str(values[name]), {})
-        return any(values[other] != value for other, value in sets.items()) and name not in used_names(self.spec)
+        return any(values[set_name] != value for set_name, value in sets.items()) and name not in used_names(self.spec)
 
     @property
     def search_switch(self) -> str:
@@ -139,8 +141,8 @@ class Definition:
             PipelineError: a step is unknown or a value does not suit it.
         """
         if not self.searches(values):
-            shown: Any = {"format": self.spec.get("format", "messages")}
-            return Pipeline.of({"analyse": "whole", "retrieve": "nothing", **_filled(shown, values)})
+            form: Any = {"format": self.spec.get("format", "messages")}
+            return Pipeline.of({"analyse": "whole", "retrieve": "nothing", **_filled(form, values)})
         spec: Any = self.spec
         plain = self._plain(values)
         if isinstance(spec, Mapping):
@@ -150,13 +152,13 @@ class Definition:
         try:
             return Pipeline.of(_filled(spec, plain))
         except PipelineError as error:
-            raise PipelineError([self._said(fault, values) for fault in error.faults]) from error
+            raise PipelineError([self._name_parameters(fault, values) for fault in error.faults]) from error
 
     def _plain(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """Values with the default in place of each that has no effect, so that it cannot be one that a step refuses."""
-        own = self.parameters
+        parameters = self.parameters
         return {
-            name: value if (default := own[name].default) is None or not self.idle(name, values) else default
+            name: value if (default := parameters[name].default) is None or not self.idle(name, values) else default
             for name, value in values.items()
         }
 
@@ -165,28 +167,28 @@ class Definition:
         value = values[name]
         return value if isinstance(value, bool) else value != self.parameters[name].default
 
-    def _said(self, fault: SpecFault, values: Mapping[str, Value]) -> SpecFault:
+    def _name_parameters(self, fault: SpecFault, values: Mapping[str, Value]) -> SpecFault:
         """A fault of a step, with the names under which the user knows the step's parameters."""
         step: Any = self.spec
         for key in fault.path:
             step = step[key] if isinstance(step, Mapping | list) else None  # type: ignore[index]
-        own = (
+        parameter_names = (
             {key: value[1:] for key, value in step.items() if _names(value, values)}
             if isinstance(step, Mapping)
             else {}
         )
-        said = ", ".join(f"{key} is {name}" for key, name in own.items() if key in fault.message)
-        return SpecFault(fault.path, f"{fault.message} (here {said})") if said else fault
+        text = ", ".join(f"{key} is {name}" for key, name in parameter_names.items() if key in fault.message)
+        return SpecFault(fault.path, f"{fault.message} (here {text})") if text else fault
 
     def idle(self, name: str, values: Mapping[str, Value]) -> str:
-        """Why a parameter has no effect beside these values; empty where it has."""
+        """Why a parameter has no effect with these values; empty where it has one."""
         needs = dict(self.parameters[name].needs)
         if self.search_switch and name != self.search_switch:
             needs = {self.search_switch: (True,), **needs}
-        for other, wanted in needs.items():
-            if values[other] not in wanted:
-                what = f"{name} has no effect while {other} is {shown(values[other])}"
-                return f"{what}; set {other} to {any_of(wanted)}, or leave {name} out"
+        for required_name, allowed in needs.items():
+            if values[required_name] not in allowed:
+                message = f"{name} has no effect while {required_name} is {value_text(values[required_name])}"
+                return f"{message}; set {required_name} to {any_of(allowed)}, or leave {name} out"
         return ""
 
 
@@ -207,41 +209,43 @@ def _filled(spec: Any, values: Mapping[str, Value]) -> Any:
 def _switched(steps: Any, is_on: Callable[[str], bool]) -> Any:
     """Refining steps without `when`, those of domains included; `OFF` in the place of one that is switched off."""
 
-    def one(step: Any) -> Any:
+    def switch_step(step: Any) -> Any:
         if not isinstance(step, Mapping):
             return step
         if WHEN in step and not is_on(step[WHEN]):
             return OFF
-        kept = {key: value for key, value in step.items() if key != WHEN}
-        if isinstance(kept.get("by_domain"), Mapping):
-            kept["by_domain"] = {types: _switched(own, is_on) for types, own in kept["by_domain"].items()}
-        return kept
+        block = {key: value for key, value in step.items() if key != WHEN}
+        if isinstance(block.get("by_domain"), Mapping):
+            block["by_domain"] = {
+                types: _switched(domain_steps, is_on) for types, domain_steps in block["by_domain"].items()
+            }
+        return block
 
-    return [one(step) for step in steps] if isinstance(steps, list) else steps
+    return [switch_step(step) for step in steps] if isinstance(steps, list) else steps
 
 
 def _without_off(steps: Any) -> Any:
-    """Refining steps without the places of those that are switched off."""
+    """Refining steps without those that are switched off."""
 
-    def one(step: Any) -> Any:
+    def clean_step(step: Any) -> Any:
         domains = step.get("by_domain") if isinstance(step, Mapping) else None
         if not isinstance(domains, Mapping):
             return step
-        return {"by_domain": {types: _without_off(own) for types, own in domains.items()}}
+        return {"by_domain": {types: _without_off(domain_steps) for types, domain_steps in domains.items()}}
 
-    return [one(step) for step in steps if step is not OFF] if isinstance(steps, list) else steps
+    return [clean_step(step) for step in steps if step is not OFF] if isinstance(steps, list) else steps
 
 
 def switched_steps(steps: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """What refining steps say under `when`, those of domains included, each with its place."""
-    for place, step in enumerate(steps if isinstance(steps, list) else []):
+    """What refining steps say under `when`, those of domains included, each with its path."""
+    for index, step in enumerate(steps if isinstance(steps, list) else []):
         if not isinstance(step, Mapping):
             continue
         if WHEN in step:
-            yield (*path, place), step[WHEN]
+            yield (*path, index), step[WHEN]
         domains = step.get("by_domain")
-        for key, own in domains.items() if isinstance(domains, Mapping) else ():
-            yield from switched_steps(own, (*path, place, "by_domain", key))
+        for key, domain_steps in domains.items() if isinstance(domains, Mapping) else ():
+            yield from switched_steps(domain_steps, (*path, index, "by_domain", key))
 
 
 def used_names(spec: Any) -> set[str]:

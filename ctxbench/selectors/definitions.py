@@ -50,7 +50,7 @@ def refuse_time_of_tree(catalog: str | None, time: str | None) -> None:
 def rooted(spec: Any, base: Path, *, files: bool = True) -> Any:
     """A pipeline's specification with its paths relative to `base`; the sources of a `merge` are no parameters."""
     if isinstance(spec, list):
-        return [rooted(one, base) for one in spec]
+        return [rooted(entry, base) for entry in spec]
     if not isinstance(spec, Mapping):
         return spec
     return {
@@ -75,11 +75,11 @@ def pipeline_of(spec: Mapping[str, Any]) -> Pipeline:
     try:
         return Pipeline.of(spec)
     except PipelineError as error:
-        raise PipelineError([_meant(spec, fault) for fault in error.faults]) from None
+        raise PipelineError([_suggest_selector(spec, fault) for fault in error.faults]) from None
 
 
-def _meant(spec: Any, fault: SpecFault) -> SpecFault:
-    """The fault, with a better word where what stands there is a selector and no step."""
+def _suggest_selector(spec: Any, fault: SpecFault) -> SpecFault:
+    """The fault, with a better message where a selector is named in place of a step."""
     try:
         for key in fault.path:
             spec = spec[key]
@@ -90,9 +90,9 @@ def _meant(spec: Any, fault: SpecFault) -> SpecFault:
     if name not in (*shipped(), ORACLE) or any(name in names(kind) for kind in steps):
         return fault
     entry = f'{{"selector": "{name}"}}' if name == ORACLE else f'{{"selector": "{name}", "set": {{...}}}}'
-    more = "" if name == ORACLE else "; `set` gives its parameters values, such as fitted weights"
-    what = f"{name!r} is a selector, a whole pipeline, and no step: name it in place of the pipeline, {entry}{more}"
-    return SpecFault(fault.path, what)
+    hint = "" if name == ORACLE else "; `set` gives its parameters values, such as fitted weights"
+    message = f"{name!r} is a selector, a whole pipeline, and no step: name it in place of the pipeline, {entry}{hint}"
+    return SpecFault(fault.path, message)
 
 
 @cache
@@ -106,14 +106,14 @@ def definition(name: str) -> Definition:
     if name == ORACLE:
         raise ParameterError(NEEDS_LABELS)
     if name not in shipped():
-        own = program_form(name)
-        hint = f"; a program of your own is named as {own}, in an agent file or under `selectors:`" if own else ""
+        form = program_form(name)
+        hint = f"; a program of your own is named as {form}, in an agent file or under `selectors:`" if form else ""
         raise UnknownNameError("selector", name, shipped(), hint=hint)
     return read_definition(_SHIPPED / f"{name}.yaml", build=False)  # which the tests do
 
 
 def selector_name(selector: str, preset: str | None = None) -> str:
-    """What a selector is called everywhere, unless it is given a name: as users name it, of a file without its ending.
+    """The default name of a selector: as users name it, of a file without its ending.
 
     An agent file that is called `agent.own.yaml` names a selector `agent.own`, whatever the agent is called.
     """
@@ -147,8 +147,8 @@ def find_definition(selector: str, preset: str | None = None, *, base: Path = Pa
     """
     if joined := _JOINED.fullmatch(selector):
         form = "{{presets: {}, preset: {}}}".format(*joined.groups())
-        what = f"no selector is called {selector!r}; a preset of a file stands under two keys"
-        raise ParameterError(f"{what}: `selector: {form}` in an agent file, `{form}` in an experiment")
+        message = f"no selector is called {selector!r}; a preset of a file stands under two keys"
+        raise ParameterError(f"{message}: `selector: {form}` in an agent file, `{form}` in an experiment")
     if is_file(selector):
         path = base / selector
         return (agent_definition(read_agent(path)) if is_agent_file(path) else read_definition(path)), preset
@@ -162,69 +162,72 @@ def agent_definition(agent: AgentFile) -> Definition:
     """The selector of an agent: the settings of its file are the defaults, and its system prompt is sent.
 
     Raises:
-        ParameterError: it is one of the user's own, which is no pipeline.
+        ParameterError: it is an external selector, which is no pipeline.
         InputError: there is no such selector or preset, or a setting does not suit it; all faults, with their lines.
         StorageError: the selector is a file that is missing or cannot be read.
     """
     if agent.own:
-        what = f"the selector of {agent.path} is a {own_kind(agent.own)} of your own, which only it itself can run"
-        raise ParameterError(f"{what}; name one that ctxbench runs, such as learned/normal")
+        message = f"the selector of {agent.path} is a {own_kind(agent.own)} of your own, which only it itself can run"
+        raise ParameterError(f"{message}; name one that ctxbench runs, such as learned/normal")
     _, lines = load_yaml(agent.path)
     reader = _DefinitionReader(agent.path, lines, [])
-    found = reader.attempt(lambda: _named_by(agent), "selector")
-    if found is None:
+    base_and_preset = reader.attempt(lambda: _named_by(agent), "selector")
+    if base_and_preset is None:
         raise InputError(reader.faults)
-    base, preset = found
+    base, preset = base_and_preset
     if preset is not None and preset not in base.presets:
         reader.fault(str(UnknownNameError("preset", preset, base.presets, where=f" of {base.name}")), "selector")
-    given: dict[str, Value] = {}
+    settings: dict[str, Value] = {}
     for name, value in agent.settings.items():
         checked = reader.attempt(partial(base.checked, name, value), "settings", name)
-        given |= {} if checked is None else {name: checked}
+        settings |= {} if checked is None else {name: checked}
     raise_faults(reader.faults)
-    values = base.with_defaults({} if preset is None else base.presets[preset], given)
-    parameters = {name: replace(one, default=values.get(name, one.default)) for name, one in base.parameters.items()}
-    spec, written = (_with_system(one, agent.system) for one in (base.spec, base.written))
+    values = base.with_defaults({} if preset is None else base.presets[preset], settings)
+    parameters = {
+        name: replace(parameter, default=values.get(name, parameter.default))
+        for name, parameter in base.parameters.items()
+    }
+    spec, written = (_with_system(form, agent.system) for form in (base.spec, base.written))
     file = f"{agent.presets}, preset " if agent.presets is not None else ""
     about = f"The selector of {agent.path}: {file}{agent.selector}"
-    presets = {name: {**one, **given} for name, one in base.presets.items()}
-    made = replace(base, name=agent.name, about=about, parameters=parameters, presets=presets)
+    presets = {name: {**preset_values, **settings} for name, preset_values in base.presets.items()}
+    selector = replace(base, name=agent.name, about=about, parameters=parameters, presets=presets)
     shipped = "" if agent.presets is not None or is_file(agent.selector) else base.name
-    return replace(made, spec=spec, written=written, earlier=(), shipped=shipped)
+    return replace(selector, spec=spec, written=written, earlier=(), shipped=shipped)
 
 
-def shipped_name(found: Definition, values: Mapping[str, Value]) -> str:
+def shipped_name(selector: Definition, values: Mapping[str, Value]) -> str:
     """The shipped selector that an agent's is with some values, such as `learned/normal`; empty for one that is not.
 
     Args:
-        found: the selector.
+        selector: the definition.
         values: of all its parameters.
     """
-    if not found.shipped:
+    if not selector.shipped:
         return ""
-    shipped = definition(found.shipped)
+    shipped = definition(selector.shipped)
     in_force = shipped.in_force(values)
     if in_force == shipped.in_force(shipped.with_defaults()) and not shipped.presets:
         return shipped.name
-    for preset, own in shipped.presets.items():
-        if in_force == shipped.in_force(shipped.with_defaults(own)):
+    for preset, preset_values in shipped.presets.items():
+        if in_force == shipped.in_force(shipped.with_defaults(preset_values)):
             return f"{shipped.name}/{preset}"
     return f"{shipped.name} with other settings"
 
 
 def _named_by(agent: AgentFile) -> tuple[Definition, str | None]:
-    """What an agent file names, with the preset.
+    """The definition and the preset that an agent file names.
 
     Raises:
         UserError: it is unknown or faulty, or the selector of an agent file again.
     """
     if agent.presets is not None:
-        return read_with(_selector_of_none, agent.presets, only=agent.selector).definition(
+        return read_with(_selector_of_none, agent.presets, preset=agent.selector).definition(
             agent.selector
         ), agent.selector
     if is_agent_file(agent.selector):
-        what = f"selector names {agent.selector}, an agent file"
-        raise ParameterError(f"{what}; name a shipped selector, one in YAML, or a preset: {PRESET_FORM}")
+        message = f"selector names {agent.selector}, an agent file"
+        raise ParameterError(f"{message}; name a shipped selector, one in YAML, or a preset: {PRESET_FORM}")
     return find_definition(agent.selector)
 
 
@@ -235,8 +238,8 @@ def _selector_of_none(selector: str) -> Definition:
         UserError: it is, or it is unknown or faulty.
     """
     if is_agent_file(selector):
-        what = f"it was tuned on the selector that {selector} names, and is its settings"
-        raise ParameterError(f"{what}: write what `set` has changed under `settings:` there, beside that selector")
+        message = f"it was tuned on the selector that {selector} names, and is its settings"
+        raise ParameterError(f"{message}: write what `set` has changed under `settings:` there, beside that selector")
     return read_definition(Path(selector)) if is_file(selector) else definition(selector)
 
 
@@ -245,12 +248,12 @@ def _with_system(spec: Mapping[str, Any], system: str) -> Mapping[str, Any]:
     form = spec.get("format", "messages")
     if not system or not (form == "messages" or (isinstance(form, Mapping) and "messages" in form)):
         return spec
-    own = form["messages"] if isinstance(form, Mapping) else None
-    return {**spec, "format": {"messages": {**(own or {}), "system": system}}}
+    messages = form["messages"] if isinstance(form, Mapping) else None
+    return {**spec, "format": {"messages": {**(messages or {}), "system": system}}}
 
 
 def is_file(selector: str) -> bool:
-    """Whether what a selector is called is the path of a definition."""
+    """Whether a selector's name is the path of a definition."""
     return selector.endswith((".yaml", ".yml"))
 
 
@@ -266,16 +269,16 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
         InputError: anything in it is wrong; all faults with their lines.
     """
     data, lines = load_yaml(path)
-    known = ("name", "about", "parameters", "pipeline", "presets", "earlier")
+    keys = ("name", "about", "parameters", "pipeline", "presets", "earlier")
     if not isinstance(data, dict) or not {"name", "pipeline"} <= set(data):
         refuse_other_kind(data, path, wanted="a selector")
-        rest = own_selector_advice(data) or f"; it may have {', '.join(known)}"
+        rest = own_selector_advice(data) or f"; it may have {', '.join(keys)}"
         raise InputError([Fault(f"a selector needs name and pipeline{rest}", path, 1)])
     reader = _DefinitionReader(path, lines, [])
-    reader.refuse_unknown(data, known, "a selector")
+    reader.refuse_unknown(data, keys, "a selector")
     parameters = reader.parameters(data)
     blocks = reader.presets(data)
-    made = Definition(
+    selector = Definition(
         name=str(data["name"]),
         about=str(data.get("about", "")),
         parameters=parameters,
@@ -285,15 +288,15 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
         written=data["pipeline"],
         earlier=reader.earlier(data),
     )
-    reader.switches(made)
-    presets = {name: reader.preset(made, name, block.get("set") or {}) for name, block in blocks.items()}
+    reader.switches(selector)
+    presets = {name: reader.preset(selector, name, block.get("set") or {}) for name, block in blocks.items()}
     if build and not reader.faults:
-        reader.pipeline(made, presets)
-    switches = {name for name, one in parameters.items() if one.sets}
-    for name in sorted(set(parameters) - switches - used_names(made.spec)):
+        reader.pipeline(selector, presets)
+    switches = {name for name, parameter in parameters.items() if parameter.sets}
+    for name in sorted(set(parameters) - switches - used_names(selector.spec)):
         reader.fault(f"no step takes ${name}, so that parameter {name} would do nothing", "parameters", name)
     raise_faults(reader.faults)
-    return replace(made, presets=presets)
+    return replace(selector, presets=presets)
 
 
 class _DefinitionReader(YamlForm):
@@ -301,26 +304,26 @@ class _DefinitionReader(YamlForm):
 
     def blocks(self, data: Mapping[str, Any], key: str) -> dict[str, Mapping[str, Any]]:
         """The mappings under a key, by name."""
-        found = data.get(key) or {}
-        if not isinstance(found, Mapping):
-            self.fault(f"{key} must map names to mappings, got {found!r}", key)
+        mappings = data.get(key) or {}
+        if not isinstance(mappings, Mapping):
+            self.fault(f"{key} must map names to mappings, got {mappings!r}", key)
             return {}
-        for name, block in found.items():
+        for name, block in mappings.items():
             if not isinstance(block, Mapping):
                 self.fault(f"{name} must be a mapping, got {block!r}", key, name)
-        return {str(name): block for name, block in found.items() if isinstance(block, Mapping)}
+        return {str(name): block for name, block in mappings.items() if isinstance(block, Mapping)}
 
     def parameters(self, data: Mapping[str, Any]) -> dict[str, Parameter]:
         """All parameters that can be read; what their choices set and what they need is checked between them."""
-        made: dict[str, Parameter] = {}
+        parameters: dict[str, Parameter] = {}
         for name, block in self.blocks(data, "parameters").items():
-            one = self.attempt(partial(read_parameter, name, block), "parameters", name)
-            made |= {} if one is None else {name: one}
+            parameter = self.attempt(partial(read_parameter, name, block), "parameters", name)
+            parameters |= {} if parameter is None else {name: parameter}
         before = len(self.faults)
-        for name, one in made.items():
-            for fault in (*need_faults(one, made), *choice_faults(one, made)):
+        for name, parameter in parameters.items():
+            for fault in (*need_faults(parameter, parameters), *choice_faults(parameter, parameters)):
                 self.fault(fault, "parameters", name)
-        return set_values(made) if len(self.faults) == before else made
+        return set_values(parameters) if len(self.faults) == before else parameters
 
     def presets(self, data: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         blocks = self.blocks(data, "presets")
@@ -333,51 +336,61 @@ class _DefinitionReader(YamlForm):
 
     def earlier(self, data: Mapping[str, Any]) -> tuple[str, ...]:
         """The hashes of what the definition was before."""
-        found = data.get("earlier") or []
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-            self.fault(f"earlier must be a list of hashes, got {found!r}", "earlier")
+        hashes = data.get("earlier") or []
+        if not isinstance(hashes, list) or not all(isinstance(entry, str) for entry in hashes):
+            self.fault(f"earlier must be a list of hashes, got {hashes!r}", "earlier")
             return ()
-        return tuple(found)
+        return tuple(hashes)
 
-    def switches(self, made: Definition) -> None:
-        """What names a parameter that switches something must name one: a switch for the search."""
-        spec: Any = made.spec
+    def switches(self, selector: Definition) -> None:
+        """Check that `search` and `when` name parameters that can switch something."""
+        spec: Any = selector.spec
         if not isinstance(spec, Mapping):
             return
         if SEARCH in spec:
-            name = made.search_switch
-            if name not in made.parameters or not isinstance(made.parameters[name].default, bool):
-                what = f"search must be $name of a parameter that is true or false, got {spec[SEARCH]!r}"
-                self.fault(what, "pipeline", SEARCH)
+            name = selector.search_switch
+            if name not in selector.parameters or not isinstance(selector.parameters[name].default, bool):
+                message = f"search must be $name of a parameter that is true or false, got {spec[SEARCH]!r}"
+                self.fault(message, "pipeline", SEARCH)
         for path, name in switched_steps(spec.get("refine"), ("refine",)):
-            if not isinstance(name, str) or name not in made.parameters or made.parameters[name].default is None:
-                what = f"when must name a parameter with a default, got {name!r}{suggest(str(name), made.parameters)}"
-                self.fault(what, "pipeline", *path, WHEN)
+            if (
+                not isinstance(name, str)
+                or name not in selector.parameters
+                or selector.parameters[name].default is None
+            ):
+                message = (
+                    f"when must name a parameter with a default, got {name!r}{suggest(str(name), selector.parameters)}"
+                )
+                self.fault(message, "pipeline", *path, WHEN)
 
-    def preset(self, made: Definition, name: str, given: Mapping[str, Any]) -> dict[str, Value]:
+    def preset(self, selector: Definition, name: str, values: Mapping[str, Any]) -> dict[str, Value]:
         """The values that a preset sets, checked."""
         where = ("presets", name, "set")
-        checked = {key: self.attempt(partial(made.checked, key, value), *where) for key, value in given.items()}
+        checked = {key: self.attempt(partial(selector.checked, key, value), *where) for key, value in values.items()}
         return {key: value for key, value in checked.items() if value is not None}
 
-    def pipeline(self, made: Definition, presets: Mapping[str, Mapping[str, Value]]) -> None:
-        """Build the pipeline for each preset, and with what is switched off by default switched on.
+    def pipeline(self, selector: Definition, presets: Mapping[str, Mapping[str, Value]]) -> None:
+        """Build the pipeline for each preset, and with each switch that is off by default on.
 
         What is wrong with the defaults already is not said again.
         """
-        seen: set[SpecFault] = set()
-        spec: Any = made.spec
+        reported: set[SpecFault] = set()
+        spec: Any = selector.spec
         whens = switched_steps(spec.get("refine"), ()) if isinstance(spec, Mapping) else ()
         cases = [("", {}), *((f"preset {name}: ", values) for name, values in presets.items())]
         for name in dict.fromkeys(str(name) for _, name in whens):
-            one = made.parameters[name]
-            on = [value for value in one.choices or one.ends if value != one.default and value is not False]
+            parameter = selector.parameters[name]
+            on = [
+                value
+                for value in parameter.choices or parameter.ends
+                if value != parameter.default and value is not False
+            ]
             cases += [(f"with {name if value is True else f'{name} {value}'}: ", {name: value}) for value in on]
         for where, values in cases:
             try:
-                made.pipeline(made.with_defaults(values))
+                selector.pipeline(selector.with_defaults(values))
             except PipelineError as error:
                 for fault in error.faults:
-                    if fault not in seen:
+                    if fault not in reported:
                         self.fault(f"{where}{fault.message}", "pipeline", *fault.path)
-                seen |= set(error.faults)
+                reported |= set(error.faults)

@@ -1,4 +1,4 @@
-"""One request explained: every item in with its winning pair of chunks, every candidate out with its rule."""
+"""Explains one request: every offered item with its winning pair of chunks, every other candidate with its rule."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class Explained:
 
     def as_dict(self) -> dict[str, Any]:
         """The candidate as JSON."""
-        told = {name: value for name, value in self.offered.as_dict().items() if name != "pair"}
+        offered = {name: value for name, value in self.offered.as_dict().items() if name != "pair"}
         pair = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk} if self.item_chunk else None
-        row = {**told, "tokens": self.tokens, "probability": self.probability, "loads": self.loads, "pair": pair}
+        row = {**offered, "tokens": self.tokens, "probability": self.probability, "loads": self.loads, "pair": pair}
         return {name: value for name, value in row.items() if value is not None}
 
 
@@ -97,8 +97,8 @@ class Explanation:
             "query": self.selection.query,
             "chunks": list(self.chunks),
             "eligible": self.eligible,
-            "items": [one.as_dict() for one in self.chosen],
-            "left_out": [one.as_dict() for one in self.left_out[:near]],
+            "items": [entry.as_dict() for entry in self.chosen],
+            "left_out": [entry.as_dict() for entry in self.left_out[:near]],
             "prompt_tokens": self.prompt_tokens,
             "total_tokens": self.total_tokens,
             "not_searched": dict(self.not_searched),
@@ -132,8 +132,8 @@ def explain(
         chosen=chosen,
         left_out=tuple(map(explained, selection.left_out)),
         prompt=pipeline.prompts(outcome, resources)[0],
-        prompt_tokens=sum(one.tokens for one in chosen if one.offered.origin != "session"),
-        total_tokens=sum(one.tokens for one in chosen),
+        prompt_tokens=sum(entry.tokens for entry in chosen if entry.offered.origin != "session"),
+        total_tokens=sum(entry.tokens for entry in chosen),
         not_searched=not_searched(batch, searched=searched),
         eligible=int(batch.eligible.counts().sum()) if searched else 0,
         catalog=catalog,
@@ -144,22 +144,22 @@ def explain(
 
 def not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
     """Why items of a batch of one are neither in the session nor searched, with how many."""
-    held, eligible, seen = set(batch.session_item.tolist()), batch.eligible[0], batch.visible[0]
+    in_session, eligible, visible = set(batch.session_item.tolist()), batch.eligible[0], batch.visible[0]
     removed = {batch.catalog.find(key) for key in batch.requests[0].removed}
-    only = (batch.requests[0].only or Only()).of(batch.catalog)
+    allowed = (batch.requests[0].only or Only()).of(batch.catalog)
     reasons: Counter[str] = Counter()
     for position, item in enumerate(batch.catalog):
-        if position in held or not seen[position] or (eligible[position] and searched):
+        if position in in_session or not visible[position] or (eligible[position] and searched):
             continue
         whys = (
             (SEARCH_OFF, eligible[position]),
             ("not enabled", not item.enabled),
             ("removed from the session", position in removed),
             (f"include mode {item.include}", item.include != "agent"),
-            ("outside of what this request is restricted to", not only[position]),
+            ("outside of what this request is restricted to", not allowed[position]),
             ("not available to this request", True),
         )
-        reasons[next(why for why, holds in whys if holds)] += 1
+        reasons[next(why for why, applies in whys if applies)] += 1
     return dict(reasons)
 
 
@@ -221,11 +221,11 @@ class Chunkings:
         retrieve = pipeline.retrieve
         sources = retrieve.sources if isinstance(retrieve, Merge) else {"": retrieve}
         expansions = (step.chunking for step in refining_steps(pipeline.refine) if step.expands)
-        return cls._told({name: step.chunking for name, step in sources.items()}, expansions)
+        return cls._from_chunkings({name: step.chunking for name, step in sources.items()}, expansions)
 
     @classmethod
     def described(cls, description: Mapping[str, Any]) -> Chunkings:
-        """Read what a selector says of itself; one that is none of ours tells no pairs."""
+        """Read the description of a selector; one of no pipeline has no pairs."""
         from ctxbench.core.stored_pipelines import StoredMerge, StoredPipeline, single_steps  # a selection needs none
 
         pipeline = StoredPipeline.of(description)
@@ -233,15 +233,17 @@ class Chunkings:
             return cls({"": DOCUMENTS})
         retrieve = pipeline.retrieve
         sources = dict(retrieve.sources) if isinstance(retrieve, StoredMerge) else {"": retrieve}
-        steps = (one for stage in pipeline.refine for one in single_steps(stage) if one.kind == "expand")
-        said = {name: ItemChunking.described(step.values) for name, step in sources.items()}
-        return cls._told(said, (ItemChunking.described(step.values) for step in steps))
+        steps = (step for stage in pipeline.refine for step in single_steps(stage) if step.kind == "expand")
+        chunkings = {name: ItemChunking.described(step.values) for name, step in sources.items()}
+        return cls._from_chunkings(chunkings, (ItemChunking.described(step.values) for step in steps))
 
     @classmethod
-    def _told(cls, sources: Mapping[str, ItemChunking | None], expansions: Iterable[ItemChunking | None]) -> Chunkings:
-        """What steps say; None of one that does not split items."""
-        said = {name: one for name, one in sources.items() if one is not None} or {"": DOCUMENTS}
-        return cls(said, next((one for one in expansions if one is not None), DOCUMENTS))
+    def _from_chunkings(
+        cls, sources: Mapping[str, ItemChunking | None], expansions: Iterable[ItemChunking | None]
+    ) -> Chunkings:
+        """Take the chunkings of steps; None for a step that does not split items."""
+        by_source = {name: chunking for name, chunking in sources.items() if chunking is not None} or {"": DOCUMENTS}
+        return cls(by_source, next((chunking for chunking in expansions if chunking is not None), DOCUMENTS))
 
     @property
     def distinct(self) -> tuple[ItemChunking, ...]:
@@ -249,16 +251,16 @@ class Chunkings:
         return tuple(dict.fromkeys([*self.sources.values(), self.expansion]))
 
     def used(self, table: Candidates) -> IntArray:
-        """The place in `distinct` of the chunking that each row's pair is counted in, shape (n,).
+        """The index in `distinct` of the chunking that each row's pair is counted in, shape (n,).
 
         Behind a merge, a row's pair is that of the best source of those that tell one.
         """
-        places = np.array([self.distinct.index(one) for one in self.sources.values()], dtype=np.int64)
-        used = np.full(len(table), places[0], dtype=np.int64)
+        indices = np.array([self.distinct.index(chunking) for chunking in self.sources.values()], dtype=np.int64)
+        used = np.full(len(table), indices[0], dtype=np.int64)
         columns = [table.columns[name] for name in self.sources if name in table.columns]
-        if len(set(places.tolist())) > 1 and len(columns) == len(places) and len(table):
+        if len(set(indices.tolist())) > 1 and len(columns) == len(indices) and len(table):
             scores = np.stack(columns)
-            used = places[np.where(np.isnan(scores), -np.inf, scores).argmax(axis=0)]
+            used = indices[np.where(np.isnan(scores), -np.inf, scores).argmax(axis=0)]
         used[table.via_item >= 0] = self.distinct.index(self.expansion)
         return used
 
@@ -274,13 +276,13 @@ class Chunkings:
         Returns:
             The text searched with: a chunk of the request, or of the item that led here; and the item's own chunk.
         """
-        asked, found = int(table.query_chunk[row]), int(table.item_chunk[row])
-        if asked < 0 or found < 0:
+        query_index, item_index = int(table.query_chunk[row]), int(table.item_chunk[row])
+        if query_index < 0 or item_index < 0:
             return "", ""
         chunking, via = self.distinct[self.used(table)[row]], int(table.via_item[row])
         return (
-            chunks[asked] if via < 0 else chunking(catalog[via])[asked],
-            chunking(catalog[int(table.item[row])])[found],
+            chunks[query_index] if via < 0 else chunking(catalog[via])[query_index],
+            chunking(catalog[int(table.item[row])])[item_index],
         )
 
 
@@ -288,7 +290,7 @@ def refining_steps(steps: Iterable[Step | ByDomain]) -> Iterator[Step]:
     """The refining steps, those inside `by_domain` as well."""
     for step in steps:
         if isinstance(step, ByDomain):
-            for own in step.domains.values():
-                yield from refining_steps(own)
+            for domain_steps in step.domains.values():
+                yield from refining_steps(domain_steps)
         else:
             yield step

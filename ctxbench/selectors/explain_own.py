@@ -1,4 +1,4 @@
-"""One request asked of a selector outside ctxbench: all that is known of its answer."""
+"""Explains the answer of an external selector to one request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ctxbench.steps.format import Messages
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OwnAnswer:
-    """What a selector outside ctxbench answered to one request.
+    """What an external selector answered to one request.
 
     Attributes:
         selection: as the run would store it; without scores where the selector gave none.
@@ -40,7 +40,7 @@ class OwnAnswer:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OwnExplanation(Explanation):
-    """What a selector outside ctxbench offered. Its `left_out` are the items that it ranked and did not choose.
+    """What an external selector offered. Its `left_out` are the items that it ranked and did not choose.
 
     Attributes:
         not_named: how many items it might have offered and did not name.
@@ -55,21 +55,21 @@ class OwnExplanation(Explanation):
 
     def as_dict(self, *, near: int) -> dict[str, Any]:
         """The explanation as JSON, with the `near` best of what it ranked and did not choose."""
-        told = super().as_dict(near=near)
-        del told["chunks"]  # what it searched with, if it searched, it alone knows
+        document = super().as_dict(near=near)
+        del document["chunks"]  # what it searched with, if it searched, it alone knows
         time_ = {"seconds": round(self.seconds, 6), "with_start": not self.timed}
-        return {**told, "not_named": self.not_named, **time_, "notes": dict(self.notes)}
+        return {**document, "not_named": self.not_named, **time_, "notes": dict(self.notes)}
 
 
 def ask_own(selector: Selector, batch: Batch, resources: Resources) -> OwnAnswer:
-    """Ask a selector outside ctxbench for a batch of one request.
+    """Ask an external selector for a batch of one request.
 
     Raises:
         SelectorError: it failed, or answered something that is no answer.
     """
     if isinstance(selector, FileSelector):
-        what = "is a file of answers, which answers no new request"
-        raise SelectorError(f"selector {selector.name} {what}; name what wrote it: a command, a callable or a url")
+        reason = "is a file of answers, which answers no new request"
+        raise SelectorError(f"selector {selector.name} {reason}; name what wrote it: a command, a callable or a url")
     began = time.perf_counter()
     answers = selector.select(batch)
     seconds = time.perf_counter() - began
@@ -93,7 +93,7 @@ def ask_own(selector: Selector, batch: Batch, resources: Resources) -> OwnAnswer
 
 
 def explain_own(selector: Selector, batch: Batch, resources: Resources, *, form: Messages) -> OwnExplanation:
-    """Ask a selector outside ctxbench for a batch of one request, and tell all that is known of its answer.
+    """Ask an external selector for a batch of one request, and explain its answer.
 
     Args:
         selector: whom to ask.
@@ -106,16 +106,18 @@ def explain_own(selector: Selector, batch: Batch, resources: Resources, *, form:
     """
     answer, request = ask_own(selector, batch, resources), batch.requests[0]
     eligible = int(batch.eligible.counts().sum())
-    named = sum(one.offered.origin != "session" for one in answer.chosen) + len(answer.left_out)
+    named = sum(entry.offered.origin != "session" for entry in answer.chosen) + len(answer.left_out)
     return OwnExplanation(
         selection=answer.selection,
         text=request.text,
         chunks=(),
         chosen=answer.chosen,
         left_out=answer.left_out,
-        prompt=form.prompt(request, [one.item for one in answer.chosen], [one.offered.shown for one in answer.chosen]),
-        prompt_tokens=sum(one.tokens for one in answer.chosen if one.offered.origin != "session"),
-        total_tokens=sum(one.tokens for one in answer.chosen),
+        prompt=form.prompt(
+            request, [entry.item for entry in answer.chosen], [entry.offered.shown for entry in answer.chosen]
+        ),
+        prompt_tokens=sum(entry.tokens for entry in answer.chosen if entry.offered.origin != "session"),
+        total_tokens=sum(entry.tokens for entry in answer.chosen),
         not_searched=not_searched(batch, searched=True),
         eligible=eligible,
         catalog=batch.catalog,
@@ -128,21 +130,21 @@ def explain_own(selector: Selector, batch: Batch, resources: Resources, *, form:
 
 def _without_scores(selection: Selection) -> Selection:
     chosen, left_out = (
-        tuple([replace(one, score=None) for one in rows]) for rows in (selection.chosen, selection.left_out)
+        tuple([replace(row, score=None) for row in rows]) for rows in (selection.chosen, selection.left_out)
     )
     return replace(selection, chosen=chosen, left_out=left_out)
 
 
 def _with_items(batch: Batch, rows: Sequence[Offered], resources: Resources) -> tuple[Explained, ...]:
-    places = [batch.catalog.position(one.id) for one in rows]
-    tokens = resources.tokens(batch.catalog, np.array(places, dtype=np.int64)).tolist()
+    positions = [batch.catalog.position(row.id) for row in rows]
+    tokens = resources.tokens(batch.catalog, np.array(positions, dtype=np.int64)).tolist()
     return tuple(
         Explained(
-            offered=one,
-            item=batch.catalog[place],
-            tokens=tokens[place] if one.tokens is None else one.tokens,
+            offered=row,
+            item=batch.catalog[position],
+            tokens=tokens[position] if row.tokens is None else row.tokens,
             query_chunk="",
             item_chunk="",
         )
-        for one, place in zip(rows, places, strict=True)
+        for row, position in zip(rows, positions, strict=True)
     )

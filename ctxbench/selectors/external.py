@@ -1,4 +1,4 @@
-"""Your own selector: anything outside ctxbench that answers requests, by file, Python callable, command or HTTP."""
+"""External selectors: anything that answers requests, by file, Python callable, command or HTTP."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "External", "FileSelector", "external_from_config", "schema"]
 
 MOST_REPEATS = 100
-_OPTIONS: dict[str, dict[str, Any]] = {  # beside the name, and the fields of `_settings`
+_OPTIONS: dict[str, dict[str, Any]] = {  # besides the name, and the fields of `_settings`
     "answers": {"answers": str},
     "callable": {"callable": str, "repeats": int, "send": str, "batch": bool},
     "command": {"command": list | str, "repeats": int},
@@ -44,20 +44,20 @@ _OPTIONS: dict[str, dict[str, Any]] = {  # beside the name, and the fields of `_
 
 
 class External:
-    """A selector outside ctxbench.
+    """An external selector.
 
     A failure, a time-out or an answer that is none is an error of its query (`Answers.errors`) and never stops the
     rest; where several queries in a row get no answer at all, the rest is not asked (`CircuitBreaker`). Use it in a
     `with` block, or `close` it, to end processes and connections.
 
     Attributes:
-        name: what tables call it.
+        name: the name in tables.
         notes: what a person should know of the answers so far, as JSON.
         first_unranked: the first query so far whose answer had no ranking; empty where none had none.
     """
 
     def __init__(self, source: Source, *, name: str, repeats: int = 1, cache: Path | None = None) -> None:
-        """Make a selector of a way in.
+        """Make a selector from a source.
 
         Args:
             source: asks the selector; closed with this object.
@@ -92,7 +92,7 @@ class External:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What a person should know of the answers so far, as JSON; empty if nothing.
+        """What a user should know of the answers so far, as JSON; empty if there is nothing.
 
         Counts of queries: `unstable` (repeats differ in anything), `unstable_items` (in the items chosen),
         `without_ranking`, `without_scores`, `from_cache`; `session_items_named`: items offered that the session
@@ -109,7 +109,7 @@ class External:
         return {**notes, **self._source.notes()}
 
     def take_notes(self) -> dict[str, Any]:
-        """`notes`, which begin anew: for a runner that keeps them by dataset."""
+        """Return `notes` and reset them: for a runner that stores them by dataset."""
         notes = self.notes
         self._counts.clear()
         self._builds.clear()
@@ -139,7 +139,7 @@ class External:
         for answer in answers.values():
             self._count("without_ranking", not answer.ranked)
             self._count("without_scores", bool(answer.item) and answer.score is None)
-            self._count("session_items_named", answer.held)
+            self._count("session_items_named", answer.n_in_session)
             if answer.build is not None:
                 self._builds.add(answer.build)
         return Answers(
@@ -174,8 +174,8 @@ class External:
         except SelectorError as error:
             replies = {row: RawAnswer(error=str(error)) for row in rows}
             return {row: self._read(reader, row, replies[row]) for row in rows}, replies
-        kept = {row: cache.get(batch, row, repeat) for row in rows} if cache is not None else {}
-        replies = {row: RawAnswer(answer=answer) for row, answer in kept.items() if answer is not None}
+        cached = {row: cache.get(batch, row, repeat) for row in rows} if cache is not None else {}
+        replies = {row: RawAnswer(answer=answer) for row, answer in cached.items() if answer is not None}
         self._count("from_cache", len(replies) if repeat == 0 else 0)
         missing = [row for row in rows if row not in replies]
         with self._patience.watching() if missing else nullcontext():
@@ -206,17 +206,21 @@ class External:
         unstable: set[int] = set()
         unstable_items: set[int] = set()
         for repeat in range(1, self._repeats):
-            again, _ = self._ask(batch, sorted(answers), reader, repeat=repeat)
+            repeated, _ = self._ask(batch, sorted(answers), reader, repeat=repeat)
             for row, answer in answers.items():
-                other = again[row]
-                offer, chosen = (_offer(other), other.chosen) if isinstance(other, Answer) else (None, None)
+                repeated_answer = repeated[row]
+                offer, chosen = (
+                    (_offer(repeated_answer), repeated_answer.chosen)
+                    if isinstance(repeated_answer, Answer)
+                    else (None, None)
+                )
                 unstable |= {row} if offer != _offer(answer) else set()
                 unstable_items |= {row} if chosen != answer.chosen else set()
         self._count("unstable", len(unstable))
         self._count("unstable_items", len(unstable_items))
 
-    def _count(self, name: str, more: int) -> None:
-        self._counts[name] = self._counts.get(name, 0) + int(more)
+    def _count(self, name: str, amount: int) -> None:
+        self._counts[name] = self._counts.get(name, 0) + int(amount)
 
 
 class FileSelector(External):
@@ -257,12 +261,12 @@ def external_from_config(config: Mapping[str, Any], *, base: Path) -> External:
         ParameterError: options are unknown, missing, of the wrong type or out of range; all of them.
         StorageError, InputError: the file of answers is missing, or malformed.
     """
-    kind, given, wrong = checked_options(config)
+    kind, options, wrong = checked_options(config)
     if not wrong:
-        return _made(kind, given, base)
-    if kind in given:
+        return _make_external(kind, options, base)
+    if kind in options:
         try:
-            _made(kind, given, base).close()
+            _make_external(kind, options, base).close()
         except UserError as error:
             wrong.append(str(error))
     raise ParameterError("; ".join(wrong))
@@ -277,32 +281,32 @@ def checked_options(config: Mapping[str, Any]) -> tuple[str, dict[str, Any], lis
     kind = _kind(config)
     allowed = _options(kind)
     wrong = []
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for key, value in config.items():
         if key not in allowed:
             wrong.append(f"a selector by {kind} has no option {key!r}{suggest(str(key), allowed)}")
             continue
         try:
             check_type(key, value, allowed[key])
-            given[key] = value
+            options[key] = value
         except ParameterError as error:
             wrong.append(str(error))
-    return kind, given, wrong
+    return kind, options, wrong
 
 
 def _kind(config: Mapping[str, Any]) -> str:
-    found = [kind for kind in KINDS if kind in config]
-    if len(found) != 1:
-        got = ", ".join(found) or (f"none, only {', '.join(map(str, config))}" if config else "none")
+    kinds = [kind for kind in KINDS if kind in config]
+    if len(kinds) != 1:
+        got = ", ".join(kinds) or (f"none, only {', '.join(map(str, config))}" if config else "none")
         raise ParameterError(f"a selector of your own needs exactly one of {', '.join(KINDS)}; got {got}")
-    return found[0]
+    return kinds[0]
 
 
 def _options(kind: str) -> dict[str, Any]:
     """The options of a kind, with their types."""
     settings = _settings(kind)
-    own = {} if settings is None else typing.get_type_hints(settings)
-    return {"name": str, **_OPTIONS[kind], **own}
+    setting_types = {} if settings is None else typing.get_type_hints(settings)
+    return {"name": str, **_OPTIONS[kind], **setting_types}
 
 
 def _settings(kind: str) -> type[CommandOptions | HttpOptions] | None:
@@ -318,43 +322,43 @@ def _settings(kind: str) -> type[CommandOptions | HttpOptions] | None:
     return None
 
 
-def _made(kind: str, given: Mapping[str, Any], base: Path) -> External:
+def _make_external(kind: str, block: Mapping[str, Any], base: Path) -> External:
     if kind == "answers":
-        return FileSelector(given["answers"], name=external_name(kind, given), base=base)
-    options = {key: value for key, value in given.items() if key not in (kind, "name", "repeats", "cache")}
+        return FileSelector(block["answers"], name=external_name(kind, block), base=base)
+    options = {key: value for key, value in block.items() if key not in (kind, "name", "repeats", "cache")}
     source: Source
     cache = None
     if kind == "callable":
-        function = load_callable(given["callable"], base=base)
-        source = CallableSource(function, spec=given["callable"], base=base, **options)
+        function = load_callable(block["callable"], base=base)
+        source = CallableSource(function, spec=block["callable"], base=base, **options)
     elif kind == "command":
         from ctxbench.selectors.command import CommandOptions, CommandSource
 
-        source = CommandSource(given["command"], options=CommandOptions(**options), base=base)
+        source = CommandSource(block["command"], options=CommandOptions(**options), base=base)
     else:
         from ctxbench.selectors.http import HttpSource
         from ctxbench.selectors.http_options import HttpOptions
 
-        source = HttpSource(given["url"], options=HttpOptions(**options))
-        cache = cache_dir() / "answers" if given.get("cache", True) else None
-    return External(source, name=external_name(kind, given), repeats=given.get("repeats", 1), cache=cache)
+        source = HttpSource(block["url"], options=HttpOptions(**options))
+        cache = cache_dir() / "answers" if block.get("cache", True) else None
+    return External(source, name=external_name(kind, block), repeats=block.get("repeats", 1), cache=cache)
 
 
-def external_name(kind: str, given: Mapping[str, Any]) -> str:
-    """The name given, or what the selector is called where it comes from."""
-    if "name" in given:
-        return str(given["name"])
-    what = given[kind]
+def external_name(kind: str, block: Mapping[str, Any]) -> str:
+    """The name in the block, or else one from the file, function, program or host."""
+    if "name" in block:
+        return str(block["name"])
+    value = block[kind]
     if kind == "command":
-        parts = shown_arguments(what.split() if isinstance(what, str) else what)
-        what = next((part for part in parts[1:] if Path(part).suffix and not part.startswith("-")), parts[0])
+        parts = shown_arguments(value.split() if isinstance(value, str) else value)
+        value = next((part for part in parts[1:] if Path(part).suffix and not part.startswith("-")), parts[0])
     if kind == "callable":
-        return str(what).rpartition(":")[2]
+        return str(value).rpartition(":")[2]
     if kind == "url":
-        return urlsplit(shown_url(what)).netloc
-    return Path(what).stem
+        return urlsplit(shown_url(value)).netloc
+    return Path(value).stem
 
 
 def _offer(answer: Answer) -> tuple[Any, ...]:
-    """What makes an answer differ: rows, scores, choice."""
+    """The parts of an answer that repeats are compared by: rows, scores, choice."""
     return (answer.item, answer.score, answer.chosen, answer.ranked)

@@ -1,4 +1,4 @@
-"""A selector with a fit of one's own: the same pipeline, written beside the file of fits that it reads."""
+"""A selector with the user's fit: the same pipeline, written next to the file of fits that it reads."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Parameter, Value
 
 
-def fitted_place(spec: Mapping[str, Any], name: str) -> int | None:
-    """The place in `refine` of the step of a name; None where there is none, or it stands inside a combinator."""
+def fitted_index(spec: Mapping[str, Any], name: str) -> int | None:
+    """The index in `refine` of the step of a name; None where there is none, or it is inside a combinator."""
     steps = spec.get("refine", [])
     names = [step if isinstance(step, str) else next(iter(step), "") for step in steps]
     return names.index(name) if name in names else None
 
 
 def fitted_file(definition: Definition, fits: Path) -> Path:
-    """Where a selector with fits of one's own goes: beside the file of fits, with the ending `.yaml`.
+    """The path of a selector with the user's fits: next to the file of fits, with the ending `.yaml`.
 
     Raises:
         ParameterError: the selector has no step `probability`, the file of fits has that ending itself, or another
-            selector stands there.
+            selector is there.
     """
     path = fits.with_suffix(".yaml")
-    if fitted_place(definition.written, PROBABILITY) is None:
-        what = f"selector {definition.name!r} has no step `probability` that could read a fit"
-        raise ParameterError(f"{what}; take one that has, such as learned")
+    if fitted_index(definition.written, PROBABILITY) is None:
+        message = f"selector {definition.name!r} has no step `probability` that could read a fit"
+        raise ParameterError(f"{message}; take one that has, such as learned")
     if path == fits:
         raise ParameterError(
             f"{fits}: a selector with the fit is written beside it as .yaml; end its own name in .json"
@@ -50,22 +50,22 @@ def write_fitted(definition: Definition, fits: Path, preset: str | None = None) 
     Args:
         definition: has a step `probability`.
         preset: whose values become its defaults; None = the defaults stay.
-        fits: the file; the selector is written beside it, with the ending `.yaml`.
+        fits: the file; the selector is written next to it, with the ending `.yaml`.
 
     Raises:
         ParameterError: there is no such step, or the file of fits has that ending itself.
         StorageError: it cannot be written.
     """
-    path, place = fitted_file(definition, fits), fitted_place(definition.written, PROBABILITY) or 0
+    path, index = fitted_file(definition, fits), fitted_index(definition.written, PROBABILITY) or 0
     spec = dict(definition.written)
     refine = list(spec["refine"])
-    given = refine[place][PROBABILITY] if isinstance(refine[place], Mapping) else {}
-    refine[place] = {PROBABILITY: {**(given or {}), "calibration": fits.name}}
+    parameters = refine[index][PROBABILITY] if isinstance(refine[index], Mapping) else {}
+    refine[index] = {PROBABILITY: {**(parameters or {}), "calibration": fits.name}}
     values = definition.values(preset)
     data = {
         "name": fits.stem,
         "about": f"As {definition.name}, with the fit in {fits.name}.",
-        "parameters": {name: _block(one, values[name]) for name, one in definition.parameters.items()},
+        "parameters": {name: _block(parameter, values[name]) for name, parameter in definition.parameters.items()},
         "pipeline": {**spec, "refine": refine},
         "presets": {
             name: {"about": f"the values of {definition.name}/{name}", "set": dict(values)}

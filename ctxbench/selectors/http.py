@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import ssl
 
 _TRY_AGAIN = (429, 503)
-_NOT_FROM_IT = (429, 502, 503, 504)  # what stands before a selector says so where it does not answer
+_NOT_FROM_IT = (429, 502, 503, 504)  # a proxy in front of a selector says so where it does not answer
 _NAMES = (*ANSWER_KEYS, "id", "score")
 
 
@@ -59,7 +59,7 @@ class _FailedError(Exception):
 
 
 class _SilentError(_FailedError):
-    """Nothing came back that the selector said."""
+    """There was no response from the selector itself."""
 
 
 class HttpSource(Source):
@@ -78,15 +78,15 @@ class HttpSource(Source):
         import httpx
 
         self._options = options or HttpOptions()
-        self._shown = shown_url(url)
+        self._label = shown_url(url)
         try:
             url.encode()
             parsed = httpx.URL(url)
         except (httpx.InvalidURL, UnicodeError) as error:
-            why = f": {error}" if self._shown == url else "; what may be secret in it is not shown"
-            raise ParameterError(f"url {self._shown!r} cannot be read{why}") from error
+            why = f": {error}" if self._label == url else "; what may be secret in it is not shown"
+            raise ParameterError(f"url {self._label!r} cannot be read{why}") from error
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ParameterError(f"url must start with http:// or https:// and name a host, got {self._shown!r}")
+            raise ParameterError(f"url must start with http:// or https:// and name a host, got {self._label!r}")
         if parsed.port is not None and not 1 <= parsed.port <= 65535:
             raise ParameterError(f"url has port {parsed.port}; expected 1 to 65535")
         if parsed.userinfo:
@@ -95,7 +95,7 @@ class HttpSource(Source):
         self._secret = secret_of(self._options.authorization_env)
         hidden = secrets_in_url(str(self._url)) + ([("Authorization", self._secret)] if self._secret else [])
         self._secrets = Secrets(hidden) if hidden else None
-        self._log = LogFilter(str(self._url), self._shown)
+        self._log = LogFilter(str(self._url), self._label)
         self._context: ssl.SSLContext | None = None
         self._local = threading.local()
         self._connections: list[Connection] = []
@@ -103,8 +103,8 @@ class HttpSource(Source):
         self._build: tuple[str | None] | None = None
         self._tried_again = 0
         self._lock = threading.Lock()
-        what = "queries" if self._options.batch == 1 else "POSTs"
-        self._breaker = CircuitBreaker(what=what, at_a_time=self._options.concurrency)
+        noun = "queries" if self._options.batch == 1 else "POSTs"
+        self._breaker = CircuitBreaker(noun=noun, at_a_time=self._options.concurrency)
 
     def describe(self) -> dict[str, Any]:
         """The URL as it may be shown, the SHA-256 of what is not, the build id, and options that decide an answer.
@@ -114,10 +114,10 @@ class HttpSource(Source):
         Raises:
             SelectorError: it cannot be reached.
         """
-        path = self._url.raw_path.partition(b"?")[0] if HIDDEN in self._shown else b""
+        path = self._url.raw_path.partition(b"?")[0] if HIDDEN in self._label else b""
         parts = {"url_path_sha256": path, "url_query_sha256": self._url.query}
         return {
-            "url": self._shown,
+            "url": self._label,
             **{name: sha256(part).hexdigest() for name, part in parts.items() if part},
             "build": self.build(),
             "authorization_env": self._options.authorization_env,
@@ -143,18 +143,18 @@ class HttpSource(Source):
                     self._refuse_compressed(response)
             except _FailedError as error:
                 raise SelectorError(
-                    f"{self._shown} cannot be asked for its build id (GET; status 404 means none): {error}"
+                    f"{self._label} cannot be asked for its build id (GET; status 404 means none): {error}"
                 ) from error
             build = _build_of(response)
             self._build = (build and self._unsecret(build),)
         return self._build[0]
 
     def notes(self) -> dict[str, Any]:
-        """How often something had to be tried again."""
+        """How often a request was retried."""
         return {"tried_again": self._tried_again} if self._tried_again else {}
 
     def forget_notes(self) -> None:
-        """Set what `notes` says back to nothing."""
+        """Reset `notes`."""
         self._tried_again = 0
 
     def close(self) -> None:
@@ -174,9 +174,9 @@ class HttpSource(Source):
         self._breaker.begin(batch.catalog.hash)
         size = self._options.batch
         parts = [
-            those[first : first + size]
-            for those in by_catalog(batch, rows).values()
-            for first in range(0, len(those), size)
+            catalog_rows[first : first + size]
+            for catalog_rows in by_catalog(batch, rows).values()
+            for first in range(0, len(catalog_rows), size)
         ]
         if self._options.concurrency == 1:
             posted = [self._post(batch, part) for part in parts]
@@ -203,7 +203,7 @@ class HttpSource(Source):
         try:
             body, seconds = self._exchange(message)
             if "answers" not in body:
-                message |= self._needed(body["need"], batch, rows[0])
+                message |= self._catalog_for(body["need"], batch, rows[0])
                 body, seconds = self._exchange(message)
             answers = self._answers([batch.requests[row].id for row in rows], body)
         except _FailedError as error:
@@ -216,79 +216,77 @@ class HttpSource(Source):
         timed = seconds if len(rows) == 1 else math.nan
         return [self._reply(answers[batch.requests[row].id], timed, batch.catalog) for row in rows]
 
-    def _needed(self, need: Any, batch: Batch, row: int) -> dict[str, Any]:
-        """What is added to a POST whose response said that the endpoint needs something."""
+    def _catalog_for(self, need: Any, batch: Batch, row: int) -> dict[str, Any]:
+        """The catalog for a POST, where the endpoint has asked for it."""
         message = catalog_message(batch, row, self._options.send)
         if need != "catalog" or message is None:
             raise _FailedError(
-                f"{self._shown} needs {self._shown_value(need)}, which it is not sent (send is {self._options.send!r})"
+                f"{self._label} needs {self._shown_value(need)}, which it is not sent (send is {self._options.send!r})"
             )
         return message
 
     def _exchange(self, message: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
         """The body of the response, and the seconds of the exchange that brought it."""
         response = self._tried("POST", dumps(message).encode("ascii"))
-        shown = self._shown_value(response.body.decode("utf-8", "replace"))
+        text = self._shown_value(response.body.decode("utf-8", "replace"))
         if not 200 <= response.status < 300:
             hint = "; redirects are not followed" if 300 <= response.status < 400 else ""
             hint += "; its body is compressed and was not read" if response.compression else ""
             failed = _SilentError if response.status in _NOT_FROM_IT else _FailedError
-            raise failed(f"status {response.status} from {self._shown}{hint}: {shown}")
+            raise failed(f"status {response.status} from {self._label}{hint}: {text}")
         self._refuse_compressed(response)
         try:
             body = loads(response.body)
         except MalformedError as error:
-            raise _FailedError(
-                f"{self._shown} returned a body that is {self._unsecret(str(error))}: {shown}"
-            ) from error
+            raise _FailedError(f"{self._label} returned a body that is {self._unsecret(str(error))}: {text}") from error
         needs = isinstance(body, dict) and "need" in body and "answers" not in body
         if not isinstance(body, dict) or not (needs or isinstance(body.get("answers"), list)):
-            raise _FailedError(f"{self._shown} returned no answers; expected {{answers: [...]}}, got {shown}")
+            raise _FailedError(f"{self._label} returned no answers; expected {{answers: [...]}}, got {text}")
         return body, response.seconds
 
     def _refuse_compressed(self, response: Response) -> None:
         if response.compression:
             raise _FailedError(
-                f"{self._shown} returned a body in the encoding {self._shown_value(response.compression)}; expected it "
+                f"{self._label} returned a body in the encoding {self._shown_value(response.compression)}; expected it "
                 "as it is, as it was asked for (Accept-Encoding: identity): turn compression off"
             )
 
     def _answers(self, queries: Sequence[str], body: Mapping[str, Any]) -> dict[str, list[Any]]:
         """The answers by query; the build id of the body goes to those that have none of their own."""
         if "answers" not in body:
-            raise _FailedError(f"{self._shown} needs {self._shown_value(body['need'])} again, which it was sent")
+            raise _FailedError(f"{self._label} needs {self._shown_value(body['need'])} again, which it was sent")
         unknown = [key for key in body if key not in ("ctxbench", "answers", "build")]
         if unknown:
-            raise _FailedError(f"{self._shown} returned an object with the unknown key {self._shown_value(unknown[0])}")
-        found: dict[str, list[Any]] = {query: [] for query in queries}
+            raise _FailedError(f"{self._label} returned an object with the unknown key {self._shown_value(unknown[0])}")
+        by_query: dict[str, list[Any]] = {query: [] for query in queries}
         for answer in body["answers"]:
             query = answer.get("query") if isinstance(answer, dict) else None
-            if not isinstance(query, str) or query not in found:
+            if not isinstance(query, str) or query not in by_query:
                 raise _FailedError(
-                    f"{self._shown} returned an answer to no query of this POST: {self._shown_value(repr(answer))}"
+                    f"{self._label} returned an answer to no query of this POST: {self._shown_value(repr(answer))}"
                 )
             if body.get("build") is not None:
                 answer = {"build": body["build"], **answer}
-            found[query].append(answer)
-        return found
+            by_query[query].append(answer)
+        return by_query
 
     def _reply(self, answers: Sequence[Any], seconds: float, catalog: Catalog) -> RawAnswer:
         if len(answers) != 1:
             count = "returned no answer for it" if not answers else f"answered it {len(answers)} times"
-            return RawAnswer(error=f"{self._shown} {count}; expected one answer a query")
+            return RawAnswer(error=f"{self._label} {count}; expected one answer a query")
         try:
             answer = self._without_secret(answers[0], catalog) if self._secrets else answers[0]
         except RecursionError:
-            return RawAnswer(error=f"{self._shown} returned an answer that is nested too deep")
+            return RawAnswer(error=f"{self._label} returned an answer that is nested too deep")
         promised = self._build[0] if self._build is not None else None
         build = answer.get("build")
         if promised is not None and build is not None and build != promised:
-            other = self._shown_value(build)
-            return RawAnswer(error=f"build {other} answered, but GET reported build {promised!r}; run it anew")
+            build_text = self._shown_value(build)
+            return RawAnswer(error=f"build {build_text} answered, but GET reported build {promised!r}; run it anew")
         return RawAnswer(answer=answer, seconds=seconds)
 
     def _tried(self, method: str, content: bytes | None) -> Response:
-        """Send, and try again where that may help.
+        """Send, and retry where that may help.
 
         Raises:
             _FailedError: there is no response, after all tries.
@@ -304,14 +302,14 @@ class HttpSource(Source):
                     return response
                 wait = seconds_asked(response.retry_after, wait)
             except httpx.TimeoutException as error:
-                raise _SilentError(f"no answer from {self._shown} within {self._options.timeout:g} s") from error
+                raise _SilentError(f"no answer from {self._label} within {self._options.timeout:g} s") from error
             except httpx.TransportError as error:
                 if not left:
                     lost = "no connection to" if isinstance(error, httpx.ConnectError) else "no whole answer from"
                     why = f"{type(error).__name__} {self._shown_value(str(error))}"
-                    raise _SilentError(f"{lost} {self._shown} ({self._options.retries + 1} tries): {why}") from error
+                    raise _SilentError(f"{lost} {self._label} ({self._options.retries + 1} tries): {why}") from error
             except TooLongError as error:
-                raise _FailedError(f"{self._shown} returned more than {BODY_LIMIT // 2**20} MiB") from error
+                raise _FailedError(f"{self._label} returned more than {BODY_LIMIT // 2**20} MiB") from error
             left -= 1
             with self._lock:
                 self._tried_again += 1
@@ -324,8 +322,8 @@ class HttpSource(Source):
         Raises:
             _FailedError: the environment names proxies or certificates that cannot be used.
         """
-        found: Connection | None = getattr(self._local, "connection", None)
-        if found is None:
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
             import httpx
 
             headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "ctxbench"}
@@ -337,14 +335,14 @@ class HttpSource(Source):
                 try:
                     if self._context is None:  # it takes long to make
                         self._context = certificates(self._url.scheme, proxies=proxies)
-                    found = Connection(
+                    connection = Connection(
                         timeout=self._options.timeout, headers=headers, context=self._context, proxies=proxies
                     )
                 except (ValueError, ImportError, OSError, httpx.InvalidURL) as error:
                     raise _FailedError(environment_fault(error)) from error
-                self._connections.append(found)
-            self._local.connection = found
-        return found
+                self._connections.append(connection)
+            self._local.connection = connection
+        return connection
 
     def _shown_value(self, value: object) -> str:
         """`quoted`, without the authorisation and keys of the URL, should the endpoint echo them."""
@@ -353,14 +351,14 @@ class HttpSource(Source):
     def _without_secret(self, value: Any, catalog: Catalog, key: str = "") -> Any:
         """An answer without secrets in its free texts; ids and the query may hold the same characters."""
         if isinstance(value, str):
-            shown = value if key == "query" else self._unsecret(value)
-            return value if shown == value or value in catalog.ids else shown
+            redacted = value if key == "query" else self._unsecret(value)
+            return value if redacted == value or value in catalog.ids else redacted
         if isinstance(value, list):
-            return [self._without_secret(one, catalog) for one in value]
+            return [self._without_secret(entry, catalog) for entry in value]
         if isinstance(value, dict):
             return {
-                (name if name in _NAMES else self._unsecret(name)): self._without_secret(one, catalog, name)
-                for name, one in value.items()
+                (name if name in _NAMES else self._unsecret(name)): self._without_secret(entry, catalog, name)
+                for name, entry in value.items()
             }
         return value
 

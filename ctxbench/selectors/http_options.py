@@ -1,4 +1,4 @@
-"""What is said of a selector behind an HTTP address: limits, headers, the key."""
+"""Options of a selector behind an HTTP address: limits, headers, the key."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class HttpOptions:
             ("concurrency", self.concurrency, 1, 64),
             ("retries", self.retries, 0, 10),
         )
-        for name, value, least, most in ranges:
-            check_range(name, value, least, most)
+        for name, value, minimum, maximum in ranges:
+            check_range(name, value, minimum, maximum)
 
 
 def secret_of(name: str | None) -> str:

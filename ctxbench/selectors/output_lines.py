@@ -1,4 +1,4 @@
-"""What is wrong with a line of a process that is no answer, and what to do about it."""
+"""Messages for lines of a process that are no answers: what is wrong, and what to do."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ def malformed_line(line: bytes, error: MalformedError) -> str:
     text = line.decode("utf-8", "replace").strip()
     if not _is_utf8(line):
         form = "UTF-16" if is_utf16(line) else "Latin-1 (Windows-1252)"
-        what = f"it looks like {form}; write answers in UTF-8"
+        advice = f"it looks like {form}; write answers in UTF-8"
     elif _PART.fullmatch(text):
-        what = "an answer over several lines; write each on one line (json.dumps without indent)"
+        advice = "an answer over several lines; write each on one line (json.dumps without indent)"
     elif text.startswith("{"):
-        what = "the answer is cut off or broken; write it whole, on one line, with a JSON library"
+        advice = "the answer is cut off or broken; write it whole, on one line, with a JSON library"
     else:
-        what = "write that to standard error"
-    return f"{NO_ANSWER} ({error}): {quoted(line.decode('utf-8', 'replace'))}; {what}"
+        advice = "write that to standard error"
+    return f"{NO_ANSWER} ({error}): {quoted(line.decode('utf-8', 'replace'))}; {advice}"
 
 
 def queryless_line(answer: Any, line: bytes) -> str:
     """Why JSON without the id of a query is no answer."""
-    given = isinstance(answer, dict) and "query" in answer
-    what = f"query must be a text, the id of the request; got {quoted(answer['query'])}" if given else "no query"
-    return f"{NO_ANSWER} ({what}): {quoted(line.decode('utf-8', 'replace'))}"
+    has_query = isinstance(answer, dict) and "query" in answer
+    problem = f"query must be a text, the id of the request; got {quoted(answer['query'])}" if has_query else "no query"
+    return f"{NO_ANSWER} ({problem}): {quoted(line.decode('utf-8', 'replace'))}"
 
 
 def _is_utf8(line: bytes) -> bool:

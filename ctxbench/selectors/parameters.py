@@ -23,7 +23,7 @@ class Parameter:
         default: a number, true or false, or one of `choices`; None for a number that another parameter's choices set.
         low, high: the allowed range of a number, ends included; ints where it must be whole.
         choices: the names that a choice may take, each with the values that it sets of other parameters.
-        needs: by name of another parameter, the values beside which this one has an effect; of several all must hold.
+        needs: by name of another parameter, the values with which this one has an effect; of several all must hold.
         tuned: whether tuning tries other values where a policy lists none.
         help: one line.
     """
@@ -72,7 +72,7 @@ class Parameter:
         return kind(number)
 
 
-def shown(value: Value) -> str:
+def value_text(value: Value) -> str:
     """A value as YAML and the command line take it; a number short where that is exact."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -99,13 +99,13 @@ def read_parameter(name: str, block: Mapping[str, Any]) -> Parameter:
     elif isinstance(default, bool):
         right = not {"range", "choices"} & set(block)
     else:
-        right = all(type(one) in (int, float) for one in numbers) and "choices" not in block
+        right = all(type(number) in (int, float) for number in numbers) and "choices" not in block
     if not right:
         raise ParameterError(
             f"parameter {name} needs default and range [low, high], all numbers; or default true or false; or default "
             "and choices, a list of names or names with what they set"
         )
-    one = Parameter(
+    parameter = Parameter(
         name=name,
         default=default,
         low=0 if low is None else low,
@@ -117,22 +117,22 @@ def read_parameter(name: str, block: Mapping[str, Any]) -> Parameter:
     )
     if default is not None:
         try:
-            one.checked(default)
+            parameter.checked(default)
         except ParameterError as error:
             raise ParameterError(f"default: {error}") from error
-    return one
+    return parameter
 
 
-def _tuned(name: str, given: Any) -> bool:
-    if not isinstance(given, bool):
-        raise ParameterError(f"parameter {name}: tuned must be true or false, got {given!r:.60}")
-    return given
+def _tuned(name: str, tuned: Any) -> bool:
+    if not isinstance(tuned, bool):
+        raise ParameterError(f"parameter {name}: tuned must be true or false, got {tuned!r:.60}")
+    return tuned
 
 
-def _choices(given: Any) -> dict[str, Mapping[str, Any]]:
-    """What each choice sets, by its name; empty where `given` is neither a list of names nor such a mapping."""
-    pairs: list[tuple[Any, Any]] = [(name, {}) for name in given] if isinstance(given, list) else []
-    pairs = list(given.items()) if isinstance(given, Mapping) else pairs
+def _choices(choices: Any) -> dict[str, Mapping[str, Any]]:
+    """What each choice sets, by its name; empty where `choices` is neither a list of names nor such a mapping."""
+    pairs: list[tuple[Any, Any]] = [(name, {}) for name in choices] if isinstance(choices, list) else []
+    pairs = list(choices.items()) if isinstance(choices, Mapping) else pairs
     if not all(isinstance(name, str) and isinstance(values, Mapping) for name, values in pairs):
         return {}
     return dict(pairs)
@@ -142,13 +142,13 @@ def _needs(name: str, needs: Any) -> dict[str, tuple[Value, ...]]:
     """What a parameter needs: the name of a switch, or names, each with its value or a list of values."""
     if needs is None:
         return {}
-    given = needs if isinstance(needs, Mapping) else {needs: True} if isinstance(needs, str) else {}
-    found = {one: tuple(values) if isinstance(values, list) else (values,) for one, values in given.items()}
-    plain = all(isinstance(value, bool | int | float | str) for values in found.values() for value in values)
-    if not found or not all(found.values()) or not plain or not all(isinstance(one, str) for one in found):
-        what = "must name a parameter that is true or false, or map parameters to the values that each may have"
-        raise ParameterError(f"parameter {name}: needs {what}; got {needs!r}")
-    return found
+    mapping = needs if isinstance(needs, Mapping) else {needs: True} if isinstance(needs, str) else {}
+    by_name = {key: tuple(values) if isinstance(values, list) else (values,) for key, values in mapping.items()}
+    plain = all(isinstance(value, bool | int | float | str) for values in by_name.values() for value in values)
+    if not by_name or not all(by_name.values()) or not plain or not all(isinstance(key, str) for key in by_name):
+        message = "must name a parameter that is true or false, or map parameters to the values that each may have"
+        raise ParameterError(f"parameter {name}: needs {message}; got {needs!r}")
+    return by_name
 
 
 def needs_text(needs: Mapping[str, tuple[Value, ...]]) -> str:
@@ -158,7 +158,7 @@ def needs_text(needs: Mapping[str, tuple[Value, ...]]) -> str:
 
 def any_of(values: Sequence[Value]) -> str:
     """One value as it is, several as `one of 1, 2`."""
-    listed = ", ".join(map(shown, values))
+    listed = ", ".join(map(value_text, values))
     return f"one of {listed}" if len(values) > 1 else listed
 
 
@@ -169,39 +169,39 @@ def set_values(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
         return {name: parameters[name].checked(value) for name, value in values.items()}
 
     return {
-        name: replace(one, choices={choice: typed(values) for choice, values in one.choices.items()})
-        for name, one in parameters.items()
+        name: replace(parameter, choices={choice: typed(values) for choice, values in parameter.choices.items()})
+        for name, parameter in parameters.items()
     }
 
 
-def need_faults(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:
+def need_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> Iterator[str]:
     """What is wrong with what a parameter needs."""
-    for name, values in one.needs.items():
-        if name not in others or name == one.name:
-            yield f"parameter {one.name} needs {name!r}, which is no other parameter{suggest(name, others)}"
+    for name, values in parameter.needs.items():
+        if name not in parameters or name == parameter.name:
+            yield f"parameter {parameter.name} needs {name!r}, which is no other parameter{suggest(name, parameters)}"
             continue
         for value in values:
             try:
-                others[name].checked(value)
+                parameters[name].checked(value)
             except ParameterError as error:
-                yield f"parameter {one.name} needs a value that {name} cannot have: {error}"
+                yield f"parameter {parameter.name} needs a value that {name} cannot have: {error}"
 
 
-def choice_faults(one: Parameter, others: Mapping[str, Parameter]) -> Iterator[str]:
+def choice_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> Iterator[str]:
     """What is wrong with the values that a parameter's choices set; and where a number is set by none, that."""
-    setters = [other.name for other in others.values() if one.name in other.sets]
-    if one.default is None and len(setters) != 1:
-        found = f"those of {' and '.join(setters)} do" if setters else "none do"
-        yield f"parameter {one.name} has no default, so the choices of one other parameter must set it; {found}"
-    for choice, values in one.choices.items():
-        if set(values) != set(one.sets):
-            own = ", ".join(values) or "none"
-            yield f"every choice of {one.name} must set the same parameters; {choice} sets {own}"
+    setters = [setter.name for setter in parameters.values() if parameter.name in setter.sets]
+    if parameter.default is None and len(setters) != 1:
+        detail = f"those of {' and '.join(setters)} do" if setters else "none do"
+        yield f"parameter {parameter.name} has no default, so the choices of one other parameter must set it; {detail}"
+    for choice, values in parameter.choices.items():
+        if set(values) != set(parameter.sets):
+            names = ", ".join(values) or "none"
+            yield f"every choice of {parameter.name} must set the same parameters; {choice} sets {names}"
         for name, value in values.items():
-            if name not in others or others[name].default is not None:
+            if name not in parameters or parameters[name].default is not None:
                 yield f"choice {choice} sets {name!r}, which is no parameter without a default"
                 continue
             try:
-                others[name].checked(value)
+                parameters[name].checked(value)
             except ParameterError as error:
                 yield f"choice {choice}: {error}"

@@ -1,4 +1,4 @@
-"""Says which query of a selector has not been answered for long: who asks it may sit there for minutes otherwise."""
+"""Logs which query of a selector has not been answered for long, so that a user does not wait without knowing why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Patience:
-    """Watches what a source waits for, and says so in a log line a minute at most."""
+    """Watches what a source waits for, and logs it at most once per minute."""
 
     def __init__(self, name: str, source: Source) -> None:
         """Watch a source.
@@ -30,11 +30,11 @@ class Patience:
         """
         self._name = name
         self._source = source
-        self._told = -math.inf
+        self._logged_at = -math.inf
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """While the block runs, say what is waited for."""
+        """Log what is waited for while the block runs."""
         done = threading.Event()
         thread = threading.Thread(target=self._watch, args=(done,), daemon=True)
         thread.start()
@@ -46,9 +46,9 @@ class Patience:
     def _watch(self, done: threading.Event) -> None:
         while not done.wait(min(_LOOK, _SILENCE)):
             waits = self._source.waiting_for()
-            now = time.perf_counter()
-            if waits is None or now - waits.since < _SILENCE or now - self._told < _AGAIN:
+            current = time.perf_counter()
+            if waits is None or current - waits.since < _SILENCE or current - self._logged_at < _AGAIN:
                 continue
-            self._told = now
-            said = "waiting for %s: query %s has not been answered for %.0f s; %s"
-            _log.warning(said, quoted(self._name), quoted(waits.query), now - waits.since, waits.limit)
+            self._logged_at = current
+            message = "waiting for %s: query %s has not been answered for %.0f s; %s"
+            _log.warning(message, quoted(self._name), quoted(waits.query), current - waits.since, waits.limit)

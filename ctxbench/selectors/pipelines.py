@@ -49,7 +49,7 @@ class PipelineSelector:
     """A pipeline as a selector.
 
     Attributes:
-        name: what tables call it.
+        name: the name in tables.
         pipeline: its steps.
         resources: what they use.
         memo: outputs of steps shared with other pipelines, or None; see `Pipeline.run`. Whoever passes one empties it.
@@ -72,9 +72,9 @@ class PipelineSelector:
         return sorted({use for step in steps for use in step.uses} - {FORMAT})
 
     def take_notes(self) -> dict[str, Any]:
-        """What language models that steps asked say of it since the last call: how often, and how many tokens."""
-        asked = [self.resources.get(use).take_notes() for use in self._uses if kind_of(use) in (CHAT, OLLAMA)]
-        return {name: sum(one.get(name, 0) for one in asked) for notes in asked for name in notes}
+        """Use of language models by steps since the last call: how often, and how many tokens."""
+        all_notes = [self.resources.get(use).take_notes() for use in self._uses if kind_of(use) in (CHAT, OLLAMA)]
+        return {name: sum(entry.get(name, 0) for entry in all_notes) for notes in all_notes for name in notes}
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ class AsManyAs:
     With a random ranking this is the comparator "random at equal size".
 
     Attributes:
-        name: what tables call it.
+        name: the name in tables.
         ranking: whose ranking is cut.
         like: whose sizes are taken.
     """
@@ -118,25 +118,25 @@ class AsManyAs:
         return {"ranking": self.ranking.describe(), "as many as": self.like.describe()}
 
     def select(self, batch: Batch) -> Answers:
-        """Cut the one to the size of the other; a request that the other fails on fails here too."""
+        """Cut the ranking to the sizes of `like`; a request that `like` fails on fails here too."""
         like = self.like.select(batch)
         return self.sized(batch, offered_sizes(like.candidates), like.errors)
 
     def sized(self, batch: Batch, sizes: IntArray, errors: Mapping[int, str]) -> Answers:
-        """Cut to the size of answers that the other has given already.
+        """Cut the ranking to given sizes.
 
         Args:
             batch: the requests.
-            sizes: how many items the other offers each, shape (n_requests,).
+            sizes: how many items `like` offers each, shape (n_requests,).
             errors: what went wrong there, by row of the batch.
 
         Raises:
-            SelectorError: the other offers more items than are ranked here, so that the sizes would differ.
+            SelectorError: `like` offers more items than are ranked here, so that the sizes would differ.
         """
         answers = self.ranking.select(batch)
         table = replace(answers.candidates, out=np.zeros(len(answers.candidates), dtype=np.int64))
-        found = table.origin != Origin.SESSION
-        ranked = np.bincount(table.request[found], minlength=table.n_requests)
+        searched = table.origin != Origin.SESSION
+        ranked = np.bincount(table.request[searched], minlength=table.n_requests)
         depth = min(getattr(self.ranking, "depths", ()), default=0)
         short = np.flatnonzero((sizes > ranked) & (ranked >= depth) & (depth > 0))
         if len(short):
@@ -145,11 +145,11 @@ class AsManyAs:
                 f"{self.name} cannot offer as many items as {self.like.name}: that offers {sizes[row]} for query "
                 f"{batch.ids[row]!r}, and only the best {depth} are ranked; set depth higher, or leave `like` out"
             )
-        beyond = found & (place_among(table, found) >= sizes[table.request])
+        beyond = searched & (place_among(table, searched) >= sizes[table.request])
         table = table.marked(beyond, Rule.of(AS_MANY_AS, selector=self.like.name))
         errors = {**errors, **answers.errors}
         answered = ~np.isin(table.request, list(errors))
-        return replace(answers, candidates=table.taken(answered | ~found), errors=errors)
+        return replace(answers, candidates=table.taken(answered | ~searched), errors=errors)
 
 
 def offered_sizes(table: Candidates) -> IntArray:
@@ -160,13 +160,13 @@ def offered_sizes(table: Candidates) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Oracle:
-    """The required items of each request: the floor of the price, and the ceiling of completeness.
+    """The required items of each request: the lower bound of tokens, and the upper bound of completeness.
 
     Of a group of alternatives it offers the cheapest by prompt tokens, of equals the first in the catalog; none where
     the session holds one of them. What a request may not get is not offered, so that it can be incomplete.
 
     Attributes:
-        name: what tables call it.
+        name: the name in tables.
         resources: count prompt tokens.
         required: what is required, by query id; None until an experiment gives it.
     """
@@ -190,21 +190,23 @@ class Oracle:
         tokens = self.resources.tokens(batch.catalog)
         request: list[int] = []
         item: list[int] = []
-        for row, one in enumerate(batch.requests):
-            if one.id not in self.required:
-                raise ParameterError(f"the oracle has no labels of query {one.id!r}; ask it for queries of its dataset")
-            held = set(batch.session_item[batch.session_start[row] : batch.session_start[row + 1]].tolist())
-            for group in self.required[one.id]:
-                there = {place for key in group if (place := batch.catalog.find(key)) is not None}
-                offered = [place for place in there if batch.eligible[row, place]]
-                if offered and not there & held:
+        for row, query in enumerate(batch.requests):
+            if query.id not in self.required:
+                raise ParameterError(
+                    f"the oracle has no labels of query {query.id!r}; ask it for queries of its dataset"
+                )
+            in_session = set(batch.session_item[batch.session_start[row] : batch.session_start[row + 1]].tolist())
+            for group in self.required[query.id]:
+                positions = {position for key in group if (position := batch.catalog.find(key)) is not None}
+                offered = [position for position in positions if batch.eligible[row, position]]
+                if offered and not positions & in_session:
                     request.append(row)
-                    item.append(min(offered, key=lambda place: (tokens[place], place)))
+                    item.append(min(offered, key=lambda position: (tokens[position], position)))
         rows, items = np.array(request, dtype=np.int64), np.array(item, dtype=np.int64)
-        found = Candidates.build(len(batch), rows, items, score=np.ones(len(items)))
+        required = Candidates.build(len(batch), rows, items, score=np.ones(len(items)))
         return Answers(
-            query=Query.of_chunks(batch, [[one.text] if js_trim(one.text) else [] for one in batch.requests]),
-            candidates=concatenated([session_rows(batch), found]),
+            query=Query.of_chunks(batch, [[query.text] if js_trim(query.text) else [] for query in batch.requests]),
+            candidates=concatenated([session_rows(batch), required]),
             ranked=True,
             scored=True,
         )

@@ -16,7 +16,7 @@ from ctxbench.selectors.tuned_presets import FORMAT, PRESET_KEYS, PresetsFile, T
 
 
 def read_presets(path: Path) -> PresetsFile:
-    """Read a presets file and hold every preset in it to its selector as it is now.
+    """Read a presets file and check every preset in it against its selector as it is now.
 
     Raises:
         StorageError: the file is missing or cannot be read.
@@ -35,7 +35,7 @@ def write_presets(path: Path, *, tuned: Mapping[str, Any], presets: Mapping[str,
 
     Args:
         path: the file.
-        tuned: what the presets were tuned on and with, in the order in which it is to stand: `dataset` first.
+        tuned: what the presets were tuned on and with, in the order of the file: `dataset` first.
         presets: by name, in order.
         test_split: what the test split was read for, as a sentence; empty = it was not read.
 
@@ -45,17 +45,17 @@ def write_presets(path: Path, *, tuned: Mapping[str, Any], presets: Mapping[str,
     """
     if not isinstance(tuned.get("dataset"), str) or not presets:
         raise ParameterError("a presets file needs the dataset that was tuned on, and a preset")
-    definitions = {one.definition: one.parameters for one in presets.values() if one.selector}
+    definitions = {preset.definition: preset.parameters for preset in presets.values() if preset.selector}
     data = {
         "format": FORMAT,
         "tuned": tuned,
         "test_split": test_split,
         "definitions": definitions,
-        "presets": {name: _block(one, path) for name, one in presets.items()},
+        "presets": {name: _block(preset, path) for name, preset in presets.items()},
     }
     if not definitions:
         del data["definitions"]
-    head = _head(path, tuned["dataset"], next((name for name, one in presets.items() if one.selector), ""))
+    head = _head(path, tuned["dataset"], next((name for name, preset in presets.items() if preset.selector), ""))
     write_atomic(path, head + dump_yaml(_plain(data), short=True))
 
 
@@ -74,7 +74,7 @@ def _head(path: Path, dataset: str, example: str) -> str:
 
 
 def _block(preset: TunedPreset, path: Path) -> dict[str, Any]:
-    """A preset as it stands in the file; what is empty is left out."""
+    """A preset as the file has it; what is empty is left out."""
     selector = preset.selector
     if is_file(selector):
         selector = Path(os.path.relpath(selector, path.parent)).as_posix()
@@ -85,8 +85,8 @@ def _block(preset: TunedPreset, path: Path) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Containers and numbers as YAML takes them, each container once; NaN and infinity as null."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(entry) for entry in value]
     value = value.item() if hasattr(value, "item") else value  # numpy's numbers
     return None if isinstance(value, float) and value - value != 0 else value

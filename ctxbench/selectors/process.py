@@ -1,4 +1,4 @@
-"""A child process that is talked to by lines; nothing it does, or fails to do, blocks the caller."""
+"""A child process that reads and writes lines; nothing it does, or fails to do, blocks the caller."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LineProcess:
     """A running command: lines in by `write`, lines out as `OutputLine`s in a queue that several processes may share.
 
     Three threads do the reading and writing, so a process that never reads, never writes or floods its output is
-    only ever waited for with a time limit. It has a process group of its own, and the whole group is ended.
+    only ever waited for with a time limit. It leads a new process group, and the whole group is ended.
     """
 
     def __init__(self, argv: Sequence[str], *, cwd: Path, events: queue.Queue[OutputLine]) -> None:
@@ -112,12 +112,12 @@ class LineProcess:
         """The last three lines of its standard error, to be put behind a message; empty if there are none.
 
         Before them the first of its last lines that names an error, where none of the three does: a stack, or what a
-        runtime adds, may stand behind it.
+        runtime adds, may follow it.
         """
         lines = [line for line in list(self._stderr) if line.strip()]
         end = lines[-_LAST_LINES:]
-        said = next(filter(_ERROR.match, lines), None) or next((line for line in lines if "Error" in line), None)
-        first = "" if said is None or any("Error" in line for line in end) else f" says: {said.strip()}; it"
+        error_line = next(filter(_ERROR.match, lines), None) or next((line for line in lines if "Error" in line), None)
+        first = "" if error_line is None or any("Error" in line for line in end) else f" says: {error_line.strip()}; it"
         return f"; its standard error{first} ends: {' | '.join(end)}" if lines else ""
 
     def _write(self, stream: IO[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""What ctxbench and a selector outside it say to each other: JSON messages of a published, versioned schema.
+"""The messages between ctxbench and an external selector: JSON of a published, versioned schema.
 
 Three messages go out: a catalog (before the first request over it), a request, and over HTTP a POST of several
 requests. The catalog of a request is what it may see: nothing of other workspaces and users, nothing later or ended, so
@@ -32,7 +32,7 @@ QUOTED = 200  # characters of a foreign text that an error quotes
 ANSWER_KEYS = ("ctxbench", "query", "items", "ranking", "error", "build", "metadata")
 NO_ANSWER = "the process wrote a line that is no answer"  # how the error begins that quotes such a line
 NOT_AWAITED = "the process answered query "  # and the error that names an answer to another request
-SENDS = ("items", "ids", "nothing")  # what a selector is told of a catalog
+SENDS = ("items", "ids", "nothing")  # what a selector gets of a catalog
 # One slow query, or one that a selector dies on, is no reason to give up, and seldom are several of them neighbours.
 # Each costs a time limit, by default a minute or two: a dead selector is found out in minutes, not in hours.
 SILENT_AT_MOST = 5
@@ -56,7 +56,7 @@ class RawAnswer:
         answer: the answer as JSON, not checked yet.
         error: why there is no answer; empty if there is one.
         seconds: how long the request took; NaN where that is not known by request.
-        where: where the answer stands (file and line), for messages; may be empty.
+        where: file and line of the answer, for messages; may be empty.
     """
 
     answer: Any = None
@@ -80,7 +80,7 @@ class Waiting(NamedTuple):
 
 
 class Source(ABC):
-    """A way in: asks a selector outside ctxbench. Processes and connections live until `close`."""
+    """A way in: asks an external selector. Processes and connections live until `close`."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -95,37 +95,37 @@ class Source(ABC):
         """Ask for some requests of a batch; one reply for each of `rows`, in their order."""
 
     def waiting_for(self) -> Waiting | None:
-        """What is waited for at the moment; None where it is nothing, or is not known. Any thread may ask."""
+        """The query that is waited for now; None where there is none, or it is not known. Thread-safe."""
         return None
 
     def notes(self) -> dict[str, Any]:
-        """What a person should know of the asking so far (restarts, late answers), as JSON; empty if nothing."""
+        """Events so far that a user should know (restarts, late answers), as JSON; empty if there are none."""
         return {}
 
     def forget_notes(self) -> None:  # noqa: B027 - most have none
-        """Set what `notes` says back to nothing."""
+        """Reset `notes`."""
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
         """End processes and connections; may be called twice."""
 
 
 class CircuitBreaker:
-    """Counts what was asked in a row, in the order that it ended in, without an answer.
+    """Counts questions in a row without an answer, in the order in which they end.
 
     Where several are asked at a time, as many times as many may be lost, so that to give up takes as long. Once given
     up, a selector stays so over this catalog, until it is closed; what is asked already may still be answered.
     Several threads may use it.
     """
 
-    def __init__(self, *, what: str = "queries", at_a_time: int = 1) -> None:
-        """Nothing is lost yet.
+    def __init__(self, *, noun: str = "queries", at_a_time: int = 1) -> None:
+        """Start with a count of 0.
 
         Args:
-            what: what is asked, in the plural, for messages.
+            noun: what is asked, in the plural, for messages.
             at_a_time: how many are asked side by side, >= 1.
         """
-        self._what = what
-        self._most = SILENT_AT_MOST * at_a_time
+        self._noun = noun
+        self._max_failures = SILENT_AT_MOST * at_a_time
         self._lock = threading.Lock()
         self._catalog = ""
         self._failures = 0
@@ -146,8 +146,8 @@ class CircuitBreaker:
         """Count a question without an answer; `why` says what happened."""
         with self._lock:
             self._failures += 1
-            if self._failures >= self._most and not self._refusal:
-                self._refusal = f"{NOT_ASKED}{self._failures} {self._what} in a row had no answer; the last: {why}"
+            if self._failures >= self._max_failures and not self._refusal:
+                self._refusal = f"{NOT_ASKED}{self._failures} {self._noun} in a row had no answer; the last: {why}"
 
     @property
     def refusal(self) -> str:
@@ -160,11 +160,11 @@ class CircuitBreaker:
 
 
 def catalog_hash(batch: Batch, row: int) -> str:
-    """What messages call the catalog of one request: of all items their hash, of some one that no others have."""
-    seen = _seen(batch, row)
-    if seen is None:
+    """The hash of the catalog of one request: that of all items, or of those that the request may see."""
+    visible = _visible_items(batch, row)
+    if visible is None:
         return batch.catalog.hash
-    return hashlib.sha256(batch.catalog.hash.encode() + np.packbits(seen).tobytes()).hexdigest()
+    return hashlib.sha256(batch.catalog.hash.encode() + np.packbits(visible).tobytes()).hexdigest()
 
 
 def by_catalog(batch: Batch, rows: Iterable[int]) -> dict[str, list[int]]:
@@ -176,7 +176,7 @@ def by_catalog(batch: Batch, rows: Iterable[int]) -> dict[str, list[int]]:
 
 
 def catalog_items(batch: Batch, row: int, send: str) -> list[Any] | None:
-    """What an outside selector is told of the catalog of one request; the same for all of one `catalog_hash`.
+    """What an external selector gets of the catalog of one request; the same for all of one `catalog_hash`.
 
     Args:
         batch: the requests and the items. Those that are not enabled are left out, nobody may offer them; those that
@@ -187,22 +187,22 @@ def catalog_items(batch: Batch, row: int, send: str) -> list[Any] | None:
     """
     if send == "nothing":
         return None
-    seen = _seen(batch, row)
-    places = range(len(batch.catalog)) if seen is None else np.flatnonzero(seen).tolist()
-    told = [batch.catalog[place] for place in places if batch.catalog[place].enabled]
+    visible = _visible_items(batch, row)
+    positions = range(len(batch.catalog)) if visible is None else np.flatnonzero(visible).tolist()
+    items = [batch.catalog[position] for position in positions if batch.catalog[position].enabled]
     if send == "ids":
-        return [item.id for item in told]
-    rows = [{key: value for key, value in item.as_row().items() if key != "metadata"} for item in told]
-    if seen is not None:
-        ids = {batch.catalog.ids[place] for place in places}
-        for one in rows:
-            if links := [link for link in one.pop("links", ()) if link["item"] in ids]:
-                one["links"] = links
+        return [item.id for item in items]
+    rows = [{key: value for key, value in item.as_row().items() if key != "metadata"} for item in items]
+    if visible is not None:
+        ids = {batch.catalog.ids[position] for position in positions}
+        for entry in rows:
+            if links := [link for link in entry.pop("links", ()) if link["item"] in ids]:
+                entry["links"] = links
     return rows
 
 
 def catalog_message(batch: Batch, row: int, send: str) -> dict[str, Any] | None:
-    """The message that tells the catalog of one request, with `items` or `ids`; None where nothing is sent."""
+    """The message with the catalog of one request, with `items` or `ids`; None where nothing is sent."""
     items = catalog_items(batch, row, send)
     return None if items is None else {"ctxbench": VERSION, "catalog": catalog_hash(batch, row), send: items}
 
@@ -212,32 +212,32 @@ def request_body(batch: Batch, row: int, send: str) -> dict[str, Any]:
 
     Where no catalog is sent, `available` says what it may see, unless that is all.
     """
-    request, seen = batch.requests[row], _seen(batch, row)
+    request, visible = batch.requests[row], _visible_items(batch, row)
     body = request.as_dict()
-    if seen is None:
+    if visible is None:
         return body
     if request.available is not None:
-        body["available"] = [key.id for key in request.available if seen[batch.catalog.position(key)]]
+        body["available"] = [key.id for key in request.available if visible[batch.catalog.position(key)]]
     elif send == "nothing":
-        told = np.flatnonzero(seen).tolist()
-        body["available"] = [batch.catalog.ids[place] for place in told if batch.catalog[place].enabled]
+        positions = np.flatnonzero(visible).tolist()
+        body["available"] = [batch.catalog.ids[position] for position in positions if batch.catalog[position].enabled]
     return body
 
 
 def request_messages(batch: Batch, rows: Iterable[int], send: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The messages that ask some requests, each with its row, in the order of `by_catalog`."""
-    for catalog, those in by_catalog(batch, rows).items():
-        for row in those:
-            told = {"query": batch.requests[row].id, "request": request_body(batch, row, send)}
-            yield row, {"ctxbench": VERSION, "catalog": catalog, **told}
+    for catalog, catalog_rows in by_catalog(batch, rows).items():
+        for row in catalog_rows:
+            body = {"query": batch.requests[row].id, "request": request_body(batch, row, send)}
+            yield row, {"ctxbench": VERSION, "catalog": catalog, **body}
 
 
-def _seen(batch: Batch, row: int) -> BoolArray | None:
+def _visible_items(batch: Batch, row: int) -> BoolArray | None:
     """Which items a request may see, shape (n_items,); None where it may see all."""
     if not batch.catalog.facts.hidden:
         return None
-    seen: BoolArray = batch.visible[row]
-    return None if seen.all() else seen
+    visible: BoolArray = batch.visible[row]
+    return None if visible.all() else visible
 
 
 def dumps(message: Mapping[str, Any]) -> str:
@@ -274,7 +274,7 @@ def loads(text: bytes | str) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=_unique_keys)
     except UnicodeDecodeError as error:
         raise MalformedError(f"not UTF-8 (byte {error.start + 1})", error.start + 1) from error
     except json.JSONDecodeError as error:
@@ -284,11 +284,11 @@ def loads(text: bytes | str) -> Any:
     except MalformedError:
         raise
     except ValueError as error:  # Python's own words are for programmers
-        most = sys.get_int_max_str_digits()
-        raise MalformedError(f"not JSON that can be read: a number has more than {most} digits") from error
+        limit = sys.get_int_max_str_digits()
+        raise MalformedError(f"not JSON that can be read: a number has more than {limit} digits") from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) != len(pairs):
         twice = min(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
@@ -301,15 +301,15 @@ def quoted(text: object, *, hide: Callable[[str], str] = str) -> str:
     if isinstance(text, str):
         text = hide(text)
     try:
-        shown = repr(text)
+        representation = repr(text)
     except RecursionError:
         return f"a {type(text).__name__} that is nested too deep to be shown"
-    shown = shown if isinstance(text, str) else hide(shown)
-    if len(shown) <= QUOTED + 2:
-        return shown
+    representation = representation if isinstance(text, str) else hide(representation)
+    if len(representation) <= QUOTED + 2:
+        return representation
     if isinstance(text, str):
         return f"{text[:QUOTED]!r} and {len(text) - QUOTED} characters more"
-    return f"{shown[:QUOTED]} ..."
+    return f"{representation[:QUOTED]} ..."
 
 
 def shown_path(path: Path, base: Path) -> str:

@@ -1,4 +1,4 @@
-"""What every selector is to the rest: a name, a description for manifests, and answers for a batch."""
+"""The interface of every selector: a name, a description for manifests, and answers for a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Answers:
     """What a selector offered for a batch.
 
     Attributes:
-        query: the analysed batch; of an outside selector, one whole-text chunk a request, none if it is blank.
+        query: the analysed batch; of an external selector, one whole-text chunk a request, none if it is blank.
         candidates: rows by request, in the order of the batch; a request in `errors` has session rows only.
         ranked: the rows found by search, chosen or not, are a ranking of the selector's; without one there are
             no ranking metrics.

@@ -1,4 +1,4 @@
-"""The source files that a command is made of, as far as they can be found: an edit makes it another selector."""
+"""Finds the source files of a command, as far as possible: an edit makes it another selector."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ctxbench.selectors.protocol import shown_path
 from ctxbench.sources.imported_files import imported_files
 
 MOST = 200
-"""So many files are told apart; more are one, by the name of their folder."""
+"""So many files are hashed one by one; more count as one, by the name of their folder."""
 
 _MOST_SEEN = 20_000  # source files and folders; a home folder may hold more
 _CODE = frozenset(
@@ -33,9 +33,9 @@ def code_of(source: Sequence[str] | str | None, base: Path) -> list[Path]:
         ParameterError: one is not there.
     """
     named = [source] if isinstance(source, str) else source or ()
-    if missing := [one for one in named if not (base / one).exists()]:
+    if missing := [name for name in named if not (base / name).exists()]:
         raise ParameterError(f"source: there is no {missing[0]!r}; name files and folders of its code")
-    return [base / one for one in named]
+    return [base / name for name in named]
 
 
 def source_files(
@@ -45,7 +45,7 @@ def source_files(
 
     These are the files that it names, and the source code in the folder that it runs in and below, or, of a file that
     lies elsewhere, in that file's folder and below; where `source` says what its code is, that in place of the folders.
-    Hidden folders, `node_modules` and the like are passed over, and so are data: what else a command reads is not
+    Hidden folders, `node_modules` and the like are ignored, and so are data: what else a command reads is not
     known here.
 
     Args:
@@ -59,28 +59,28 @@ def source_files(
         a named file, and where even these are more, for all. Behind it the names of its own files, sorted: those that
         it names, and that these import; all where it names no source code, or `source` does.
     """
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     named = dict.fromkeys((*argv_files, *(path for path in source if not path.is_dir())))
     for path in named:
-        _add(found, shown_path(path, base), _sha256(path))
-    own = dict.fromkeys(path.parent for path in named if path.suffix in _CODE)
-    known = {shown_path(path, base) for path in named}
-    folders = [path for path in source if path.is_dir()] if source else [*(own or [base])]
-    for folder in dict.fromkeys(base if one.is_relative_to(base) and not source else one for one in folders):
+        _add(hashes, shown_path(path, base), _sha256(path))
+    own_folders = dict.fromkeys(path.parent for path in named if path.suffix in _CODE)
+    own_names = {shown_path(path, base) for path in named}
+    folders = [path for path in source if path.is_dir()] if source else [*(own_folders or [base])]
+    for folder in dict.fromkeys(base if path.is_relative_to(base) and not source else path for path in folders):
         top = "" if folder == base else f"{shown_path(folder, base)}/"
-        beside = {path: f"{top}{path.relative_to(folder).as_posix()}" for path in _code_below(folder, named)}
-        near = {path for path in beside if any(path.is_relative_to(one) for one in own)}
-        apart = beside if len(beside) <= MOST else near if len(near) <= MOST else ()
-        for path in apart:
-            _add(found, beside[path], _sha256(path))
-        if rest := [path for path in beside if path not in apart]:
-            _add(found, top or "./", _joined(*(beside[path] for path in rest), *map(_sha256, rest)))
-        known |= {beside[path] for path in imported_files([*named], apart, base)}
-    return found, sorted(known if own and not source else found)
+        nearby = {path: f"{top}{path.relative_to(folder).as_posix()}" for path in _code_below(folder, named)}
+        near = {path for path in nearby if any(path.is_relative_to(parent) for parent in own_folders)}
+        separate = nearby if len(nearby) <= MOST else near if len(near) <= MOST else ()
+        for path in separate:
+            _add(hashes, nearby[path], _sha256(path))
+        if rest := [path for path in nearby if path not in separate]:
+            _add(hashes, top or "./", _joined(*(nearby[path] for path in rest), *map(_sha256, rest)))
+        own_names |= {nearby[path] for path in imported_files([*named], separate, base)}
+    return hashes, sorted(own_names if own_folders and not source else hashes)
 
 
-def _add(found: dict[str, str], name: str, sha256: str) -> None:
-    found[name] = _joined(found[name], sha256) if name in found else sha256
+def _add(hashes: dict[str, str], name: str, sha256: str) -> None:
+    hashes[name] = _joined(hashes[name], sha256) if name in hashes else sha256
 
 
 def _joined(*texts: str) -> str:
@@ -89,16 +89,16 @@ def _joined(*texts: str) -> str:
 
 def _code_below(folder: Path, named: Container[Path]) -> list[Path]:
     """The source files of a folder and those below it, sorted, without the named, as far as it is looked through."""
-    found: list[Path] = []
+    paths: list[Path] = []
     n_seen = 0
-    for place, folders, files in os.walk(folder):
+    for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not (name.startswith(".") or name in _PASSED_OVER))
         code = sorted(name for name in files if name in _SETTINGS or os.path.splitext(name)[1] in _CODE)  # noqa: PTH122 - of thousands
-        found += [path for name in code if (path := Path(place, name)) not in named and os.path.isfile(path)]  # noqa: PTH113 - False where it cannot be looked at
+        paths += [path for name in code if (path := Path(root, name)) not in named and os.path.isfile(path)]  # noqa: PTH113 - False where it cannot be looked at
         n_seen += 1 + len(code)
         if n_seen >= _MOST_SEEN:
             break
-    return found
+    return paths
 
 
 def _sha256(path: Path) -> str:

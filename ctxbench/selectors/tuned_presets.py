@@ -1,4 +1,4 @@
-"""Presets files as they are read: what a preset holds, and whether its selector is still what it was when it was tuned.
+"""Reads presets files: what a preset holds, and whether its selector has changed since it was tuned.
 
 A preset goes by the selector as it was when it was tuned. It names every parameter that has an effect, so it stays what
 it was when a default, a choice's values or a text change; where the parameters or the pipeline themselves have changed,
@@ -23,7 +23,7 @@ from ctxbench.io.yaml_files import line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.io.yaml_kinds import refuse_other_kind
 from ctxbench.selectors.definition import Definition
-from ctxbench.selectors.parameters import Parameter, Value, needs_text, shown
+from ctxbench.selectors.parameters import Parameter, Value, needs_text, value_text
 
 T = TypeVar("T")
 FORMAT = 1
@@ -47,8 +47,8 @@ class TunedPreset:
         selector: a shipped selector's name, or the path of a definition (in the file relative to the file); empty with
             `answers`.
         definition: `definition_hash` of the selector when it was tuned; empty with `answers`.
-        parameters: `parameter_texts` of it, so that what has changed since can be told.
-        answers: what the answers of the user's own selector are called that were tuned; empty with `selector`.
+        parameters: `parameter_texts` of it, to show what has changed since.
+        answers: the name of the user's answers that were tuned; empty with `selector`.
         policy: what it is the best at, as the policy file says it.
         tuning, test: means on either split, by metric name: `value`, `low`, `high` and `n`; None = there is none.
             `test` is empty where that split was not read.
@@ -94,22 +94,22 @@ class PresetsFile:
 
         Raises:
             UnknownNameError: the file has no such preset.
-            ParameterError: it is one for answers of the user's own selector, which cannot be run here.
+            ParameterError: it is for answers of an external selector, which cannot be run here.
         """
         if name not in self.presets:
             raise _unknown(name, self.presets, self.path)
         preset = self.presets[name]
         if preset.answers:
-            cut = ", ".join(f"{key} {shown(value)}" for key, value in preset.set.items())
+            cut = ", ".join(f"{key} {value_text(value)}" for key, value in preset.set.items())
             raise ParameterError(
                 f"preset {name!r} of {self.path} was tuned on your own selector's answers {preset.answers!r}, and only "
                 f"you can run that; apply the cut in it ({cut}), then name the new answers, or the selector itself, in "
                 "place of the preset"
             )
-        found = self.find(preset.selector)
-        own = {key: one for key, one in self.presets.items() if one.selector == preset.selector}
-        abouts = {key: one.about or f"tuned on {self.tuned['dataset']}" for key, one in own.items()}
-        return replace(found, presets={key: one.set for key, one in own.items()}, abouts=abouts)
+        definition = self.find(preset.selector)
+        presets = {key: entry for key, entry in self.presets.items() if entry.selector == preset.selector}
+        abouts = {key: entry.about or f"tuned on {self.tuned['dataset']}" for key, entry in presets.items()}
+        return replace(definition, presets={key: entry.set for key, entry in presets.items()}, abouts=abouts)
 
 
 def definition_hash(definition: Definition) -> str:
@@ -123,7 +123,7 @@ def definition_hash(definition: Definition) -> str:
 
 def parameter_texts(definition: Definition) -> dict[str, str]:
     """What each parameter of a selector may be, by name: `1 to 100`, `true or false`, `one of a, b`."""
-    return {name: _text(one) for name, one in definition.parameters.items()}
+    return {name: _text(parameter) for name, parameter in definition.parameters.items()}
 
 
 def _text(parameter: Parameter) -> str:
@@ -136,43 +136,43 @@ def _text(parameter: Parameter) -> str:
     return f"{text}, where {needs_text(parameter.needs)}" if parameter.needs else text
 
 
-def read_with(find: Find, path: Path, *, only: str = "") -> PresetsFile:
-    """Read a presets file and hold the presets in it to their selectors as they are now.
+def read_with(find: Find, path: Path, *, preset: str = "") -> PresetsFile:
+    """Read a presets file and check the presets in it against their selectors as they are now.
 
     Args:
         find: gives the selectors.
         path: the file.
-        only: a preset; those of other selectors are left out, and held to nothing. Empty = all are read.
+        preset: its name; presets of other selectors are left out and not checked. Empty = all are read.
 
     Raises:
         StorageError: the file is missing or cannot be read.
-        UnknownNameError: it has no preset `only`.
+        UnknownNameError: it has no preset of this name.
         InputError: it is no presets file, or of another format; a selector is unknown, faulty or has changed; a value
             is wrong or missing: all faults, with their lines.
     """
     if marked := [number for number, line in enumerate(read_text(path).splitlines(), 1) if line.startswith(_MARKERS)]:
-        what = "a merge stopped here and left both sides in the file; keep one of them"
-        raise InputError([Fault(what, path, number) for number in marked])
+        message = "a merge stopped here and left both sides in the file; keep one of them"
+        raise InputError([Fault(message, path, number) for number in marked])
     data, lines = load_yaml(path)
     refuse_other_kind(data, path, wanted="a presets file", known=_KEYS)
     reader = _PresetReader(path, lines, [], find=find)
     reader.check_kind(data)
     blocks = reader.mapping(data, "presets")
-    if only:
-        if only not in blocks:
-            raise _unknown(only, blocks, path)
-        blocks = {name: one for name, one in blocks.items() if _source(one) == _source(blocks[only])}
+    if preset:
+        if preset not in blocks:
+            raise _unknown(preset, blocks, path)
+        blocks = {name: block for name, block in blocks.items() if _source(block) == _source(blocks[preset])}
     presets = {str(name): reader.preset(name, block, data) for name, block in blocks.items()}
     if not presets and not reader.faults:
         reader.fault("the file holds no preset", "presets")
     raise_faults(sorted(dict.fromkeys(reader.faults), key=lambda fault: fault.line))
-    made = {name: one for name, one in presets.items() if one is not None}
+    valid = {name: preset for name, preset in presets.items() if preset is not None}
     split = data.get("test_split", "")
-    return PresetsFile(path=path, tuned=data["tuned"], presets=made, find=find, test_split=split)
+    return PresetsFile(path=path, tuned=data["tuned"], presets=valid, find=find, test_split=split)
 
 
-def _unknown(name: str, known: Iterable[str], path: Path) -> UnknownNameError:
-    return UnknownNameError("preset", name, known, where=f" of presets file {path}")
+def _unknown(name: str, names: Iterable[str], path: Path) -> UnknownNameError:
+    return UnknownNameError("preset", name, names, where=f" of presets file {path}")
 
 
 def _source(block: Any) -> Any:
@@ -191,20 +191,22 @@ class _PresetReader(YamlForm):
     find: Find = field(kw_only=True)
 
     def check_kind(self, data: Any) -> None:
-        """Hold the file as a whole to the format.
+        """Check the format of the file as a whole.
 
         Raises:
             InputError: it is something else, so that there is no use in reading on.
         """
-        wanted = "a presets file has format, tuned and presets, as `ctxbench tune` writes them"
+        expected = "a presets file has format, tuned and presets, as `ctxbench tune` writes them"
         if not isinstance(data, Mapping) or not {"format", "presets"} <= set(data):
-            found = "the file is empty" if data is None else "this is none"
+            got = "the file is empty" if data is None else "this is none"
             if isinstance(data, Mapping):
-                found = f"this one has {', '.join(map(str, data))}"
-            raise InputError([Fault(f"{wanted}; {found}", self.path, 1)])
+                got = f"this one has {', '.join(map(str, data))}"
+            raise InputError([Fault(f"{expected}; {got}", self.path, 1)])
         if data["format"] != FORMAT or isinstance(data["format"], bool):
-            what = f"its format is {data['format']!r}, and this version reads {FORMAT}; tune again with `ctxbench tune`"
-            raise InputError([Fault(what, self.path, line_of(self.lines, ("format",)))])
+            message = (
+                f"its format is {data['format']!r}, and this version reads {FORMAT}; tune again with `ctxbench tune`"
+            )
+            raise InputError([Fault(message, self.path, line_of(self.lines, ("format",)))])
         self.refuse_unknown(data, _KEYS, "a presets file")
         if not isinstance(self.mapping(data, "tuned").get("dataset"), str):
             self.fault("tuned must say the dataset that was tuned on", "tuned")
@@ -215,12 +217,12 @@ class _PresetReader(YamlForm):
         """The mapping under the last key, empty where there is none."""
         return self.value(data, {}, "mapping", *where)
 
-    def value(self, data: Mapping[str, Any], empty: T, what: str, *where: str) -> T:
-        """The value under the last key if it is of the type of `empty`, which `what` names; else that."""
-        found = data.get(where[-1], empty)
-        if isinstance(found, type(empty)):
-            return found
-        self.fault(f"{where[-1]} must be a {what}, got {found!r}", *where)
+    def value(self, data: Mapping[str, Any], empty: T, type_name: str, *where: str) -> T:
+        """The value under the last key if it is of the type of `empty`, which `type_name` names; else `empty`."""
+        value = data.get(where[-1], empty)
+        if isinstance(value, type(empty)):
+            return value
+        self.fault(f"{where[-1]} must be a {type_name}, got {value!r}", *where)
         return empty
 
     def preset(self, name: str, block: Any, data: Mapping[str, Any]) -> TunedPreset | None:
@@ -264,61 +266,65 @@ class _PresetReader(YamlForm):
 
     def metrics(self, block: Mapping[str, Any], *where: str) -> Metrics:
         """The means under the last key, by metric."""
-        found = self.mapping(block, *where)
-        for key, mean in found.items():
+        means = self.mapping(block, *where)
+        for key, mean in means.items():
             if not isinstance(mean, Mapping):
                 self.fault(f"{key} must be a mapping of value, low, high and n, got {mean!r}", *where, key)
-        return found
+        return means
 
     def check_selector(self, name: str, preset: TunedPreset) -> None:
-        """Hold the values of a preset to its selector."""
+        """Check the values of a preset against its selector."""
         where = ("presets", name)
         try:
-            found = self.find(preset.selector)
+            selector = self.find(preset.selector)
         except UserError as error:
             self.fault(str(error), *where, "selector")
             return
-        if preset.definition not in (definition_hash(found), *found.earlier):
+        if preset.definition not in (definition_hash(selector), *selector.earlier):
             unknown = "its pipeline is another" if preset.parameters else "its parameters or its pipeline are others"
-            since = "; ".join(changes(preset.parameters, found)) or unknown
-            what = f"selector {found.name!r} has changed since preset {name} was tuned: {since}"
-            self.fault(f"{what}; tune again with `ctxbench tune`", *where, "definition")
+            since = "; ".join(changes(preset.parameters, selector)) or unknown
+            message = f"selector {selector.name!r} has changed since preset {name} was tuned: {since}"
+            self.fault(f"{message}; tune again with `ctxbench tune`", *where, "definition")
             return
         before = len(self.faults)
-        given = preset.set.items()
-        tried = {key: self.attempt(partial(found.checked, key, value), *where, "set", key) for key, value in given}
+        settings = preset.set.items()
+        tried = {
+            key: self.attempt(partial(selector.checked, key, value), *where, "set", key) for key, value in settings
+        }
         checked = {key: value for key, value in tried.items() if value is not None}
         if len(self.faults) > before:
             return
-        values = found.with_defaults(checked)
+        values = selector.with_defaults(checked)
         for key in checked:
-            if idle := found.idle(key, values):
+            if idle := selector.idle(key, values):
                 self.fault(idle, *where, "set", key)
-        sets = {key: set(one.sets) for key, one in found.parameters.items() if one.sets}
-        new = set(found.parameters) - set(preset.parameters) if preset.definition in found.earlier else set()
-        needed = [key for key in found.in_force(values) if not sets.get(key, {key}) <= set(checked) and key not in new]
-        if lacking := [key for key in needed if key not in checked]:
-            what = f"set lacks {', '.join(lacking)}; a tuned preset gives every parameter that has an effect"
-            self.fault(what, *where, "set")
+        sets = {key: set(parameter.sets) for key, parameter in selector.parameters.items() if parameter.sets}
+        new = set(selector.parameters) - set(preset.parameters) if preset.definition in selector.earlier else set()
+        required = [
+            key for key in selector.in_force(values) if not sets.get(key, {key}) <= set(checked) and key not in new
+        ]
+        if missing := [key for key in required if key not in checked]:
+            message = f"set lacks {', '.join(missing)}; a tuned preset gives every parameter that has an effect"
+            self.fault(message, *where, "set")
         try:
-            found.pipeline(values)
+            selector.pipeline(values)
         except PipelineError as error:
-            for one in error.faults:
-                self.fault(one.message, *where, "set")
+            for fault in error.faults:
+                self.fault(fault.message, *where, "set")
 
 
 def changes(recorded: Mapping[str, str], definition: Definition) -> Iterator[str]:
-    """In which parameters a selector differs from what was recorded of it; nothing where nothing was.
+    """The parameters in which a selector differs from its record; none without a record.
 
     Args:
         recorded: its `parameter_texts` then.
         definition: the selector now.
     """
-    now = parameter_texts(definition)
-    for name in sorted({*recorded, *now} if recorded else ()):
-        if name not in now:
+    current = parameter_texts(definition)
+    for name in sorted({*recorded, *current} if recorded else ()):
+        if name not in current:
             yield f"parameter {name} was removed"
         elif name not in recorded:
             yield f"parameter {name} was added"
-        elif recorded[name] != now[name]:
-            yield f"parameter {name} was {recorded[name]} and is {now[name]}"
+        elif recorded[name] != current[name]:
+            yield f"parameter {name} was {recorded[name]} and is {current[name]}"

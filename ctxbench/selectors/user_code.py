@@ -24,13 +24,13 @@ class EndedError(SystemExit):
 
 @contextlib.contextmanager
 def confined() -> Iterator[None]:
-    """Code of others inside: `exit_held`, `stdout_to_stderr`, and no Ctrl-C is lost.
+    """Run code of others: `exit_held`, `stdout_to_stderr`, and no Ctrl-C is lost.
 
     Raises:
         EndedError: as `exit_held`.
         KeyboardInterrupt: Ctrl-C was pressed inside, also if it was caught there; the second ends the process.
     """
-    _EXIT.others = True
+    _EXIT.was_used = True
     with _InterruptGuard(), exit_held(), stdout_to_stderr():
         yield
 
@@ -41,7 +41,7 @@ def leave() -> None:
     Threads of theirs, and what they registered to run at the end, run on: they may have processes and folders to clean
     up. But from now on `os._exit` is held, and what they print goes to standard error.
     """
-    if not _EXIT.others:
+    if not _EXIT.was_used:
         return
     _EXIT.hold()
     to = 2
@@ -65,7 +65,7 @@ def exit_held() -> Iterator[None]:
     Raises:
         EndedError: `os._exit` was called, in whatever thread, also if whoever called it went on.
     """
-    with _EXIT.held():
+    with _EXIT.replacing():
         yield
 
 
@@ -79,10 +79,10 @@ def stdout_to_stderr() -> Iterator[None]:
     streams = {name: getattr(sys, name) for name in _STREAMS}
     for stream in filter(None, (sys.stdout, sys.stderr)):  # a program without a console has none
         stream.flush()
-    kept = {place: copy for place in (1, 2) if (copy := _copied(place)) is not None}
+    copies = {descriptor: copy for descriptor in (1, 2) if (copy := _copied(descriptor)) is not None}
     lent = None if sys.stderr is None else _StreamProxy(sys.stderr)
     try:
-        if len(kept) == 2:
+        if len(copies) == 2:
             os.dup2(2, 1)
         for name in _STREAMS:
             setattr(sys, name, lent)
@@ -90,17 +90,17 @@ def stdout_to_stderr() -> Iterator[None]:
     finally:
         for name, stream in streams.items():
             setattr(sys, name, stream)
-        for place, copy in kept.items():
-            os.dup2(copy, place)
+        for descriptor, copy in copies.items():
+            os.dup2(copy, descriptor)
             os.close(copy)
         if lent is not None:
             lent.flush()
 
 
-def _copied(place: int) -> int | None:
+def _copied(descriptor: int) -> int | None:
     """A copy of a file descriptor; None if it is not open."""
     try:
-        return os.dup(place)
+        return os.dup(descriptor)
     except OSError:
         return None
 
@@ -117,7 +117,7 @@ class _StreamProxy:
 
     @property
     def buffer(self) -> BinaryIO:
-        """A buffer of its own: one that wraps it in a text stream closes it when that is gone."""
+        """A separate buffer: a text stream that wraps it closes it when the stream is gone."""
         if self._bytes is None or self._bytes.closed:
             try:
                 self._bytes = open(self._stream.fileno(), "wb", closefd=False)  # noqa: SIM115 - it is lent
@@ -144,11 +144,11 @@ class _ExitGuard:
     """Stands for `os._exit` of this process while code of others runs; once they have called it, until `leave`.
 
     Attributes:
-        others: whether any ran.
+        was_used: whether any ran.
     """
 
     def __init__(self) -> None:
-        self.others = False
+        self.was_used = False
         self._lock = threading.Lock()
         self._inside = 0
         self._process = os.getpid()
@@ -157,7 +157,7 @@ class _ExitGuard:
         self._stays = False  # they may call it again
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def replacing(self) -> Iterator[None]:
         """Take the place of `os._exit`; the last to leave puts it back, unless a thread may call it again."""
         with self._lock:
             self._inside += 1
@@ -183,11 +183,11 @@ class _ExitGuard:
             self._process = os.getpid()
             self._put(self._refuse)
 
-    def _put(self, what: Callable[[int], NoReturn]) -> None:
+    def _put(self, function: Callable[[int], NoReturn]) -> None:
         for module in filter(None, map(sys.modules.get, ("os", os.name))):  # `posix` or `nt` has it, too
-            vars(module)["_exit"] = what
+            vars(module)["_exit"] = function
 
-    def now(self, status: int, message: str) -> NoReturn:
+    def end(self, status: int, message: str) -> NoReturn:
         """End this process, with a last message on standard error."""
         with contextlib.suppress(Exception):  # it may be closed, or in the midst of a write
             sys.stderr.flush()
@@ -198,8 +198,8 @@ class _ExitGuard:
     def _refuse(self, status: int) -> NoReturn:
         if os.getpid() != self._process:
             self._real(status)
-        place = _place(cast(FrameType, inspect.currentframe()).f_back)
-        self._called = f"os._exit({status!r}) was called{place}, which would have ended ctxbench"
+        location = _location(cast(FrameType, inspect.currentframe()).f_back)
+        self._called = f"os._exit({status!r}) was called{location}, which would have ended ctxbench"
         raise EndedError(self._called)
 
 
@@ -226,7 +226,7 @@ class _InterruptGuard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Put it back, whatever stands there now, and tell what was noted."""
+        """Restore the handler, whatever is there now, and raise what was noted."""
         if self._installed:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if self._noted is not None and not isinstance(error, KeyboardInterrupt):
@@ -236,7 +236,7 @@ class _InterruptGuard:
         if os.getpid() != self._process:  # a child does as it always does
             raise KeyboardInterrupt
         if self._noted is not None:
-            _EXIT.now(130, "stopped: ended at once, as Ctrl-C was pressed again; nothing is half-written\n")
+            _EXIT.end(130, "stopped: ended at once, as Ctrl-C was pressed again; nothing is half-written\n")
         self._noted = KeyboardInterrupt()
         raise self._noted
 
@@ -247,7 +247,7 @@ def _own_process() -> bool:
     return "ctxbench.__main__" in sys.modules or getattr(started, "name", "") == "ctxbench.__main__"
 
 
-def _place(frame: FrameType | None) -> str:
+def _location(frame: FrameType | None) -> str:
     """File and line of a call, in brackets; without folders, which messages of runs must not hold."""
     return "" if frame is None else f" ({Path(frame.f_code.co_filename).name}, line {frame.f_lineno})"
 
@@ -256,7 +256,7 @@ _EXIT = _ExitGuard()
 
 
 def signature_fault(function: Callable[..., Any], arguments: Sequence[Any], *, batch: bool, base: Path) -> str:
-    """Why a function cannot be called with what it is called with, where it stands and what to change; empty if it can.
+    """Why a function cannot be called with these arguments, where it is and what to change; empty if it can.
 
     Args:
         function: that was called.
@@ -274,17 +274,17 @@ def signature_fault(function: Callable[..., Any], arguments: Sequence[Any], *, b
         return ""
     named = inspect.unwrap(function)
     code = getattr(named, "__code__", None)
-    place = f" ({shown_path(Path(code.co_filename), base)}, line {code.co_firstlineno})" if code else ""
+    location = f" ({shown_path(Path(code.co_filename), base)}, line {code.co_firstlineno})" if code else ""
     parameters = list(inspect.signature(function).parameters)
     name = getattr(named, "__name__", type(named).__name__)
     first = "requests" if batch else "request"
     called = f"({first}, items)" if len(arguments) > 1 else f"({first})"
     if parameters[:1] == ["self"]:
-        way = f"it is a method of a class: make an object of it, `own = Class().{name}`, and name `own`"
+        advice = f"it is a method of a class: make an object of it, `own = Class().{name}`, and name `own`"
     elif len(arguments) > 1 and len(parameters) == 1:
-        way = f"take the items too, or write `send: nothing` for a function of the {first} alone"
+        advice = f"take the items too, or write `send: nothing` for a function of the {first} alone"
     elif len(arguments) == 1:
-        way = f"with `send: nothing` it gets the {first} alone; leave that out, or take one argument"
+        advice = f"with `send: nothing` it gets the {first} alone; leave that out, or take one argument"
     else:
-        way = "take these two arguments"
-    return f"{name} cannot be called as {called}: {why}; {way}{place}"
+        advice = "take these two arguments"
+    return f"{name} cannot be called as {called}: {why}; {advice}{location}"

@@ -1,8 +1,8 @@
-"""A setting that offers a number of prompt tokens on average, found on requests without labels.
+"""Finds a setting that offers a given number of prompt tokens on average, from requests without labels.
 
-How complete a selector is cannot be told without labels, but what it costs can. A cap on items comes before a margin:
-the smallest number of items whose whole price reaches the budget is taken, one more, and then the margin that meets it.
-At equal tokens that was the more complete order on the datasets here.
+Without labels nothing shows how complete a selector is, but its token count is known. A cap on items is set before a
+margin: the smallest number of items whose tokens reach the budget, one more, and then the margin that meets the budget.
+At equal tokens this order was the more complete one on the datasets here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ctxbench.selectors.parameters import Value
 
 T = TypeVar("T")
 _TEXTS = ("query", "input", "question", "request", "prompt", "message", "content")  # what may be the text
-MAX_REQUESTS = 2000  # requests that are looked at, at most
+MAX_REQUESTS = 2000  # at most so many requests are used
 MARGIN, AT_MOST = "margin", "at_most"  # the parameters that are set
 
 
@@ -55,7 +55,7 @@ class BudgetSetting:
 def read_requests(name: str) -> list[Request]:
     """Requests from a dataset's folder or name, a `.jsonl` file of objects with `text`, or a text file, one a line.
 
-    A `.jsonl` file may be what `ctxbench data export --requests` writes; its line with the catalog is passed over.
+    A `.jsonl` file may be what `ctxbench data export --requests` writes; its line with the catalog is ignored.
 
     Raises:
         UserError: it cannot be read.
@@ -78,14 +78,14 @@ def read_requests(name: str) -> list[Request]:
         for line, row in iter_jsonl(path, faults):
             if "ctxbench" in row and "catalog" in row and "query" not in row:
                 continue
-            asked = row.get("request")
-            text = row.get("text", asked.get("text") if isinstance(asked, Mapping) else None)
+            request = row.get("request")
+            text = row.get("text", request.get("text") if isinstance(request, Mapping) else None)
             if isinstance(text, str):
                 texts.append(text)
             else:
                 wrong.setdefault(_no_text(row), []).append(line)
-        for what, (first, *more) in wrong.items():
-            faults.append(Fault(what + (f"; so are {len(more):,} more lines" if more else ""), path, first))
+        for message, (first, *rest) in wrong.items():
+            faults.append(Fault(message + (f"; so are {len(rest):,} more lines" if rest else ""), path, first))
     else:
         texts = [line for _, line in iter_lines(path, faults)]
     texts = sample_requests([text for text in texts if text.strip()])
@@ -93,7 +93,7 @@ def read_requests(name: str) -> list[Request]:
         faults.append(Fault("no request; expected one a line, or objects with `text` in a .jsonl file", path, 1))
     if faults:
         raise InputError(faults)
-    return [Request(id=str(place), text=text) for place, text in enumerate(texts)]
+    return [Request(id=str(index), text=text) for index, text in enumerate(texts)]
 
 
 def _no_text(row: Mapping[str, Any]) -> str:
@@ -110,7 +110,7 @@ def sample_requests(requests: list[T]) -> list[T]:
     """At most `MAX_REQUESTS` of them, evenly spread over their order."""
     if len(requests) <= MAX_REQUESTS:
         return requests
-    return [requests[place * len(requests) // MAX_REQUESTS] for place in range(MAX_REQUESTS)]
+    return [requests[index * len(requests) // MAX_REQUESTS] for index in range(MAX_REQUESTS)]
 
 
 def budget_setting(
@@ -128,28 +128,30 @@ def budget_setting(
         values: of its parameters; margin and at_most are replaced.
         batch: the requests.
         resources: as for its pipeline.
-        tokens: the budget a request, on average; > 0.
+        tokens: the budget per request, on average; > 0.
 
     Raises:
-        ParameterError: the selector has no such cut, the budget is below the price of one item, or nothing is found.
+        ParameterError: the selector has no such cut, the budget is below the tokens of one item, or nothing is found.
     """
     fewest = checked_cut(definition, values)
-    pipeline, own = definition.pipeline(values), definition.parameters
+    pipeline, parameters = definition.pipeline(values), definition.parameters
     table = replace(pipeline, refine=pipeline.refine[:-1]).run(batch, resources).candidates
     item_tokens = resources.tokens(batch.catalog)
-    prices = Prices.of_table(table, item_tokens, ceiling=int(own[AT_MOST].high), highest=float(own[MARGIN].high))
-    most, margin = prices.setting_within(tokens)
+    prices = Prices.of_table(
+        table, item_tokens, ceiling=int(parameters[AT_MOST].high), highest=float(parameters[MARGIN].high)
+    )
+    max_items, margin = prices.setting_within(tokens)
     halves: list[float] = []
     if len(batch) >= 20:
         odd = np.arange(len(batch)) % 2 == 1
         for half in (odd, ~odd):
-            one, other = prices.select_requests(half), prices.select_requests(~half)
-            if one.tokens(1, np.inf) <= tokens:
-                halves.append(other.tokens(*one.setting_within(tokens)) / tokens)
+            tuning, test = prices.select_requests(half), prices.select_requests(~half)
+            if tuning.tokens(1, np.inf) <= tokens:
+                halves.append(test.tokens(*tuning.setting_within(tokens)) / tokens)
     return BudgetSetting(
-        values={**values, **fewest, AT_MOST: most, MARGIN: margin},
-        tokens=prices.tokens(most, margin),
-        items=prices.items(most, margin),
+        values={**values, **fewest, AT_MOST: max_items, MARGIN: margin},
+        tokens=prices.tokens(max_items, margin),
+        items=prices.items(max_items, margin),
         requests=len(batch),
         halves=tuple(halves),
     )
@@ -178,10 +180,10 @@ def checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[str
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """The items found for every request, best first: their prices, and how far they score below the best.
+    """The items found for every request, best first: their tokens, and how far they score below the best.
 
     Attributes:
-        request, place: of every row, shape (n_rows,); the best of a request has place 0.
+        request, rank: of every row, shape (n_rows,); the best of a request has rank 0.
         fallen: how far its score lies below the best, shape (n_rows,), >= 0.
         cost: its tokens, shape (n_rows,).
         n: how many requests there are, those for which nothing was found included.
@@ -189,7 +191,7 @@ class Prices:
     """
 
     request: IntArray
-    place: IntArray
+    rank: IntArray
     fallen: FloatArray
     cost: IntArray
     n: int
@@ -197,7 +199,7 @@ class Prices:
 
     @classmethod
     def of_table(cls, table: Candidates, item_tokens: IntArray, *, ceiling: int = 100, highest: float = 20.0) -> Prices:
-        """Read them off the chosen rows of a ranking.
+        """Take them from the chosen rows of a ranking.
 
         Args:
             table: what was found, in order.
@@ -207,11 +209,11 @@ class Prices:
         """
         alive = table.chosen & table.ranked
         rows = np.flatnonzero(alive)
-        place, request = place_among(table, alive)[rows], table.request[rows]
+        rank, request = place_among(table, alive)[rows], table.request[rows]
         best = np.zeros(table.n_requests)
-        best[request[place == 0]] = table.score[rows][place == 0]
+        best[request[rank == 0]] = table.score[rows][rank == 0]
         fallen = best[request] - table.score[rows]
-        return cls(request, place, fallen, table.prices(item_tokens)[rows], table.n_requests, (ceiling, highest))
+        return cls(request, rank, fallen, table.prices(item_tokens)[rows], table.n_requests, (ceiling, highest))
 
     def select_requests(self, requests: BoolArray) -> Prices:
         """The prices of the requests where `requests`, shape (n_requests,), is True."""
@@ -219,23 +221,23 @@ class Prices:
         return replace(
             self,
             request=new[self.request[rows]],
-            place=self.place[rows],
+            rank=self.rank[rows],
             fallen=self.fallen[rows],
             cost=self.cost[rows],
             n=int(requests.sum()),
         )
 
-    def offered(self, most: int, margin: float) -> BoolArray:
+    def offered(self, max_items: int, margin: float) -> BoolArray:
         """The rows that are offered; the best item always is."""
-        return (self.place < most) & ((self.fallen <= margin) | (self.place < 1))
+        return (self.rank < max_items) & ((self.fallen <= margin) | (self.rank < 1))
 
-    def tokens(self, most: int, margin: float) -> float:
+    def tokens(self, max_items: int, margin: float) -> float:
         """Mean tokens of a setting."""
-        return float(self.cost[self.offered(most, margin)].sum() / max(self.n, 1))
+        return float(self.cost[self.offered(max_items, margin)].sum() / max(self.n, 1))
 
-    def items(self, most: int, margin: float) -> float:
+    def items(self, max_items: int, margin: float) -> float:
         """Mean items of a setting."""
-        return float(self.offered(most, margin).sum() / max(self.n, 1))
+        return float(self.offered(max_items, margin).sum() / max(self.n, 1))
 
     def setting_within(self, tokens: float) -> tuple[int, float]:
         """The setting that comes closest to a budget from below.
@@ -245,24 +247,24 @@ class Prices:
         """
         if not len(self.cost):
             raise ParameterError("nothing is found for any of the requests, so that no setting costs anything")
-        least = self.tokens(1, np.inf)
-        if tokens < least:
+        minimum = self.tokens(1, np.inf)
+        if tokens < minimum:
             raise ParameterError(
-                f"a budget of {tokens:g} tokens is below one item: the best item of a request costs {least:,.0f} on "
+                f"a budget of {tokens:g} tokens is below one item: the best item of a request costs {minimum:,.0f} on "
                 "average; give at least that"
             )
         ceiling, highest = self.highest
         reached = next((n for n in range(1, ceiling + 1) if self.tokens(n, highest) >= tokens), ceiling)
-        most = min(reached + 1, ceiling)
-        rest = np.flatnonzero((self.place < most) & (self.place >= 1) & (self.fallen <= highest))
+        max_items = min(reached + 1, ceiling)
+        rest = np.flatnonzero((self.rank < max_items) & (self.rank >= 1) & (self.fallen <= highest))
         rest = rest[np.argsort(self.fallen[rest], kind="stable")]
-        fallen, spent = self.fallen[rest], least + np.cumsum(self.cost[rest]) / max(self.n, 1)
+        fallen, spent = self.fallen[rest], minimum + np.cumsum(self.cost[rest]) / max(self.n, 1)
         last = np.append(fallen[1:] > fallen[:-1], True)[: len(fallen)]  # of equal ones all are offered or none
         fitting = np.flatnonzero(last & (spent <= tokens))
         if not len(fitting):
-            return most, 0.0
+            return max_items, 0.0
         at = int(fitting[-1])
-        return most, _between(float(fallen[at]), float(fallen[at + 1]) if at + 1 < len(fallen) else highest)
+        return max_items, _between(float(fallen[at]), float(fallen[at + 1]) if at + 1 < len(fallen) else highest)
 
 
 def _between(low: float, high: float) -> float:

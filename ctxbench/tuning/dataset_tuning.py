@@ -29,7 +29,7 @@ from ctxbench.tuning.held_out_figures import (
 from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.opened_inputs import TuningDataset, TuningInputs
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
-from ctxbench.tuning.own_rankings import OWN_CUT
+from ctxbench.tuning.own_rankings import EXTERNAL_CUT
 from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
 from ctxbench.tuning.recommendation import Choice, choose, first_trace, front_trace, heat_maps, parameter_traces
@@ -74,10 +74,10 @@ class DatasetTuner:
         self.inputs, self.dataset, self._progress = inputs, dataset, progress
         self.file, self._base = inputs.file, inputs.tunables[0]
         self.name = dataset.dataset.name
-        self.tunables = tuple(one for one in inputs.tunables if one.name not in dataset.left_out)
-        self.policies = tuple(one for one in inputs.file.policies if one.name not in dataset.unanswered)
+        self.tunables = tuple(tunable for tunable in inputs.tunables if tunable.name not in dataset.left_out)
+        self.policies = tuple(policy for policy in inputs.file.policies if policy.name not in dataset.unanswered)
         self.left_out = dict(dataset.left_out)
-        self.shipped = tuple(one for one in inputs.shipped if one.tunable.name not in dataset.left_out)
+        self.shipped = tuple(preset for preset in inputs.shipped if preset.tunable.name not in dataset.left_out)
         self.base: Base | None = None
         self.searches: dict[str, SearchResult] = {}
         self.choices: dict[str, Choice] = {}
@@ -87,12 +87,12 @@ class DatasetTuner:
     def choose(self) -> None:
         """Choose a setting for every policy, on the tuning set alone."""
         query_set, file = self.dataset.tuning_set, replace(self.file, policies=self.policies)
-        for place, tunable in enumerate(self.tunables):
-            self._say(f"{tunable.name}, ranking", place, len(self.tunables))
+        for index, tunable in enumerate(self.tunables):
+            self._say(f"{tunable.name}, ranking", index, len(self.tunables))
             competitor = Competitor.of(tunable, query_set, self.policies)
             base = self.base = self.base or Base.of(competitor, self.policies)
 
-            def report_settings(settings: int, name: str = tunable.name, done: int = place) -> None:
+            def report_settings(settings: int, name: str = tunable.name, done: int = index) -> None:
                 self._say(
                     f"{name}, {settings:,} {'setting' if settings == 1 else 'settings'}", done, len(self.tunables)
                 )
@@ -107,14 +107,14 @@ class DatasetTuner:
             elif one_group:
                 self.choices[policy.name] = Choice(reason=one_group, answered=False)
             else:
-                optima = {name: one.optima[policy.name] for name, one in self.searches.items()}
+                optima = {name: result.optima[policy.name] for name, result in self.searches.items()}
                 self.choices[policy.name] = self._with_lacking_labels(choose(policy, optima))
         if self.base is not None:
-            to_beat = {name: one.to_beat for name, one in self.searches[self._base.name].optima.items()}
+            to_beat = {name: result.to_beat for name, result in self.searches[self._base.name].optima.items()}
             self.choices = with_stricter(self.policies, self.choices, base=self.base, to_beat=to_beat)
 
     def _add_presets(self, file: PolicyFile, base: Base) -> None:
-        """Let shipped presets compete that no sweep looks at; those of a selector that is not tuned as its settings."""
+        """Add shipped presets that no sweep evaluates; for a selector that is not tuned, as its only settings."""
         for preset in self.shipped:
             name = preset.tunable.name
             if name not in self.searches and name not in self.left_out:
@@ -131,10 +131,10 @@ class DatasetTuner:
 
     def _with_lacking_labels(self, choice: Choice) -> Choice:
         """The same choice; with too few labels for any, how many more are needed."""
-        lacking = 0 if self.base is None else MIN_QUERIES - self.base.in_need
-        if choice.setting is not None or choice.needed is not None or lacking <= 0:
+        missing = 0 if self.base is None else MIN_QUERIES - self.base.in_need
+        if choice.setting is not None or choice.needed is not None or missing <= 0:
             return choice
-        return replace(choice, needed=(lacking, lacking))
+        return replace(choice, needed=(missing, missing))
 
     def _one_group_reason(self) -> str:
         """Why nothing can be said beyond doubt where all queries answer as one; empty where they do not."""
@@ -146,19 +146,19 @@ class DatasetTuner:
             "nothing says how far others would differ; label requests of other groups"
         )
 
-    def _say(self, what: str, done: int, total: int) -> None:
-        self._progress(f"{self.name}, {what}; done", done, total)
+    def _say(self, activity: str, done: int, total: int) -> None:
+        self._progress(f"{self.name}, {activity}; done", done, total)
 
     def _first_n(self, searched: SearchResult, values: Mapping[str, Value]) -> Mapping[str, Optimum]:
         """The best fixed numbers of items of the ranking that a setting cuts, by policy."""
         tunable = searched.competitor.tunable
         if tunable.answers is not None or tunable.is_swept(values) or self.base is None:
             return searched.fixed
-        heads = [tunable.head(tunable.pipeline(one)).describe() for one in ({}, values)]
+        heads = [tunable.head(tunable.pipeline(setting)).describe() for setting in ({}, values)]
         if heads[0] == heads[1]:
             return searched.fixed
-        other = Competitor.of(tunable, self.dataset.tuning_set, self.policies, values).with_base(self.base)
-        return first_n(other, replace(self.file, policies=self.policies), base=self.base)
+        competitor = Competitor.of(tunable, self.dataset.tuning_set, self.policies, values).with_base(self.base)
+        return first_n(competitor, replace(self.file, policies=self.policies), base=self.base)
 
     # ------------------------------------------------------------------------------------------ what is read
 
@@ -166,20 +166,19 @@ class DatasetTuner:
     def evaluator(self) -> SettingEvaluator:
         """Measures settings; reads the test split, if there is one."""
         evaluator = SettingEvaluator(self.dataset, metrics_of(self.file.policies), self.file.confidence)
-        for one in self.searches.values():
-            evaluator.keep_ranking(one.competitor.tunable, one.competitor.full_ranking)
+        for result in self.searches.values():
+            evaluator.keep_ranking(result.competitor.tunable, result.competitor.full_ranking)
         return evaluator
 
     @cached_property
     def defaults(self) -> SettingValues:
-        """The base with its defaults; one outside ctxbench is the first items of its ranking, and is called so."""
+        """The base with its defaults; an external one is the first items of its ranking, and is called so."""
         base = self._base
         if not base.entry.set and not base.start and base.source == "semantic":
             name = DOCUMENTS_DEFAULTS
         elif base.answers is not None and not {*base.entry.set} - {"topN"}:
-            name = (
-                f"{base.name}, first {base.entry.set.get('topN', OWN_CUT.parameters['topN'].default)}{OF_ITS_RANKING}"
-            )
+            n = base.entry.set.get("topN", EXTERNAL_CUT.parameters["topN"].default)
+            name = f"{base.name}, first {n}{OF_ITS_RANKING}"
         else:
             name = f"{base.name}{WITH_DEFAULTS}"
         return self.evaluator.setting(base, {}, name=name, role=DEFAULTS)
@@ -187,34 +186,44 @@ class DatasetTuner:
     def _with_equal_tokens(
         self, outcomes: tuple[PolicyOutcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
     ) -> tuple[PolicyOutcome, ...]:
-        """The outcomes, each with what is chosen against the first n items of the base's ranking at equal tokens."""
+        """The outcomes, each with the chosen setting compared with the base's first n items at equal tokens."""
         query_set = self.dataset.evaluation_set
         ranking = self.evaluator.full_ranking(self._base, {}, query_set.split)
         curve = first_items_curve(ranking.answers.candidates, query_set.labels)
-        chosen = {policy: found["chosen"] for policy, found in measured.items()}
-        found = compare_at_tokens(chosen, curve, query_set, seed=self.file.seed)
-        return tuple(replace(one, at_tokens=found.get(one.policy.name)) for one in outcomes)
+        chosen = {policy: settings["chosen"] for policy, settings in measured.items()}
+        comparisons = compare_at_tokens(chosen, curve, query_set, seed=self.file.seed)
+        return tuple(replace(outcome, at_tokens=comparisons.get(outcome.policy.name)) for outcome in outcomes)
 
     def result(self) -> DatasetTuning:
         """Measure what is recommended and what it is compared with."""
         dataset, file, defaults = self.dataset, self.file, self.defaults
         self._say("measuring", 0, len(file.policies))
         shipped = self.shipped_values
-        own_presets = [one for one in self._presets() if one.name not in shipped]
-        others = [*own_presets, *(one for one in shipped.values() if one is not defaults), self.evaluator.everything()]
+        own_presets = [setting for setting in self._presets() if setting.name not in shipped]
+        compared = [
+            *own_presets,
+            *(setting for setting in shipped.values() if setting is not defaults),
+            self.evaluator.everything(),
+        ]
         measured = {
-            policy.name: found for policy in file.policies if (found := self._chosen(policy, self.choices[policy.name]))
+            policy.name: settings
+            for policy in file.policies
+            if (settings := self._chosen(policy, self.choices[policy.name]))
         }
         measured |= self._replaced(measured)
-        chosen = {policy: found for policy, found in measured.items() if "chosen" in found}
+        chosen = {policy: settings for policy, settings in measured.items() if "chosen" in settings}
         comparisons = compare_all(defaults, chosen, self._compare, file.policies)
-        every = [defaults, *others, *(one for found in measured.values() for one in found.values())]
-        results = {one.name: self.evaluator.result(one) for one in every}
+        all_settings = [
+            defaults,
+            *compared,
+            *(setting for settings in measured.values() for setting in settings.values()),
+        ]
+        results = {setting.name: self.evaluator.result(setting) for setting in all_settings}
         outcomes = tuple(
             self._outcome(policy, measured.get(policy.name, {}), results, comparisons) for policy in file.policies
         )
         level, searches = file.confidence, self.searches.values()
-        fronts = [front_trace(one, level=level) for one in searches if one.front]
+        fronts = [front_trace(result, level=level) for result in searches if result.front]
         return DatasetTuning(
             dataset=self.name,
             version=dataset.dataset.version,
@@ -224,18 +233,21 @@ class DatasetTuner:
             of=dataset.of,
             tokens=self.inputs.counter.name,
             results=tuple(results.values()),
-            traces=(*fronts, *(first_trace(self.searches[one.name].competitor, level=level) for one in self.tunables)),
+            traces=(
+                *fronts,
+                *(first_trace(self.searches[tunable.name].competitor, level=level) for tunable in self.tunables),
+            ),
             outcomes=self._with_equal_tokens(outcomes, chosen),
             notes=tuple(self._notes()),
-            shipped={name: results[one.name] for name, one in shipped.items()},
+            shipped={name: results[setting.name] for name, setting in shipped.items()},
         )
 
-    def _compare(self, base: SettingValues, other: SettingValues, metric: Metric) -> Comparison | None:
-        """A paired comparison on the evaluation set, whose groups of queries are witnesses as a whole."""
+    def _compare(self, base: SettingValues, compared: SettingValues, metric: Metric) -> Comparison | None:
+        """A paired comparison on the evaluation set, by group of queries."""
         query_set = self.dataset.evaluation_set
-        before, after = (one.by_query[query_set.split] for one in (base, other))
-        found = compare_metric(metric, before, after, seed=self.file.seed, groups=query_set.group)
-        return found if found.n else None
+        before, after = (setting.by_query[query_set.split] for setting in (base, compared))
+        comparison = compare_metric(metric, before, after, seed=self.file.seed, groups=query_set.group)
+        return comparison if comparison.n else None
 
     @cached_property
     def shipped_values(self) -> dict[str, SettingValues]:
@@ -248,73 +260,73 @@ class DatasetTuner:
         }
 
     def _replaced(self, measured: Mapping[str, dict[str, SettingValues]]) -> dict[str, dict[str, SettingValues]]:
-        """By policy, what takes the place of a setting that a shipped preset beats on the evaluation set.
+        """By policy, the shipped preset that replaces a setting which it beats on the evaluation set.
 
         A choice made on the queries that decide looks better there than it is, and a preset does not, so that the
         queries tell which were not chosen on, where there are any.
         """
-        found = {}
+        replaced = {}
         for policy in self.policies:
             chosen = measured.get(policy.name, {}).get("chosen")
             if chosen is None or fall_short(self.evaluator.verdicts(policy, chosen, self.defaults)):
                 continue
             means = {
-                name: one.evaluation_means
-                for name, one in self.shipped_values.items()
-                if not fall_short(self.evaluator.verdicts(policy, one, self.defaults))
+                name: setting.evaluation_means
+                for name, setting in self.shipped_values.items()
+                if not fall_short(self.evaluator.verdicts(policy, setting, self.defaults))
             }
             name = best_preset(policy, chosen.evaluation_means, means)
             if name is None:
                 continue
-            preset = next(one for one in self.shipped if one.name == name)
+            preset = next(shipped for shipped in self.shipped if shipped.name == name)
             choice = replacing_choice(
                 preset, self.choices[policy.name], is_default=preset.is_setting_of(self._base, {})
             )
             self.choices[policy.name] = choice
             beaten = replace(chosen, name=f"{policy.name}, as tuned", role=TUNED)
-            found[policy.name] = {**self._chosen(policy, choice), "replaced": beaten}
-        return found
+            replaced[policy.name] = {**self._chosen(policy, choice), "replaced": beaten}
+        return replaced
 
     def _presets(self) -> Iterator[SettingValues]:
         """The presets of the base's own definition, without any that equals its defaults."""
         base = self._base
         for preset, values in base.definition.presets.items():
-            own = {name: value for name, value in values.items() if name not in base.entry.set}
-            if base.in_force(own) != base.in_force({}):
-                yield self.evaluator.setting(base, own, name=f"{base.name}/{preset}", role=PRESET)
+            free_values = {name: value for name, value in values.items() if name not in base.entry.set}
+            if base.in_force(free_values) != base.in_force({}):
+                yield self.evaluator.setting(base, free_values, name=f"{base.name}/{preset}", role=PRESET)
 
     def _chosen(self, policy: Policy, choice: Choice) -> dict[str, SettingValues]:
         """What is recommended, and the fixed numbers of items that meet the policy; nothing, if the default is kept."""
         if choice.setting is None:
             return {}
-        found, values = self.searches[choice.selector], choice.setting.rounded
-        tunable = found.competitor.tunable
-        own, base = self._first_n(found, values), self.searches[self._base.name].fixed
-        first = {"fixed": (self._base, {}, base[policy.name].n), "fixed_own": (tunable, values, own[policy.name].n)}
+        result, values = self.searches[choice.selector], choice.setting.rounded
+        tunable = result.competitor.tunable
+        optima, base = self._first_n(result, values), self.searches[self._base.name].fixed
+        first = {"fixed": (self._base, {}, base[policy.name].n), "fixed_own": (tunable, values, optima[policy.name].n)}
         return self.evaluator.chosen(policy, tunable, values, first)
 
     def _outcome(
         self,
         policy: Policy,
-        found: Mapping[str, SettingValues],
+        settings: Mapping[str, SettingValues],
         results: Mapping[str, SettingResult],
         comparisons: Mapping[tuple[str, str, str], Comparison],
     ) -> PolicyOutcome:
         choice = self.choices[policy.name]
-        verdicts = self.evaluator.verdicts(policy, found["chosen"], self.defaults) if "chosen" in found else ()
-        own = {kind: results[one.name] for kind, one in found.items()}
-        tried = sum(one.tried for one in self.searches.values())
-        outcome = replace(policy_outcome(policy, choice, own, comparisons, verdicts), tried=tried)
-        if choice.setting is None or "chosen" not in found:
+        verdicts = self.evaluator.verdicts(policy, settings["chosen"], self.defaults) if "chosen" in settings else ()
+        by_kind = {kind: results[setting.name] for kind, setting in settings.items()}
+        tried = sum(result.tried for result in self.searches.values())
+        outcome = replace(policy_outcome(policy, choice, by_kind, comparisons, verdicts), tried=tried)
+        if choice.setting is None or "chosen" not in settings:
             return outcome
-        query_set, chosen = self.dataset.evaluation_set, found["chosen"]
+        query_set, chosen = self.dataset.evaluation_set, settings["chosen"]
         competitor, level = self.searches[choice.selector].competitor, self.file.confidence
-        before, after = (one.by_query[query_set.split] for one in (self.defaults, chosen))
+        before, after = (setting.by_query[query_set.split] for setting in (self.defaults, chosen))
         tunable, values = competitor.tunable, choice.setting.rounded
         return replace(
             outcome,
             fixed_reason=fixed_reason(policy, self._base.name, self.searches[self._base.name].fixed[policy.name]),
-            shipped=next((one.name for one in self.shipped if one.is_setting_of(tunable, values)), ""),
+            shipped=next((preset.name for preset in self.shipped if preset.is_setting_of(tunable, values)), ""),
             heat_maps=heat_maps(competitor, choice.setting.rounded),
             slices=parameter_traces(competitor, choice.setting.rounded, level=level),
             worst_scope=query_set.worst_scope(after),
@@ -323,7 +335,7 @@ class DatasetTuner:
         )
 
     def _notes(self) -> Iterator[str]:
-        """What a reader must know."""
+        """Notes for the reader of a report."""
         query_sets = self.dataset.query_sets
         yield READ_ONCE if TEST in query_sets else ALL_DECIDE
         for split, n in self.dataset.of.items():
@@ -334,28 +346,28 @@ class DatasetTuner:
         for name, reason in self.left_out.items():
             yield f"{name if name in names else f'What ships, {name},'} was left out: {reason}."
         for name in self.dataset.empty:
-            said = all_empty(name, self.name)
-            yield f"{said[0].upper()}{said[1:]}."
+            sentence = all_empty(name, self.name)
+            yield f"{sentence[0].upper()}{sentence[1:]}."
         if self.base is not None:
             yield from _group_notes(self.base, self.dataset.tuning_set)
-        for name, one in self.searches.items():
-            if one.competitor.full_ranking.refitted:
+        for name, result in self.searches.items():
+            if result.competitor.full_ranking.refitted:
                 yield (
                     f"{name}: its fit has seen queries that decide, so that each of these is scored by a fit on the "
                     "other folds; a test split is scored by the fit itself."
                 )
-            if one.competitor.full_ranking.shared:
+            if result.competitor.full_ranking.shared:
                 yield (
                     f"{name}: its fit has seen queries that decide, among those of "
-                    f"{one.competitor.full_ranking.shared} datasets, "
+                    f"{result.competitor.full_ranking.shared} datasets, "
                     "so that it looks a little better here than on a dataset of your own."
                 )
-            if one.tried:
-                yield _run_note(name, one)
+            if result.tried:
+                yield _run_note(name, result)
 
 
 def _group_notes(base: Base, query_set: QuerySet) -> Iterator[str]:
-    """What groups of queries do to intervals; nothing where every query in need is alone."""
+    """A note on how groups of queries change intervals; none where every query in need is alone."""
     groups = len(np.unique(query_set.group[~np.isnan(base.complete)]))
     if groups != base.in_need:
         yield (
@@ -366,15 +378,15 @@ def _group_notes(base: Base, query_set: QuerySet) -> Iterator[str]:
         )
 
 
-def _run_note(name: str, found: SearchResult) -> str:
-    """What breaks the prefix rule, and what was done instead."""
-    searched = found.competitor.tunable.tried_values
-    what = " and ".join(
-        [", ".join(searched)] * bool(searched) + ["expansion"] * found.competitor.tunable.has_expansion({})
+def _run_note(name: str, result: SearchResult) -> str:
+    """A note on what breaks the prefix rule, and what was done instead."""
+    searched = result.competitor.tunable.tried_values
+    unswept = " and ".join(
+        [", ".join(searched)] * bool(searched) + ["expansion"] * result.competitor.tunable.has_expansion({})
     )
     return (
-        f"{name}: no exact sweep over {what}, which change more than how much of one ranking is offered; "
-        f"{found.tried:,} settings were run on what the steps before had found, and the best of them need not be the "
+        f"{name}: no exact sweep over {unswept}, which change more than how much of one ranking is offered; "
+        f"{result.tried:,} settings were run on what the steps before had found, and the best of them need not be the "
         "best there is."
     )
 
@@ -390,7 +402,7 @@ def first_items_curve(table: Candidates, labels: Labels) -> Curve:
     values = [
         [rankings.values(measure, np.minimum(rankings.sizes, n)) for n in LENGTHS] for measure in (COMPLETENESS, TOKENS)
     ]
-    return Curve(*(np.stack(each) for each in values))
+    return Curve(*(np.stack(arrays) for arrays in values))
 
 
 def compare_at_tokens(
@@ -398,7 +410,7 @@ def compare_at_tokens(
 ) -> dict[str, AtTokens]:
     """Compare recommended settings with the curve, each at its own mean tokens; Holm-corrected together.
 
-    Groups of paraphrases are witnesses as a whole: the p-value is that of the groups, the interval that of queries.
+    The p-value is that of the groups of paraphrases, the interval that of queries.
 
     Args:
         chosen: by policy, measured on the split of `query_set`.
@@ -409,12 +421,16 @@ def compare_at_tokens(
     Returns:
         By policy; one that failed on a query, which then has no tokens, is left out.
     """
-    found: dict[str, AtTokens] = {}
-    for policy, one in chosen.items():
-        complete, tokens = (one.by_query[query_set.split][measure.metric] for measure in (COMPLETENESS, TOKENS))
+    results: dict[str, AtTokens] = {}
+    for policy, setting in chosen.items():
+        complete, tokens = (setting.by_query[query_set.split][measure.metric] for measure in (COMPLETENESS, TOKENS))
         if not np.isnan(tokens).any():
-            found[policy] = at_equal_tokens(complete, tokens, curve, groups=query_set.group, seed=seed)
+            results[policy] = at_equal_tokens(complete, tokens, curve, groups=query_set.group, seed=seed)
     corrected = correct(
-        {policy: replace(one.comparison, p=one.p_groups) for policy, one in found.items() if one.comparison is not None}
+        {
+            policy: replace(result.comparison, p=result.p_groups)
+            for policy, result in results.items()
+            if result.comparison is not None
+        }
     )
-    return {policy: replace(one, comparison=corrected.get(policy)) for policy, one in found.items()}
+    return {policy: replace(result, comparison=corrected.get(policy)) for policy, result in results.items()}

@@ -51,23 +51,23 @@ class VerdictQueries:
 
 
 def verdict(
-    limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, *, scale: Scale
+    limit: Limit, measured: FloatArray, base: FloatArray, ground: VerdictQueries, *, scale: Scale
 ) -> ConstraintVerdict | None:
     """Judge a constraint by measured values.
 
     Args:
         limit: the constraint, with its target on these queries.
-        own, base: values by query, shape (n_queries,); NaN where the metric does not apply.
+        measured, base: values by query, shape (n_queries,); NaN where the metric does not apply.
         ground: the queries.
         scale: of the values.
 
     Returns:
         None where the metric applies to no query.
     """
-    n = int((~np.isnan(own)).sum())
+    n = int((~np.isnan(measured)).sum())
     if not n:
         return None
-    value, low, high = _interval(limit, own, base, ground, scale)
+    value, low, high = _interval(limit, measured, base, ground, scale)
     worse, better = (low, high) if limit.sign > 0 else (high, low)
     status: Status
     if n < MIN_QUERIES:
@@ -80,8 +80,8 @@ def verdict(
         status = "missed"
     else:
         status = "open"
-    needed = _labels_needed(limit, n, value, worse, better) if status in ("open", "too few to say") else None
-    values = [limit.in_text_unit(one) for one in (value, low, high)]
+    labels_needed = _labels_needed(limit, n, value, worse, better) if status in ("open", "too few to say") else None
+    values = [limit.in_text_unit(number) for number in (value, low, high)]
     return ConstraintVerdict(
         text=limit.text,
         status=status,
@@ -89,20 +89,20 @@ def verdict(
         low=values[1],
         high=values[2],
         n=n,
-        needed=needed,
+        needed=labels_needed,
         falls_short=not limit.is_near(value),
     )
 
 
 def _interval(
-    limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, scale: Scale
+    limit: Limit, measured: FloatArray, base: FloatArray, ground: VerdictQueries, scale: Scale
 ) -> tuple[float, float, float]:
     """The mean, and the ends of what is likely: paired where the constraint is of the base."""
     if limit.by != "paired":
-        found = grouped_estimate(own, ground.group, scale=scale, level=ground.level)
-        return found.value, found.interval.low, found.interval.high
+        estimate = grouped_estimate(measured, ground.group, scale=scale, level=ground.level)
+        return estimate.value, estimate.interval.low, estimate.interval.high
     pairing = Pairing(base={limit.measure: base}, group=ground.group)
-    mean, error = pairing.differences({limit.measure: own})[limit.measure].errors()
+    mean, error = pairing.differences({limit.measure: measured})[limit.measure].errors()
     distance = (SAFETY_ERRORS if ground.chosen_here else critical(ground.level)) * float(error[0])
     value = limit.base + float(mean[0])
     return value, value - distance, value + distance
@@ -177,7 +177,7 @@ class SettingEvaluator:
     _full_rankings: dict[tuple[str, str, str], FullRanking] = field(default_factory=dict)
 
     def keep_ranking(self, tunable: Tunable, full_ranking: FullRanking) -> None:
-        """Keep the ranking of a selector with its defaults on the tuning set, which needs not be found again."""
+        """Store the ranking of a selector with its defaults on the tuning set, so that it is not computed again."""
         self._full_rankings[self._key(tunable, {}, self.dataset.tuning_set.split)] = full_ranking
 
     def _key(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> tuple[str, str, str]:
@@ -185,7 +185,7 @@ class SettingEvaluator:
         return tunable.name, head, split
 
     def full_ranking(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> FullRanking:
-        """The ranking of a selector, found once for all settings that differ in how they cut only."""
+        """The ranking of a selector, computed once for all settings that differ only in their cuts."""
         key = self._key(tunable, values, split)
         if key not in self._full_rankings:
             self._full_rankings[key] = tunable.rank(self.dataset.query_sets[split], values)
@@ -196,16 +196,16 @@ class SettingEvaluator:
     ) -> SettingValues:
         """Measure a setting of a selector; with `first` so many items of its ranking, whatever its cuts are."""
         query_sets = self.dataset.query_sets.items()
-        found = {split: self.full_ranking(tunable, values, split) for split, _ in query_sets}
+        rankings = {split: self.full_ranking(tunable, values, split) for split, _ in query_sets}
         answers = {
-            split: tunable.cut(found[split], values, own)
+            split: tunable.cut(rankings[split], values, query_set)
             if first is None
-            else tunable.first_items(found[split], first, own)
-            for split, own in query_sets
+            else tunable.first_items(rankings[split], first, query_set)
+            for split, query_set in query_sets
         }
-        ranked = {split: one.answers for split, one in found.items()}
-        shown = tunable.in_force(values) if first is None else {"n": first}
-        return self._values(answers, ranked, name=name, role=role, of=(tunable.name, shown))
+        ranked = {split: ranking.answers for split, ranking in rankings.items()}
+        in_force = tunable.in_force(values) if first is None else {"n": first}
+        return self._values(answers, ranked, name=name, role=role, of=(tunable.name, in_force))
 
     def chosen(
         self,
@@ -225,8 +225,8 @@ class SettingEvaluator:
             `chosen`, and by kind the fixed numbers that there are.
         """
         fixed = {
-            kind: self.setting(one, own, name=f"{one.name}, first {n}", role=FIXED, first=n)
-            for kind, (one, own, n) in first.items()
+            kind: self.setting(competitor, settings, name=f"{competitor.name}, first {n}", role=FIXED, first=n)
+            for kind, (competitor, settings, n) in first.items()
             if n is not None
         }
         return {"chosen": self.setting(tunable, values, name=policy.name, role=RECOMMENDED), **fixed}
@@ -257,25 +257,27 @@ class SettingEvaluator:
             values=values,
             answers=answers,
             by_query={split: query_set.values(answers[split], self.metrics) for split, query_set in query_sets.items()},
-            reachable={split: query_sets[split].values(one, [WITHIN])[WITHIN] == 1 for split, one in ranked.items()},
+            reachable={
+                split: query_sets[split].values(ranking, [WITHIN])[WITHIN] == 1 for split, ranking in ranked.items()
+            },
         )
 
-    def result(self, one: SettingValues) -> SettingResult:
+    def result(self, setting: SettingValues) -> SettingResult:
         """The estimates of a setting, for the report."""
-        found: dict[str, dict[str, Any]] = {}
+        estimates: dict[str, dict[str, Any]] = {}
         for split, query_set in self.dataset.query_sets.items():
-            found[split] = dict(query_set.estimates(one.by_query[split], level=self.level))
-            if split in one.reachable and one.reachable[split].any():
-                found[split][OF_REACHABLE] = grouped_estimate(
-                    one.of_reachable(split, COMPLETE), query_set.group, scale="yes/no", level=self.level
+            estimates[split] = dict(query_set.estimates(setting.by_query[split], level=self.level))
+            if split in setting.reachable and setting.reachable[split].any():
+                estimates[split][OF_REACHABLE] = grouped_estimate(
+                    setting.of_reachable(split, COMPLETE), query_set.group, scale="yes/no", level=self.level
                 )
         return SettingResult(
-            name=one.name,
-            role=one.role,
-            selector=one.selector,
-            values=one.values,
-            tuning=found[self.dataset.tuning_set.split],
-            test=found.get(TEST, {}),
+            name=setting.name,
+            role=setting.role,
+            selector=setting.selector,
+            values=setting.values,
+            tuning=estimates[self.dataset.tuning_set.split],
+            test=estimates.get(TEST, {}),
         )
 
     def verdicts(self, policy: Policy, chosen: SettingValues, base: SettingValues) -> tuple[ConstraintVerdict, ...]:
@@ -293,9 +295,9 @@ class SettingEvaluator:
         def judge(limit: Limit, constraint: Constraint) -> ConstraintVerdict | None:
             metric = constraint.metric
             reachable = constraint.of == "reachable"
-            own = chosen.of_reachable(split, metric) if reachable else chosen.by_query[split][metric]
+            values = chosen.of_reachable(split, metric) if reachable else chosen.by_query[split][metric]
             scale = metric.declaration.scale
-            return verdict(limit, own, base.by_query[split][metric], ground, scale=scale)  # type: ignore[arg-type]
+            return verdict(limit, values, base.by_query[split][metric], ground, scale=scale)  # type: ignore[arg-type]
 
         return constraint_verdicts(policy, means, reach, judge)
 
@@ -314,43 +316,47 @@ def constraint_verdicts(
         reach: see `reach_ratio`.
         judge: gives the verdict; None where the metric applies to no query.
     """
-    known = [one for one in policy.constraints if one.of != "base" or Measure(one.metric) in means]
-    found = [judge(Limit.of(one, means, reach=reach), one) for one in known]
-    return tuple(one for one in found if one is not None)
+    applicable = [
+        constraint
+        for constraint in policy.constraints
+        if constraint.of != "base" or Measure(constraint.metric) in means
+    ]
+    verdicts = [judge(Limit.of(constraint, means, reach=reach), constraint) for constraint in applicable]
+    return tuple(verdict for verdict in verdicts if verdict is not None)
 
 
 def policy_outcome(
     policy: Policy,
     choice: Choice,
-    found: Mapping[str, SettingResult],
+    results: Mapping[str, SettingResult],
     comparisons: Mapping[Key, Comparison],
     verdicts: tuple[ConstraintVerdict, ...],
 ) -> PolicyOutcome:
-    """What a policy came to: why the default is kept, or what is recommended and what that is compared with.
+    """The outcome of a policy: why the default is kept, or what is recommended and what that is compared with.
 
     Args:
         policy, choice: which, and what was chosen.
-        found: `chosen`, and where there are any `fixed`, `fixed_own` and `replaced`; without `chosen` the default is
+        results: `chosen`, and where there are any `fixed`, `fixed_own` and `replaced`; without `chosen` the default is
             kept.
         comparisons: by policy, kind and metric name.
         verdicts: of the constraints.
     """
-    replaced = found.get("replaced")
+    replaced = results.get("replaced")
     outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings, replaced=replaced)
-    if choice.setting is None or "chosen" not in found:
+    if choice.setting is None or "chosen" not in results:
         return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
     by_kind: dict[str, dict[str, Comparison]] = {}
-    for (name, kind, metric), one in comparisons.items():
+    for (name, kind, metric), comparison in comparisons.items():
         if name == policy.name:
-            by_kind.setdefault(kind, {})[metric] = one
+            by_kind.setdefault(kind, {})[metric] = comparison
     return replace(
         outcome,
-        chosen=found["chosen"],
+        chosen=results["chosen"],
         taken_from=choice.taken_from,
         bounds=choice.setting.bounds,
         verdicts=verdicts,
-        fixed=found.get("fixed"),
-        fixed_own=found.get("fixed_own"),
+        fixed=results.get("fixed"),
+        fixed_own=results.get("fixed_own"),
         ranking=by_kind.pop("ranking", {}),
         against=by_kind,
     )
@@ -366,24 +372,24 @@ def fixed_reason(policy: Policy, name: str, first: Optimum | None) -> str:
     """
     if first is None:
         return f"the ranking of {name} is not swept over all datasets"
-    return "" if first.n is not None else choose(policy, {name: first}, what="k").reason
+    return "" if first.n is not None else choose(policy, {name: first}, noun="k").reason
 
 
-def beats(policy: Policy, means: Mapping[Metric, float], others: Mapping[Metric, float]) -> bool:
+def beats(policy: Policy, means: Mapping[Metric, float], reference: Mapping[Metric, float]) -> bool:
     """Whether a setting is as complete as another for no more tokens, not equal in both, and serves a policy as well.
 
     Args:
         policy: whose objective must be no worse.
-        means, others: of completeness, prompt tokens and the objective, on the same queries.
+        means, reference: of completeness, prompt tokens and the objective, on the same queries.
     """
 
     def gain(metric: Metric) -> float:
         sign = 1 if metric.declaration.better == "higher" else -1
-        difference = sign * (means[metric] - others[metric])
-        return 0.0 if abs(difference) <= rounding_error(others[metric]) else difference
+        difference = sign * (means[metric] - reference[metric])
+        return 0.0 if abs(difference) <= rounding_error(reference[metric]) else difference
 
     figures = [gain(metric) for metric in COMPARED[:2]]
-    return all(each >= 0 for each in (*figures, gain(policy.objective))) and any(each > 0 for each in figures)
+    return all(figure >= 0 for figure in (*figures, gain(policy.objective))) and any(figure > 0 for figure in figures)
 
 
 def best_preset(
@@ -415,17 +421,17 @@ Key = tuple[str, str, str]
 T = TypeVar("T")
 
 
-def comparison_pairs(defaults: T, found: Mapping[str, T]) -> dict[str, tuple[T, T]]:
-    """What is compared for a policy: base and other by kind of comparison.
+def comparison_pairs(defaults: T, settings: Mapping[str, T]) -> dict[str, tuple[T, T]]:
+    """The pairs that are compared for a policy: base and compared setting by kind of comparison.
 
     Args:
         defaults: the base with its defaults.
-        found: `chosen`, and where there are any `fixed` and `fixed_own`.
+        settings: `chosen`, and where there are any `fixed` and `fixed_own`.
     """
-    pairs = {"defaults": (defaults, found["chosen"])}
-    pairs |= {kind: (found[kind], found["chosen"]) for kind in ("fixed", "fixed_own") if kind in found}
-    if "fixed" in found and "fixed_own" in found:
-        pairs["ranking"] = (found["fixed"], found["fixed_own"])
+    pairs = {"defaults": (defaults, settings["chosen"])}
+    pairs |= {kind: (settings[kind], settings["chosen"]) for kind in ("fixed", "fixed_own") if kind in settings}
+    if "fixed" in settings and "fixed_own" in settings:
+        pairs["ranking"] = (settings["fixed"], settings["fixed_own"])
     return pairs
 
 
@@ -440,23 +446,27 @@ def compare_all(
     Args:
         defaults: the base with its defaults.
         measured: by policy, what `comparison_pairs` takes.
-        compare: compares base and other by a metric; None = it applies to no query.
+        compare: compares two settings by a metric; None = it applies to no query.
         policies: those of `measured`, and others.
 
     Returns:
-        By policy, kind and metric name, for the metrics of `COMPARED` and what the policy is to better.
+        By policy, kind and metric name, for the metrics of `COMPARED` and the policy's objective.
     """
     aims = {policy.name: policy.objective for policy in policies}
-    found = {
-        (policy, kind, str(metric)): compare(base, other, metric)
+    comparisons = {
+        (policy, kind, str(metric)): compare(base, compared, metric)
         for policy, rows in measured.items()
-        for kind, (base, other) in comparison_pairs(defaults, rows).items()
+        for kind, (base, compared) in comparison_pairs(defaults, rows).items()
         for metric in dict.fromkeys((*COMPARED, aims[policy]))
     }
-    return correct({key: one for key, one in found.items() if one is not None})
+    return correct({key: comparison for key, comparison in comparisons.items() if comparison is not None})
 
 
 def metrics_of(policies: Sequence[Policy]) -> tuple[Metric, ...]:
     """The metrics that every setting is measured by: the usual ones, and those of the policies."""
-    own = [metric for policy in policies for metric in (policy.objective, *(one.metric for one in policy.constraints))]
-    return tuple(dict.fromkeys([*METRICS, *own]))
+    from_policies = [
+        metric
+        for policy in policies
+        for metric in (policy.objective, *(constraint.metric for constraint in policy.constraints))
+    ]
+    return tuple(dict.fromkeys([*METRICS, *from_policies]))

@@ -1,9 +1,9 @@
 """Limits that a recommended setting must keep: the constraints of a policy, and some that hold for every policy.
 
-* A constraint `of: base` is held by paired differences to the base: the mean difference less `SAFETY_ERRORS` standard
-  errors must reach the target. So many since the best of many settings looks better than it is. Other constraints are
-  held by the unfavourable end of their interval. Both have the same `room`, where they are about shares; `USED_ROOM` of
-  it is used.
+* A constraint `of: base` is checked by paired differences to the base: the mean difference less `SAFETY_ERRORS`
+  standard errors must reach the target. So many since the best of many settings looks better than it is. Other
+  constraints are checked by the unfavourable end of their interval. Both have the same `room`, where they are about
+  shares; `USED_ROOM` of it is used.
 * What a policy maximises is no worse than the base's, likewise, if it is a share and the base keeps the policy.
 * Prompt tokens are at most `MAX_TOKENS` times the base's, unless the setting is more complete beyond doubt.
 * Of the completeness of the base, and of that of the queries which need an item type, `MIN_KEPT` is kept; of a type
@@ -30,11 +30,11 @@ FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # bes
 
 
 SAME = 1e-12
-"""Relative difference up to which two means are the same: they may differ by the order in which they were added up."""
+"""Relative difference up to which two means are equal: the order of adding up may change them so far."""
 
 
 def rounding_error(value: float) -> float:
-    """How far two values may be apart that are the same up to rounding."""
+    """How much two values that are equal up to rounding may differ."""
     return SAME * max(1.0, abs(value))
 
 
@@ -46,7 +46,7 @@ class Constraint:
         metric: a set metric.
         at_least, at_most: the target; exactly one is given.
         of: empty: the mean itself; `reachable`: a share of what the first 20 items of the base's ranking make complete,
-            held against the queries that the first 20 of a selector's own ranking do; `base`: a multiple of what
+            compared with the queries that the first 20 of a selector's own ranking do; `base`: a multiple of what
             the base, the first selector of the file, has with its defaults.
     """
 
@@ -57,8 +57,8 @@ class Constraint:
 
     def __str__(self) -> str:
         sign, target = (">=", self.at_least) if self.at_least is not None else ("<=", self.at_most)
-        whose = {"": "", "reachable": " of what is reachable at 20 items", "base": " x the base's"}[self.of]
-        return f"{self.metric} {sign} {target:g}{whose}"
+        suffix = {"": "", "reachable": " of what is reachable at 20 items", "base": " x the base's"}[self.of]
+        return f"{self.metric} {sign} {target:g}{suffix}"
 
     @property
     def met_by_nothing(self) -> bool:
@@ -108,19 +108,21 @@ def policy_measures(policies: Sequence[Policy]) -> dict[Measure, int]:
     Completeness and tokens come first and are always there: ties are broken by them. 1 = the sum is enough; 2 and 3:
     an interval for a share needs squares, one for an amount squares and cubes. Differences to the base need none.
     """
-    found = {COMPLETENESS: 1, TOKENS: 1}
+    measures = {COMPLETENESS: 1, TOKENS: 1}
     for policy in policies:
-        found.setdefault(Measure(policy.objective), 1)
-        for one in policy.constraints:
-            measure = measure_of(one)
-            powers = 1 if one.of == "base" else POWERS[one.metric.declaration.scale]
-            found[measure] = max(found.get(measure, 1), powers)
-    return found
+        measures.setdefault(Measure(policy.objective), 1)
+        for constraint in policy.constraints:
+            measure = measure_of(constraint)
+            powers = 1 if constraint.of == "base" else POWERS[constraint.metric.declaration.scale]
+            measures[measure] = max(measures.get(measure, 1), powers)
+    return measures
 
 
 def paired_measures(policies: Sequence[Policy]) -> tuple[Measure, ...]:
     """The measures whose differences to the base are wanted: completeness, those of constraints, what is maximised."""
-    from_policy = (measure_of(one) for policy in policies for one in policy.constraints if one.of == "base")
+    from_policy = (
+        measure_of(constraint) for policy in policies for constraint in policy.constraints if constraint.of == "base"
+    )
     aims = (Measure(policy.objective) for policy in policies if not policy.minimise)
     return tuple(dict.fromkeys([COMPLETENESS, *from_policy, *aims]))
 
@@ -146,17 +148,17 @@ class Limit:
     """A bound on a mean, with its target as a number.
 
     Attributes:
-        text: as messages say it.
+        text: the limit in messages.
         measure: what it is about.
         sign: 1 for at least, -1 for at most.
         target: in the unit of the measure.
         unit: what the text counts in, in that of the measure: the base's mean, or how many times as much the base
             reaches; 1 where it is about the mean itself.
         room: how far beyond the target the unfavourable end lies at most where a constraint nearly holds.
-        by: what is held against the target: the `paired` difference to the base, an `interval`, or the `mean`.
+        by: what is compared with the target: the `paired` difference to the base, an `interval`, or the `mean`.
         base: the base's mean, for paired differences.
         complete: the base's completeness, where more of it beyond doubt stands in for the target; NaN = it does not.
-        asked: whether the policy asks for it.
+        from_policy: whether the policy sets it.
     """
 
     text: str
@@ -183,13 +185,13 @@ class Limit:
             ParameterError: the base has no mean of the metric.
         """
         measure, unit = measure_of(constraint), 1.0
-        own = base.get(Measure(constraint.metric), math.nan)
+        base_mean = base.get(Measure(constraint.metric), math.nan)
         if constraint.of == "base":
-            if math.isnan(own):
+            if math.isnan(base_mean):
                 raise ParameterError(
                     f"{constraint}: the base has no {constraint.metric} that it could be a multiple of"
                 )
-            unit = own
+            unit = base_mean
         elif constraint.of == "reachable":
             unit = reach
         bound = constraint.at_least if constraint.at_least is not None else constraint.at_most
@@ -201,7 +203,7 @@ class Limit:
             unit=unit,
             room=room_of(base) if constraint.metric.declaration.scale != "amount" else 0.0,
             by="paired" if constraint.of == "base" else "interval",
-            base=own,
+            base=base_mean,
         )
 
     def in_text_unit(self, value: float) -> float:
@@ -225,21 +227,21 @@ class Limit:
 
     def mean_reaches(self, settings: SweptSettings) -> BoolArray:
         """Where the means reach the target, shape (n_settings,)."""
-        found = settings.mean_reaches(self.measure, self.sign, self.end)
-        return found if math.isnan(self.complete) else found | settings.mean_reaches(COMPLETENESS, 1, self.complete)
+        reached = settings.mean_reaches(self.measure, self.sign, self.end)
+        return reached if math.isnan(self.complete) else reached | settings.mean_reaches(COMPLETENESS, 1, self.complete)
 
-    def ends(self, settings: SweptSettings, places: IntArray, *, level: float, times: float = 1.0) -> FloatArray:
-        """The values compared with the target at some places, if there were `times` as many queries."""
+    def ends(self, settings: SweptSettings, indices: IntArray, *, level: float, times: float = 1.0) -> FloatArray:
+        """The values compared with the target at some indices, if there were `times` as many queries."""
         if self.by == "paired":
-            mean, error = settings.differences(self.measure, places, times=times)
+            mean, error = settings.differences(self.measure, indices, times=times)
             return self.base + mean - self.sign * SAFETY_ERRORS * error
         if self.by == "interval":
-            low, high = settings.bounds(self.measure, places, level=level, times=times)
+            low, high = settings.bounds(self.measure, indices, level=level, times=times)
             return low if self.sign > 0 else high
-        means = settings.means(self.measure, places)
+        means = settings.means(self.measure, indices)
         if math.isnan(self.complete):
             return means
-        gain, error = settings.differences(COMPLETENESS, places, times=times)
+        gain, error = settings.differences(COMPLETENESS, indices, times=times)
         return np.where(gain - SAFETY_ERRORS * error > 0, np.minimum(means, self.target), means)
 
 
@@ -248,17 +250,17 @@ def room_of(base: Mapping[Measure, float]) -> float:
     return min(_ROOM, _ROOM_OF_BASE * base.get(COMPLETENESS, 0.0))
 
 
-def reach_ratio(base: BoolArray, own: BoolArray) -> float:
+def reach_ratio(base: BoolArray, competitor: BoolArray) -> float:
     """How many times as many queries the base's ranking makes complete within reach as another selector's.
 
-    What is reachable is what the base reaches, so that all selectors have the same target. It is held against the
-    queries that the selector's own ranking reaches, since none of the others can be won by its cut: their share
-    must be higher where it reaches less than the base, and may be lower where it reaches more.
+    What is reachable is what the base reaches, so that all selectors have the same target. It is compared with the
+    queries that the selector's own ranking reaches, since its cut can win no other query: their share must be
+    higher where it reaches less than the base, and may be lower where it reaches more.
 
     Args:
-        base, own: the queries that the first items of either ranking make complete, shape (n_queries,).
+        base, competitor: the queries that the first items of either ranking make complete, shape (n_queries,).
     """
-    is_reached = int(own.sum())
+    is_reached = int(competitor.sum())
     return int(base.sum()) / is_reached if is_reached else 1.0
 
 
@@ -273,8 +275,8 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
     Raises:
         ParameterError: the base has no mean of a metric that a constraint relates to it.
     """
-    from_policy = tuple(Limit.of(one, base, reach=reach) for one in policy.constraints)
-    kept = [
+    from_policy = tuple(Limit.of(constraint, base, reach=reach) for constraint in policy.constraints)
+    general_limits = [
         Limit(
             text=f"{measure} >= {MIN_KEPT:g} x the base's",
             measure=measure,
@@ -288,7 +290,7 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
         if (measure == COMPLETENESS or measure.required_type) and not math.isnan(mean)
     ]
     if TOKENS in base and COMPLETENESS in base:
-        kept.append(
+        general_limits.append(
             Limit(
                 text=f"tokens <= {MAX_TOKENS:g} x the base's, or more complete beyond doubt",
                 measure=TOKENS,
@@ -300,30 +302,30 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
                 from_policy=False,
             )
         )
-    return (*from_policy, *(one for one in kept if not _implied(one, from_policy)))
+    return (*from_policy, *(limit for limit in general_limits if not _implied(limit, from_policy)))
 
 
 def no_worse_limit(measure: Measure, base: Mapping[Measure, float]) -> Limit:
     """What is maximised must be no worse than the base's beyond doubt, but for the room, and not by its mean alone."""
-    own = base[measure]
+    base_mean = base[measure]
     return Limit(
         text=f"{measure} >= the base's",
         measure=measure,
         sign=1,
-        target=own,
-        unit=own,
+        target=base_mean,
+        unit=base_mean,
         room=room_of(base),
         by="paired",
-        base=own,
+        base=base_mean,
         from_policy=False,
     )
 
 
-def _implied(one: Limit, from_policy: Sequence[Limit]) -> bool:
+def _implied(limit: Limit, from_policy: Sequence[Limit]) -> bool:
     """Whether what the policy asks is no less than a limit on the same mean."""
     return any(
-        (other.measure, other.sign, other.by) == (one.measure, one.sign, "paired")
-        and one.sign * other.end >= one.sign * one.target
-        for other in from_policy
-        if math.isnan(one.complete)
+        (policy_limit.measure, policy_limit.sign, policy_limit.by) == (limit.measure, limit.sign, "paired")
+        and limit.sign * policy_limit.end >= limit.sign * limit.target
+        for policy_limit in from_policy
+        if math.isnan(limit.complete)
     )

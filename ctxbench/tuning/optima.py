@@ -1,4 +1,4 @@
-"""The best setting by a policy, of all lines of settings that it is shown; without one the nearest to the policy.
+"""The best setting for a policy among all lines of settings; where none is recommendable, the nearest to the policy.
 
 An optimum keeps a handful of settings, however many it looks at. Rules:
 
@@ -44,8 +44,8 @@ class BestSetting:
         rounded: the same with a threshold of few digits that selects the same (see `ThresholdLine.rounded_threshold`).
         means: by measure.
         n: by measure, how many queries it applies to.
-        bounds: by text of each of the policy's constraints, what was held against its target, as the text counts.
-        missed: places, among the limits, of those that are not kept.
+        bounds: by text of each of the policy's constraints, the value compared with its target, in the text's unit.
+        missed: indices, among the limits, of those that are not kept.
     """
 
     values: Mapping[str, Value]
@@ -62,7 +62,7 @@ class Optimum:
     Attributes:
         policy: what is chosen by.
         limits: what a setting must keep, the policy's constraints first.
-        beat: the base's objective, which must be bettered; NaN = none must.
+        to_beat: the base's objective, which a setting must improve on; NaN = no such condition.
         settings: how many were looked at.
         shortage: about how many times as many queries the nearest would need; infinite if there is none.
     """
@@ -82,7 +82,7 @@ class Optimum:
         Args:
             policy: what is chosen by.
             level: of the intervals.
-            base: means of the base by measure; without, nothing is held against it, and there is no room.
+            base: means of the base by measure; without it nothing is compared with the base, and there is no room.
             reach: see `reach_ratio`, for constraints `of: reachable`.
             worth: how many independent queries a query is worth, above 0: below 1 where queries of one group answer
                 alike (see `stats.worth`). One factor for all measures and settings, so that sweeps need no groups.
@@ -106,23 +106,23 @@ class Optimum:
         self._nearest: SweptSettings | None = None
         self.shortage = math.inf
         self._means_alone: list[SweptSettings | None] = [None] * len(policy.constraints)
-        self._means_beside: list[SweptSettings | None] = [None] * len(policy.constraints)
+        self._means_constrained: list[SweptSettings | None] = [None] * len(policy.constraints)
 
     def _objective_to_beat(self, base: Mapping[Measure, float]) -> float:
         """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
-        kept = all(
+        is_met = all(
             limit.sign * (base.get(limit.measure, math.nan) - limit.target) >= -rounding_error(limit.target)
             for limit in self.limits
             if limit.from_policy
         )
-        return base.get(self._aims[0][0], math.nan) if kept else math.nan
+        return base.get(self._aims[0][0], math.nan) if is_met else math.nan
 
     def add(self, line: ThresholdLine | SweptSettings) -> None:
-        """See the settings of a line."""
+        """Take the settings of a line into account."""
         self.add_settings(line if isinstance(line, SweptSettings) else LineSettings(line))
 
     def add_settings(self, settings: SweptSettings) -> None:
-        """See settings along one threshold."""
+        """Take settings along one threshold into account."""
         self.settings += len(settings)
         best = self._key[0] if self._best is not None else math.nan
         reached = [self._better(settings, best)] if not math.isnan(best) else []
@@ -132,9 +132,9 @@ class Optimum:
                 self._keep_reaches(settings, reached)
                 if not math.isnan(self.to_beat):
                     reached.append(self._better(settings, self._aims[0][1] * self.to_beat, strictly=True))
-            places = np.flatnonzero(_all(reached, len(settings)))
-            if len(places):
-                self._keep_best(settings, places)
+            indices = np.flatnonzero(_all(reached, len(settings)))
+            if len(indices):
+                self._keep_best(settings, indices)
 
     def _better(self, settings: SweptSettings, key: float, *, strictly: bool = False) -> BoolArray:
         """Where the objective, as the first part of a key has it, is at most a value, or below it."""
@@ -142,63 +142,63 @@ class Optimum:
         room = rounding_error(key) * (-1 if strictly else 1)
         return settings.objective_reaches(measure, -sign, sign * (key + room))
 
-    def _keep_best(self, settings: SweptSettings, places: IntArray) -> None:
-        """Keep the best of these places if it beats what is kept; all keep the limits by their means."""
-        met = np.ones(len(places), dtype=np.bool_)
-        short = np.ones(len(places))
+    def _keep_best(self, settings: SweptSettings, indices: IntArray) -> None:
+        """Keep the best of these settings if it beats the best so far; all keep the limits by their means."""
+        met = np.ones(len(indices), dtype=np.bool_)
+        short = np.ones(len(indices))
         for limit in self.limits:
-            ends = limit.ends(settings, places, level=self._level, times=self._times(limit))
-            kept = limit.is_reached(ends)
-            met &= kept
+            ends = limit.ends(settings, indices, level=self._level, times=self._times(limit))
+            is_kept = limit.is_reached(ends)
+            met &= is_kept
             if self._best is None:
-                nearer = _shortage_of(limit, settings.means(limit.measure, places), ends)
-                short = np.maximum(short, np.where(kept, 1.0, nearer))
+                nearer = _shortage_of(limit, settings.means(limit.measure, indices), ends)
+                short = np.maximum(short, np.where(is_kept, 1.0, nearer))
             beaten = self._best is not None or (self._nearest is not None and (short >= self.shortage).all())
             if beaten and not met.any():
                 return  # whatever the other limits say
         if met.any():
-            place = self._best_place(settings, places[met])
-            here = np.array([place])
-            key = tuple(sign * float(settings.objective_means(measure, here)[0]) for measure, sign in self._aims)
-            key = (*key, distance(settings.values_at(place), self._defaults))
+            index = self._best_index(settings, indices[met])
+            chosen = np.array([index])
+            key = tuple(sign * float(settings.objective_means(measure, chosen)[0]) for measure, sign in self._aims)
+            key = (*key, distance(settings.values_at(index), self._defaults))
             if self._best is None or precedes(key, self._key):
-                self._best, self._key = settings.select_place(place), key
+                self._best, self._key = settings.select_setting(index), key
         elif self._best is None:
             nearest = int(short.argmin())
             if self._nearest is None or short[nearest] < self.shortage:
-                self._nearest, self.shortage = settings.select_place(int(places[nearest])), float(short[nearest])
+                self._nearest, self.shortage = settings.select_setting(int(indices[nearest])), float(short[nearest])
 
     def _times(self, limit: Limit) -> float:
-        """How many queries a query is worth to a limit; differences are by group themselves."""
+        """How many queries a query is worth for a limit; differences already are by group."""
         return self._worth if limit.by == "interval" else 1.0
 
-    def _best_place(self, settings: SweptSettings, places: IntArray) -> int:
-        """The best of these places by the rules of this module."""
+    def _best_index(self, settings: SweptSettings, indices: IntArray) -> int:
+        """The best of these indices by the rules of this module."""
         for measure, sign in self._aims:
-            values = sign * settings.objective_means(measure, places)
+            values = sign * settings.objective_means(measure, indices)
             best = float(values.min())
             if not math.isnan(best):
-                places = places[values <= best + rounding_error(best)]
-        return most_stable(settings.thresholds, places)
+                indices = indices[values <= best + rounding_error(best)]
+        return most_stable(settings.thresholds, indices)
 
     def _keep_reaches(self, settings: SweptSettings, reached: Sequence[BoolArray]) -> None:
         """Keep the best mean of every constraint, and the best among those that meet the other constraints."""
-        for which in range(len(self._means_alone)):
-            others = [each for other, each in enumerate(reached) if other != which]
-            self._keep_reach(self._means_alone, which, settings, None)
-            if others:
-                self._keep_reach(self._means_beside, which, settings, _all(others, len(settings)))
+        for index in range(len(self._means_alone)):
+            rest = [mask for position, mask in enumerate(reached) if position != index]
+            self._keep_reach(self._means_alone, index, settings, None)
+            if rest:
+                self._keep_reach(self._means_constrained, index, settings, _all(rest, len(settings)))
 
     def _keep_reach(
-        self, kept: list[SweptSettings | None], which: int, settings: SweptSettings, among: BoolArray | None
+        self, best: list[SweptSettings | None], index: int, settings: SweptSettings, mask: BoolArray | None
     ) -> None:
-        limit, old = self.limits[which], kept[which]
-        place = settings.best_place(limit.measure, limit.sign, among)
-        if place is None:
+        limit, old = self.limits[index], best[index]
+        position = settings.best_index(limit.measure, limit.sign, mask)
+        if position is None:
             return
-        mean = float(settings.means(limit.measure, np.array([place]))[0])
+        mean = float(settings.means(limit.measure, np.array([position]))[0])
         if old is None or limit.sign * mean > limit.sign * float(old.means(limit.measure)[0]):
-            kept[which] = settings.select_place(place)
+            best[index] = settings.select_setting(position)
 
     # ------------------------------------------------------------------------------------------ what was found
 
@@ -212,10 +212,10 @@ class Optimum:
         """The best fixed number of items, of an optimum that has seen these only; None if none does."""
         return None if self.best is None else int(self.best.values["n"])
 
-    def beats(self, other: Optimum) -> bool:
-        """Whether the best of this one goes before that of another one of the same policy; equals do not."""
+    def beats(self, optimum: Optimum) -> bool:
+        """Whether the best of this optimum comes before that of another for the same policy; False for equals."""
         aims = len(self._aims)
-        return precedes(self._key[:aims], other._key[:aims])
+        return precedes(self._key[:aims], optimum._key[:aims])
 
     @property
     def nearest(self) -> BestSetting | None:
@@ -233,77 +233,84 @@ class Optimum:
         it would if its mean were half a standard error less favourable. None if `MAX_FACTOR` times as many would not
         do.
         """
-        kept = self._best or self._nearest
-        if kept is None or not all(kept.n(measure) for measure in self.measures):
+        settings = self._best or self._nearest
+        if settings is None or not all(settings.n(measure) for measure in self.measures):
             return None
-        now = self._queries(kept)
-        fewest, most = (self._fewest_queries(kept, now, doubt=doubt) for doubt in (0.0, _DOUBT))
+        queries = self._queries(settings)
+        fewest, largest = (self._fewest_queries(settings, queries, doubt=doubt) for doubt in (0.0, _DOUBT))
         if fewest is None:
             return None
-        return max(fewest - now, 1), max((MAX_FACTOR * max(now, _KNOWN) if most is None else most) - now, 1)
+        return max(fewest - queries, 1), max(
+            (MAX_FACTOR * max(queries, _KNOWN) if largest is None else largest) - queries, 1
+        )
 
-    def _fewest_queries(self, kept: SweptSettings, now: int, *, doubt: float) -> int | None:
+    def _fewest_queries(self, settings: SweptSettings, queries: int, *, doubt: float) -> int | None:
         """The smallest number of queries that is enough, from as many as there are; None above `MAX_FACTOR` times."""
-        low, high = now, MAX_FACTOR * max(now, _KNOWN)
-        if self._is_enough(kept, 1.0, doubt=doubt):
-            return now
-        if not self._is_enough(kept, high / now, doubt=doubt):
+        low, high = queries, MAX_FACTOR * max(queries, _KNOWN)
+        if self._is_enough(settings, 1.0, doubt=doubt):
+            return queries
+        if not self._is_enough(settings, high / queries, doubt=doubt):
             return None
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self._is_enough(kept, middle / now, doubt=doubt) else (middle, high)
+            low, high = (low, middle) if self._is_enough(settings, middle / queries, doubt=doubt) else (middle, high)
         return high
 
     @property
     def measures(self) -> tuple[Measure, ...]:
         """The measures of objective and constraints."""
-        return tuple(dict.fromkeys([self._aims[0][0], *(one.measure for one in self.limits if one.from_policy)]))
+        return tuple(dict.fromkeys([self._aims[0][0], *(limit.measure for limit in self.limits if limit.from_policy)]))
 
     @property
     def queries(self) -> int:
         """How many queries were measured; 0 before any line."""
-        kept = self._best or self._nearest or next((one for one in self._means_alone if one is not None), None)
-        return 0 if kept is None else self._queries(kept)
+        settings = (
+            self._best or self._nearest or next((swept for swept in self._means_alone if swept is not None), None)
+        )
+        return 0 if settings is None else self._queries(settings)
 
-    def best_means(self, which: int) -> tuple[BestSetting | None, BestSetting | None]:
+    def best_means(self, index: int) -> tuple[BestSetting | None, BestSetting | None]:
         """The best mean of one constraint: among all settings, and among those whose means meet all the others."""
-        alone, beside = self._means_alone[which], self._means_beside[which]
+        alone, constrained = self._means_alone[index], self._means_constrained[index]
         return (
             None if alone is None else self._best_setting(alone),
-            None if beside is None else self._best_setting(beside),
+            None if constrained is None else self._best_setting(constrained),
         )
 
     def _queries(self, settings: SweptSettings) -> int:
         return max(settings.n(measure) for measure in (COMPLETENESS, TOKENS, *self.measures))
 
-    def _is_enough(self, kept: SweptSettings, times: float, *, doubt: float) -> bool:
-        here = np.zeros(1, dtype=np.int64)
-        if any(kept.n(measure) * times < MIN_QUERIES - SAME * MIN_QUERIES for measure in self.measures):
+    def _is_enough(self, settings: SweptSettings, times: float, *, doubt: float) -> bool:
+        first = np.zeros(1, dtype=np.int64)
+        if any(settings.n(measure) * times < MIN_QUERIES - SAME * MIN_QUERIES for measure in self.measures):
             return False
         for limit in self.limits:
-            now, then = (
-                limit.ends(kept, here, level=self._level, times=one * self._times(limit)) for one in (1.0, times)
+            current, projected = (
+                limit.ends(settings, first, level=self._level, times=factor * self._times(limit))
+                for factor in (1.0, times)
             )
-            shift = (kept.means(limit.measure, here) - now) * doubt / SAFETY_ERRORS if doubt else 0.0
-            if not limit.is_reached(then - shift)[0]:
+            shift = (settings.means(limit.measure, first) - current) * doubt / SAFETY_ERRORS if doubt else 0.0
+            if not limit.is_reached(projected - shift)[0]:
                 return False
         return True
 
-    def _best_setting(self, one: SweptSettings) -> BestSetting:
-        here = np.zeros(1, dtype=np.int64)
-        measures = tuple(dict.fromkeys([COMPLETENESS, TOKENS, *self.measures, *(each.measure for each in self.limits)]))
-        ends = [limit.ends(one, here, level=self._level, times=self._times(limit)) for limit in self.limits]
+    def _best_setting(self, settings: SweptSettings) -> BestSetting:
+        first = np.zeros(1, dtype=np.int64)
+        measures = tuple(
+            dict.fromkeys([COMPLETENESS, TOKENS, *self.measures, *(limit.measure for limit in self.limits)])
+        )
+        ends = [limit.ends(settings, first, level=self._level, times=self._times(limit)) for limit in self.limits]
         return BestSetting(
-            values=one.values_at(0),
-            rounded=one.rounded_values(0),
-            means={measure: float(one.means(measure)[0]) for measure in measures},
-            n={measure: one.n(measure) for measure in measures},
+            values=settings.values_at(0),
+            rounded=settings.rounded_values(0),
+            means={measure: float(settings.means(measure)[0]) for measure in measures},
+            n={measure: settings.n(measure) for measure in measures},
             bounds={
                 limit.text: limit.in_text_unit(max(float(end[0]), 0.0))
                 for limit, end in zip(self.limits, ends, strict=True)
                 if limit.from_policy
             },
-            missed=tuple(place for place, end in enumerate(ends) if not self.limits[place].is_reached(end)[0]),
+            missed=tuple(index for index, end in enumerate(ends) if not self.limits[index].is_reached(end)[0]),
         )
 
 
@@ -323,9 +330,9 @@ def _shortage_of(limit: Limit, means: FloatArray, ends: FloatArray) -> FloatArra
     return out**2
 
 
-def precedes(key: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """Whether a key is less than another, parts that are the same up to rounding, or NaN, passed over."""
-    for mine, theirs in zip(key, other, strict=True):
+def precedes(key: tuple[float, ...], other_key: tuple[float, ...]) -> bool:
+    """Whether a key is less than another; parts that are equal up to rounding, or NaN, are skipped."""
+    for mine, theirs in zip(key, other_key, strict=True):
         if abs(mine - theirs) > rounding_error(theirs):
             return mine < theirs
     return False
@@ -343,15 +350,15 @@ def distance(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> floa
     return total
 
 
-def most_stable(thresholds: FloatArray, places: IntArray) -> int:
-    """Of places with the same means the one with its threshold furthest from those of others; the first of equals."""
-    if len(places) == 1:
-        return int(places[0])
-    others = np.sort(np.delete(thresholds, places))
-    if not len(others):
-        return int(places[0])
-    own = thresholds[places]
-    right = np.searchsorted(others, own)
-    above = np.where(right < len(others), others[np.minimum(right, len(others) - 1)] - own, math.inf)
-    below = np.where(right > 0, own - others[np.maximum(right - 1, 0)], math.inf)
-    return int(places[np.minimum(above, below).argmax()])
+def most_stable(thresholds: FloatArray, indices: IntArray) -> int:
+    """Of indices with the same means the one whose threshold is furthest from all others; the first of equals."""
+    if len(indices) == 1:
+        return int(indices[0])
+    rest = np.sort(np.delete(thresholds, indices))
+    if not len(rest):
+        return int(indices[0])
+    tied = thresholds[indices]
+    right = np.searchsorted(rest, tied)
+    above = np.where(right < len(rest), rest[np.minimum(right, len(rest) - 1)] - tied, math.inf)
+    below = np.where(right > 0, tied - rest[np.maximum(right - 1, 0)], math.inf)
+    return int(indices[np.minimum(above, below).argmax()])

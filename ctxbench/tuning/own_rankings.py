@@ -1,4 +1,4 @@
-"""The rankings of a selector outside ctxbench, a file of answers, a callable, a command or an endpoint, for cuts."""
+"""The rankings of an external selector, a file of answers, a callable, a command or an endpoint, for cuts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ctxbench.selectors.parameters import Parameter
 from ctxbench.selectors.selector import EXTERNAL_KINDS
 from ctxbench.tuning.query_sets import FullRanking, QuerySet, ask
 
-OWN_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
+EXTERNAL_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
     name="answers",
     about="a ranking of your own, cut by us",
     parameters={
@@ -40,16 +40,16 @@ _CALLED = {"url": "endpoint"}  # in messages, where the key alone does not say i
 MAX_NONPOSITIVE = 0.9  # share of the scores of answers that may be 0 or less
 
 
-class OwnRankings:
-    """A selector outside ctxbench whose rankings are cut; each query set is asked once, since asking may take long.
+class ExternalRankings:
+    """An external selector whose rankings are cut; each query set is asked once, since asking may take long.
 
     Attributes:
-        name: what tables call it.
-        title: what messages call it: what it is, and its name.
+        name: the name in tables.
+        title: the name in messages: what it is, and its name.
     """
 
     def __init__(self, selector: External, written: Collection[str] = ("answers",)) -> None:
-        """Begin with nothing asked.
+        """Make an empty store of rankings.
 
         Args:
             selector: what is asked; its processes and connections are ended when it has answered.
@@ -59,7 +59,7 @@ class OwnRankings:
         kind = next(_CALLED.get(kind, kind) for kind in EXTERNAL_KINDS if kind in written)
         self.title = f"{kind} {self.name!r}"
         self._selector = selector
-        self._kept: dict[tuple[str, tuple[str, ...]], FullRanking] = {}
+        self._rankings: dict[tuple[str, tuple[str, ...]], FullRanking] = {}
 
     def of(self, query_set: QuerySet) -> FullRanking:
         """Its rankings of some queries.
@@ -68,31 +68,31 @@ class OwnRankings:
             InputError: it gives no ranking, or one without scores, or fails on queries.
         """
         key = query_set.dataset.hash, tuple(query_set.batch.ids)
-        if key not in self._kept:
+        if key not in self._rankings:
             with self._selector:
-                query, found = ask(self._selector, query_set)
-            if found.errors or not found.ranked or not found.scored:
+                query, answers = ask(self._selector, query_set)
+            if answers.errors or not answers.ranked or not answers.scored:
                 where = f"{self.title}, {query_set.title}"
-                raise InputError([Fault(f"{where}: {_why_unusable(found, self._selector.first_unranked)}")])
-            table = found.candidates
-            whole = replace(table, out=np.zeros(len(table), dtype=np.int64))
-            self._kept[key] = FullRanking(query, replace(found, candidates=whole))
-        return self._kept[key]
+                raise InputError([Fault(f"{where}: {_why_unusable(answers, self._selector.first_unranked)}")])
+            table = answers.candidates
+            uncut = replace(table, out=np.zeros(len(table), dtype=np.int64))
+            self._rankings[key] = FullRanking(query, replace(answers, candidates=uncut))
+        return self._rankings[key]
 
 
-def _why_unusable(found: Slice, unranked: str) -> str:
+def _why_unusable(answers: Slice, unranked: str) -> str:
     """Why answers cannot be tuned on; `unranked` is the first query whose answer has no ranking."""
-    if found.errors:
-        query, why = next(iter(found.errors.items()))
-        some = f"{len(found.errors)} of {len(found.queries)} queries have"
+    if answers.errors:
+        query, why = next(iter(answers.errors.items()))
+        some = f"{len(answers.errors)} of {len(answers.queries)} queries have"
         return (
-            f"{some if len(found.errors) > 1 else '1 query has'} no answer that can be used, the first is {query!r}: "
+            f"{some if len(answers.errors) > 1 else '1 query has'} no answer that can be used, the first is {query!r}: "
             f"{why.removeprefix(f'query {query!r}: ')}"
         )
-    if not found.ranked:
+    if not answers.ranked:
         needs = "tuning needs all that your selector ranks, not only what it chose"
         return f"some answer has no `ranking`, the first is that of query {unranked!r}; {needs}"
-    first = found.queries[_first_unscored(found.candidates)]
+    first = answers.queries[_first_unscored(answers.candidates)]
     return (
         f"some item of a `ranking` has no `score`, the first is of query {first!r}; without scores there is no "
         "threshold that could be tuned"
@@ -106,20 +106,20 @@ def _first_unscored(table: Candidates) -> int:
     return int(np.setdiff1d(table.request[rows], scored)[0])
 
 
-def searched_scores(found: Slice) -> FloatArray:
+def searched_scores(answers: Slice) -> FloatArray:
     """The scores of all that was ranked."""
-    table = found.candidates
+    table = answers.candidates
     return np.asarray(table.score[table.ranked])
 
 
-def unfit_scores(title: str, found: Slice, query_set: QuerySet) -> tuple[Fault, ...]:
-    """What is wrong with the scores of rankings from outside, of what a message calls so; empty where nothing is."""
-    scores = searched_scores(found)
+def unfit_scores(title: str, answers: Slice, query_set: QuerySet) -> tuple[Fault, ...]:
+    """Faults of the scores of external rankings, named by `title`; empty where there are none."""
+    scores = searched_scores(answers)
     if not len(scores) or (scores <= 0).mean() <= MAX_NONPOSITIVE:
         return ()
-    what = (
+    message = (
         f"{title}, {query_set.title}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, "
         "and a cut offers only what scores above 0; leave items that it would never offer out of `ranking`; if it "
         "would offer such, give scores above 0, such as probabilities"
     )
-    return (Fault(what),)
+    return (Fault(message),)

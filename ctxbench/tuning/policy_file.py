@@ -43,7 +43,7 @@ class PolicyFile:
     """The content of a policy file: what is tuned, and how.
 
     Attributes:
-        name: of the report; does for a file.
+        name: of the report; a valid file name.
         about: what it is for; may be empty.
         path: the file; None where it was made in Python.
         base: the folder that its paths are relative to.
@@ -104,8 +104,8 @@ def policies_of(
         data: the file, read as YAML; or as one would write it, from Python.
         lines: the line of everything in it.
         path: the file; None = there is none.
-        name: what it is called where it does not say.
-        digest: what tells it from others, its SHA-256.
+        name: the default name.
+        digest: its SHA-256.
 
     Raises:
         InputError: anything in it is wrong: all faults, with their lines.
@@ -147,24 +147,26 @@ def policies_of(
 class _PolicyReader(YamlForm):
     """Reads the parts of a policy file and collects faults."""
 
-    def checked(self, data: Mapping[str, Any], key: str, default: T, is_good: Callable[[Any], bool], wanted: str) -> T:
+    def checked(
+        self, data: Mapping[str, Any], key: str, default: T, is_good: Callable[[Any], bool], expected: str
+    ) -> T:
         value: T = data.get(key, default)
         if not is_good(value):
-            self.fault(f"{key} must be {wanted} got {value!r}", key)
+            self.fault(f"{key} must be {expected} got {value!r}", key)
         return value  # of a file with faults nothing is used
 
     def selectors(self, entries: Any) -> tuple[SelectorEntry, ...]:
         if not isinstance(entries, list) or not entries:
             self.fault("selectors must be a list with at least one selector", "selectors")
             return ()
-        found: dict[str, SelectorEntry] = {}
-        for place, entry in enumerate(entries):
-            one = self._selector({"selector": entry} if isinstance(entry, str) else entry, ("selectors", place))
-            if one is not None:
-                if one.name in found:
-                    self.fault(f"two selectors are called {one.name!r}; give one another `name`", *one.where)
-                found.setdefault(one.name, one)
-        return tuple(found.values())
+        by_name: dict[str, SelectorEntry] = {}
+        for index, entry in enumerate(entries):
+            selector = self._selector({"selector": entry} if isinstance(entry, str) else entry, ("selectors", index))
+            if selector is not None:
+                if selector.name in by_name:
+                    self.fault(f"two selectors are called {selector.name!r}; give one another `name`", *selector.where)
+                by_name.setdefault(selector.name, selector)
+        return tuple(by_name.values())
 
     def _selector(self, entry: Any, where: YamlPath) -> SelectorEntry | None:
         if not isinstance(entry, Mapping):
@@ -182,8 +184,8 @@ class _PolicyReader(YamlForm):
         for key in ("selector", "name"):
             if key in entry and not (isinstance(entry[key], str) and entry[key].strip()):
                 self.fault(f"{key} must be a text that is not empty, got {entry[key]!r}", *where, key)
-        given, search = self._values(entry, "set", where), self._search(entry, where)
-        for key in [key for key in search if key in given]:
+        set_values, search = self._values(entry, "set", where), self._search(entry, where)
+        for key in [key for key in search if key in set_values]:
             self.fault(f"search: set gives {key} a value already; leave it out of one", *where, "search", key)
         fit = entry.get("fit", "")
         if "fit" in entry and fit != "own":
@@ -194,22 +196,22 @@ class _PolicyReader(YamlForm):
         stem = PurePath(source).stem if source.endswith((".yaml", ".yml")) else source.partition("/")[0]
         if (name := self._file_name(entry.get("name", stem), where)) is None:
             return None
-        return SelectorEntry(name=name, selector=source, set=given, search=search, fit=fit, where=where)
+        return SelectorEntry(name=name, selector=source, set=set_values, search=search, fit=fit, where=where)
 
     def _outside(self, entry: Mapping[str, Any], where: YamlPath) -> SelectorEntry | None:
-        """A selector outside ctxbench, with the options that it has in an experiment."""
-        kind, given, wrong = checked_options(entry)
-        if kind in given and not given[kind]:
+        """An external selector, with the options that it has in an experiment."""
+        kind, options, wrong = checked_options(entry)
+        if kind in options and not options[kind]:
             wrong.append(f"{kind} must not be empty")
-        for what in wrong:
-            self.fault(what, *where)
+        for message in wrong:
+            self.fault(message, *where)
         if wrong:
             return None
-        name = self._file_name(external_name(kind, given), where)
+        name = self._file_name(external_name(kind, options), where)
         return None if name is None else SelectorEntry(name=name, outside=entry, where=where)
 
     def _file_name(self, name: str, where: YamlPath) -> str | None:
-        """The name of a selector, if it does for a file."""
+        """The name of a selector, if it is a valid file name."""
         if is_file_name(name):
             return name
         self.fault(
@@ -227,22 +229,22 @@ class _PolicyReader(YamlForm):
         return {}
 
     def _search(self, entry: Mapping[str, Any], where: YamlPath) -> dict[str, tuple[Value, ...]]:
-        found = {}
+        searched = {}
         for key, several in self._values(entry, "search", where).items():
             if not isinstance(several, list) or not several:
                 self.fault(f"search: {key} must list the values to try, got {several!r}", *where, "search", key)
                 continue
-            for place, value in enumerate(several):
-                if value in several[:place]:
-                    self.fault(f"search: {key} names {value!r} twice", *where, "search", key, place)
-            found[key] = tuple(several)
-        return found
+            for index, value in enumerate(several):
+                if value in several[:index]:
+                    self.fault(f"search: {key} names {value!r} twice", *where, "search", key, index)
+            searched[key] = tuple(several)
+        return searched
 
     def policies(self, entries: Any) -> tuple[Policy, ...]:
         if not isinstance(entries, Mapping) or not entries:
             self.fault("policies must map names to policies, at least one", "policies")
             return ()
-        return tuple(one for name, entry in entries.items() if (one := self._policy(name, entry)) is not None)
+        return tuple(policy for name, entry in entries.items() if (policy := self._policy(name, entry)) is not None)
 
     def _policy(self, name: str, entry: Any) -> Policy | None:
         where, before = ("policies", name), len(self.faults)
@@ -282,16 +284,16 @@ class _PolicyReader(YamlForm):
         try:
             metric = parse_metric(text)
         except UnknownNameError:
-            what = f"unknown metric {text!r}{suggest(text, SET_METRICS)}"
+            message = f"unknown metric {text!r}{suggest(text, SET_METRICS)}"
         except ParameterError as error:
-            what = str(error)
+            message = str(error)
         else:
             if metric.name in SET_METRICS:
                 return metric
             of_model = "model_use" in metric.declaration.needs
             read = "what the selector's own model cost" if of_model else "read off the ranking"
-            what = f"{metric} is {read}, which no cut changes; expected one of {', '.join(SET_METRICS)}"
-        self.fault(what, *where)
+            message = f"{metric} is {read}, which no cut changes; expected one of {', '.join(SET_METRICS)}"
+        self.fault(message, *where)
         return None
 
     def _constraints(self, entries: Any, policy: YamlPath) -> tuple[Constraint, ...]:
@@ -299,9 +301,9 @@ class _PolicyReader(YamlForm):
             self.fault(f"constraints must be a list, got {entries!r}", *policy, "constraints")
             return ()
         return tuple(
-            one
-            for place, entry in enumerate(entries)
-            if (one := self._constraint(entry, (*policy, "constraints", place))) is not None
+            constraint
+            for index, entry in enumerate(entries)
+            if (constraint := self._constraint(entry, (*policy, "constraints", index))) is not None
         )
 
     def _constraint(self, entry: Any, where: YamlPath) -> Constraint | None:
@@ -319,54 +321,54 @@ class _PolicyReader(YamlForm):
             self.fault("a constraint needs a metric", *where)
         sides = [key for key in ("at_least", "at_most") if key in entry]
         if len(sides) != 1:
-            what = "neither" if not sides else "both; make two constraints of it"
-            self.fault(f"a constraint needs one of at_least and at_most, got {what}", *where, *sides[1:])
+            got = "neither" if not sides else "both; make two constraints of it"
+            self.fault(f"a constraint needs one of at_least and at_most, got {got}", *where, *sides[1:])
         elif not _is_number(entry[sides[0]]):
             self.fault(f"{sides[0]} must be a number, got {entry[sides[0]]!r}", *where, sides[0])
         if metric is None or len(self.faults) > before:
             return None
         of, target = entry.get("of", ""), float(entry[sides[0]])
-        one = Constraint(
+        constraint = Constraint(
             metric=metric,
             at_least=target if sides == ["at_least"] else None,
             at_most=target if sides == ["at_most"] else None,
             of=of,
         )
-        self._check_target(one, target, where, sides[0])
-        return one if len(self.faults) == before else None
+        self._check_target(constraint, target, where, sides[0])
+        return constraint if len(self.faults) == before else None
 
-    def _check_target(self, one: Constraint, target: float, where: YamlPath, side: str) -> None:
-        """A target must be one that a mean, or the end of an interval, can have."""
-        scale = one.metric.declaration.scale
-        if one.of == "reachable" and one.metric.name != "completeness":
-            self.fault(f"of: reachable is a share of completeness; {one.metric} has none", *where, "of")
-        if one.of == "base":
+    def _check_target(self, constraint: Constraint, target: float, where: YamlPath, side: str) -> None:
+        """Check that a mean, or the end of an interval, can reach the target."""
+        scale = constraint.metric.declaration.scale
+        if constraint.of == "reachable" and constraint.metric.name != "completeness":
+            self.fault(f"of: reachable is a share of completeness; {constraint.metric} has none", *where, "of")
+        if constraint.of == "base":
             if target <= 0:
                 self.fault(f"{side} of the base is a multiple and must be above 0, got {target:g}", *where, side)
         elif scale != "amount" and not 0 <= target <= 1:
-            self.fault(f"{one.metric} is a share: {side} must be 0 to 1, got {target:g}", *where, side)
+            self.fault(f"{constraint.metric} is a share: {side} must be 0 to 1, got {target:g}", *where, side)
         elif target < 0:
-            self.fault(f"{one.metric} counts: {side} must be 0 or more, got {target:g}", *where, side)
+            self.fault(f"{constraint.metric} counts: {side} must be 0 or more, got {target:g}", *where, side)
         elif scale != "amount" and target == (1 if side == "at_least" else 0):
             end = "low" if target else "high"
             self.fault(f"the {end} end of an interval is never {target:g}; give another {side}", *where, side)
 
     def _check_aim(self, policy: Policy, *where: str | int) -> None:
-        """An objective must be one that something holds back."""
+        """Check that some constraint limits the objective."""
         name, better = policy.objective.name, policy.objective.declaration.better
         if policy.minimise != (better == "lower"):
-            said, right = ("minimise", "maximise") if policy.minimise else ("maximise", "minimise")
-            self.fault(f"{name} is better {better}; {right} it, not {said}", *where)
-        elif policy.minimise and all(one.met_by_nothing for one in policy.constraints):
+            wrong, right = ("minimise", "maximise") if policy.minimise else ("maximise", "minimise")
+            self.fault(f"{name} is better {better}; {right} it, not {wrong}", *where)
+        elif policy.minimise and all(constraint.met_by_nothing for constraint in policy.constraints):
             self.fault(
                 "no constraint asks for anything, so that nothing would be offered; say what must be kept, such as "
                 "completeness at_least 0.9",
                 *where,
             )
         elif not policy.minimise and not policy.constraints:
-            what = "everything would be offered" if name in FILLED else f"nothing stands against {name}"
-            self.fault(f"without a constraint {what}; give a limit, such as tokens at_most 4000", *where)
-        elif name in FILLED and all(one.met_by_everything for one in policy.constraints):
+            outcome = "everything would be offered" if name in FILLED else f"nothing stands against {name}"
+            self.fault(f"without a constraint {outcome}; give a limit, such as tokens at_most 4000", *where)
+        elif name in FILLED and all(constraint.met_by_everything for constraint in policy.constraints):
             self.fault(
                 "no constraint sets a limit, so that everything would be offered; give one, such as tokens at_most "
                 "4000",
@@ -374,17 +376,19 @@ class _PolicyReader(YamlForm):
             )
 
     def _check_constraints(self, policy: Policy, *where: str | int) -> None:
-        """Constraints on one metric must not contradict or repeat each other."""
-        for place, one in enumerate(policy.constraints):
-            for other in [
-                each for each in policy.constraints[:place] if (each.metric, each.of) == (one.metric, one.of)
+        """Check that constraints on one metric neither contradict nor repeat each other."""
+        for index, constraint in enumerate(policy.constraints):
+            for earlier in [
+                earlier
+                for earlier in policy.constraints[:index]
+                if (earlier.metric, earlier.of) == (constraint.metric, constraint.of)
             ]:
-                least = next((each.at_least for each in (one, other) if each.at_least is not None), None)
-                most = next((each.at_most for each in (one, other) if each.at_most is not None), None)
-                if least is None or most is None:
-                    self.fault(f"{one} and {other} limit the same; leave the weaker one out", *where, place)
-                elif least > most:
-                    self.fault(f"{one} contradicts {other}", *where, place)
+                lower = next((limit.at_least for limit in (constraint, earlier) if limit.at_least is not None), None)
+                upper = next((limit.at_most for limit in (constraint, earlier) if limit.at_most is not None), None)
+                if lower is None or upper is None:
+                    self.fault(f"{constraint} and {earlier} limit the same; leave the weaker one out", *where, index)
+                elif lower > upper:
+                    self.fault(f"{constraint} contradicts {earlier}", *where, index)
 
 
 def _is_number(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Writes what is recommended as presets files, and beside them the fits that a policy file asks for (`fit: own`)."""
+"""Writes recommended settings as presets files, and next to them the fits that a policy file asks for (`fit: own`)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fit_files(file: PolicyFile, folder: Path, datasets: Sequence[str]) -> list[P
 
 
 def together(datasets: Sequence[str]) -> str:
-    """What a file of several datasets is called: all their names, or where that is long the first and a digest."""
+    """The name of a file for several datasets: all their names, or where that is long the first and a digest."""
     joined = "-".join(datasets)
     if len(datasets) == 1 or len(joined) <= _LONGEST:
         return joined
@@ -68,8 +68,8 @@ def open_fitted(
     Args:
         file, datasets: as of `open_tuning`.
         folder: see `fit_selectors`; nothing is written where the file asks for no fit.
-        notify: told what takes a moment, and what could not be fitted.
-        progress: told how far it is.
+        notify: called with a message about what takes a moment, and what could not be fitted.
+        progress: called with how far it is.
 
     Raises:
         InputError, StorageError: as of the two.
@@ -81,8 +81,8 @@ def open_fitted(
     fitted, notices = fit_selectors(ready, folder, progress=progress)
     for notice in notices:
         notify(f"notice: {notice}")
-    asked = {one.name: one.answers for one in ready.tunables if one.answers is not None}
-    return open_tuning(fitted, datasets, notify=notify, progress=embedding, asked=asked)
+    rankings = {tunable.name: tunable.answers for tunable in ready.tunables if tunable.answers is not None}
+    return open_tuning(fitted, datasets, notify=notify, progress=embedding, rankings=rankings)
 
 
 def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> tuple[PolicyFile, list[str]]:
@@ -119,17 +119,17 @@ def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> t
             raise InputError([ready.file.fault(f"fit: own: {error}", *entry.where, "fit")]) from error
         _refuse_one_catalog(ready, entry)
         pipeline, fits = definition.pipeline(definition.values(preset)), [shipped_fit()]
-        for place, opened in enumerate(ready.datasets):
-            progress(f"{entry.name}, fitting", place, len(ready.datasets))
+        for index, opened in enumerate(ready.datasets):
+            progress(f"{entry.name}, fitting", index, len(ready.datasets))
             try:
                 fits.append(_fit(opened.tuning_set, pipeline))
             except ParameterError as error:
                 notices.append(f"{entry.name} keeps the shipped fit on {opened.dataset.name}: {error}")
         out.unlink(missing_ok=True)
         write_calibrations(out, fits)
-        if kept := sum(len(fit.values.get("requests", ())) for fit in fits):
+        if n_texts := sum(len(fit.values.get("requests", ())) for fit in fits):
             without = "`ctxbench calibrate --no-text` fits without them"
-            notices.append(f"{out} holds the texts of {kept:,} labelled requests; {without}")
+            notices.append(f"{out} holds the texts of {n_texts:,} labelled requests; {without}")
         path = write_fitted(definition, out, preset)
         entries.append(replace(entry, selector=str(path.resolve()), fit=""))
     return replace(ready.file, selectors=tuple(entries)), notices
@@ -159,25 +159,25 @@ def _refuse_one_catalog(ready: TuningInputs, entry: SelectorEntry) -> None:
     Raises:
         InputError: two datasets have the same catalog.
     """
-    seen: dict[str, str] = {}
+    by_catalog: dict[str, str] = {}
     for opened in ready.datasets:
-        other = seen.setdefault(opened.dataset.catalog.hash, opened.dataset.name)
-        if other != opened.dataset.name:
-            what = (
-                f"fit: own: {other} and {opened.dataset.name} have the same catalog, and a fit belongs to one of them; "
+        owner = by_catalog.setdefault(opened.dataset.catalog.hash, opened.dataset.name)
+        if owner != opened.dataset.name:
+            message = (
+                f"fit: own: {owner} and {opened.dataset.name} have the same catalog, and a fit belongs to one of them; "
                 "tune them apart"
             )
-            raise InputError([ready.file.fault(what, *entry.where, "fit")])
+            raise InputError([ready.file.fault(message, *entry.where, "fit")])
 
 
 _READ = "read once, for the figures below, when all values were fixed"
 
 
-def write_presets_of(found: DatasetTuning, ready: TuningInputs, path: Path) -> bool:
+def write_presets_of(result: DatasetTuning, ready: TuningInputs, path: Path) -> bool:
     """Write what is recommended on a dataset; whether there is anything.
 
     Args:
-        found: on the dataset.
+        result: of the dataset.
         ready: what was tuned.
         path: of the file; where nothing is recommended an earlier one is removed, since it would be of another policy.
 
@@ -186,7 +186,7 @@ def write_presets_of(found: DatasetTuning, ready: TuningInputs, path: Path) -> b
     """
     presets = {
         outcome.policy.name: _preset(outcome, outcome.recommended, ready)
-        for outcome in found.outcomes
+        for outcome in result.outcomes
         if outcome.recommended is not None
     }
     if not presets:
@@ -200,19 +200,19 @@ def write_presets_of(found: DatasetTuning, ready: TuningInputs, path: Path) -> b
     write_presets(
         path,
         tuned={
-            "dataset": found.dataset,
-            "version": found.version,
-            "hash": found.hash,
-            "queries": dict(found.queries),
-            "of": dict(found.of),
+            "dataset": result.dataset,
+            "version": result.version,
+            "hash": result.hash,
+            "queries": dict(result.queries),
+            "of": dict(result.of),
             "embedder": ready.embedder.identity.as_dict(),
-            "tokens": found.tokens,
+            "tokens": result.tokens,
             "seed": ready.file.seed,
             "confidence": ready.file.confidence,
             "policies": ready.file.hash,
         },
         presets=presets,
-        test_split="" if found.all_decide else _READ,
+        test_split="" if result.all_decide else _READ,
     )
     return True
 
@@ -220,26 +220,31 @@ def write_presets_of(found: DatasetTuning, ready: TuningInputs, path: Path) -> b
 def _preset(outcome: PolicyOutcome, chosen: SettingResult, ready: TuningInputs) -> TunedPreset:
     policy = outcome.policy
     tunable = ready.tunable(chosen.selector)
-    own = tunable.answers is None
+    is_pipeline = tunable.answers is None
     source = str(ready.file.base / tunable.source) if is_file(tunable.source) else tunable.source
     return TunedPreset(
         set=dict(chosen.values),
         about=policy.about,
-        selector=source if own else "",
-        definition=definition_hash(tunable.definition) if own else "",
-        parameters=parameter_texts(tunable.definition) if own else {},
-        answers="" if own else tunable.source,
-        policy={**policy_block(policy), "verdicts": [verdict_block(one) for one in outcome.verdicts]},
+        selector=source if is_pipeline else "",
+        definition=definition_hash(tunable.definition) if is_pipeline else "",
+        parameters=parameter_texts(tunable.definition) if is_pipeline else {},
+        answers="" if is_pipeline else tunable.source,
+        policy={**policy_block(policy), "verdicts": [verdict_block(verdict) for verdict in outcome.verdicts]},
         tuning=_figures(chosen.tuning),
         test=_figures(chosen.test),
     )
 
 
 def policy_block(policy: Policy) -> dict[str, Any]:
-    """A policy as its file says it."""
+    """A policy as in its file."""
     rows = [
-        {"metric": str(one.metric), "at_least": one.at_least, "at_most": one.at_most, "of": one.of}
-        for one in policy.constraints
+        {
+            "metric": str(constraint.metric),
+            "at_least": constraint.at_least,
+            "at_most": constraint.at_most,
+            "of": constraint.of,
+        }
+        for constraint in policy.constraints
     ]
     return {
         "minimise" if policy.minimise else "maximise": str(policy.objective),
@@ -247,21 +252,32 @@ def policy_block(policy: Policy) -> dict[str, Any]:
     }
 
 
-def verdict_block(one: ConstraintVerdict) -> dict[str, Any]:
-    """What was found of a constraint."""
-    found = {"constraint": one.text, "met": one.met, "verdict": one.status, "value": _rounded(one.value)}
-    return {**found, "low": _rounded(one.low), "high": _rounded(one.high), "n": one.n, "needed": one.needed}
+def verdict_block(verdict: ConstraintVerdict) -> dict[str, Any]:
+    """A verdict as the presets file holds it."""
+    block = {
+        "constraint": verdict.text,
+        "met": verdict.met,
+        "verdict": verdict.status,
+        "value": _rounded(verdict.value),
+    }
+    return {
+        **block,
+        "low": _rounded(verdict.low),
+        "high": _rounded(verdict.high),
+        "n": verdict.n,
+        "needed": verdict.needed,
+    }
 
 
-def _figures(found: Mapping[str, Estimate]) -> dict[str, dict[str, float | int | None]]:
+def _figures(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | int | None]]:
     return {
         metric: {
-            "value": _rounded(one.value),
-            "low": _rounded(one.interval.low),
-            "high": _rounded(one.interval.high),
-            "n": one.n,
+            "value": _rounded(estimate.value),
+            "low": _rounded(estimate.interval.low),
+            "high": _rounded(estimate.interval.high),
+            "n": estimate.n,
         }
-        for metric, one in found.items()
+        for metric, estimate in estimates.items()
     }
 
 

@@ -72,9 +72,9 @@ class QuerySet:
 
     @property
     def title(self) -> str:
-        """What messages call it."""
-        which = "all labels" if self.split == ALL else f"{self.split} split"
-        return f"{which} of dataset {self.dataset.name}"
+        """The name in messages."""
+        subset = "all labels" if self.split == ALL else f"{self.split} split"
+        return f"{subset} of dataset {self.dataset.name}"
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
@@ -100,22 +100,22 @@ class QuerySet:
         return answered(selector, self.batch)
 
     def values(self, answers: Slice, metrics: Sequence[Metric]) -> dict[Metric, FloatArray]:
-        """Metrics by query, each of shape (n_queries,); what cannot be told of a query that failed is NaN."""
-        found = evaluate(metrics, self.labels.evidence(answers))
+        """Metrics by query, each of shape (n_queries,); what is unknown for a query that failed is NaN."""
+        values = evaluate(metrics, self.labels.evidence(answers))
         if not answers.errors:
-            return found
+            return values
         failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
-        return {m: np.where(failed, np.nan, v) if str(m) in NOT_OF_FAILED else v for m, v in found.items()}
+        return {m: np.where(failed, np.nan, v) if str(m) in NOT_OF_FAILED else v for m, v in values.items()}
 
     def estimates(self, values: Mapping[Metric, FloatArray], *, level: float) -> dict[str, Estimate]:
         """Means with intervals by groups of queries, by metric name; one that applies to no query is left out."""
-        found = estimates(list(values), values, level=level, groups=self.group)
-        return {str(metric): one for metric, one in found.items() if one.n}
+        by_metric = estimates(list(values), values, level=level, groups=self.group)
+        return {str(metric): estimate for metric, estimate in by_metric.items() if estimate.n}
 
     def worst_scope(self, values: Mapping[Metric, FloatArray]) -> GroupMean | None:
         """The named scope of least completeness; None where fewer than two have enough queries."""
-        scopes = [(query.scope, place) for place, query in enumerate(self.dataset.queries)]
-        return _worst(values[COMPLETE], [(scope, place) for scope, place in scopes if scope is not None])
+        scopes = [(query.scope, index) for index, query in enumerate(self.dataset.queries)]
+        return _worst(values[COMPLETE], [(scope, index) for scope, index in scopes if scope is not None])
 
     def worst_server(self, values: Mapping[Metric, FloatArray]) -> GroupMean | None:
         """The server of least completeness among the queries that require an item of it; None as for scopes."""
@@ -138,24 +138,24 @@ class QuerySet:
             items.setdefault(query, {}).setdefault(group, self.dataset.catalog[int(joined.labels.item[label])].id)
         return tuple(
             WorseRequest(
-                query=self.dataset.queries[place].id, text=_shown(self.batch.requests[place].text), missing=found
+                query=self.dataset.queries[index].id, text=_shorten(self.batch.requests[index].text), missing=item_ids
             )
-            for place in np.flatnonzero((before == 1) & (after == 0)).tolist()
-            for found in [tuple(items.get(place, {}).values())]
+            for index in np.flatnonzero((before == 1) & (after == 0)).tolist()
+            for item_ids in [tuple(items.get(index, {}).values())]
         )
 
 
 def _worst(complete: FloatArray, members: Sequence[tuple[str, int]]) -> GroupMean | None:
-    """The group of least completeness, of those with enough queries in need; a name and a place for each query."""
+    """The group of least completeness, of those with enough queries in need; a name and an index for each query."""
     groups: dict[str, list[int]] = {}
-    for name, place in members:
-        groups.setdefault(name, []).append(place)
-    placed = {name: np.array(places, dtype=np.int64) for name, places in groups.items()}
-    large = [one for one in group_means(complete, placed) if one.mean.n >= SCOPE_QUERIES]
+    for name, index in members:
+        groups.setdefault(name, []).append(index)
+    placed = {name: np.array(indices, dtype=np.int64) for name, indices in groups.items()}
+    large = [group for group in group_means(complete, placed) if group.mean.n >= SCOPE_QUERIES]
     return worst_group(COMPLETE, complete, placed, min_n=SCOPE_QUERIES) if len(large) > 1 else None
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     """The text on one line, shortened."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else line[: _SHOWN - 1].rstrip() + "…"
@@ -207,8 +207,8 @@ def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
                 "--split tuning`"
             )
         return _out_of_fold(head, query_set)
-    found = ask(PipelineSelector("uncut", head, query_set.resources, query_set.memo), query_set)
-    return FullRanking(*found, shared=count_fit_datasets(head, query_set))
+    result = ask(PipelineSelector("uncut", head, query_set.resources, query_set.memo), query_set)
+    return FullRanking(*result, shared=count_fit_datasets(head, query_set))
 
 
 def ask(selector: Selector, query_set: QuerySet) -> tuple[Query, Slice]:
@@ -218,7 +218,7 @@ def ask(selector: Selector, query_set: QuerySet) -> tuple[Query, Slice]:
 
 
 def _is_step_fitted_on(step: Step, query_set: QuerySet) -> bool:
-    """Whether the step is a fit that has seen queries of these queries; of weights only on the test split.
+    """Whether the step was fitted on some of these queries; for weights, only on the test split.
 
     A fit of several datasets, such as the shipped one, counts on the test split only: a dataset is a small part of what
     it saw, and there is no fit without it.
@@ -228,34 +228,34 @@ def _is_step_fitted_on(step: Step, query_set: QuerySet) -> bool:
 
 
 def _fit_datasets(step: Step, query_set: QuerySet) -> int:
-    """Of how many datasets the step's fit is, if it has seen queries of these queries; 0 = it has not."""
-    what, catalog = step.says("calibrated"), query_set.dataset.catalog
-    if what not in (KINDS if query_set.split == TEST else (PROBABILITY, ABSTENTION)):
+    """How many datasets the step was fitted on, if it has seen some of these queries; 0 = it has not."""
+    kind, catalog = step.says("calibrated"), query_set.dataset.catalog
+    if kind not in (KINDS if query_set.split == TEST else (PROBABILITY, ABSTENTION)):
         return 0
     stored: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
     try:
-        fits = [stored.fit(what, catalog)] if what == PROBABILITY else stored.fits
+        fits = [stored.fit(kind, catalog)] if kind == PROBABILITY else stored.fits
     except ParameterError:  # there is none for this catalog, which the step says when it is asked
         return 0
     for fit in fits:
         names = fit.values.get("datasets", [fit.dataset])
-        own = what == PROBABILITY or (fit.what, fit.catalog) == (what, catalog.hash)
-        if own and query_set.dataset.name in names and fit.split in query_set.fit_splits:
+        matches = kind == PROBABILITY or (fit.what, fit.catalog) == (kind, catalog.hash)
+        if matches and query_set.dataset.name in names and fit.split in query_set.fit_splits:
             return len(names)
     return 0
 
 
 def count_fit_datasets(pipeline: Pipeline, query_set: QuerySet) -> int:
-    """Of how many datasets, more than one, a fit is that has seen some of these queries; 0 = there is none.
+    """How many datasets (more than one) a fit is of that has seen some of these queries; 0 = there is none.
 
     What such a step gains here is a little more than it would elsewhere.
     """
-    found = max((_fit_datasets(step, query_set) for step in all_steps(pipeline.refine)), default=0)
-    return found if found > 1 else 0
+    n_datasets = max((_fit_datasets(step, query_set) for step in all_steps(pipeline.refine)), default=0)
+    return n_datasets if n_datasets > 1 else 0
 
 
 def is_fitted_on(pipeline: Pipeline, query_set: QuerySet) -> bool:
-    """Whether a step of the pipeline, or of a domain in it, was fitted on queries of these queries.
+    """Whether a step of the pipeline, or of a domain in it, was fitted on some of these queries.
 
     Weights of a fusion count on the test split only, where nothing is measured that they have seen.
     """
@@ -270,43 +270,43 @@ def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
     fold = folds_of(query_set.groups, min(OUT_OF_FOLD, len(set(query_set.groups))))
     complete = query_set.dataset.judgments.complete
     if complete is not None:  # a fit on all others tells of those whose labels are not all known
-        groups = [group for group, known in zip(query_set.groups, complete.tolist(), strict=True) if known]
+        groups = [group for group, is_complete in zip(query_set.groups, complete.tolist(), strict=True) if is_complete]
         fold = np.full(len(complete), -1, dtype=np.int64)
         fold[complete] = folds_of(groups, min(OUT_OF_FOLD, len(set(groups))))
     steps: list[Step | ByDomain] = []
     for step in head.refine:
         if isinstance(step, Step) and _is_step_fitted_on(step, query_set):
-            what, before = step.says("calibrated"), replace(head, refine=tuple(steps))
+            kind, before = step.says("calibrated"), replace(head, refine=tuple(steps))
             columns: Sequence[str] = ()
-            if what == PROBABILITY:
+            if kind == PROBABILITY:
                 columns = step.call.model(query_set.dataset.catalog, query_set.resources).columns  # type: ignore[attr-defined]
-            rows = make_examples(what, query_set.dataset, before, query_set.resources, columns=columns)
+            rows = make_examples(kind, query_set.dataset, before, query_set.resources, columns=columns)
             step = replace(step, call=_fixed_step(step.call, out_of_fold(rows, fold)))
         steps.append(step)
-    found = ask(PipelineSelector("uncut", replace(head, refine=tuple(steps)), query_set.resources), query_set)
-    return FullRanking(*found, refitted=True)
+    result = ask(PipelineSelector("uncut", replace(head, refine=tuple(steps)), query_set.resources), query_set)
+    return FullRanking(*result, refitted=True)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Fixed(Logistic):
     """In the place of a fit: fixed probabilities of the rows, in the order of the examples."""
 
-    known: FloatArray
+    fixed: FloatArray
 
     def probabilities(self, features: FloatArray, vectors: FloatArray | None = None) -> FloatArray:  # noqa: ARG002
-        if len(features) != len(self.known):
-            raise RuntimeError(f"{len(self.known)} examples, and {len(features)} rows to score")
-        return self.known
+        if len(features) != len(self.fixed):
+            raise RuntimeError(f"{len(self.fixed)} examples, and {len(features)} rows to score")
+        return self.fixed
 
 
 @dataclass(frozen=True, kw_only=True)
 class _WithFixed:
     """In front of a fitted step: gives it the fixed probabilities as its model."""
 
-    known: _Fixed
+    fixed: _Fixed
 
     def model(self, *_: Any) -> Logistic:
-        return self.known
+        return self.fixed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,9 +322,9 @@ class _FixedAbstain(_WithFixed, Abstain):
 def _fixed_step(call: Any, probability: FloatArray) -> Probability | Abstain:
     """A fitted step with fixed probabilities, which reads no feature."""
     none = np.empty(0)
-    known = _Fixed(
-        columns=(), intercept=0.0, weights=none, low=none, high=none, scale=none, vector=none, known=probability
+    fixed = _Fixed(
+        columns=(), intercept=0.0, weights=none, low=none, high=none, scale=none, vector=none, fixed=probability
     )
     if isinstance(call, Abstain):
-        return _FixedAbstain(calibration=call.calibration, threshold=call.threshold, known=known)
-    return _FixedProbability(calibration=call.calibration, known=known)
+        return _FixedAbstain(calibration=call.calibration, threshold=call.threshold, fixed=fixed)
+    return _FixedProbability(calibration=call.calibration, fixed=fixed)

@@ -80,7 +80,7 @@ class Competitor:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name in tables."""
         return self.tunable.name
 
     def with_base(self, base: Base) -> Competitor:
@@ -154,12 +154,13 @@ class Base:
     def of(cls, competitor: Competitor, policies: Sequence[Policy]) -> Base:
         """Measure the base, for some policies."""
         values = competitor.by_query({})
-        known = {measure: found for measure, found in values.items() if not np.isnan(found).all()}
+        applicable = {measure: by_query for measure, by_query in values.items() if not np.isnan(by_query).all()}
         complete = values[COMPLETENESS]
         return cls(
-            means={measure: float(np.nanmean(found)) for measure, found in known.items()},
+            means={measure: float(np.nanmean(by_query)) for measure, by_query in applicable.items()},
             pairing=Pairing(
-                base={one: values[one] for one in paired_measures(policies)}, group=competitor.query_set.group
+                base={measure: values[measure] for measure in paired_measures(policies)},
+                group=competitor.query_set.group,
             ),
             queries_by_type=competitor.rankings.queries_by_type,
             reachable=competitor.rankings.reachable,
@@ -189,7 +190,7 @@ class SearchResult:
     tried: int
 
     def add_preset(self, values: Mapping[str, Value]) -> None:
-        """Let a preset compete, unless it is one of the settings that a sweep has looked at."""
+        """Add a preset, unless a sweep has evaluated that setting."""
         tunable = self.competitor.tunable
         if self.settings and tunable.is_swept(values) and not tunable.entry.search:
             return
@@ -219,18 +220,18 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
         competitor: which, with differences to the base.
         file: the policy file, with the policies that the labels can answer.
         base: the base on the same split.
-        progress: told how many settings have been looked at.
+        progress: called with how many settings have been evaluated.
     """
     best, front = optima_of(competitor, file, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
     fixed = first_n(competitor, file, base=base)
     collectors: list[Collector[ThresholdLine]] = [*best.values(), front]
     settings, cuts = 0, front
     if competitor.tunable.family is not None:
-        always = competitor.tunable.has_expansion({})
-        cuts = Front(cost=TOKENS, gain=COMPLETENESS) if always else front
-        shown = RepeatFilter([cuts] if always else [*best.values(), front], competitor.tunable.values())
-        seen = sweep(competitor.tunable.family, competitor.rankings, [shown], progress=progress)
-        settings = 0 if always else seen
+        expands = competitor.tunable.has_expansion({})
+        cuts = Front(cost=TOKENS, gain=COMPLETENESS) if expands else front
+        repeat_filter = RepeatFilter([cuts] if expands else [*best.values(), front], competitor.tunable.values())
+        n_settings = sweep(competitor.tunable.family, competitor.rankings, [repeat_filter], progress=progress)
+        settings = 0 if expands else n_settings
     if competitor.domain_pair is not None:
         settings = _both_domains(competitor.domain_pair, file.policies, collectors, base=base)
     tried = 0
@@ -245,7 +246,7 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
 
 
 class RepeatFilter:
-    """Shows lines to collectors, but none that repeats an earlier one and is no nearer to the defaults.
+    """Passes lines to collectors, except those that repeat an earlier one and are no nearer to the defaults.
 
     From some topK on a larger one offers nothing else, and such lines share their sums. Of equals an optimum keeps the
     one nearest to the defaults, then the first, and a front the first: so they miss nothing.
@@ -298,12 +299,15 @@ def _both_domains(
     pairs that keep it.
     """
     settings = 0
-    wanted = {COMPLETENESS, *(one for one in policy_measures(policies) if one.metric == COMPLETENESS.metric)}
-    typed = [one for one in base.means if one.required_type and not one.counts]
-    floors = {one: MIN_KEPT * base.means[one] * float(base.queries_by_type[one.required_type].sum()) for one in typed}
-    for gain in sorted(wanted):
-        for kept in ({}, floors) if floors else ({},):
-            front = domain_pair.front(gain, TOKENS, floors=kept)
+    gains = {COMPLETENESS, *(measure for measure in policy_measures(policies) if measure.metric == COMPLETENESS.metric)}
+    typed = [measure for measure in base.means if measure.required_type and not measure.counts]
+    floors = {
+        measure: MIN_KEPT * base.means[measure] * float(base.queries_by_type[measure.required_type].sum())
+        for measure in typed
+    }
+    for gain in sorted(gains):
+        for lower_bounds in ({}, floors) if floors else ({},):
+            front = domain_pair.front(gain, TOKENS, floors=lower_bounds)
             settings = max(settings, front.settings)
             show_lines(domain_pair.lines(front), collectors)
     return settings
@@ -312,7 +316,7 @@ def _both_domains(
 def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[ThresholdLine]:
     """Run settings, as lines: values that the file lists behind cuts of the front, or settings drawn from all.
 
-    What an expansion of one pass brings in is swept exactly over its threshold and topN from one run.
+    What an expansion of one pass adds is swept exactly over its threshold and topN from one run.
     """
     tunable, runner = competitor.tunable, competitor.runner
     if tunable.family is None:
@@ -321,20 +325,20 @@ def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iter
         )
         yield from runner.lines([setting for setting in settings if tunable.is_valid(setting)])
         return
-    behind = cuts.thinned(min(TRIED_CUTS, file.trials))
-    for cut in behind:
+    tried_cuts = cuts.thinned(min(TRIED_CUTS, file.trials))
+    for cut in tried_cuts:
         settings = draw_settings(
             tunable.definition,
             tunable.tried_values,
             fixed={**tunable.entry.set, **cut},
-            trials=max(file.trials // len(behind), 1),
+            trials=max(file.trials // len(tried_cuts), 1),
             seed=file.seed,
         )
         for setting in filter(tunable.is_valid, settings):
             if why_not_exact(tunable.definition, setting):
                 yield from runner.lines([setting])
             else:
-                own = ExpansionSweep.of(
+                expansion = ExpansionSweep.of(
                     runner, setting, labels=competitor.query_set.labels, measures=competitor.rankings.measures
                 )
-                yield from own.lines()
+                yield from expansion.lines()

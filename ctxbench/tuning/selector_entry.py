@@ -12,12 +12,12 @@ from ctxbench.selectors.parameters import Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectorEntry:
-    """A selector as the file names it, checked in form; whether it exists is for who opens it.
+    """A selector as the file names it, checked in form; whether it exists is checked when it is opened.
 
     Attributes:
-        name: what tables call it, unique in the file.
-        selector: a shipped name, or a definition's path relative to the file; empty for one outside ctxbench.
-        outside: how to ask one outside ctxbench for its scored rankings, as `external_from_config` reads it, paths
+        name: the name in tables, unique in the file.
+        selector: a shipped name, or a definition's path relative to the file; empty for an external one.
+        outside: how to ask an external one for its scored rankings, as `external_from_config` reads it, paths
             relative to the policy file; empty for a selector.
         set: values of parameters that are given.
         search: by parameter, the values that are tried, where they are not all.

@@ -71,54 +71,54 @@ class SweptSettings(ABC):
         return len(self.thresholds)
 
     @abstractmethod
-    def line_at(self, place: int) -> ThresholdLine:
+    def line_at(self, index: int) -> ThresholdLine:
         """A line of one setting alone."""
 
     @abstractmethod
-    def select_place(self, place: int) -> SweptSettings:
-        """One of them alone, in arrays of its own."""
+    def select_setting(self, index: int) -> SweptSettings:
+        """One setting alone, in arrays that it does not share."""
 
     @abstractmethod
     def n(self, measure: Measure) -> int:
         """How many queries a measure applies to; where settings differ in this, the most."""
 
     @abstractmethod
-    def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
-        """The means of a measure at some places or all; NaN where it applies to no query."""
+    def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
+        """The means of a measure at some indices or all; NaN where it applies to no query."""
 
     @abstractmethod
     def bounds(
-        self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
+        self, measure: Measure, indices: IntArray, *, level: float, times: float = 1.0
     ) -> tuple[FloatArray, FloatArray]:
         """Ends of the intervals of some means, if there were `times` as many queries of the same kinds."""
 
     @abstractmethod
-    def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+    def differences(self, measure: Measure, indices: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
         """Means of paired differences to the base with their standard errors, if there were `times` as many queries."""
 
-    def values_at(self, place: int) -> dict[str, Value]:
+    def values_at(self, index: int) -> dict[str, Value]:
         """The values of one setting."""
-        return self.line_at(place).values_at(0)
+        return self.line_at(index).values_at(0)
 
-    def rounded_values(self, place: int) -> dict[str, Value]:
+    def rounded_values(self, index: int) -> dict[str, Value]:
         """The same with a threshold of few digits that selects the same (see `ThresholdLine.rounded_threshold`)."""
-        return self.line_at(place).rounded_values(0)
+        return self.line_at(index).rounded_values(0)
 
-    def objective_means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
-        """What an objective is compared by, at some places or all: as a rule its means."""
-        return self.means(measure, places)
+    def objective_means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
+        """The values that an objective is compared by, at some indices or all: as a rule its means."""
+        return self.means(measure, indices)
 
     def mean_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
         """Where sign x mean >= sign x end, shape (n_settings,); nowhere if the measure applies to no query."""
         return sign * self.means(measure) >= sign * end
 
     def objective_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """The same of what an objective is compared by."""
+        """The same for the values that an objective is compared by."""
         return sign * self.objective_means(measure) >= sign * end
 
-    def best_place(self, measure: Measure, sign: int, among: BoolArray | None = None) -> int | None:
-        """The first place with the highest (sign 1) or lowest mean, among some; None if there is no mean."""
-        return best_place(self.means(measure), sign, among)
+    def best_index(self, measure: Measure, sign: int, mask: BoolArray | None = None) -> int | None:
+        """The first index with the highest (sign 1) or lowest mean, within a mask; None if there is no mean."""
+        return best_index(self.means(measure), sign, mask)
 
 
 class LineSettings(SweptSettings):
@@ -131,27 +131,29 @@ class LineSettings(SweptSettings):
     def __init__(self, line: ThresholdLine) -> None:
         self.line, self.thresholds = line, line.thresholds
 
-    def line_at(self, place: int) -> ThresholdLine:
+    def line_at(self, index: int) -> ThresholdLine:
         """The line with one of its thresholds; its sums are those of all."""
         return replace(
-            self.line, thresholds=self.line.thresholds[place : place + 1].copy(), beyond=self.line.ends(place)
+            self.line, thresholds=self.line.thresholds[index : index + 1].copy(), beyond=self.line.ends(index)
         )
 
-    def select_place(self, place: int) -> LineSettings:
-        """One setting alone, in arrays of its own."""
-        line, one = self.line, slice(place, place + 1)
+    def select_setting(self, index: int) -> LineSettings:
+        """One setting alone, in arrays that it does not share."""
+        line, span = self.line, slice(index, index + 1)
         sums, squares, cubes = (
-            {measure: np.array(each[one], dtype=np.float64) for measure, each in power.items()}
+            {measure: np.array(values[span], dtype=np.float64) for measure, values in power.items()}
             for power in (line.sums, line.squares, line.cubes)
         )
         selected = replace(
-            self.line_at(place),
+            self.line_at(index),
             sums=sums,
             squares=squares,
             cubes=cubes,
-            n={**line.n, **{measure: int(each[place]) for measure, each in line.applies.items()}},
+            n={**line.n, **{measure: int(counts[index]) for measure, counts in line.applies.items()}},
             applies={},
-            differences={measure: each.select(np.array([place])) for measure, each in line.differences.items()},
+            differences={
+                measure: difference.select(np.array([index])) for measure, difference in line.differences.items()
+            },
         )
         return LineSettings(selected)
 
@@ -159,9 +161,9 @@ class LineSettings(SweptSettings):
         """How many queries a measure applies to; where settings differ in this, the most."""
         return self.line.n[measure]
 
-    def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+    def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
         """Sums over n; NaN where n is 0."""
-        return self.line.means(measure, places)
+        return self.line.means(measure, indices)
 
     def mean_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
         """Compares sums, which is faster by half than to divide them all."""
@@ -169,45 +171,46 @@ class LineSettings(SweptSettings):
         return sums >= ends if sign > 0 else sums <= ends
 
     def objective_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """The same, as an objective is compared by its means."""
+        """The same: an objective is compared by its means."""
         return self.mean_reaches(measure, sign, end)
 
-    def best_place(self, measure: Measure, sign: int, among: BoolArray | None = None) -> int | None:
-        """Looks at sums where all are over as many queries."""
-        even = measure not in self.line.applies and self.line.n[measure] > 0
-        return best_place(self.line.sums[measure] if even else self.means(measure), sign, among)
+    def best_index(self, measure: Measure, sign: int, mask: BoolArray | None = None) -> int | None:
+        """Compares sums where all settings have the same number of queries."""
+        equal_n = measure not in self.line.applies and self.line.n[measure] > 0
+        return best_index(self.line.sums[measure] if equal_n else self.means(measure), sign, mask)
 
     def bounds(
-        self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
+        self, measure: Measure, indices: IntArray, *, level: float, times: float = 1.0
     ) -> tuple[FloatArray, FloatArray]:
         """See `bounds`."""
-        line, needed = self.line, POWERS[measure.metric.declaration.scale]
+        line, max_power = self.line, POWERS[measure.metric.declaration.scale]
         powers = [
-            np.asarray(of[measure][places], dtype=np.float64) for of in (line.sums, line.squares, line.cubes)[:needed]
+            np.asarray(of[measure][indices], dtype=np.float64)
+            for of in (line.sums, line.squares, line.cubes)[:max_power]
         ]
-        each = line.applies.get(measure)
-        n = np.array(line.n[measure]) if each is None else each[places]
+        applies = line.applies.get(measure)
+        n = np.array(line.n[measure]) if applies is None else applies[indices]
         return bounds(measure, powers, n, level=level, times=times)
 
-    def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
-        """See `Differences.errors`."""
-        return self.line.differences[measure].select(places).errors(times=times)
+    def differences(self, measure: Measure, indices: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """See `DifferenceSums.errors`."""
+        return self.line.differences[measure].select(indices).errors(times=times)
 
 
-def best_place(means: FloatArray, sign: int, among: BoolArray | None = None) -> int | None:
-    """The first place of the highest (sign 1) or lowest (-1) of some values, NaN passed over; None if there is none."""
-    if among is not None:
-        means = np.where(among, means, math.nan)
-    place = int(means.argmax() if sign > 0 else means.argmin())  # of a NaN, if there is one
-    if not math.isnan(means[place]):
-        return place
+def best_index(means: FloatArray, sign: int, mask: BoolArray | None = None) -> int | None:
+    """The first index of the highest (sign 1) or lowest (-1) value; NaN is ignored. None if there is none."""
+    if mask is not None:
+        means = np.where(mask, means, math.nan)
+    index = int(means.argmax() if sign > 0 else means.argmin())  # of a NaN, if there is one
+    if not math.isnan(means[index]):
+        return index
     if np.isnan(means).all():
         return None
     return int(np.nanargmax(means) if sign > 0 else np.nanargmin(means))
 
 
 GRID = 2000
-"""Common thresholds that are tried a line, at most: all of all datasets, or of each dataset as many, evenly by rank."""
+"""At most so many common thresholds are tried for each line: all, or equally many of each dataset, evenly by rank."""
 
 
 class CommonLine(SweptSettings):
@@ -226,32 +229,33 @@ class CommonLine(SweptSettings):
         self,
         lines: Sequence[ThresholdLine],
         thresholds: FloatArray,
-        places: Sequence[IntArray],
+        indices: Sequence[IntArray],
         worth: Sequence[float] | None = None,
     ) -> None:
-        """Use thresholds that are known; `of` finds them.
+        """Use given thresholds; `of` finds them.
 
         Args:
-            lines: one a dataset, of equal values and axis.
+            lines: one per dataset, with equal values and axis.
             thresholds: from what offers fewest to what offers most, shape (n_settings,).
-            places: for each line, its place at each threshold, shape (n_settings,).
+            indices: for each line, its index at each threshold, shape (n_settings,).
             worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
         """
         self._lines = [LineSettings(line) for line in lines]
-        self._places = places
+        self._indices = indices
         self.thresholds = thresholds
         self._worth = [1.0] * len(lines) if worth is None else worth
 
     @classmethod
     def of(
-        cls, lines: Sequence[ThresholdLine], *, worth: Sequence[float] | None = None, most: int = GRID
+        cls, lines: Sequence[ThresholdLine], *, worth: Sequence[float] | None = None, max_thresholds: int = GRID
     ) -> CommonLine:
         """Find the common thresholds of the lines of several datasets.
 
         Args:
-            lines: one a dataset, in the same order of datasets each time.
+            lines: one per dataset, always in the same order of datasets.
             worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
-            most: how many thresholds are tried; of longer lines every dataset gives as many, evenly by rank.
+            max_thresholds: how many thresholds are tried; longer lines give equally many for each dataset, evenly by
+                rank.
         """
         first = lines[0]
         if any(line.axis != first.axis or line.values != first.values for line in lines):
@@ -260,84 +264,87 @@ class CommonLine(SweptSettings):
             return cls(lines, first.thresholds, [np.zeros(1, dtype=np.int64) for _ in lines], worth)
         sign = -1.0 if _rises(first) else 1.0
         by_line = [sign * line.thresholds for line in lines]
-        if sum(map(len, by_line)) > most:
-            share = max(most // len(lines), 2)
+        if sum(map(len, by_line)) > max_thresholds:
+            share = max(max_thresholds // len(lines), 2)
             tried = [keys[np.unique(np.linspace(0, len(keys) - 1, share).round().astype(np.int64))] for keys in by_line]
         else:
             tried = by_line
         common = np.unique(np.concatenate(tried))[::-1]
-        places = [np.maximum(count_at_least(keys, common) - 1, 0) for keys in by_line]
-        return cls(lines, sign * common, places, worth)
+        indices = [np.maximum(count_at_least(keys, common) - 1, 0) for keys in by_line]
+        return cls(lines, sign * common, indices, worth)
 
-    def select_place(self, place: int) -> CommonLine:
-        """One of them alone, in arrays of its own."""
-        alone, here = self.line_at(place), np.zeros(1, dtype=np.int64)
+    def select_setting(self, index: int) -> CommonLine:
+        """One setting alone, in arrays that it does not share."""
+        alone, first = self.line_at(index), np.zeros(1, dtype=np.int64)
         selected = [
-            replace(line.select_place(int(places[place])).line, thresholds=alone.thresholds, beyond=alone.beyond)
-            for line, places in zip(self._lines, self._places, strict=True)
+            replace(line.select_setting(int(indices[index])).line, thresholds=alone.thresholds, beyond=alone.beyond)
+            for line, indices in zip(self._lines, self._indices, strict=True)
         ]
-        return CommonLine(selected, alone.thresholds, [here for _ in selected], self._worth)
+        return CommonLine(selected, alone.thresholds, [first for _ in selected], self._worth)
 
     def n(self, measure: Measure) -> int:
         """How many queries of all datasets a measure applies to."""
         return sum(line.n(measure) for line in self._lines)
 
-    def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+    def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
         """The means of the datasets' means; NaN where a measure applies to no query of any."""
-        return _mean(self._each(measure, places))
+        return _mean(self._dataset_means(measure, indices))
 
-    def objective_means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+    def objective_means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
         """The geometric means of what counts, else `means`."""
-        each = self._each(measure, places)
+        by_dataset = self._dataset_means(measure, indices)
         if measure.metric.declaration.scale != "amount":
-            return _mean(each)
-        return np.asarray(np.expm1(_mean(np.log1p(each))))
+            return _mean(by_dataset)
+        return np.asarray(np.expm1(_mean(np.log1p(by_dataset))))
 
     def bounds(
-        self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
+        self, measure: Measure, indices: IntArray, *, level: float, times: float = 1.0
     ) -> tuple[FloatArray, FloatArray]:
         """Intervals by MOVER: the squared distances of the datasets' ends from their means add up."""
-        each = self._each(measure, places)
+        by_dataset = self._dataset_means(measure, indices)
         ends = [
-            line.bounds(measure, own[places], level=level, times=times * worth)
-            for line, own, worth in zip(self._lines, self._places, self._worth, strict=True)
+            line.bounds(measure, line_indices[indices], level=level, times=times * worth)
+            for line, line_indices, worth in zip(self._lines, self._indices, self._worth, strict=True)
         ]
-        mean, some = _mean(each), (~np.isnan(each)).sum(axis=0)
-        distance = [np.sqrt(np.nansum((each - np.stack(end)) ** 2, axis=0)) for end in zip(*ends, strict=True)]
-        low, high = (np.where(some > 0, one / np.maximum(some, 1), math.inf) for one in distance)
+        mean, some = _mean(by_dataset), (~np.isnan(by_dataset)).sum(axis=0)
+        distance = [np.sqrt(np.nansum((by_dataset - np.stack(end)) ** 2, axis=0)) for end in zip(*ends, strict=True)]
+        low, high = (np.where(some > 0, total / np.maximum(some, 1), math.inf) for total in distance)
         return mean - low, mean + high
 
-    def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+    def differences(self, measure: Measure, indices: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
         """The means of the datasets' mean differences, and the errors of these means of independent ones."""
-        each = [
-            line.differences(measure, own[places], times=times)
-            for line, own in zip(self._lines, self._places, strict=True)
+        pairs = [
+            line.differences(measure, line_indices[indices], times=times)
+            for line, line_indices in zip(self._lines, self._indices, strict=True)
         ]
-        mean, error = (np.stack(part) for part in zip(*each, strict=True))
+        mean, error = (np.stack(part) for part in zip(*pairs, strict=True))
         some = (~np.isnan(mean)).sum(axis=0)
         variance = np.where(np.isnan(mean), 0.0, error**2).sum(axis=0)
         return _mean(mean), np.where(some > 0, np.sqrt(variance) / np.maximum(some, 1), math.inf)
 
-    def _each(self, measure: Measure, places: IntArray | None) -> FloatArray:
+    def _dataset_means(self, measure: Measure, indices: IntArray | None) -> FloatArray:
         """The datasets' means, shape (n_datasets, n_settings)."""
         return np.stack(
             [
-                line.means(measure, own if places is None else own[places])
-                for line, own in zip(self._lines, self._places, strict=True)
+                line.means(measure, line_indices if indices is None else line_indices[indices])
+                for line, line_indices in zip(self._lines, self._indices, strict=True)
             ]
         )
 
-    def line_at(self, place: int) -> ThresholdLine:
+    def line_at(self, index: int) -> ThresholdLine:
         """The first dataset's line with one threshold, and the ends between which nothing changes on any dataset."""
         line = self._lines[0].line
         if not line.axis:
             return line
-        ends = [one.line.ends(int(own[place])) for one, own in zip(self._lines, self._places, strict=True)]
+        ends = [
+            settings.line.ends(int(line_indices[index]))
+            for settings, line_indices in zip(self._lines, self._indices, strict=True)
+        ]
         nearer, further = (max, min) if _rises(line) else (min, max)
         return replace(
             line,
-            thresholds=self.thresholds[place : place + 1],
-            beyond=(nearer(own for own, _ in ends), further(behind for _, behind in ends)),
+            thresholds=self.thresholds[index : index + 1],
+            beyond=(nearer(start for start, _ in ends), further(end for _, end in ends)),
         )
 
 
@@ -353,7 +360,7 @@ def sweep_common(
 
     Args:
         family: which settings there are; its lines have the same fixed values, in the same order, on every dataset.
-        rankings: one a dataset, at least one.
+        rankings: one per dataset, at least one.
         optima: of policies whose targets `of: base` are multiples of the mean of the datasets' means.
         worth: for each dataset, how many independent queries a query is worth (see `Optimum`); 1 if not given.
         progress: told after each line how many settings have been evaluated.
@@ -361,7 +368,7 @@ def sweep_common(
     Returns:
         How many settings there were.
     """
-    by_dataset = zip(*(family.lines(one) for one in rankings), strict=True)
+    by_dataset = zip(*(family.lines(measured) for measured in rankings), strict=True)
     return show_lines((CommonLine.of(lines, worth=worth) for lines in by_dataset), optima, progress=progress)
 
 
@@ -370,7 +377,7 @@ def _rises(line: ThresholdLine) -> bool:
     return line.beyond[0] < line.beyond[1]
 
 
-def _mean(each: FloatArray) -> FloatArray:
+def _mean(by_dataset: FloatArray) -> FloatArray:
     """Means over datasets, shape (n_settings,), NaN left out; NaN where all are."""
-    some = (~np.isnan(each)).sum(axis=0)
-    return np.asarray(np.nansum(each, axis=0) / np.where(some > 0, some, math.nan))
+    some = (~np.isnan(by_dataset)).sum(axis=0)
+    return np.asarray(np.nansum(by_dataset, axis=0) / np.where(some > 0, some, math.nan))

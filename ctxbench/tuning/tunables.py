@@ -15,7 +15,7 @@ from ctxbench.core.stages import ByDomain
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning.own_rankings import OwnRankings
+from ctxbench.tuning.own_rankings import ExternalRankings
 from ctxbench.tuning.query_sets import FullRanking, QuerySet, ask, rank_with_pipeline
 from ctxbench.tuning.selector_entry import SelectorEntry
 from ctxbench.tuning.sweep.domains import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
@@ -42,19 +42,19 @@ class Tunable:
         entry: as the policy file has it.
         source: where its definition comes from: a shipped name or a path; of answers, the name of their selector.
         definition: its parameters and pipeline; of answers, of the cut that is applied to them.
-        answers: the rankings of a selector outside ctxbench; None for a selector of ours.
+        answers: the rankings of an external selector; None for a selector of ours.
         start: values of the preset that it is named with, which stand in for its defaults.
     """
 
     entry: SelectorEntry
     source: str
     definition: Definition
-    answers: OwnRankings | None = None
+    answers: ExternalRankings | None = None
     start: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name in tables."""
         return self.entry.name
 
     def values(self, chosen: Mapping[str, Value] | None = None) -> dict[str, Value]:
@@ -107,16 +107,16 @@ class Tunable:
 
     @cached_property
     def first_cut(self) -> int:
-        """How many refining steps stand in front of the first that offers less, whatever its parameters are.
+        """How many refining steps come before the first that offers less, whatever its parameters are.
 
-        An expansion is one of them where a rank step orders what it brought in before anything is cut.
+        An expansion is one of them where a rank step orders what it added before anything is cut.
         """
         steps, first = self.pipeline({}).refine, 0
-        for place, step in enumerate(steps):
+        for index, step in enumerate(steps):
             if isinstance(step, ByDomain) or not (step.kind in ("rank", "expand") or step.name in _ITEMWISE_STEPS):
                 break
-            if (step.kind != "expand" and first == place) or step.kind == "rank":
-                first = place + 1
+            if (step.kind != "expand" and first == index) or step.kind == "rank":
+                first = index + 1
         return first
 
     @cached_property
@@ -144,8 +144,8 @@ class Tunable:
         if not name or name in self._fixed_names:
             return BudgetFamily(cut_family, self._reader.counts(tokens))
         if isinstance(cut_family, FixedK):
-            own = self.definition.parameters[name]
-            return BudgetFamily(cut_family, ThresholdSpan(name, float(own.low), float(own.high)))
+            parameter = self.definition.parameters[name]
+            return BudgetFamily(cut_family, ThresholdSpan(name, float(parameter.low), float(parameter.high)))
         return BudgetFamily(coarsen(cut_family), Counts(name, self.entry.search.get(name) or self._budgets(name)))  # type: ignore[arg-type]
 
     @property
@@ -161,15 +161,15 @@ class Tunable:
         """
         if self.family is not None or self.domains:
             return {name: values for name, values in self.entry.search.items() if name not in self.swept_parameters}
-        own, values = self.definition, self.values()
-        if not own.searches(values) and own.search_switch in self._fixed_names:
+        definition, values = self.definition, self.values()
+        if not definition.searches(values) and definition.search_switch in self._fixed_names:
             return {}
-        free = [one for name, one in own.parameters.items() if name not in self._fixed_names]
+        free = [parameter for name, parameter in definition.parameters.items() if name not in self._fixed_names]
         listed = self.entry.search
         return {
-            one.name: listed.get(one.name, value_range(one))
-            for one in free
-            if one.name in listed or (one.tuned and one.name != own.search_switch)
+            parameter.name: listed.get(parameter.name, value_range(parameter))
+            for parameter in free
+            if parameter.name in listed or (parameter.tuned and parameter.name != definition.search_switch)
         }
 
     @cached_property
@@ -179,12 +179,12 @@ class Tunable:
         if steps != ["by_domain"]:
             return ()
         try:
-            found = domains_of(
+            domains = domains_of(
                 self.definition, topKs=TOP_K, topNs=TOP_N, fixed=self.entry.set, search=self.entry.search
             )
         except ParameterError:
             return ()  # other cuts than those that are swept: settings are tried
-        return found if len(found) == 2 else ()
+        return domains if len(domains) == 2 else ()
 
     def has_expansion(self, chosen: Mapping[str, Value]) -> bool:
         """Whether an expansion brings items in behind the prefix of the ranking at this setting."""
@@ -207,7 +207,9 @@ class Tunable:
         names, values = {*self.swept_parameters, *self.tried_values}, self.values(chosen)
         if self.has_expansion(chosen):
             steps = map(step_name, self.definition.refining(values))
-            names |= {parameter_name(value) for name, own in steps if name == EXPANSION for value in own.values()}
+            names |= {
+                parameter_name(value) for name, written in steps if name == EXPANSION for value in written.values()
+            }
         in_force = self.definition.in_force(values, switches=True)
         return tuple(name for name in in_force if name in names and name not in self._fixed_names)
 
@@ -226,10 +228,11 @@ class Tunable:
         """Whether a setting is one that the exact sweep evaluates: all else is as without `chosen`."""
         if (self.family is None and not self.domains) or self.has_expansion(chosen):
             return False
-        now, before = self.values(chosen), self.values()
+        values, before = self.values(chosen), self.values()
         return all(
-            now.get(name) == before.get(name) or (own.sets and self.swept_parameters.issuperset(own.sets))
-            for name, own in self.definition.parameters.items()
+            values.get(name) == before.get(name)
+            or (parameter.sets and self.swept_parameters.issuperset(parameter.sets))
+            for name, parameter in self.definition.parameters.items()
             if name not in self.swept_parameters
         )
 
@@ -246,18 +249,22 @@ class Tunable:
 
     def _budgets(self, name: str) -> tuple[int, ...]:
         """Budgets of tokens over the range of a parameter, and its default."""
-        own = self.definition.parameters[name]
-        low = max(own.low, 1.0)
-        ratio = (max(own.high, low) / low) ** (1 / (BUDGETS - 1))
-        budgets = [min(max(round(low * ratio**place), int(own.low)), int(own.high)) for place in range(BUDGETS)]
+        parameter = self.definition.parameters[name]
+        low = max(parameter.low, 1.0)
+        ratio = (max(parameter.high, low) / low) ** (1 / (BUDGETS - 1))
+        budgets = [
+            min(max(round(low * ratio**index), int(parameter.low)), int(parameter.high)) for index in range(BUDGETS)
+        ]
         return tuple(sorted({*budgets, int(self._reader.value(f"${name}"))}))
 
     def _cut(self, chain: dict[str, Mapping[str, Any]]) -> CutFamily | None:
         """The family of the cut at the front of a chain, which is taken out of it."""
         first = next(iter(chain), "")
         if first not in _CUTS:
-            own = getattr(registry.find("cut", first), "family", None) if first in registry.names("cut") else None
-            return None if own is None else own(chain.pop(first), self._reader)
+            make_family = (
+                getattr(registry.find("cut", first), "family", None) if first in registry.names("cut") else None
+            )
+            return None if make_family is None else make_family(chain.pop(first), self._reader)
         written = chain.pop(first)
         if first == "first":
             n = self._reader.counts(written.get("n", 5))
@@ -270,11 +277,11 @@ class Tunable:
                 of=str(self._reader.value(written.get("of", "difference"))),  # type: ignore[arg-type]
             )
         if first == "at_least":
-            most = written.get("at_most")
+            at_most = written.get("at_most")
             return ThresholdFamily(
                 threshold=self._reader.span(written.get("threshold", 0.5)),
                 at_least=self._reader.counts(written.get("at_least", 0)),
-                at_most=None if most is None else self._reader.counts(most),
+                at_most=None if at_most is None else self._reader.counts(at_most),
             )
         margin = chain.pop("margin", None)
         if margin is not None and (margin.get("of") != "ratio" or self._reader.value(margin.get("at_least", 0)) != 0):
@@ -296,11 +303,11 @@ class ShippedPreset:
     tunable: Tunable
     values: Mapping[str, Value]
 
-    def is_setting_of(self, other: Tunable, values: Mapping[str, Value]) -> bool:
+    def is_setting_of(self, tunable: Tunable, values: Mapping[str, Value]) -> bool:
         """Whether a selector at a setting is this preset."""
-        if other.answers is not None:
+        if tunable.answers is not None:
             return False
-        return other.pipeline(values).describe() == self.tunable.pipeline(self.values).describe()
+        return tunable.pipeline(values).describe() == self.tunable.pipeline(self.values).describe()
 
 
 _ITEMWISE_STEPS = ("abstain", "truncate")  # steps that treat a request or an item alike, whatever is cut behind them
@@ -312,17 +319,17 @@ def coarsen(family: CutFamily) -> CutFamily:
         cut_family = coarsen(family.of)
         return family if isinstance(cut_family, BudgetFamily) else BudgetFamily(cut_family, family.tokens)
     if isinstance(family, ThresholdFamily):
-        most = None if family.at_most is None else _select_counts(family.at_most, TOP_N)
-        return replace(family, at_least=_select_counts(family.at_least, TOP_N[:4]), at_most=most)
+        at_most = None if family.at_most is None else _select_counts(family.at_most, TOP_N)
+        return replace(family, at_least=_select_counts(family.at_least, TOP_N[:4]), at_most=at_most)
     if not isinstance(family, StandardMargin):
         return family
     return replace(family, topK=_select_counts(family.topK, TOP_K), topN=_select_counts(family.topN, TOP_N))
 
 
-def _select_counts(counts: Counts, wanted: Sequence[int]) -> Counts:
-    """Those of the values that are wanted; all, where these are none or few."""
-    kept = tuple(value for value in counts.values if value in wanted)
-    return Counts(counts.name, kept) if kept and len(counts.values) > len(wanted) else counts
+def _select_counts(counts: Counts, allowed: Sequence[int]) -> Counts:
+    """The allowed ones of the values; all values, where none is allowed or they are few."""
+    values = tuple(value for value in counts.values if value in allowed)
+    return Counts(counts.name, values) if values and len(counts.values) > len(allowed) else counts
 
 
 def _parameters(family: CutFamily | None) -> Iterator[Counts | ThresholdSpan]:

@@ -59,7 +59,7 @@ def tune(inputs: TuningInputs, *, command: str, progress: Progress = no_progress
     Args:
         inputs: what is tuned.
         command: the line that repeats this, for the report.
-        progress: told how far it is.
+        progress: called with how far tuning is.
 
     Raises:
         UserError: a selector fails.
@@ -92,9 +92,11 @@ class CommonSetting:
     def __init__(self, tuners: Sequence[DatasetTuner]) -> None:
         self._tuners = tuners
         self._file = tuners[0].file
-        both = [one for one in tuners[0].inputs.tunables if all(one in tuner.tunables for tuner in tuners)]
-        self._tunables = [one for one in both if one.family is not None and not one.has_expansion({})]
-        answered = [one for one in tuners[0].policies if all(one in tuner.policies for tuner in tuners)]
+        shared = [
+            tunable for tunable in tuners[0].inputs.tunables if all(tunable in tuner.tunables for tuner in tuners)
+        ]
+        self._tunables = [tunable for tunable in shared if tunable.family is not None and not tunable.has_expansion({})]
+        answered = [policy for policy in tuners[0].policies if all(policy in tuner.policies for tuner in tuners)]
         self._policies = answered if self._tunables else []
         self._choices: dict[str, Choice] = {}
         self._fixed: dict[tuple[str, str], Optimum] = {}
@@ -104,12 +106,12 @@ class CommonSetting:
         policies = self._policies
         optima: dict[str, dict[str, Optimum]] = {policy.name: {} for policy in policies}
         for tunable in self._tunables:
-            own = [self._optimum(policy, tunable.name, tunable.values()) for policy in policies]
+            tuned = [self._optimum(policy, tunable.name, tunable.values()) for policy in policies]
             fixed = [self._optimum(policy, tunable.name, {}) for policy in policies]
             if tunable.family is not None:
-                self._sweep(tunable.family, tunable.name, own, progress)
+                self._sweep(tunable.family, tunable.name, tuned, progress)
             self._sweep(FIRST_N, tunable.name, fixed, progress)
-            for policy, optimum, first in zip(policies, own, fixed, strict=True):
+            for policy, optimum, first in zip(policies, tuned, fixed, strict=True):
                 optima[policy.name][tunable.name] = optimum
                 self._fixed[policy.name, tunable.name] = first
         none = Choice(reason="the labels of some dataset cannot say, or no selector suits all")
@@ -130,10 +132,12 @@ class CommonSetting:
             (tuner.base, tuner.searches[name].competitor.rankings.reachable) for tuner in self._tuners if tuner.base
         ]
         measures = [
-            one for one in bases[0][0].means if not one.required_type and all(one in base.means for base, _ in bases)
+            measure
+            for measure in bases[0][0].means
+            if not measure.required_type and all(measure in base.means for base, _ in bases)
         ]
-        means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in measures}
-        reach = float(np.mean([reach_ratio(base.reachable, own) for base, own in bases]))
+        means = {measure: float(np.mean([base.means[measure] for base, _ in bases])) for measure in measures}
+        reach = float(np.mean([reach_ratio(base.reachable, reachable) for base, reachable in bases]))
         optimum = Optimum(policy, level=self._file.confidence, base=means, reach=reach, defaults=defaults)
         aim = Measure(policy.objective)
         if aim.metric.declaration.scale == "amount" and not math.isnan(optimum.to_beat):
@@ -144,25 +148,25 @@ class CommonSetting:
 
     def result(self) -> DatasetTuning:
         """Measure what is recommended on every dataset, and average over datasets."""
-        level, every = self._file.confidence, [[tuner.defaults for tuner in self._tuners]]
+        level, all_rows = self._file.confidence, [[tuner.defaults for tuner in self._tuners]]
         measured = {
-            policy.name: found
+            policy.name: by_kind
             for policy in self._file.policies
-            if (found := self._chosen(policy, self._choices[policy.name]))
+            if (by_kind := self._chosen(policy, self._choices[policy.name]))
         }
         shipped = self._shipped()
         measured |= self._replaced(measured, shipped)
-        chosen = {policy: found for policy, found in measured.items() if "chosen" in found}
-        every += [rows for rows in shipped.values() if rows[0].role != DEFAULTS]
-        every += [rows for found in measured.values() for rows in found.values()]
-        comparisons = compare_all(every[0], chosen, self._compare, self._file.policies)
-        results = {rows[0].name: self._result(rows, level) for rows in every}
+        chosen = {policy: by_kind for policy, by_kind in measured.items() if "chosen" in by_kind}
+        all_rows += [rows for rows in shipped.values() if rows[0].role != DEFAULTS]
+        all_rows += [rows for by_kind in measured.values() for rows in by_kind.values()]
+        comparisons = compare_all(all_rows[0], chosen, self._compare, self._file.policies)
+        results = {rows[0].name: self._result(rows, level) for rows in all_rows}
         outcomes = []
         for policy in self._file.policies:
-            found = measured.get(policy.name, {})
-            verdicts = self._verdicts(policy, found["chosen"]) if "chosen" in found else ()
-            own = {kind: results[rows[0].name] for kind, rows in found.items()}
-            outcome = policy_outcome(policy, self._choices[policy.name], own, comparisons, verdicts)
+            by_kind = measured.get(policy.name, {})
+            verdicts = self._verdicts(policy, by_kind["chosen"]) if "chosen" in by_kind else ()
+            kind_results = {kind: results[rows[0].name] for kind, rows in by_kind.items()}
+            outcome = policy_outcome(policy, self._choices[policy.name], kind_results, comparisons, verdicts)
             if outcome.chosen is not None:
                 base = self._tuners[0].inputs.tunables[0].name
                 outcome = replace(
@@ -174,12 +178,12 @@ class CommonSetting:
         return DatasetTuning(
             dataset=TOGETHER,
             version="",
-            hash=hashlib.sha256(" ".join(one.dataset.hash for one in datasets).encode()).hexdigest(),
-            items=sum(len(one.dataset.catalog) for one in datasets),
+            hash=hashlib.sha256(" ".join(dataset.dataset.hash for dataset in datasets).encode()).hexdigest(),
+            items=sum(len(dataset.dataset.catalog) for dataset in datasets),
             queries=_sum_counts(
-                [{split: len(query_set) for split, query_set in one.query_sets.items()} for one in datasets]
+                [{split: len(query_set) for split, query_set in dataset.query_sets.items()} for dataset in datasets]
             ),
-            of=_sum_counts([one.of for one in datasets]),
+            of=_sum_counts([dataset.of for dataset in datasets]),
             tokens=self._tuners[0].inputs.counter.name,
             results=tuple(results.values()),
             traces=(),
@@ -194,8 +198,12 @@ class CommonSetting:
 
     def _shipped(self) -> dict[str, list[SettingValues]]:
         """The shipped presets that compete on every dataset, measured on each."""
-        every = [tuner.shipped_values for tuner in self._tuners]
-        return {name: [values[name] for values in every] for name in every[0] if all(name in one for one in every)}
+        presets = [tuner.shipped_values for tuner in self._tuners]
+        return {
+            name: [values[name] for values in presets]
+            for name in presets[0]
+            if all(name in values for values in presets)
+        }
 
     def _replaced(
         self, measured: Mapping[str, dict[str, list[SettingValues]]], shipped: Mapping[str, list[SettingValues]]
@@ -206,27 +214,27 @@ class CommonSetting:
             metrics = rows[0].by_query[rows[0].splits[READING]]
             return {metric: mean(_join_values(rows, metric, READING)).value for metric in metrics}
 
-        found = {}
+        replaced = {}
         for policy in self._policies:
             chosen = measured.get(policy.name, {}).get("chosen")
             if chosen is None or fall_short(self._verdicts(policy, chosen)):
                 continue
-            kept = {name: rows for name, rows in shipped.items() if not fall_short(self._verdicts(policy, rows))}
-            name = best_preset(policy, means(chosen), {name: means(rows) for name, rows in kept.items()})
+            passing = {name: rows for name, rows in shipped.items() if not fall_short(self._verdicts(policy, rows))}
+            name = best_preset(policy, means(chosen), {name: means(rows) for name, rows in passing.items()})
             if name is not None:
-                preset = next(one for one in self._tuners[0].shipped if one.name == name)
+                preset = next(preset for preset in self._tuners[0].shipped if preset.name == name)
                 is_default = shipped[name][0].role == DEFAULTS
                 self._choices[policy.name] = replacing_choice(preset, self._choices[policy.name], is_default=is_default)
-                beaten = [replace(one, name=f"{policy.name}, as tuned", role=TUNED) for one in chosen]
-                found[policy.name] = {**self._chosen(policy, self._choices[policy.name]), "replaced": beaten}
-        return found
+                beaten = [replace(setting, name=f"{policy.name}, as tuned", role=TUNED) for setting in chosen]
+                replaced[policy.name] = {**self._chosen(policy, self._choices[policy.name]), "replaced": beaten}
+        return replaced
 
     def _preset_name(self, choice: Choice) -> str:
         """The shipped preset that a choice is; empty where it is none."""
         if choice.setting is None:
             return ""
         tunable, values = self._tuners[0].inputs.tunable(choice.selector), choice.setting.rounded
-        return next((one.name for one in self._tuners[0].shipped if one.is_setting_of(tunable, values)), "")
+        return next((preset.name for preset in self._tuners[0].shipped if preset.is_setting_of(tunable, values)), "")
 
     def _split_notes(self) -> Iterator[str]:
         """Which labels decided, and which figures are of."""
@@ -242,7 +250,7 @@ class CommonSetting:
             return {}
         base, values = self._tuners[0].inputs.tunables[0], choice.setting.rounded
         tunable = self._tuners[0].inputs.tunable(choice.selector)
-        first = {one.name: self._fixed.get((policy.name, one.name)) for one in (base, tunable)}
+        first = {selector.name: self._fixed.get((policy.name, selector.name)) for selector in (base, tunable)}
         n = {name: None if optimum is None else optimum.n for name, optimum in first.items()}
         fixed = {"fixed": (base, {}, n[base.name]), "fixed_own": (tunable, values, n[tunable.name])}
         rows = [tuner.evaluator.chosen(policy, tunable, values, fixed) for tuner in self._tuners]
@@ -258,37 +266,42 @@ class CommonSetting:
             Measure(metric): mean(_join_values(defaults, metric, READING)).value
             for metric in defaults[0].by_query[defaults[0].splits[READING]]
         }
-        means = {measure: one for measure, one in pooled.items() if not np.isnan(one)}
+        means = {measure: value for measure, value in pooled.items() if not np.isnan(value)}
         pairs = zip(defaults, chosen, strict=True)
         reach = float(
             np.mean(
-                [reach_ratio(base.reachable[base.splits[-1]], own.reachable[own.splits[-1]]) for base, own in pairs]
+                [
+                    reach_ratio(base.reachable[base.splits[-1]], setting.reachable[setting.splits[-1]])
+                    for base, setting in pairs
+                ]
             )
         )
         all_read = all(TEST in tuner.dataset.query_sets for tuner in self._tuners)
         ground = VerdictQueries(group=group, level=self._file.confidence, chosen_here=not all_read)
 
         def judge(limit: Limit, constraint: Constraint) -> ConstraintVerdict | None:
-            own = _join_values(chosen, constraint.metric, READING, reachable=constraint.of == "reachable")
-            return verdict(limit, own, _join_values(defaults, constraint.metric, READING), ground, scale="amount")
+            values = _join_values(chosen, constraint.metric, READING, reachable=constraint.of == "reachable")
+            return verdict(limit, values, _join_values(defaults, constraint.metric, READING), ground, scale="amount")
 
         return constraint_verdicts(policy, means, reach, judge)
 
-    def _compare(self, base: list[SettingValues], other: list[SettingValues], metric: Metric) -> Comparison:
-        left, right = _join_values(base, metric, READING), _join_values(other, metric, READING)
+    def _compare(self, base: list[SettingValues], compared: list[SettingValues], metric: Metric) -> Comparison:
+        left, right = _join_values(base, metric, READING), _join_values(compared, metric, READING)
         return grouped_compare(left, right, self._group(READING), scale="amount", seed=self._file.seed)
 
     def _result(self, rows: Sequence[SettingValues], level: float) -> SettingResult:
         """The mean of a setting's figures over datasets."""
         first = rows[0]
 
-        def means(which: int) -> dict[str, Estimate]:
-            group = self._group(which)
-            found = {
-                str(one): grouped_estimate(_join_values(rows, one, which), group, scale="amount", level=level)
-                for one in first.by_query[first.splits[which]]
+        def means(split_index: int) -> dict[str, Estimate]:
+            group = self._group(split_index)
+            estimates = {
+                str(metric): grouped_estimate(
+                    _join_values(rows, metric, split_index), group, scale="amount", level=level
+                )
+                for metric in first.by_query[first.splits[split_index]]
             }
-            return {metric: one for metric, one in found.items() if one.n}
+            return {metric: estimate for metric, estimate in estimates.items() if estimate.n}
 
         return SettingResult(
             name=first.name,
@@ -296,35 +309,39 @@ class CommonSetting:
             selector=first.selector,
             values=first.values,
             tuning=means(DECIDING),
-            test=means(READING) if any(TEST in one.splits for one in rows) else {},
+            test=means(READING) if any(TEST in row.splits for row in rows) else {},
         )
 
-    def _group(self, which: int) -> IntArray:
+    def _group(self, split_index: int) -> IntArray:
         """The group of every query of all datasets, none shared between two."""
-        groups = [list(tuner.dataset.query_sets.values())[which].group for tuner in self._tuners]
-        return np.concatenate([group + sum(map(len, groups[:place])) for place, group in enumerate(groups)])
+        groups = [list(tuner.dataset.query_sets.values())[split_index].group for tuner in self._tuners]
+        return np.concatenate([group + sum(map(len, groups[:index])) for index, group in enumerate(groups)])
 
 
-def _join_values(rows: Sequence[SettingValues], metric: Metric, which: int, *, reachable: bool = False) -> FloatArray:
+def _join_values(
+    rows: Sequence[SettingValues], metric: Metric, split_index: int, *, reachable: bool = False
+) -> FloatArray:
     """Join values by query of all datasets, scaled so that their mean is the mean of the datasets' means.
 
     A dataset that the metric applies to on no query has no part in it, and NaN for all of its queries.
 
     Args:
-        rows: one a dataset.
+        rows: one per dataset.
         metric: one that is measured on all.
-        which: `DECIDING` or `READING`.
+        split_index: `DECIDING` or `READING`.
         reachable: among the queries within reach only.
     """
-    pairs = list(zip(rows, [one.splits[which] for one in rows], strict=True))
-    parts = [one.of_reachable(split, metric) if reachable else one.by_query[split][metric] for one, split in pairs]
+    pairs = list(zip(rows, [row.splits[split_index] for row in rows], strict=True))
+    parts = [row.of_reachable(split, metric) if reachable else row.by_query[split][metric] for row, split in pairs]
     counts = [int((~np.isnan(part)).sum()) for part in parts]
-    total, known = sum(counts), sum(n > 0 for n in counts)
-    return np.concatenate([part * (total / (known * n)) if n else part for part, n in zip(parts, counts, strict=True)])
+    total, n_datasets = sum(counts), sum(n > 0 for n in counts)
+    return np.concatenate(
+        [part * (total / (n_datasets * n)) if n else part for part, n in zip(parts, counts, strict=True)]
+    )
 
 
 def _sum_counts(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Counts by split over datasets; those of a dataset where all labels decide count for both splits."""
-    if not any(TEST in one for one in counts):
-        return {ALL: sum(sum(one.values()) for one in counts)}
-    return {split: sum(one[split] if split in one else one[ALL] for one in counts) for split in (TUNING, TEST)}
+    if not any(TEST in sizes for sizes in counts):
+        return {ALL: sum(sum(sizes.values()) for sizes in counts)}
+    return {split: sum(sizes[split] if split in sizes else sizes[ALL] for sizes in counts) for split in (TUNING, TEST)}

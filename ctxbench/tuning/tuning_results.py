@@ -31,7 +31,7 @@ class SettingResult:
     """One setting of one selector, measured by running it.
 
     Attributes:
-        name: what tables call it, unique in its dataset: a policy's name for what is recommended for it,
+        name: the name in tables, unique in its dataset: a policy's name for what is recommended for it,
             `documents' defaults`, `semantic/normal`, `semantic, first 4`, `everything`.
         role: one of the roles above.
         selector: as the policy file calls it.
@@ -109,13 +109,13 @@ class ConstraintVerdict:
 
     Attributes:
         text: the constraint.
-        said: `holds`: the unfavourable end of what is likely is at the target or better; `holds within 2 points`: it is
-            within the room of a share, which is less where the base is complete on fewer than a fifth; `missed`: the
+        status: `holds`: the unfavourable end of what is likely is at the target or better; `holds within 2 points`: it
+            is within the room of a share, which is less where the base is complete on fewer than a fifth; `missed`: the
             favourable end is below the target; `open`: neither; `too few to say`: fewer than 20 queries.
         value, low, high: the mean and what is likely, as the constraint counts.
         n: how many queries it is about.
         needed: about how many more would settle it; None = it is settled, or more are unlikely to.
-        short: whether the mean itself is beyond the room.
+        falls_short: whether the mean itself is beyond the room.
     """
 
     text: str
@@ -155,7 +155,7 @@ class PolicyOutcome:
             tokens, and that is therefore not recommended.
         settings: how many settings were compared exactly for this policy.
         tried: how many were run because a parameter of theirs breaks the prefix rule.
-        bounds: on the tuning set, for each constraint its text, and the bound that was held against it.
+        bounds: on the tuning set, by text of each constraint the bound that was compared with its target.
         verdicts: of the constraints, without those whose metric applies to no query.
         fixed: the first k items of the base selector's ranking, k tuned by the same policy; None = no k keeps all
             limits (see `limits`, some hold for every policy) and betters the default.
@@ -163,11 +163,11 @@ class PolicyOutcome:
         fixed_own: the same of the chosen selector's ranking.
         against: paired comparisons of `chosen` with "defaults", "fixed" and "fixed_own", by that
             key and metric name (completeness, tokens, items, the objective), Holm-corrected over the dataset.
-        at_tokens: `chosen` against the first n items of the base's ranking at its own prompt tokens;
+        at_tokens: `chosen` compared with the first n items of the base's ranking at its own prompt tokens;
             None where queries failed.
-        ranking: gain by a better ranking: `fixed_own` against `fixed`, by metric name.
-        heats: heat maps around what is chosen.
-        slices: sensitivity: one trace a parameter, all others as chosen.
+        ranking: gain by a better ranking: `fixed_own` compared with `fixed`, by metric name.
+        heat_maps: around what is chosen.
+        slices: sensitivity: one trace per parameter, all others as chosen.
         worst_scope, worst_server: of at least 10 queries each; None where there are fewer than two.
         worse: requests made worse, in order of the dataset.
     """
@@ -212,11 +212,11 @@ class DatasetTuning:
         queries: by split, how many were measured: `tuning` and `test`, or `all` where all labels decide.
         of: by split, how many could have been; more where a sample was.
         tokens: name of the token counter.
-        results: references and recommendations, measured on all that was asked: the documents' defaults, shipped
+        results: references and recommendations, measured on all that was asked: the specification's defaults, shipped
             presets, tuned fixed k, everything, and what is recommended.
         traces: fronts and first-n curves of every selector on the tuning set.
         shipped: the shipped presets that competed, by name; the default itself where it is one of them.
-        outcomes: one a policy, in the order of the file.
+        outcomes: one per policy, in the order of the file.
         notes: what a reader must know, as sentences: which parameters broke the prefix rule and how many settings
             were tried instead, that the test split was read once, samples.
     """
@@ -241,11 +241,11 @@ class DatasetTuning:
 
     @property
     def default(self) -> SettingResult | None:
-        """What is kept where nothing is recommended."""
-        return next((one for one in self.results if one.role == DEFAULTS), None)
+        """The setting that is kept where nothing is recommended."""
+        return next((result for result in self.results if result.role == DEFAULTS), None)
 
     def advised(self, outcome: PolicyOutcome) -> SettingResult | None:
-        """What a policy's advice comes to: what is recommended, or the default."""
+        """The advice for a policy: what is recommended, or the default."""
         return outcome.recommended or self.default
 
     def shortfall(self, outcome: PolicyOutcome) -> float:
@@ -253,20 +253,20 @@ class DatasetTuning:
         advised, reference = self.advised(outcome), self.shipped.get(LEARNED_NORMAL)
         if advised is None or reference is None:
             return 0.0
-        lacking = [each.figures.get("completeness") for each in (reference, advised)]
-        if lacking[0] is None or lacking[1] is None:
+        completeness = [result.figures.get("completeness") for result in (reference, advised)]
+        if completeness[0] is None or completeness[1] is None:
             return 0.0
-        gap = lacking[0].value - lacking[1].value
+        gap = completeness[0].value - completeness[1].value
         return gap if gap > SAME else 0.0
 
     def same_advice(self) -> tuple[tuple[PolicyOutcome, ...], ...]:
         """The outcomes, with those of policies that come to the same advice together, in the order of the first."""
-        found: dict[object, list[PolicyOutcome]] = {}
+        groups: dict[object, list[PolicyOutcome]] = {}
         for outcome in self.outcomes:
             chosen = outcome.chosen
             key = (outcome.recommended is None, chosen and (chosen.selector, tuple(chosen.values.items())))
-            found.setdefault(key, []).append(outcome)
-        return tuple(map(tuple, found.values()))
+            groups.setdefault(key, []).append(outcome)
+        return tuple(map(tuple, groups.values()))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

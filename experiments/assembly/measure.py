@@ -30,7 +30,7 @@ from ctxbench.io.files import write_atomic
 from ctxbench.selectors.definitions import definition
 from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.fits.examples import labelled_queries
-from ctxbench.tuning.fits.linear_fits import LinearExamples, WeightFigures, linear_place
+from ctxbench.tuning.fits.linear_fits import LinearExamples, WeightFigures, linear_index
 
 ROOT = Path(__file__).parents[2]
 DATASET = "datasets/threads"
@@ -145,7 +145,7 @@ def examples(columns: tuple[str, ...]) -> LinearExamples:
     """What weights of some columns are fitted on."""
     resources = local_resources(open_embedder("minilm"), open_counter("o200k"))
     pipeline = shipped()
-    place = linear_place(pipeline) or 0
+    place = linear_index(pipeline) or 0
     steps = list(pipeline.refine)
     steps[place] = Step("rank", "linear", build("rank", "linear", {"weights": dict.fromkeys(columns, 1.0)}))
     queries = labelled_queries(open_dataset(DATASET).judged(), "tuning")

@@ -15,7 +15,7 @@ from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.pages import titles
 from ctxbench.report.steps_text import pipeline_text, reads_a_fit, stage_text, stages_of
-from ctxbench.selectors.parameters import shown
+from ctxbench.selectors.parameters import value_text
 
 _COMPLETE = parse_metric("completeness")
 TEST, TUNING, RULE = "Test split", "Verdicts on the tuning split", "What goes on to the test split"
@@ -114,7 +114,7 @@ def _conditions(ablation: Ablation) -> Iterator[str]:
     asked = manifest["experiment"]
     model = manifest["embedder"]
     base = manifest["selectors"][ablation.base]
-    values = ", ".join(f"{key} {shown(value)}" for key, value in base["values"].items())
+    values = ", ".join(f"{key} {value_text(value)}" for key, value in base["values"].items())
     yield f"* The base is `{ablation.base}` ({values}): {pipeline_text(base['description'])}."
     yield f"* Embeddings: {model['model']}, {model['backend']}. Prompt tokens are those of `{manifest['tokens']}`."
     if asked.get("sample"):

@@ -169,7 +169,7 @@ def observed(dataset: Dataset) -> list[Observed]:
     made = definition("semantic")
     rows = []
     for first in FIRST:
-        values = made.values(given={"contextTopK": 100, "contextTopN": first, "contextIncludeScore": 1.0})
+        values = made.values(overrides={"contextTopK": 100, "contextTopN": first, "contextIncludeScore": 1.0})
         selector = PipelineSelector(f"first {first}", made.pipeline(values), resources)
         found = evaluate(
             [parse_metric("completeness"), parse_metric("tokens")],

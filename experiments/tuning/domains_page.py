@@ -22,7 +22,7 @@ from domains_types import (
 from ctxbench.bench.stats import Comparison
 from ctxbench.report.charts.line_chart import MEDIUM, Panel, Ring, Scale, line_charts
 from ctxbench.report.wording import difference_interval, estimate_interval, number, signed, verdict
-from ctxbench.selectors.parameters import shown
+from ctxbench.selectors.parameters import value_text
 
 OF = {"base": "of the defaults'", "reachable": "of reachable"}
 ONE_LINE, TWO_LINE = "one domain: best on the tuning split", "two domains: best on the tuning split"
@@ -213,7 +213,7 @@ def _modes(page: Page) -> Iterator[str]:
 
 
 def _cut(domain: str, values: Values) -> list[str]:
-    return [shown(values[f"{domain}{key}"]) for key in ("TopN", "IncludeScore", "Margin")]
+    return [value_text(values[f"{domain}{key}"]) for key in ("TopN", "IncludeScore", "Margin")]
 
 
 def _reached(page: Page, domain: str, name: str, target: float) -> str:
@@ -270,7 +270,7 @@ def _presets(page: Page) -> Iterator[str]:
             continue
         cut = [cell for domain in HELD for cell in _cut(domain, values)]
         held = _reached(page, "both", name, TARGETS[name][0])
-        rows.append([f"**{name}**", shown(values["contextTopK"]), *cut, held, page.pairs.get(name, "none")])
+        rows.append([f"**{name}**", value_text(values["contextTopK"]), *cut, held, page.pairs.get(name, "none")])
     return _table([*head, "test split", "cheapest pair of modes"], rows)
 
 
@@ -288,7 +288,7 @@ def _measured(rows: Sequence[Measured]) -> Iterator[str]:
 
 def _counterparts(page: Page) -> Iterator[str]:
     keys = ("contextTopK", "contextTopN", "contextIncludeScore", "contextMargin")
-    rows = [[name, *(shown(values[key]) for key in keys)] for name, values in page.counterparts.items()]
+    rows = [[name, *(value_text(values[key]) for key in keys)] for name, values in page.counterparts.items()]
     return _table(["two domains", "topK", "topN", "includeScore", "margin"], rows)
 
 

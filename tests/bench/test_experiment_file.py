@@ -241,7 +241,7 @@ def test_the_oracle_has_no_parameters_and_no_presets(given):
 def test_the_oracle_stands_beside_answers_that_are_scored(given):
     answers = given / "mine.jsonl"
     answers.write_text('{"query": "q1", "items": []}\n', encoding="utf-8")
-    assert [spec.name for spec in scoring(answers, dataset="d", beside=["oracle"], tokens="o200k").selectors] == [
+    assert [spec.name for spec in scoring(answers, dataset="d", compare_with=["oracle"], tokens="o200k").selectors] == [
         "mine",
         "oracle",
     ]
@@ -705,7 +705,7 @@ def _read_or_fault(given, text):
 
 def test_scoring_sets_shipped_selectors_beside_the_answers(given):
     (given / "mine.jsonl").write_text('{"query": "q", "items": []}\n', encoding="utf-8")
-    experiment = scoring(given / "mine.jsonl", dataset="d", beside=["semantic/normal", "bm25"], tokens="chars/4")
+    experiment = scoring(given / "mine.jsonl", dataset="d", compare_with=["semantic/normal", "bm25"], tokens="chars/4")
     assert [(spec.name, spec.outside) for spec in experiment.selectors] == [
         ("mine", True), ("semantic/normal", False), ("bm25", False),
     ]  # fmt: skip
@@ -715,12 +715,12 @@ def test_scoring_sets_shipped_selectors_beside_the_answers(given):
 def test_scoring_refuses_unknown_selectors_and_one_named_twice(given):
     (given / "bm25.jsonl").write_text('{"query": "q", "items": []}\n', encoding="utf-8")
     with pytest.raises(UnknownNameError, match="did you mean 'semantic'"):
-        scoring(given / "bm25.jsonl", dataset="d", beside=["semantik"], tokens="o200k")
+        scoring(given / "bm25.jsonl", dataset="d", compare_with=["semantik"], tokens="o200k")
     with pytest.raises(UnknownNameError, match="did you mean 'normal'"):
-        scoring(given / "bm25.jsonl", dataset="d", beside=["semantic/norml"], tokens="o200k")
+        scoring(given / "bm25.jsonl", dataset="d", compare_with=["semantic/norml"], tokens="o200k")
     for beside in (["bm25"], ["dense", "dense"]):
         with pytest.raises(ParameterError, match="two selectors would have one name"):
-            scoring(given / "bm25.jsonl", dataset="d", beside=beside, tokens="o200k")
+            scoring(given / "bm25.jsonl", dataset="d", compare_with=beside, tokens="o200k")
 
 
 # ---------------------------------------------------------------------------------------------- imports

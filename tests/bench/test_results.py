@@ -249,8 +249,8 @@ def test_slices_wait_until_the_part_is_whole(tmp_path):
     assert folder.slice_numbers("d", "s", "k", queries=IDS) == {0, 1}
     assert folder.slices("d", "s").queries == ("q1", "q2", "q3")
     assert folder.slices("d", "s").notes == {"late": 1}
-    assert folder.stored("d", "s", "k").only(["q3", "q1"]).queries == ("q3", "q1")
-    assert folder.stored("d", "s", "k").only(["q3", "q4"]) is None
+    assert folder.stored("d", "s", "k").select_queries(["q3", "q1"]).queries == ("q3", "q1")
+    assert folder.stored("d", "s", "k").select_queries(["q3", "q4"]) is None
     assert folder.stored("d", "s", "other") is None
 
 

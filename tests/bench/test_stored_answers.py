@@ -75,7 +75,7 @@ def same(one, other):
 def stored(answers, path):
     """The answers in a file, one block a query."""
     with path.open("wb") as stream:
-        write_blocks((answers.only([place]) for place in range(len(answers.queries))), stream)
+        write_blocks((answers.select_queries([place]) for place in range(len(answers.queries))), stream)
     return StoredAnswers.read(path)
 
 
@@ -116,8 +116,8 @@ def test_blocks_are_what_all_are_at_once(tmp_path):
     assert [one.queries for one in found.blocks()] == [("q0",), ("q1",), ("q2",)]
     same(found.joined(), whole)
     assert (found.queries, found.chunks, found.errors) == (whole.queries, whole.chunks, whole.errors)
-    same(found.only(["q2", "q0"]), whole.only([2, 0]))
-    assert found.only(["q0", "q9"]) is None
+    same(found.select_queries(["q2", "q0"]), whole.select_queries([2, 0]))
+    assert found.select_queries(["q0", "q9"]) is None
 
 
 def test_a_block_of_failures_says_nothing_of_rankings(tmp_path):
@@ -171,7 +171,7 @@ def test_only_the_blocks_that_are_asked_for_are_read(tmp_path, monkeypatch):
     read = []
     from_bytes = Slice.from_bytes
     monkeypatch.setattr(Slice, "from_bytes", lambda *a, **k: read.append(1) or from_bytes(*a, **k))
-    assert found.only(["q2"]).candidates.item.tolist() == [0]
+    assert found.select_queries(["q2"]).candidates.item.tolist() == [0]
     assert len(read) == 1
 
 
@@ -261,4 +261,4 @@ class TestRecent:
         for data in (one, other, one, third, one, other):
             recent.read(data, tmp_path, rows=True)
         assert len(reads) == 4  # `other` was unpacked again
-        assert recent._held == 2 * size
+        assert recent._bytes == 2 * size

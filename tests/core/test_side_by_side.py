@@ -289,7 +289,7 @@ class TestNotes:
             seconds=np.zeros(1),
         )
         again = Slice.from_bytes(answers.to_bytes(timed=False), tmp_path / "a.npz")
-        assert (again.candidates.notes, again.only([0]).candidates.notes) == ((NOTE,), (NOTE,))
+        assert (again.candidates.notes, again.select_queries([0]).candidates.notes) == ((NOTE,), (NOTE,))
 
     def test_those_of_one_batch_are_not_told_of_another(self, batch):
         failing, other = with_source(Fails(), seconds=20), Pipeline.of({"retrieve": "bm25"})

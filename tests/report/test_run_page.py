@@ -487,7 +487,7 @@ def test_read_a_block_at_a_time_the_page_is_the_same(made_run, tmp_path) -> None
     for number, part in enumerate(at_once):
         path = tmp_path / f"{number}.zip"
         with path.open("wb") as stream:
-            write_blocks((part.answers.joined().only([place]) for place in range(6)), stream)
+            write_blocks((part.answers.joined().select_queries([place]) for place in range(6)), stream)
         in_blocks.append(replace(part, answers=StoredAnswers.read(path)))
         assert len(list(in_blocks[-1].answers.blocks())) == 6
     assert dataset_payload(dataset, in_blocks, tokens) == dataset_payload(dataset, at_once, tokens)

@@ -31,7 +31,7 @@ def test_five_in_a_row_for_each_asked_at_a_time_are_too_many(at_a_time, events, 
 
 
 def test_the_reason_is_that_of_the_first_that_was_too_many():
-    breaker = CircuitBreaker(what="POSTs")
+    breaker = CircuitBreaker(noun="POSTs")
     told(breaker, "xxxxx", "no answer within 3 s")
     told(breaker, "x", "another")
     assert breaker.refusal == "not asked: 5 POSTs in a row had no answer; the last: no answer within 3 s"

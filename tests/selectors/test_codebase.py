@@ -52,7 +52,7 @@ def tree(repository, **settings):
 def answers(batch, **values):
     """The selections of a batch, and the prompts."""
     codebase = definition("codebase")
-    pipeline = codebase.pipeline(codebase.values(given=values))
+    pipeline = codebase.pipeline(codebase.values(overrides=values))
     resources = LocalResources(Vectors(HashingEmbedder(), None), CharsCounter())
     outcome = pipeline.run(batch, resources)
     return selections(outcome.query, outcome.candidates), pipeline.prompts(outcome, resources)

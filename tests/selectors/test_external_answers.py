@@ -148,15 +148,15 @@ def test_an_item_of_the_session_fails_no_query_though_it_is_not_available():
     session = (SessionItem(ItemKey("reference", None, "by hand")),)
     request = Request(id="q1", text="", session=session, available=(ItemKey("tool", "s", "a"),))
     answer = read({"query": "q1", "items": rows(HAND, A)}, request)
-    assert (answer.item, answer.chosen, answer.held) == ((1,), {1}, 1)
+    assert (answer.item, answer.chosen, answer.n_in_session) == ((1,), {1}, 1)
 
 
 def test_what_the_session_holds_is_not_counted_twice():
     answer = read({"query": "q1", "items": rows(B, RULE, A), "ranking": rows(RULE, B, A, C)})
-    assert (answer.item, answer.chosen, answer.held) == ((2, 1, 3), {1, 2}, 1)
+    assert (answer.item, answer.chosen, answer.n_in_session) == ((2, 1, 3), {1, 2}, 1)
     session = Request(id="q1", text="", session=(SessionItem(ItemKey("tool", "s", "b")),))
     only = read({"query": "q1", "items": [{"id": B, "score": 1}]}, session)
-    assert (only.item, only.score, only.held) == ((), None, 1)
+    assert (only.item, only.score, only.n_in_session) == ((), None, 1)
 
 
 def test_optional_fields_may_be_null_and_metadata_is_ignored():
@@ -302,7 +302,7 @@ def test_the_schema_refuses_what_the_check_refuses(case):
 def test_the_schema_allows_what_the_check_allows(answer):
     assert valid(answer)
     jsonschema.validate(answer, schema())
-    assert read(answer).held == 0
+    assert read(answer).n_in_session == 0
 
 
 values = st.one_of(st.none(), st.booleans(), st.integers(-2, 2), st.sampled_from([A, B, ""]))

@@ -10,7 +10,7 @@ import pytest
 from ctxbench.core.errors import ParameterError
 from ctxbench.features.stored_fits import SHIPPED, open_calibrations, write_calibrations
 from ctxbench.selectors.definitions import definition, read_definition
-from ctxbench.selectors.fitted import fitted_place, write_fitted
+from ctxbench.selectors.fitted import fitted_index, write_fitted
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_it_is_the_same_but_for_the_fit(fits):
     made, shipped = read_definition(path), definition("learned")
     assert made.presets == shipped.presets
     assert made.values() == shipped.values()
-    step = made.pipeline(made.values()).refine[fitted_place(made.written, "probability")]
+    step = made.pipeline(made.values()).refine[fitted_index(made.written, "probability")]
     assert step.call.calibration == str(fits)
 
 

@@ -137,7 +137,7 @@ def test_long_lines_are_thinned_evenly_with_both_ends():
     assert common.thresholds[-1] == min(each.thresholds[-1] for each in lines)
     assert set(lines[1].thresholds) <= set(common.thresholds)
     assert set(common.thresholds) <= {*lines[0].thresholds, *lines[1].thresholds}
-    assert len(CommonLine.of(lines, most=10_000).thresholds) == 5099
+    assert len(CommonLine.of(lines, max_thresholds=10_000).thresholds) == 5099
 
 
 def test_settings_without_an_axis_are_put_together_as_they_are():

@@ -18,7 +18,7 @@ from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning.fits.examples import folds_of
 from ctxbench.tuning.fits.query_fits import fit
-from ctxbench.tuning.own_rankings import OwnRankings
+from ctxbench.tuning.own_rankings import ExternalRankings
 from ctxbench.tuning.query_sets import OUT_OF_FOLD, TEST, TUNING, count_fit_datasets, is_fitted_on
 from ctxbench.tuning.sweep.engine_runs import measure_answers
 from ctxbench.tuning.sweep.measures import Measure
@@ -341,7 +341,7 @@ def test_answers_to_the_test_split_are_looked_at_too(ready, answers):
 def test_a_selector_of_answers_says_what_is_wrong_by_itself(ready, answers, tmp_path):
     (opened,) = ready("dense").datasets
     with pytest.raises(InputError, match="no `ranking`"):
-        OwnRankings(FileSelector(tmp_path / answers(without("ranking")))).of(opened.query_sets[TUNING])
+        ExternalRankings(FileSelector(tmp_path / answers(without("ranking")))).of(opened.query_sets[TUNING])
 
 
 def test_a_sweep_behind_an_expansion_that_a_rank_step_follows_is_exact(ready, tmp_path):

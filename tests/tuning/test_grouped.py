@@ -98,7 +98,7 @@ def test_past_ten_times_as_many_no_number_is_named():
 def test_every_dataset_has_its_own_factor():
     lines = [line(shares(count, n=n), [[3.0] * n]) for count, n in [(40, 50), (60, 100)]]
     common = CommonLine.of(lines, worth=[1.0, 0.5])
-    for settings in (common, common.select_place(0)):
+    for settings in (common, common.select_setting(0)):
         low, high = settings.bounds(COMPLETENESS, np.array([0]), level=0.95)
         apart = [wilson_bounds(share, size) for share, size in [(0.8, 50), (0.6, 50)]]
         for end, place in ((low, 0), (high, 1)):

@@ -13,7 +13,7 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import estimate
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
-from ctxbench.tuning.swept_settings import LineSettings, best_place, bounds
+from ctxbench.tuning.swept_settings import LineSettings, best_index, bounds
 
 COMPLETENESS, TOKENS, RECALL, PRECISION = map(Measure, map(Metric, ("completeness", "tokens", "recall", "precision")))
 NAN = math.nan
@@ -93,12 +93,12 @@ def test_settings_may_apply_to_different_numbers_of_queries():
     assert np.array_equal(settings.means(PRECISION), [NAN, 0.75, 0.5], equal_nan=True)
     assert settings.mean_reaches(PRECISION, 1, 0.6).tolist() == [False, True, False]
     assert settings.mean_reaches(PRECISION, -1, 0.6).tolist() == [False, False, True]
-    assert (settings.best_place(PRECISION, 1), settings.best_place(PRECISION, -1)) == (1, 2)
+    assert (settings.best_index(PRECISION, 1), settings.best_index(PRECISION, -1)) == (1, 2)
     low, high = settings.bounds(PRECISION, np.arange(3), level=0.95)
     for place, row in enumerate(values):
         interval = estimate(row, scale="share").interval
         assert (low[place], high[place]) == pytest.approx((interval.low, interval.high))
-        alone = settings.select_place(place)
+        alone = settings.select_setting(place)
         assert alone.n(PRECISION) == int(line.applies[PRECISION][place])
         assert np.array_equal(alone.means(PRECISION), settings.means(PRECISION, np.array([place])), equal_nan=True)
 
@@ -114,7 +114,7 @@ def test_a_setting_picked_out_has_the_same_values_and_the_same_short_threshold()
         beyond=(1.2, 0.41),
     )
     for place in range(3):
-        alone = LineSettings(line).select_place(place)
+        alone = LineSettings(line).select_setting(place)
         assert alone.values_at(0) == line.values_at(place)
         assert alone.rounded_values(0) == line.rounded_values(place)
         assert alone.means(TOKENS).tolist() == [line.sums[TOKENS][place] / 2]
@@ -122,8 +122,8 @@ def test_a_setting_picked_out_has_the_same_values_and_the_same_short_threshold()
 
 def test_the_furthest_passes_over_what_is_not_known():
     means = np.array([NAN, 0.5, 0.9, 0.9, 0.1])
-    assert (best_place(means, 1), best_place(means, -1)) == (2, 4)
+    assert (best_index(means, 1), best_index(means, -1)) == (2, 4)
     among = np.array([True, True, False, False, False])
-    assert (best_place(means, 1, among), best_place(means, -1, among)) == (1, 1)
-    assert best_place(means, 1, ~np.ones(5, dtype=bool)) is None
-    assert best_place(means[:1], 1) is None
+    assert (best_index(means, 1, among), best_index(means, -1, among)) == (1, 1)
+    assert best_index(means, 1, ~np.ones(5, dtype=bool)) is None
+    assert best_index(means[:1], 1) is None

@@ -35,7 +35,7 @@ class Declaration:
         unit: what an amount counts; empty otherwise.
         cutoff: whether `@k` must, may or must not follow the name.
         partial: whether it also applies to queries of which not all required items are known.
-        needs: the parts of `Evidence`, beside labels and what was offered, without which it is unavailable.
+        needs: the parts of `Evidence` that it reads besides labels and offered items; without them it is unavailable.
         compute: gives the values by query; None if only a mean makes sense, which is then made of `parts`.
         parts: names of the metrics whose means make this one.
         ir_measures: the measure of ir-measures that it equals, without cutoff.
@@ -63,7 +63,7 @@ def _set(kernel: Callable[[Joined], FloatArray]) -> Compute:
     return lambda joined, _k: kernel(joined)
 
 
-def _whole(kernel: Compute) -> Compute:
+def _full_ranking(kernel: Compute) -> Compute:
     """A metric with an optional cutoff reads down to `DEPTH` without one."""
     return lambda joined, k: kernel(joined, k or DEPTH)
 
@@ -260,7 +260,7 @@ _RANKINGS = (
         "an empty ranking.",
         cutoff="optional",
         needs=("rankings",),
-        compute=_whole(kernels.ndcg),
+        compute=_full_ranking(kernels.ndcg),
         ir_measures="nDCG",
         source="Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4), 2002",
     ),
@@ -301,7 +301,7 @@ _RANKINGS = (
         empty=_OPEN,
         cutoff="optional",
         needs=("rankings",),
-        compute=_whole(kernels.reciprocal_rank),
+        compute=_full_ranking(kernels.reciprocal_rank),
         ir_measures="RR(rel=2)",
         source="Kantor and Voorhees, The TREC-5 confusion track, TREC 1996",
     ),
@@ -313,7 +313,7 @@ _RANKINGS = (
         empty=_OPEN,
         cutoff="optional",
         needs=("rankings",),
-        compute=_whole(kernels.average_precision),
+        compute=_full_ranking(kernels.average_precision),
         ir_measures="AP(rel=2)",
         source="Harman, Evaluation issues in information retrieval, IPM 28(4), 1992",
     ),
@@ -358,7 +358,7 @@ ALIASES = {"COMP": "Comp", "recall_all": "Comp"}
 
 @cache
 def find_metric(name: str) -> Declaration:
-    """What is declared for a metric's name, here or by a package (an entry point of the group `ctxbench.metric`).
+    """The declaration of a metric, here or by a package (an entry point of the group `ctxbench.metric`).
 
     Raises:
         UnknownNameError: nothing is.
@@ -368,10 +368,12 @@ def find_metric(name: str) -> Declaration:
         return METRICS[name]
     if name not in registry.names("metric"):
         raise UnknownNameError("metric", name, metric_names())
-    found = registry.find("metric", name)
-    if not isinstance(found, Declaration) or found.name != name:
-        raise ParameterError(f"the entry point {name!r} of ctxbench.metric gives {found!r:.80}, no Declaration of it")
-    return found
+    declaration = registry.find("metric", name)
+    if not isinstance(declaration, Declaration) or declaration.name != name:
+        raise ParameterError(
+            f"the entry point {name!r} of ctxbench.metric gives {declaration!r:.80}, no Declaration of it"
+        )
+    return declaration
 
 
 def metric_names() -> tuple[str, ...]:

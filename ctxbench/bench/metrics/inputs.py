@@ -21,7 +21,7 @@ DEPTH = 100  # how far down a ranking is read
 
 
 class Grade(IntEnum):
-    """How much a query needs an item. An item without a label is a third state beside irrelevant."""
+    """How much a query needs an item. An item without a label is another state than irrelevant."""
 
     IRRELEVANT = 0
     HELPFUL = 1
@@ -94,7 +94,7 @@ class Judgments:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OfferedItems:
-    """What stood in the prompt of each query: the session's items and those that the selector added.
+    """The items in the prompt of each query: the session's items and those that the selector added.
 
     Attributes:
         start: shape (n_queries + 1,).
@@ -165,7 +165,7 @@ class Kinship:
 
         Args:
             names, servers, types: shape (n_items,) each. No server is the empty string. If all items that have a
-                server have the same, it tells nothing apart and makes no siblings.
+                server have the same, it makes no siblings.
             near: near-duplicate group of each item, -1 = none, shape (n_items,).
         """
         if not len(names) == len(servers) == len(types):
@@ -242,7 +242,7 @@ def name_stem(name: str) -> str:
     return " ".join(words[:2]).lower() or name
 
 
-def _hold(table: Judgments | OfferedItems | Rankings, what: str, *columns: str) -> None:
+def _hold(table: Judgments | OfferedItems | Rankings, table_name: str, *columns: str) -> None:
     """Turn the columns of a new table into read-only int64 and check shapes, starts, and that no item is twice."""
     for name in ("start", *columns):
         value = getattr(table, name)
@@ -253,23 +253,23 @@ def _hold(table: Judgments | OfferedItems | Rankings, what: str, *columns: str) 
     for name in columns:
         value = getattr(table, name)
         if value is not None and value.shape != (n,):
-            raise ParameterError(f"{what}: {name} has shape {value.shape}, expected ({n},)")
+            raise ParameterError(f"{table_name}: {name} has shape {value.shape}, expected ({n},)")
     start = table.start
     if start.ndim != 1 or not len(start) or start[0] != 0 or start[-1] != n or np.any(np.diff(start) < 0):
-        raise ParameterError(f"{what}: start must rise from 0 to {n}")
+        raise ParameterError(f"{table_name}: start must rise from 0 to {n}")
     if n == 0:
         return
-    _refuse(table, what, table.item < 0, "is no catalog position")
+    _refuse(table, table_name, table.item < 0, "is no catalog position")
     key = owners(start) * (int(table.item.max()) + 1) + table.item
     by_key = np.argsort(key, kind="stable")
     twice = np.zeros(n, dtype=np.bool_)
     twice[by_key[1:]] = key[by_key[1:]] == key[by_key[:-1]]
-    _refuse(table, what, twice, "is listed twice")
+    _refuse(table, table_name, twice, "is listed twice")
 
 
-def _refuse(table: Judgments | OfferedItems | Rankings, what: str, wrong: BoolArray, why: str) -> None:
+def _refuse(table: Judgments | OfferedItems | Rankings, table_name: str, wrong: BoolArray, why: str) -> None:
     """Raise for the first row that is marked wrong."""
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         query = int(np.searchsorted(table.start, row, side="right")) - 1
-        raise ParameterError(f"{what}: item {int(table.item[row])} of query {query} {why}")
+        raise ParameterError(f"{table_name}: item {int(table.item[row])} of query {query} {why}")

@@ -16,8 +16,8 @@ NEVER = np.inf  # the rank of what is not in a ranking
 class Joined:
     """Labels joined to what was offered and ranked; every part is computed once, when a metric first asks.
 
-    A group is one alternatives group of one query; groups are numbered over all queries. A group is *held* if the
-    session holds one of its items, *open* otherwise.
+    A group is one alternatives group of one query; groups are numbered over all queries. A group is *open* unless the
+    session holds one of its items (`session_met`).
 
     Attributes:
         evidence, labels: what is joined; `n` queries.
@@ -111,14 +111,14 @@ class Joined:
         return self._touched(np.ones(len(self.offered_query), dtype=np.bool_))
 
     @cached_property
-    def held(self) -> BoolArray:
+    def session_met(self) -> BoolArray:
         """True for each group with an item in the session."""
         return self._touched(self.in_session)
 
     @cached_property
     def open_need(self) -> FloatArray:
         """How many groups of each query the session leaves open."""
-        return self.total(self.group_query[~self.held])
+        return self.total(self.group_query[~self.session_met])
 
     # rankings
 
@@ -129,13 +129,13 @@ class Joined:
         if rankings is None:
             raise RuntimeError("a ranking metric was computed without rankings")
         query = owners(rankings.start)
-        place = np.arange(len(query), dtype=np.int64) - rankings.start[query]
+        position = np.arange(len(query), dtype=np.int64) - rankings.start[query]
         session = self.offered_query[self.in_session]
-        near = place < DEPTH + int(np.bincount(session, minlength=1).max())
+        near = position < DEPTH + int(np.bincount(session, minlength=1).max())
         query, item, rows = query[near], rankings.item[near], np.flatnonzero(near)
         if len(session):
-            held = session * self._width + self.evidence.offered.item[self.in_session]
-            free = ~np.isin(query * self._width + item, held)
+            session_keys = session * self._width + self.evidence.offered.item[self.in_session]
+            free = ~np.isin(query * self._width + item, session_keys)
             query, item, rows = query[free], item[free], rows[free]
         first = np.searchsorted(query, np.arange(self.n))
         rank = np.arange(1, len(query) + 1, dtype=np.int64) - first[query]
@@ -145,7 +145,7 @@ class Joined:
         return query, rank, self.label_of(query, item), enough
 
     @cached_property
-    def given(self) -> BoolArray:
+    def has_ranking(self) -> BoolArray:
         """True for each query with a ranking."""
         rankings = self.evidence.rankings
         if rankings is None or rankings.given is None:

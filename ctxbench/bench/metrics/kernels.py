@@ -1,4 +1,4 @@
-"""One function a metric, over all queries at once: from the joined tables to an array, shape (n_queries,).
+"""One function per metric, over all queries at once: from the joined tables to an array, shape (n_queries,).
 
 NaN means that the metric does not apply to the query. Nothing here knows a metric's name.
 """
@@ -12,15 +12,15 @@ from ctxbench.bench.metrics.joined import NEVER, Joined
 from ctxbench.core.arrays import BoolArray, FloatArray
 
 
-def _only(value: FloatArray, applies: BoolArray) -> FloatArray:
+def _mask(value: FloatArray, applies: BoolArray) -> FloatArray:
     """NaN where the metric does not apply."""
     return np.where(applies, value, np.nan)
 
 
-def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
-    """Divide part by whole; NaN where whole is 0."""
-    out = np.full(len(whole), np.nan)
-    np.divide(part, whole, out=out, where=whole > 0)
+def _ratio(part: FloatArray, total: FloatArray) -> FloatArray:
+    """Divide part by total; NaN where total is 0."""
+    out = np.full(len(total), np.nan)
+    np.divide(part, total, out=out, where=total > 0)
     return out
 
 
@@ -29,7 +29,7 @@ def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
 
 def completeness(j: Joined) -> FloatArray:
     """1 where every required group is met by the session or the selector; NaN where nothing is required."""
-    return _only((j.total(j.group_query[j.met]) == j.need).astype(np.float64), j.need > 0)
+    return _mask((j.total(j.group_query[j.met]) == j.need).astype(np.float64), j.need > 0)
 
 
 def recall(j: Joined) -> FloatArray:
@@ -52,9 +52,9 @@ def precision(j: Joined, lowest: int = Grade.HELPFUL) -> FloatArray:
 
     With -1, the grade of an unlabelled item, as `lowest` it counts as relevant: the upper bound.
     """
-    good = j.total(j.offered_query[j.added & ((j.offered_grade >= Grade.HELPFUL) | (j.offered_grade == lowest))])
-    value = np.where((j.n_added == 0) & (j.open_need > 0), 0.0, _ratio(good, j.n_added))
-    return _only(value, j.need > 0)
+    relevant = j.total(j.offered_query[j.added & ((j.offered_grade >= Grade.HELPFUL) | (j.offered_grade == lowest))])
+    value = np.where((j.n_added == 0) & (j.open_need > 0), 0.0, _ratio(relevant, j.n_added))
+    return _mask(value, j.need > 0)
 
 
 def unlabelled(j: Joined) -> FloatArray:
@@ -93,21 +93,21 @@ def wrong_siblings(j: Joined) -> FloatArray:
     for code in j.evidence.kinship.codes:
         base = int(code.max(initial=0)) + 1
         ours, theirs = code[j.evidence.offered.item], code[j.labels.item]
-        needed = required & (theirs >= 0)
-        keys = j.label_query[needed] * base + theirs[needed]
+        comparable = required & (theirs >= 0)
+        keys = j.label_query[comparable] * base + theirs[comparable]
         sibling |= (ours >= 0) & np.isin(j.offered_query * base + ours, keys)
-    return _only(j.total(j.offered_query[wrong & sibling]), j.need > 0)
+    return _mask(j.total(j.offered_query[wrong & sibling]), j.need > 0)
 
 
 def false_items(j: Joined) -> FloatArray:
     """How many items of no use were added where nothing is needed (a helpful one is of use)."""
-    return _only(j.total(j.offered_query[j.added & (j.offered_grade < Grade.HELPFUL)]), j.need == 0)
+    return _mask(j.total(j.offered_query[j.added & (j.offered_grade < Grade.HELPFUL)]), j.need == 0)
 
 
 def false_inclusion(j: Joined) -> FloatArray:
     """1 where nothing is needed and an item of no use was added."""
     useless = false_items(j)
-    return _only((useless > 0).astype(np.float64), j.need == 0)
+    return _mask((useless > 0).astype(np.float64), j.need == 0)
 
 
 def forbidden_offered(j: Joined) -> FloatArray:
@@ -117,48 +117,48 @@ def forbidden_offered(j: Joined) -> FloatArray:
     An item without a label is not forbidden.
     """
     some = j.total(j.label_query[j.labels.grade == Grade.IRRELEVANT]) > 0
-    return _only((j.total(j.offered_query[j.forbidden]) > 0).astype(np.float64), some)
+    return _mask((j.total(j.offered_query[j.forbidden]) > 0).astype(np.float64), some)
 
 
 def abstention(j: Joined) -> FloatArray:
     """1 where nothing is needed and nothing was added."""
-    return _only((j.n_added == 0).astype(np.float64), j.need == 0)
+    return _mask((j.n_added == 0).astype(np.float64), j.need == 0)
 
 
 # Ranking metrics
 
 
-def _found(j: Joined, k: int) -> FloatArray:
-    """How many groups of each query are held or met in the first k ranks."""
-    return j.total(j.group_query[j.held | (j.first_rank <= k)])
+def _groups_met(j: Joined, k: int) -> FloatArray:
+    """How many groups of each query are met by the session or in the first k ranks."""
+    return j.total(j.group_query[j.session_met | (j.first_rank <= k)])
 
 
 def comp_at(j: Joined, k: int) -> FloatArray:
     """1 where every required group is held by the session or met in the first k ranks."""
-    return _only((_found(j, k) == j.need).astype(np.float64), j.given & (j.need > 0))
+    return _mask((_groups_met(j, k) == j.need).astype(np.float64), j.has_ranking & (j.need > 0))
 
 
 def recall_at(j: Joined, k: int) -> FloatArray:
     """Groups held by the session or met in the first k ranks / groups required."""
-    return _only(_ratio(_found(j, k), j.need), j.given)
+    return _mask(_ratio(_groups_met(j, k), j.need), j.has_ranking)
 
 
 def _first_open(j: Joined) -> FloatArray:
     """The first rank of each query at which an open group is met, infinite if never."""
     first = np.full(j.n, NEVER)
-    np.minimum.at(first, j.group_query[~j.held], j.first_rank[~j.held])
+    np.minimum.at(first, j.group_query[~j.session_met], j.first_rank[~j.session_met])
     return first
 
 
 def success_at(j: Joined, k: int) -> FloatArray:
     """1 where an open group is met in the first k ranks."""
-    return _only((_first_open(j) <= k).astype(np.float64), j.given & (j.open_need > 0))
+    return _mask((_first_open(j) <= k).astype(np.float64), j.has_ranking & (j.open_need > 0))
 
 
 def reciprocal_rank(j: Joined, k: int) -> FloatArray:
     """1 / the first rank at which an open group is met, 0 if that is beyond k."""
     first = _first_open(j)
-    return _only(np.where(first <= k, 1.0 / first, 0.0), j.given & (j.open_need > 0))
+    return _mask(np.where(first <= k, 1.0 / first, 0.0), j.has_ranking & (j.open_need > 0))
 
 
 def average_precision(j: Joined, k: int) -> FloatArray:
@@ -167,25 +167,25 @@ def average_precision(j: Joined, k: int) -> FloatArray:
     With one item a group this is average precision as trec_eval has it. Of two alternatives the second one
     ranked is neither met nor forgiven: it takes up a rank.
     """
-    rows = ~j.held & (j.first_rank <= k)
+    rows = ~j.session_met & (j.first_rank <= k)
     query, rank = j.group_query[rows], j.first_rank[rows]
     by_rank = np.lexsort((rank, query))
     query, rank = query[by_rank], rank[by_rank]
-    found = np.arange(1, len(query) + 1) - np.searchsorted(query, query)
-    return _only(_ratio(j.total(query, found / rank), j.open_need), j.given)
+    n_met = np.arange(1, len(query) + 1) - np.searchsorted(query, query)
+    return _mask(_ratio(j.total(query, n_met / rank), j.open_need), j.has_ranking)
 
 
 def precision_at(j: Joined, k: int) -> FloatArray:
     """Items of grade >= 1 in the first k ranks / k."""
-    good = (j.rank <= k) & (j.rank_grade >= Grade.HELPFUL)
-    return _only(j.total(j.rank_query[good]) / k, j.given & (j.open_need > 0))
+    relevant = (j.rank <= k) & (j.rank_grade >= Grade.HELPFUL)
+    return _mask(j.total(j.rank_query[relevant]) / k, j.has_ranking & (j.open_need > 0))
 
 
 def ndcg(j: Joined, k: int) -> FloatArray:
     """Sum of grade / log2(rank + 1) in the first k ranks / the same of the best ranking of the labels."""
-    good = (j.rank <= k) & (j.rank_grade >= Grade.HELPFUL)
-    dcg = j.total(j.rank_query[good], j.rank_grade[good] / np.log2(j.rank[good] + 1.0))
-    return _only(_ratio(dcg, j.ideal_gain(k)), j.given)
+    relevant = (j.rank <= k) & (j.rank_grade >= Grade.HELPFUL)
+    dcg = j.total(j.rank_query[relevant], j.rank_grade[relevant] / np.log2(j.rank[relevant] + 1.0))
+    return _mask(_ratio(dcg, j.ideal_gain(k)), j.has_ranking)
 
 
 def chance_at(j: Joined, k: int) -> FloatArray:
@@ -196,11 +196,11 @@ def chance_at(j: Joined, k: int) -> FloatArray:
     """
     group = j.label_group
     is_open = np.zeros(len(group), dtype=np.bool_)
-    is_open[group >= 0] = ~j.held[group[group >= 0]]
+    is_open[group >= 0] = ~j.session_met[group[group >= 0]]
     required = j.total(j.label_query[is_open])
     pool = np.maximum(np.asarray(j.evidence.pool, dtype=np.float64), np.maximum(required, 1.0))
     miss = np.ones(j.n)
     for i in range(int(required.max(initial=0))):
         left = np.maximum(pool - k - i, 0.0)
         miss = np.where(i < required, miss * left / np.maximum(pool - i, 1.0), miss)
-    return _only(1.0 - miss, j.given & (j.open_need > 0))
+    return _mask(1.0 - miss, j.has_ranking & (j.open_need > 0))

@@ -1,4 +1,4 @@
-"""Metrics by name, their values by query from evidence, and means of these. Declarations stand in `declared.py`."""
+"""Metrics by name, their values by query from evidence, and means of these. Declarations are in `declared.py`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Metric:
 
     @property
     def declaration(self) -> Declaration:
-        """What is declared for the metric's name."""
+        """The declaration of the metric."""
         return find_metric(self.name)
 
     @property
@@ -78,12 +78,12 @@ def parse_metric(text: str) -> Metric:
     """
     match = _FORM.fullmatch(text.strip())
     if match is None:
-        raise UnknownNameError("metric", text, _shown())
+        raise UnknownNameError("metric", text, _written_names())
     name = ALIASES.get(match[1], match[1])
     if name not in METRICS and name not in metric_names():
-        cased = [known for known in METRICS if known.lower() == name.lower()]
+        cased = [metric for metric in METRICS if metric.lower() == name.lower()]
         where = f"; did you mean {text.strip().replace(match[1], cased[0])!r}?" if cased else ""
-        raise UnknownNameError("metric", text, _shown(), where=where)
+        raise UnknownNameError("metric", text, _written_names(), where=where)
     if match[2] is not None and int(match[2]) == 0:
         raise ParameterError(f"the cutoff of metric {name!r} must be 1 to {DEPTH}, got {match[2]}")
     return Metric(name, int(match[2] or 0))
@@ -95,21 +95,21 @@ def parse_metrics(texts: Sequence[str]) -> tuple[Metric, ...]:
     Raises:
         InputError: with one fault for each text that is no metric.
     """
-    found: dict[Metric, None] = {}
+    metrics: dict[Metric, None] = {}
     faults = []
     for text in texts:
         try:
-            found[parse_metric(text)] = None
+            metrics[parse_metric(text)] = None
         except (UnknownNameError, ParameterError) as error:
             faults.append(Fault(str(error)))
     raise_faults(faults, subject="metrics")
-    return tuple(found)
+    return tuple(metrics)
 
 
-def _shown() -> list[str]:
+def _written_names() -> list[str]:
     """Every metric's name as it is written, `@k` where it needs a cutoff."""
-    own = [f"{name}@k" if METRICS[name].cutoff == "required" else name for name in METRICS]
-    return [*own, *metric_names()[len(METRICS) :]]
+    shipped = [f"{name}@k" if METRICS[name].cutoff == "required" else name for name in METRICS]
+    return [*shipped, *metric_names()[len(METRICS) :]]
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class GroupMean:
 
 
 def unavailable(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, str]:
-    """Say which of these metrics the evidence does not allow, and what it lacks. Empty if all can be computed."""
+    """The metrics that the evidence does not allow, with what it lacks; empty if all can be computed."""
     reasons = {
         "rankings": "the selector returns no ranking",
         "item_tokens": "the items' tokens were not counted",
@@ -145,9 +145,9 @@ def unavailable(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, s
         "pool": "it is not known how many items the rankings were made from",
         "model_use": "no step of the selector asks a language model",
     }
-    lacks = {name: reason for name, reason in reasons.items() if getattr(evidence, name) is None}
-    missing = {metric: [lacks[name] for name in metric.declaration.needs if name in lacks] for metric in metrics}
-    return {metric: "; ".join(found) for metric, found in missing.items() if found}
+    absent = {name: reason for name, reason in reasons.items() if getattr(evidence, name) is None}
+    missing = {metric: [absent[name] for name in metric.declaration.needs if name in absent] for metric in metrics}
+    return {metric: "; ".join(texts) for metric, texts in missing.items() if texts}
 
 
 def evaluate(
@@ -165,11 +165,11 @@ def evaluate(
         query: of a query whose labels are not complete, only metrics that are declared `partial` are known. A metric
         that has `parts` is replaced by them; one that `unavailable` names is left out.
     """
-    asked = list(metrics)
-    lacking = unavailable(asked, evidence)
+    requested = list(metrics)
+    missing = unavailable(requested, evidence)
     joined = Joined(evidence) if joined is None else joined
     values: dict[Metric, FloatArray] = {}
-    for metric in (part for whole in asked if whole not in lacking for part in whole.parts):
+    for metric in (part for combined in requested if combined not in missing for part in combined.parts):
         compute = metric.declaration.compute
         if compute is not None and metric not in values:
             value, complete = compute(joined, metric.k), evidence.judgments.complete
@@ -216,9 +216,11 @@ def summarise(metrics: Iterable[Metric], values: Mapping[Metric, FloatArray]) ->
         For each metric, in the order asked, its mean; metrics whose values (or whose parts') are not there are
         left out.
     """
-    there = [metric for metric in metrics if all(part in values for part in metric.parts)]
-    means = {metric: [mean(values[part]) for part in metric.parts] for metric in there}
-    return {one: bits_over_random(*found) if one.declaration.parts else found[0] for one, found in means.items()}
+    computable = [metric for metric in metrics if all(part in values for part in metric.parts)]
+    means = {metric: [mean(values[part]) for part in metric.parts] for metric in computable}
+    return {
+        metric: bits_over_random(*parts) if metric.declaration.parts else parts[0] for metric, parts in means.items()
+    }
 
 
 def group_means(values: FloatArray, groups: Mapping[str, npt.NDArray[np.int64]]) -> list[GroupMean]:
@@ -242,7 +244,7 @@ def worst_group(
     if min_n < 1:
         raise ParameterError(f"min_n must be at least 1, got {min_n}")
     sign = 1.0 if metric.declaration.better == "higher" else -1.0
-    found = [group for group in group_means(values, groups) if group.mean.n >= min_n]
-    if len(found) < 2:
+    large = [group for group in group_means(values, groups) if group.mean.n >= min_n]
+    if len(large) < 2:
         return None
-    return min(found, key=lambda group: (sign * group.mean.value, -group.mean.n, group.group))
+    return min(large, key=lambda group: (sign * group.mean.value, -group.mean.n, group.group))

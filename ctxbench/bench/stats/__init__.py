@@ -1,4 +1,4 @@
-"""Statistics: intervals that say where they hold, and paired comparisons. numpy and the standard library only."""
+"""Statistics: intervals with a flag for where they hold, and paired comparisons, with numpy alone."""
 
 from ctxbench.bench.stats.gains_losses import agreeing, gain_loss_interval
 from ctxbench.bench.stats.groups import (

@@ -41,7 +41,7 @@ def gain_loss_interval(
 
     Coverage at level 0.95, simulated by `python experiments/gate/gate_chance_intervals.py`: 93% and above for shares,
     yes/no values and prompt tokens of workbench and freight, above 97% where few differ. Amounts whose differences are
-    not small beside what they spread, 85% for lognormal ones with sigma 1, and down to 73% where one in fifty is ten
+    not small compared with their spread, 85% for lognormal ones with sigma 1, and down to 73% where one in fifty is ten
     times the mean; there `holds` is False. Made-up amounts where it is True: 90% and above.
 
     Args:
@@ -68,8 +68,8 @@ def gain_loss_interval(
     if not left.shape == right.shape == named.shape or left.ndim != 1:
         shapes = f"{left.shape}, {right.shape} and {named.shape}"
         raise ParameterError(f"paired values and their groups need equal lengths, got shapes {shapes}")
-    both = ~np.isnan(right - left)
-    left, right, (_, group) = left[both], right[both], np.unique(named[both], return_inverse=True)
+    paired = ~np.isnan(right - left)
+    left, right, (_, group) = left[paired], right[paired], np.unique(named[paired], return_inverse=True)
     n, limit = len(left), math.inf if scale == "amount" else 1.0
     if not n:
         return Interval(low=-limit, high=limit, level=level, method=_METHOD, holds=False)
@@ -78,27 +78,27 @@ def gain_loss_interval(
     size, sums = np.bincount(group), np.bincount(group, right - left)
     sums[np.abs(sums) <= _ROUNDING * float(np.abs(left).max() + np.abs(right).max())] = 0.0
     unequal = np.sort(np.abs(sums[sums != 0]))
-    one = math.sqrt(float(left.var() + right.var()) / 2.0) if scale == "amount" else 1.0
-    more = max(float(unequal.max(initial=0.0)), one)
-    gains, losses = (_reach(np.sort(side[side > 0]), more, level=level) for side in (sums, -sums))
+    unit = math.sqrt(float(left.var() + right.var()) / 2.0) if scale == "amount" else 1.0
+    extra = max(float(unequal.max(initial=0.0)), unit)
+    gains, losses = (_reach(np.sort(side[side > 0]), extra, level=level) for side in (sums, -sums))
     mean = math.fsum(sums.tolist()) / n
-    square = float(unequal @ unequal) + more**2
-    apart = math.fsum(((sums - size * mean) ** 2).tolist()) + more**2
-    scaled = math.sqrt(min(apart / square, 1.0)) / n if square > 0 else 0.0
+    square = float(unequal @ unequal) + extra**2
+    spread = math.fsum(((sums - size * mean) ** 2).tolist()) + extra**2
+    scaled = math.sqrt(min(spread / square, 1.0)) / n if square > 0 else 0.0
     low = mean - scaled * math.hypot(gains[0], losses[1])
     high = mean + scaled * math.hypot(gains[1], losses[0])
-    holds = len(size) >= SMALL
-    if holds and scale == "amount":
-        holds = len(unequal) >= (FEW if one * len(unequal) >= _WIDE * float(unequal.sum()) else _MANY)
-    return Interval(low=max(low, -limit), high=min(high, limit), level=level, method=_METHOD, holds=holds)
+    is_reliable = len(size) >= SMALL
+    if is_reliable and scale == "amount":
+        is_reliable = len(unequal) >= (FEW if unit * len(unequal) >= _WIDE * float(unequal.sum()) else _MANY)
+    return Interval(low=max(low, -limit), high=min(high, limit), level=level, method=_METHOD, holds=is_reliable)
 
 
 def agreeing(comparison: Comparison) -> Comparison:
     """The comparison with an interval that lies on one side of 0, or ends there, exactly if its p-value is <= alpha.
 
     An end that says otherwise is moved to 0. That an interval is lengthened costs no coverage. That it is cut costs
-    some only where the true difference has the other sign than the one which the test told apart, the chance of which
-    is at most alpha / 2. It is the p-value of this comparison alone, as the interval is.
+    some only where the true difference has the other sign than the significant one, the chance of which is at most
+    alpha / 2. It is the p-value of this comparison alone, as the interval is.
     """
     interval, difference = comparison.interval, comparison.difference
     if not comparison.n:
@@ -113,17 +113,17 @@ def agreeing(comparison: Comparison) -> Comparison:
     return replace(comparison, interval=replace(interval, low=low, high=high))
 
 
-def _reach(sizes: FloatArray, more: float, *, level: float) -> tuple[float, float]:
+def _reach(sizes: FloatArray, extra: float, *, level: float) -> tuple[float, float]:
     """How far the expected sum of sizes, as many of them as a Poisson count, may lie below and above the one seen.
 
     Args:
         sizes: of the differences to one side, above 0, shape (n,).
-        more: size of the one that may come more, half of which is added above.
+        extra: size of one more difference that may come, half of which is added above.
         level: nominal coverage.
     """
     total, square = float(sizes.sum()), float((sizes**2).sum())
     low = square / (2.0 * total) * chi_square(total**2 / square * 2.0, -critical(level)) if total else 0.0
-    above, wide = total + more / 2.0, square + more**2 / 2.0
+    above, wide = total + extra / 2.0, square + extra**2 / 2.0
     high = wide / (2.0 * above) * chi_square(above**2 / wide * 2.0, critical(level)) if above else 0.0
     return total - low, high - total
 

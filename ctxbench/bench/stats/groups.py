@@ -32,7 +32,7 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 
 
-def worth(found: npt.ArrayLike, sizes: npt.ArrayLike, *, at_most: npt.ArrayLike | None = None) -> FloatArray:
+def worth(group_sums: npt.ArrayLike, sizes: npt.ArrayLike, *, at_most: npt.ArrayLike | None = None) -> FloatArray:
     """How many independent yes/no answers a sample in groups is worth.
 
     n^2 m(1 - m) / v, v the sum over groups of the squared distance of their sum from its expectation under the mean m,
@@ -41,7 +41,7 @@ def worth(found: npt.ArrayLike, sizes: npt.ArrayLike, *, at_most: npt.ArrayLike 
     answers are 0 or all are 1, since nothing is known of their correlation then.
 
     Args:
-        found: sums over the groups of values in [0, 1], such as counts of successes; shape (..., n_groups).
+        group_sums: sums over the groups of values in [0, 1], such as counts of successes; shape (..., n_groups).
         sizes: queries, >= 1 each, shape (n_groups,), at least one group.
         at_most: what the same values are worth if all are independent, a shape that broadcasts with the result; the
             number of queries n, as for yes/no answers, if not given.
@@ -53,20 +53,20 @@ def worth(found: npt.ArrayLike, sizes: npt.ArrayLike, *, at_most: npt.ArrayLike 
         small expected number of positive counts estimated from survey data, Survey Methodology 24, 1998, for its use in
         an interval of a proportion.
     """
-    sums, size = np.asarray(found, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
+    sums, size = np.asarray(group_sums, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
     n, groups = float(size.sum()), len(size)
     mean = sums.sum(axis=-1) / n
-    most = mean * (1.0 - mean)
-    away = ((sums - size * mean[..., None]) ** 2).sum(axis=-1) * groups / max(groups - 1, 1) + most
-    least = n**2 / float((size**2).sum())
-    answers = np.full(mean.shape, least)
+    binomial = mean * (1.0 - mean)
+    away = ((sums - size * mean[..., None]) ** 2).sum(axis=-1) * groups / max(groups - 1, 1) + binomial
+    lowest = n**2 / float((size**2).sum())
+    answers = np.full(mean.shape, lowest)
     if groups > 1:
-        np.divide(n**2 * most, away, out=answers, where=most > 0)
-    return np.asarray(np.clip(answers, least, n if at_most is None else at_most), dtype=np.float64)
+        np.divide(n**2 * binomial, away, out=answers, where=binomial > 0)
+    return np.asarray(np.clip(answers, lowest, n if at_most is None else at_most), dtype=np.float64)
 
 
 def by_group(values: FloatArray, group: IntArray) -> FloatArray:
-    """One value a group: their mean is that of `values`, and their spread that of the groups' sums.
+    """One value per group: their mean is that of `values`, and their spread that of the groups' sums.
 
     The mean, and (groups / n) x the sum over the group of what its values are above the mean. An interval for the mean
     of independent values then holds for values that are independent between groups only.
@@ -94,7 +94,7 @@ def worth_of(values: npt.ArrayLike, groups: npt.ArrayLike) -> float:
     Returns:
         At most the number of known values; 0 if there are none.
     """
-    sample, group = _known(values, groups)
+    sample, group = _drop_missing(values, groups)
     return float(worth(np.bincount(group, sample), np.bincount(group))) if len(sample) else 0.0
 
 
@@ -126,7 +126,7 @@ def grouped_estimate(values: npt.ArrayLike, groups: npt.ArrayLike, *, scale: Sca
     Source: see `worth` and `by_group`.
     """
     plain = estimate(values, scale=scale, level=level)
-    sample, group = _known(values, groups)
+    sample, group = _drop_missing(values, groups)
     sizes = np.bincount(group)
     if len(sizes) == len(sample):
         return plain
@@ -135,11 +135,13 @@ def grouped_estimate(values: npt.ArrayLike, groups: npt.ArrayLike, *, scale: Sca
     sample = np.clip(sample, 0.0, 1.0)
     sums = np.bincount(group, sample)
     order = np.lexsort((sums, sizes))  # so that no name of a group decides the last digits
-    answers = worth(sums[order], sizes[order], at_most=_apart(sample) if scale == "share" else None)
+    answers = worth(sums[order], sizes[order], at_most=_independent_worth(sample) if scale == "share" else None)
     mean = float(sample.sum()) / len(sample)
     low, high = wilson_bounds(mean, answers, level=level)
-    method, holds = "Wilson, by group", len(sizes) >= FEW
-    return replace(plain, interval=Interval(low=float(low), high=float(high), level=level, method=method, holds=holds))
+    method, is_reliable = "Wilson, by group", len(sizes) >= FEW
+    return replace(
+        plain, interval=Interval(low=float(low), high=float(high), level=level, method=method, holds=is_reliable)
+    )
 
 
 def grouped_compare(
@@ -165,7 +167,7 @@ def grouped_compare(
         base, other: shape (n_queries,), paired; NaN where the metric does not apply. Pairs with a NaN are left out.
         groups: names or numbers of the group that each query is of, shape (n_queries,).
         scale: what the values are.
-        alpha: the p-value at or below which the two are told apart; the interval has level 1 - alpha.
+        alpha: the p-value at or below which the difference is significant; the interval has level 1 - alpha.
         seed: of the sign flips, where there are too many to try all.
 
     Raises:
@@ -174,7 +176,7 @@ def grouped_compare(
     Source: Kish, Survey Sampling, 1965, for the effect of groups on a variance; see `difference_interval`, `sign_flip`.
     """
     plain = compare(base, other, scale=scale, alpha=alpha, seed=seed)
-    away, group = _known(np.asarray(other, dtype=np.float64) - np.asarray(base, dtype=np.float64), groups)
+    away, group = _drop_missing(np.asarray(other, dtype=np.float64) - np.asarray(base, dtype=np.float64), groups)
     sizes, n = np.bincount(group), len(away)
     if len(sizes) == n:
         return plain
@@ -183,14 +185,14 @@ def grouped_compare(
     p = sign_flip(sums[order], seed=seed)
     share = _share_independent(away, sums[order], sizes[order])
     differ = int(np.count_nonzero(np.bincount(group[away != 0])))
-    holds = len(sizes) >= SMALL and (scale != "amount" or differ >= FEW)
+    is_reliable = len(sizes) >= SMALL and (scale != "amount" or differ >= FEW)
     if scale == "amount" and 2 * np.count_nonzero(away) >= n:
         interval = difference_interval(by_group(away, group), scale=scale, level=1.0 - alpha)
     else:
         interval = difference_interval(away, scale=scale, level=1.0 - alpha, worth=share)
     grouped = replace(
         plain,
-        interval=replace(interval, method=f"{interval.method}, by group", holds=holds and interval.holds),
+        interval=replace(interval, method=f"{interval.method}, by group", holds=is_reliable and interval.holds),
         p=p,
         p_holm=p,
         p_floor=sign_flip_floor(sums),
@@ -204,45 +206,45 @@ def _share_independent(away: FloatArray, sums: FloatArray, sizes: IntArray) -> f
     """How many independent differences each is worth; where all are equal what groups that differ as one are worth."""
     n, groups = len(away), len(sizes)
     mean = float(away.sum()) / n
-    apart = float(((away - mean) ** 2).sum())
-    least = n / float((sizes**2).sum())
+    spread = float(((away - mean) ** 2).sum())
+    lowest = n / float((sizes**2).sum())
     grouped = float(((sums - sizes * mean) ** 2).sum()) * groups / max(groups - 1, 1)
     if groups < 2 or away[0] == away[-1]:
-        return least
-    return min(max(apart / grouped, least), 1.0) if grouped > 0 else 1.0
+        return lowest
+    return min(max(spread / grouped, lowest), 1.0) if grouped > 0 else 1.0
 
 
-def _known(values: npt.ArrayLike, groups: npt.ArrayLike) -> tuple[FloatArray, IntArray]:
+def _drop_missing(values: npt.ArrayLike, groups: npt.ArrayLike) -> tuple[FloatArray, IntArray]:
     """The values that are not NaN in rising order, so that no sum depends on theirs, and the group of each, from 0."""
-    given, named = np.asarray(values, dtype=np.float64), np.asarray(groups)
-    if given.shape != named.shape:
-        raise ParameterError(f"every value needs a group: got shapes {given.shape} and {named.shape}")
-    known = ~np.isnan(given)
-    order = given[known].argsort(kind="stable")
-    _, group = np.unique(named[known][order], return_inverse=True)
-    return given[known][order], group.astype(np.int64)
+    array, named = np.asarray(values, dtype=np.float64), np.asarray(groups)
+    if array.shape != named.shape:
+        raise ParameterError(f"every value needs a group: got shapes {array.shape} and {named.shape}")
+    present = ~np.isnan(array)
+    order = array[present].argsort(kind="stable")
+    _, group = np.unique(named[present][order], return_inverse=True)
+    return array[present][order], group.astype(np.int64)
 
 
-def _apart(sample: FloatArray) -> float:
+def _independent_worth(sample: FloatArray) -> float:
     """What values in [0, 1] are worth if all are independent, as `share_bounds` has it."""
     n, mean = len(sample), float(sample.sum()) / len(sample)
-    most = mean * (1.0 - mean)
-    spread = float(((sample - mean) ** 2).sum()) + most
-    return n * max(1.0, n * most / spread) if spread > 0 else float(n)
+    binomial = mean * (1.0 - mean)
+    spread = float(((sample - mean) ** 2).sum()) + binomial
+    return n * max(1.0, n * binomial / spread) if spread > 0 else float(n)
 
 
 def _amount(sample: FloatArray, group: IntArray, *, level: float) -> Interval:
-    """Hall's t of one value a group; of no width where all values are equal, and as wide as can be with one group."""
-    method, (seen, place, counts) = "Hall's t, by group", np.unique(sample, return_inverse=True, return_counts=True)
+    """Hall's t of one value per group; of no width where all values are equal, and as wide as can be with one group."""
+    method, (distinct, index, counts) = "Hall's t, by group", np.unique(sample, return_inverse=True, return_counts=True)
     groups = int(group.max()) + 1
     if groups < 2:
         return Interval(low=0.0, high=math.inf, level=level, method=method, holds=False)
-    if len(seen) == 1:
-        return Interval(low=float(seen[0]), high=float(seen[0]), level=level, method=method, holds=False)
+    if len(distinct) == 1:
+        return Interval(low=float(distinct[0]), high=float(distinct[0]), level=level, method=method, holds=False)
     low, high = hall_bounds(np.sort(by_group(sample, group)), level=level)
-    differ = int(np.count_nonzero(np.bincount(group[place != counts.argmax()])))
-    holds = groups >= SMALL and differ >= FEW
-    return Interval(low=max(0.0, low), high=high, level=level, method=method, holds=holds)
+    differ = int(np.count_nonzero(np.bincount(group[index != counts.argmax()])))
+    is_reliable = groups >= SMALL and differ >= FEW
+    return Interval(low=max(0.0, low), high=high, level=level, method=method, holds=is_reliable)
 
 
 def estimates(
@@ -264,8 +266,8 @@ def estimates(
             independent (see `grouped_estimate`); a bootstrap takes no account of it. Every query alone if not given.
     """
     out = {}
-    asked = list(metrics)
-    for metric, mean in summarise(asked, values).items():
+    requested = list(metrics)
+    for metric, mean in summarise(requested, values).items():
         scale = metric.declaration.scale
         if scale == "bits":
             rows = np.stack([values[part] for part in metric.parts], axis=1)
@@ -273,8 +275,8 @@ def estimates(
             interval = bootstrap_interval(rows, _bits, level=level, seed=seed)
             out[metric] = Estimate(value=mean.value, interval=interval, n=mean.n, left_out=mean.left_out)
         else:
-            own = np.arange(len(values[metric])) if groups is None else groups
-            out[metric] = grouped_estimate(values[metric], own, scale=scale, level=level)
+            query_groups = np.arange(len(values[metric])) if groups is None else groups
+            out[metric] = grouped_estimate(values[metric], query_groups, scale=scale, level=level)
     return out
 
 

@@ -149,11 +149,11 @@ def share_bounds(
     Source: the effective-sample-size form of Wilson's interval known from survey sampling (Korn and Graubard, 1998,
         for Clopper-Pearson); the added observation is ours.
     """
-    m, v, size = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in (mean, variance, n)))
-    most = m * (1.0 - m)
-    spread = size * v + most
+    m, v, size = np.broadcast_arrays(*(np.asarray(array, dtype=np.float64) for array in (mean, variance, n)))
+    binomial = m * (1.0 - m)
+    spread = size * v + binomial
     worth = np.ones_like(spread)
-    np.divide(size * most, spread, out=worth, where=spread > 0)
+    np.divide(size * binomial, spread, out=worth, where=spread > 0)
     return wilson_bounds(m, size * np.maximum(1.0, worth), level=level)
 
 
@@ -189,8 +189,8 @@ def amount_interval(values: npt.ArrayLike, *, level: float = LEVEL) -> Interval:
         return Interval(low=0.0, high=math.inf, level=level, method=method, holds=False)
     low, high = hall_bounds(sample, level=level)
     _, counts = np.unique(sample, return_counts=True)
-    holds = n >= SMALL and n - int(counts.max()) >= FEW
-    return Interval(low=max(0.0, low), high=high, level=level, method=method, holds=holds)
+    is_reliable = n >= SMALL and n - int(counts.max()) >= FEW
+    return Interval(low=max(0.0, low), high=high, level=level, method=method, holds=is_reliable)
 
 
 def hall_bounds(sample: FloatArray, *, level: float = LEVEL) -> tuple[float, float]:
@@ -222,8 +222,8 @@ def moment_bounds(
 
     Source: Hall, On the removal of skewness by transformation, JRSS B 54, 1992.
     """
-    given = (np.asarray(one, dtype=np.float64) for one in (mean, variance, third, n))
-    m, v, cube, size = np.broadcast_arrays(*given)
+    arrays = (np.asarray(moment, dtype=np.float64) for moment in (mean, variance, third, n))
+    m, v, cube, size = np.broadcast_arrays(*arrays)
     sd = np.sqrt(v * (size / (size - 1.0)))
     a = np.zeros_like(sd)
     np.divide(cube, sd**3, out=a, where=sd**3 > 0)
@@ -250,8 +250,8 @@ def estimate(values: npt.ArrayLike, *, scale: Scale, level: float = LEVEL) -> Es
     Raises:
         ParameterError: a value is outside its scale, or infinite.
     """
-    given = np.asarray(values, dtype=np.float64)
-    sample = _clean(given[~np.isnan(given)], scale)
+    array = np.asarray(values, dtype=np.float64)
+    sample = _clean(array[~np.isnan(array)], scale)
     n = len(sample)
     if scale == "yes/no":
         interval = wilson(int(sample.sum()), n, level=level)
@@ -260,7 +260,7 @@ def estimate(values: npt.ArrayLike, *, scale: Scale, level: float = LEVEL) -> Es
     else:
         interval = amount_interval(sample, level=level)
     mean = math.fsum(sample.tolist()) / n if n else math.nan
-    return Estimate(value=mean, interval=interval, n=n, left_out=len(given) - n)
+    return Estimate(value=mean, interval=interval, n=n, left_out=len(array) - n)
 
 
 def bootstrap_interval(
@@ -305,8 +305,8 @@ def bootstrap_interval(
     acceleration = _acceleration(statistic((rows.sum(axis=0) - rows) / (n - 1)))
     ends = [_NORMAL.cdf(bias + away / max(1.0 - acceleration * away, 1e-9)) for away in (bias - z, bias + z)]
     low, high = (float(end) for end in np.quantile(draws, ends, method="inverted_cdf"))
-    holds = n >= SMALL and low < high
-    return Interval(low=low, high=high, level=level, method="BCa bootstrap", holds=holds)
+    is_reliable = n >= SMALL and low < high
+    return Interval(low=low, high=high, level=level, method="BCa bootstrap", holds=is_reliable)
 
 
 def _acceleration(left_out: FloatArray) -> float:

@@ -1,4 +1,4 @@
-"""Two selectors on the same queries: is the difference real, how large is it, how many queries would tell?
+"""Two selectors on the same queries: is the difference significant, how large is it, how many queries are needed?
 
 Values are paired by query id before they come here: position i of both arrays is the same query.
 """
@@ -21,14 +21,14 @@ RESAMPLES = 9999  # random sign flips, where there are too many to try all
 _EXACT = 20  # up to so many differences that are not 0 all sign flips are tried
 _WHOLE = 1000  # up to so many discordant pairs the exact test counts in whole numbers
 _ROWS = 512
-_POWER = 0.8  # the chance wanted of telling a difference apart
+_POWER = 0.8  # the chance that a difference is significant
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What the same queries say about two selectors on one metric. Decides nothing about better or worse.
+    """A comparison of two selectors on the same queries by one metric; it does not say which is better.
 
     Attributes:
         n: pairs compared.
@@ -47,10 +47,10 @@ class Comparison:
             exact test.
         p_holm_at_floor: whether `p_holm` is an upper bound of the true one, because a p-value that it is made of is at
             its floor.
-        alpha: what `p_holm` is held against.
-        needed: how many queries would tell such a difference apart with power 0.8, all comparisons made with it
+        alpha: what `p_holm` is compared with.
+        needed: at how many queries such a difference is significant with power 0.8, all comparisons made with it
             considered (see `needed_n`); None if the means are equal, or if the formula gives no more than `n` where
-            the test on `n` did not tell them apart.
+            the test on `n` was not significant.
         worth: how many independent pairs a pair is worth; below 1 where queries of one group differ alike (see
             `grouped_compare`).
     """
@@ -82,7 +82,7 @@ class Comparison:
 
     @property
     def distinguishable(self) -> bool:
-        """True if the difference is told apart from none: p_holm <= alpha. Its size is another question."""
+        """Whether the difference is significant: p_holm <= alpha. Its size is another question."""
         return self.p_holm <= self.alpha
 
 
@@ -94,7 +94,7 @@ def compare(
     Args:
         base, other: shape (n_queries,), paired; NaN where the metric does not apply. Pairs with a NaN are left out.
         scale: what the values are; decides the test: exact McNemar for yes/no, sign flips otherwise.
-        alpha: the p-value at or below which the two are told apart; the interval has level 1 - alpha.
+        alpha: the p-value at or below which the difference is significant; the interval has level 1 - alpha.
         seed: of the sign flips, where there are too many to try all.
 
     Raises:
@@ -103,11 +103,11 @@ def compare(
     left, right = np.asarray(base, dtype=np.float64), np.asarray(other, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1:
         raise ParameterError(f"paired values need equal lengths, got shapes {left.shape} and {right.shape}")
-    both = ~(np.isnan(left) | np.isnan(right))
-    n = int(both.sum())
-    if scale == "yes/no" and not np.isin(np.concatenate([left[both], right[both]]), (0.0, 1.0)).all():
+    paired = ~(np.isnan(left) | np.isnan(right))
+    n = int(paired.sum())
+    if scale == "yes/no" and not np.isin(np.concatenate([left[paired], right[paired]]), (0.0, 1.0)).all():
         raise ParameterError("values on the scale 'yes/no' must be 0 or 1")
-    left, right = left[both], right[both]
+    left, right = left[paired], right[paired]
     away = _differences(right - left)
     higher, lower = int((away > 0).sum()), int((away < 0).sum())
     if scale == "yes/no":
@@ -117,7 +117,7 @@ def compare(
     means = [math.fsum(side.tolist()) / n if n else math.nan for side in (left, right)]
     comparison = Comparison(
         n=n,
-        left_out=len(both) - n,
+        left_out=len(paired) - n,
         base=means[0],
         other=means[1],
         difference=math.fsum(away.tolist()) / n if n else math.nan,
@@ -141,10 +141,14 @@ def correct(comparisons: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
     """Correct comparisons that are read together, by Holm; keys and their order are kept.
 
     How many queries would tell is computed again for alpha / (number of comparisons), the strictest step of Holm's:
-    that many tell the difference apart whatever the others come to.
+    at that many the difference is significant whatever the others come to.
     """
     corrected = holm([comparison.p for comparison in comparisons.values()])
-    floors = [(one.p, p) for one, p in zip(comparisons.values(), corrected, strict=True) if one.p_at_floor]
+    floors = [
+        (comparison.p, p)
+        for comparison, p in zip(comparisons.values(), corrected, strict=True)
+        if comparison.p_at_floor
+    ]
     return {
         key: _with_needed(
             replace(
@@ -164,11 +168,11 @@ def _with_needed(comparison: Comparison, *, family: int) -> Comparison:
     n, differing = comparison.n, comparison.higher + comparison.lower
     if not differing:
         return replace(comparison, needed=None)
-    needed = needed_n(comparison.difference, comparison.square, differing / n, comparison.alpha / family)
-    needed = None if needed is None else math.ceil(needed / comparison.worth)
-    if needed is not None and needed <= n and not comparison.distinguishable:
-        needed = None  # the formula is normal theory; n queries were asked, and did not tell
-    return replace(comparison, needed=needed)
+    n_needed = needed_n(comparison.difference, comparison.square, differing / n, comparison.alpha / family)
+    n_needed = None if n_needed is None else math.ceil(n_needed / comparison.worth)
+    if n_needed is not None and n_needed <= n and not comparison.distinguishable:
+        n_needed = None  # the formula is normal theory; n queries were asked, and did not tell
+    return replace(comparison, needed=n_needed)
 
 
 def mcnemar_exact(only_base: int, only_other: int) -> float:
@@ -182,14 +186,14 @@ def mcnemar_exact(only_base: int, only_other: int) -> float:
     """
     if only_base < 0 or only_other < 0:
         raise ParameterError(f"counts must be at least 0, got {only_base} and {only_other}")
-    n, least = only_base + only_other, min(only_base, only_other)
-    if n == 2 * least:
+    n, fewer = only_base + only_other, min(only_base, only_other)
+    if n == 2 * fewer:
         return 1.0
     if n <= _WHOLE:
-        tail = sum(math.comb(n, i) for i in range(least + 1))
+        tail = sum(math.comb(n, i) for i in range(fewer + 1))
         return min(1.0, 2 * tail / (1 << n))
-    top = math.lgamma(n + 1) - math.lgamma(least + 1) - math.lgamma(n - least + 1) - n * math.log(2.0)
-    below = np.arange(least, 0, -1, dtype=np.float64)
+    top = math.lgamma(n + 1) - math.lgamma(fewer + 1) - math.lgamma(n - fewer + 1) - n * math.log(2.0)
+    below = np.arange(fewer, 0, -1, dtype=np.float64)
     ratio = 1.0 + float(np.cumprod(below / (n - below + 1.0)).sum())
     return min(1.0, 2.0 * math.exp(top) * ratio)
 
@@ -220,8 +224,8 @@ def sign_flip(differences: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: i
         return 1.0
     if len(away) <= _EXACT:
         sums = size[:1]  # the first sign is held: the other half is the mirror image
-        for one in size[1:]:
-            sums = np.concatenate([sums + one, sums - one])
+        for magnitude in size[1:]:
+            sums = np.concatenate([sums + magnitude, sums - magnitude])
         return float(np.count_nonzero(np.abs(sums) >= extreme) / len(sums))
     rng = np.random.default_rng(seed)
     width, hits = (len(size) + 7) // 8, 0
@@ -288,9 +292,9 @@ def difference_interval(
     size = n * worth + 2.0
     mean = float(away.sum()) * worth / size
     half = z * math.sqrt(max((squares * worth + 2.0 * added) / size - mean**2, 0.0) / size)
-    holds = n >= SMALL and (scale != "amount" or unequal >= FEW)
+    is_reliable = n >= SMALL and (scale != "amount" or unequal >= FEW)
     low, high = max(mean - half, -limit), min(mean + half, limit)
-    return Interval(low=low, high=high, level=level, method=method, holds=holds)
+    return Interval(low=low, high=high, level=level, method=method, holds=is_reliable)
 
 
 def standardised_difference(differences: npt.ArrayLike) -> float:
@@ -318,15 +322,15 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
     if np.any((p < 0) | (p > 1)):
         raise ParameterError(f"p-values must be 0 to 1, got {p[(p < 0) | (p > 1)][0]}")
     out = np.full(len(p), np.nan)
-    known = np.flatnonzero(~np.isnan(p))
-    rising = known[np.argsort(p[known], kind="stable")]
+    present = np.flatnonzero(~np.isnan(p))
+    rising = present[np.argsort(p[present], kind="stable")]
     times = np.arange(len(rising), 0, -1)
     out[rising] = np.minimum(np.maximum.accumulate(p[rising] * times), 1.0)
     return out
 
 
 def needed_n(mean: float, square: float, differing: float, alpha: float) -> int | None:
-    """How many queries would tell the observed mean difference apart with power 0.8, if it and the spread are as seen.
+    """At how many queries the observed mean difference is significant with power 0.8, if it and the spread stay.
 
     n = ((z_a sqrt(E d^2) + z_b sd) / mean d)^2, with z_a for alpha two-sided and z_b for the power: Connor's
     formula for McNemar's test where d is -1, 0 or 1. At least as many as it takes for the share of queries that
@@ -348,8 +352,8 @@ def needed_n(mean: float, square: float, differing: float, alpha: float) -> int 
     z_alpha, z_power = critical(1.0 - alpha), critical(2.0 * _POWER - 1.0)
     sd = math.sqrt(max(square - mean**2, 0.0))
     plain = ((z_alpha * math.sqrt(square) + z_power * sd) / mean) ** 2
-    least = math.ceil(1.0 - math.log2(alpha)) / differing
-    return math.ceil(max(plain, least) - 1e-9)
+    lowest = math.ceil(1.0 - math.log2(alpha)) / differing
+    return math.ceil(max(plain, lowest) - 1e-9)
 
 
 def _differences(differences: npt.ArrayLike) -> FloatArray:

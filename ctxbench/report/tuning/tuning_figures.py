@@ -20,7 +20,7 @@ from ctxbench.report.tuning import tuning_texts
 from ctxbench.report.tuning.geometry import along, amounts, order, shares, spread_out, upper
 from ctxbench.report.tuning.tuning_tables import all_results
 from ctxbench.report.tuning.tuning_texts import COMPLETENESS, ITEMS, RECALL, TOKENS
-from ctxbench.selectors.parameters import Value, shown
+from ctxbench.selectors.parameters import Value, value_text
 from ctxbench.tuning.tuning_results import (
     DEFAULTS,
     EVERYTHING,
@@ -212,7 +212,7 @@ def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: SettingResult) 
     """One metric along one parameter."""
     values = [setting.get(trace.name) for setting in trace.settings]
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    names = () if numbers else tuple(dict.fromkeys(shown(value) for value in values if value is not None))
+    names = () if numbers else tuple(dict.fromkeys(value_text(value) for value in values if value is not None))
     xs = np.array([_place(value, names) for value in values])
     keep = order(xs)
     name = str(metric)
@@ -226,7 +226,7 @@ def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: SettingResult) 
     if len(keep) and low <= at <= high:
         value = float(np.interp(at, xs[keep], means[keep]))
         if math.isfinite(value):
-            said = f"chosen: {trace.name} {shown(chosen.values[trace.name])}"
+            said = f"chosen: {trace.name} {value_text(chosen.values[trace.name])}"
             rings.append(Ring(said, at, value, shape="diamond"))
     title = f"{trace.name}: {tuning_texts.TITLES[name].removesuffix(' %')}"
     return Panel(title, {_MEAN: _line(xs, trace, name)}, replace(x, names=names), y, rings)
@@ -237,7 +237,7 @@ def _place(value: Value | None, names: Sequence[str]) -> float:
     if value is None:
         return math.nan
     if names:
-        return float(names.index(shown(value))) if shown(value) in names else math.nan
+        return float(names.index(value_text(value))) if value_text(value) in names else math.nan
     return math.nan if isinstance(value, str) else float(value)
 
 
@@ -304,4 +304,4 @@ def _spaced_places(values: Sequence[Value], chosen: Value | None, most: int) -> 
 
 def _short(value: Value) -> str:
     """A value in a heading: a number to three digits."""
-    return f"{value:.3g}" if isinstance(value, float) else shown(value)
+    return f"{value:.3g}" if isinstance(value, float) else value_text(value)

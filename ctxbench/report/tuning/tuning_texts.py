@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.report import wording
-from ctxbench.selectors.parameters import Value, shown
+from ctxbench.selectors.parameters import Value, value_text
 from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.tuning_results import (
     DEFAULTS,
@@ -109,7 +109,7 @@ def optimism_text(metric: Metric, tuning: Estimate | None, test: Estimate | None
 
 def setting_text(values: Mapping[str, Value]) -> str:
     """Parameters with their values."""
-    return ", ".join(f"{name} {shown(value)}" for name, value in values.items())
+    return ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
 
 
 def selector_text(chosen: SettingResult) -> str:

@@ -23,11 +23,11 @@ BINS = 10
 
 @dataclass(frozen=True, eq=False)
 class CutCurve:
-    """What a threshold on the probability of items gives, from none offered to all that was found.
+    """Items and recall for each threshold on the probability of items, from none offered to all that was found.
 
     Attributes:
         threshold: falling, shape (n,); infinity first.
-        items: mean number of items a query, shape (n,), rising.
+        items: mean number of items per query, shape (n,), rising.
         recall: mean share of required items that are offered, over the queries that need any, shape (n,), rising.
     """
 
@@ -39,9 +39,9 @@ class CutCurve:
     def of(cls, examples: Examples, probability: FloatArray) -> CutCurve:
         """The curve of all thresholds for the probabilities of rows, shape (n_rows,)."""
         best = needed_probability(examples, probability)
-        wanted = np.bincount(examples.needed, minlength=examples.n_queries)
+        n_required = np.bincount(examples.needed, minlength=examples.n_queries)
         share = 1.0 / (
-            wanted[examples.needed] * max(int((wanted > 0).sum()), 1)
+            n_required[examples.needed] * max(int((n_required > 0).sum()), 1)
         )  # of the mean recall, by required item
         threshold = np.unique(np.concatenate([probability, best[np.isfinite(best)]]))[::-1]
         by_row, by_need = np.sort(probability), np.argsort(best)
@@ -64,12 +64,12 @@ class CutPoint:
 
 
 def cut_point(examples: Examples, probability: FloatArray, threshold: FloatArray | float) -> CutPoint:
-    """Recall and items with a threshold, one for all or one a query, shape (n_queries,)."""
+    """Recall and items with a threshold, one for all or one per query, shape (n_queries,)."""
     limit = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (examples.n_queries,))
     met = needed_probability(examples, probability) >= limit[examples.needed]
-    wanted = np.bincount(examples.needed, minlength=examples.n_queries)
-    held = np.bincount(examples.needed[met], minlength=examples.n_queries)
-    recall = np.divide(held, wanted, out=np.full(examples.n_queries, np.nan), where=wanted > 0)
+    n_required = np.bincount(examples.needed, minlength=examples.n_queries)
+    n_offered = np.bincount(examples.needed[met], minlength=examples.n_queries)
+    recall = np.divide(n_offered, n_required, out=np.full(examples.n_queries, np.nan), where=n_required > 0)
     items = np.bincount(examples.query[probability >= limit[examples.query]], minlength=examples.n_queries)
     return CutPoint(estimate(recall, scale="share"), estimate(items.astype(np.float64), scale="amount"))
 
@@ -177,7 +177,7 @@ def _roc_areas(label: BoolArray, probability: FloatArray, weight: FloatArray | I
     return np.asarray(ratio)
 
 
-ITEMS = (1.0, 2.0, 3.0, 5.0, 8.0)  # mean items a query at which recall is shown
+ITEMS = (1.0, 2.0, 3.0, 5.0, 8.0)  # mean items per query at which recall is shown
 LOSSES = (0.005, 0.01, 0.02, 0.05)  # shares of queries in need that are offered nothing, at which the rest is shown
 
 
@@ -188,8 +188,8 @@ class FoldFigures:
     Attributes:
         what: `probability` or `abstention`.
         folds: how many.
-        queries, groups: how many queries, and groups of queries that are never told apart.
-        area, interval: area under the ROC curve, its interval drawn by group.
+        queries, groups: how many queries, and groups of queries that are always in one fold.
+        roc_area, interval: area under the ROC curve, its interval drawn by group.
         columns: what the two figures of each point are.
         points: a threshold and two figures with their intervals; thresholds are chosen on these very figures.
     """
@@ -232,7 +232,7 @@ def measure(examples: Examples, folds: int, *, progress: Progress | None = None)
         label, groups, scores = examples.needs, examples.groups, request_probability(examples, probability)
         thresholds = sorted({threshold_by_loss(label, scores, share) for share in LOSSES})
         silences = [abstention_point(label, scores, threshold) for threshold in thresholds]
-        points = [(one.threshold, one.lost, one.spared) for one in silences]
+        points = [(point.threshold, point.lost, point.spared) for point in silences]
     else:
         columns = ("items", "recall")
         label, groups, scores = examples.label, tuple(examples.groups[query] for query in examples.query), probability

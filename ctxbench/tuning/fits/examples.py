@@ -38,12 +38,12 @@ class Examples:
         features: shape (n, n_features).
         vectors: shape (n, n_dimensions); no columns for `probability`.
         label: shape (n,); whether the item is required, or anything is.
-        query: shape (n,); the query of each row, as a place in `ids`.
+        query: shape (n,); the query of each row, as an index into `ids`.
         ids, groups: of the queries, in the order of the dataset; queries of one group are in one fold.
         needed: one row for each required item or group of alternatives: its query, shape (n_needed,).
-        needed_row: the rows that meet it, by place in `needed`; none where it was not found.
+        required_rows: the rows that meet it, by index in `needed`; none where it was not found.
         needs: shape (n_queries,); whether a query needs anything.
-        neighbours: what the queries say of one another; None where no column is about it.
+        neighbours: how similar the queries are to one another; None where no column reads it.
     """
 
     what: str
@@ -66,34 +66,33 @@ class Examples:
 
     def select_queries(self, queries: BoolArray) -> Examples:
         """The examples of the queries where `queries`, shape (n_queries,), is True."""
-        rows, wanted, new = queries[self.query], np.flatnonzero(queries[self.needed]), np.cumsum(queries) - 1
-        place = np.cumsum(rows) - 1
+        rows, required, new = queries[self.query], np.flatnonzero(queries[self.needed]), np.cumsum(queries) - 1
+        new_row = np.cumsum(rows) - 1
         return replace(
             self,
-            features=self.columns(self.names, known=queries)[rows],
+            features=self.columns(self.names, labelled=queries)[rows],
             vectors=self.vectors[rows],
             label=self.label[rows],
             query=new[self.query[rows]],
             ids=tuple(itertools.compress(self.ids, queries)),
             groups=tuple(itertools.compress(self.groups, queries)),
-            needed=new[self.needed[wanted]],
-            required_rows=tuple(place[self.required_rows[one]] for one in wanted if self.required_rows),
+            needed=new[self.needed[required]],
+            required_rows=tuple(new_row[self.required_rows[index]] for index in required if self.required_rows),
             needs=self.needs[queries],
             neighbours=None if self.neighbours is None else self.neighbours.part(queries),
         )
 
-    def columns(self, names: Sequence[str], *, known: BoolArray | None = None) -> FloatArray:
+    def columns(self, names: Sequence[str], *, labelled: BoolArray | None = None) -> FloatArray:
         """Some features of all rows, shape (n, n_names).
 
         Args:
             names: of the features.
-            known: the queries whose labels are known to the columns of labelled requests, shape (n_queries,); None =
-                all.
+            labelled: the queries whose labels the columns of labelled requests read, shape (n_queries,); None = all.
         """
         features = self.features
-        if known is not None and self.neighbours is not None:
+        if labelled is not None and self.neighbours is not None:
             features = features.copy()
-            features[:, [self.names.index(name) for name in LABELLED]] = self.neighbours.columns(known)
+            features[:, [self.names.index(name) for name in LABELLED]] = self.neighbours.columns(labelled)
         return features[:, [self.names.index(name) for name in names]]
 
 
@@ -104,23 +103,23 @@ def labelled_queries(dataset: Dataset, split: str) -> Dataset:
         UnknownNameError: there is no such split.
         ParameterError: none of its queries is labelled.
     """
-    found = (dataset if split == ALL else dataset.split(split)).judged()
-    if not len(found):
+    labelled = (dataset if split == ALL else dataset.split(split)).judged()
+    if not len(labelled):
         where = "" if split == ALL else f" in split {split}"
         raise ParameterError(
             f"dataset {dataset.name} has no labelled query{where}: a fit needs labels; label some with "
             "`ctxbench data label`"
         )
-    return found
+    return labelled
 
 
 def make_examples(
-    what: str, dataset: Dataset, pipeline: Pipeline, resources: Resources, *, columns: Sequence[str] = TEXT
+    kind: str, dataset: Dataset, pipeline: Pipeline, resources: Resources, *, columns: Sequence[str] = TEXT
 ) -> Examples:
-    """Run what stands in front of a fitted step, and take features and labels of what it finds.
+    """Run the steps before a fitted step, and take features and labels of what they find.
 
     Args:
-        what: `probability` or `abstention`.
+        kind: `probability` or `abstention`.
         dataset: labelled queries only; see `labelled_queries`.
         pipeline: its analysis, retrieval and rank steps are run; cuts, expansions and the rest are not.
         resources: as for the pipeline.
@@ -138,9 +137,9 @@ def make_examples(
     needs = np.bincount(groups, minlength=len(dataset)) > 0
     by_query = groups_of(dataset.queries)
     neighbours = None
-    if what == ABSTENTION:
-        found, features = request_features(query, table, resources)
-        label, vectors, rows = needs[found], request_vectors(query, found, resources), found
+    if kind == ABSTENTION:
+        row_query, features = request_features(query, table, resources)
+        label, vectors, rows = needs[row_query], request_vectors(query, row_query, resources), row_query
         meeting: Sequence[IntArray] = ()
     else:
         plain = [name for name in columns if name not in LABELLED]
@@ -152,19 +151,19 @@ def make_examples(
             neighbours = neighbours if of_others.any() else None  # no query needs what another one needs
             columns = plain if neighbours is None else (*plain, *LABELLED)
             features = features if neighbours is None else np.concatenate([features, of_others], axis=1)
-        found, place = table.request[rows], np.full(len(table), -1, dtype=np.int64)
-        place[rows] = np.arange(len(rows))
-        meeting = [place[one][place[one] >= 0] for one in required]
+        row_query, new_row = table.request[rows], np.full(len(table), -1, dtype=np.int64)
+        new_row[rows] = np.arange(len(rows))
+        meeting = [new_row[table_rows][new_row[table_rows] >= 0] for table_rows in required]
         label = np.isin(np.arange(len(rows)), np.concatenate([np.empty(0, dtype=np.int64), *meeting]))
         vectors = np.zeros((len(rows), 0), dtype=np.float64)
     examples = Examples(
-        what=what,
-        names=tuple(columns) if what == PROBABILITY else REQUEST,
+        what=kind,
+        names=tuple(columns) if kind == PROBABILITY else REQUEST,
         features=features,
         vectors=vectors,
         label=label,
-        query=found,
-        ids=tuple(one.id for one in dataset.queries),
+        query=row_query,
+        ids=tuple(query.id for query in dataset.queries),
         groups=by_query,
         needed=groups,
         required_rows=tuple(meeting),
@@ -215,9 +214,9 @@ def folds_of(groups: Sequence[str], folds: int) -> IntArray:
         raise ParameterError(f"folds must be 2 to the number of groups, which is {len(size)}, got {folds}")
     filled = np.zeros(folds, dtype=np.int64)
     fold = np.empty(len(size), dtype=np.int64)
-    for place in sorted(range(len(size)), key=lambda one: (-int(size[one]), hashes[one])):
-        fold[place] = int(filled.argmin())
-        filled[fold[place]] += size[place]
+    for index in sorted(range(len(size)), key=lambda index: (-int(size[index]), hashes[index])):
+        fold[index] = int(filled.argmin())
+        filled[fold[index]] += size[index]
     return np.asarray(fold[group])
 
 
@@ -236,12 +235,12 @@ def _required(dataset: Dataset, table: Candidates) -> tuple[list[IntArray], IntA
     rows, queries = [], []
     for query in range(len(dataset)):
         span = slice(int(judgments.start[query]), int(judgments.start[query + 1]))
-        wanted = judgments.grade[span] == Grade.REQUIRED
-        for group in np.unique(judgments.group[span][wanted]):
-            items = judgments.item[span][wanted & (judgments.group[span] == group)]
+        required = judgments.grade[span] == Grade.REQUIRED
+        for group in np.unique(judgments.group[span][required]):
+            items = judgments.item[span][required & (judgments.group[span] == group)]
             at = np.searchsorted(keys, query * n_items + items, sorter=by_key)
-            held = by_key[np.minimum(at, len(keys) - 1)] if len(keys) else np.empty(0, dtype=np.int64)
-            rows.append(held[keys[held] == query * n_items + items] if len(keys) else held)
+            matches = by_key[np.minimum(at, len(keys) - 1)] if len(keys) else np.empty(0, dtype=np.int64)
+            rows.append(matches[keys[matches] == query * n_items + items] if len(keys) else matches)
             queries.append(query)
     return rows, np.array(queries, dtype=np.int64)
 
@@ -277,14 +276,14 @@ class Neighbours:
 
     Attributes:
         requests: those that a fit keeps.
-        kept: their places among all queries, rising, shape (n_kept,).
+        selected: their indices among all queries, rising, shape (n_kept,).
         similarity: of every query to every kept one, shape (n_queries, n_kept).
         catalog: whose items they need.
         query, item: of each row of the examples, shape (n,).
     """
 
     requests: LabelledRequests
-    kept: IntArray
+    selected: IntArray
     similarity: FloatArray
     catalog: Catalog
     query: IntArray
@@ -302,64 +301,72 @@ class Neighbours:
             resources: give the vectors of the requests' texts.
             query, item: of each row of the examples.
         """
-        kept = _kept(groups)
-        requests = _requests(dataset, groups, kept)
-        vectors = resources.vectors([one.request.text for one in dataset.queries])
-        of_kept = vectors[kept]
-        similarity = np.zeros((len(dataset), len(kept)))
-        for place, (one, vector) in enumerate(zip(dataset.queries, vectors, strict=True)):
-            if one.request.text.strip():
-                similarity[place] = requests.similarity(one.id, vector, of_kept)
-        return cls(requests=requests, kept=kept, similarity=similarity, catalog=dataset.catalog, query=query, item=item)
+        selected = _select_groups(groups)
+        requests = _requests(dataset, groups, selected)
+        vectors = resources.vectors([dataset_query.request.text for dataset_query in dataset.queries])
+        of_kept = vectors[selected]
+        similarity = np.zeros((len(dataset), len(selected)))
+        for index, (dataset_query, vector) in enumerate(zip(dataset.queries, vectors, strict=True)):
+            if dataset_query.request.text.strip():
+                similarity[index] = requests.similarity(dataset_query.id, vector, of_kept)
+        return cls(
+            requests=requests, selected=selected, similarity=similarity, catalog=dataset.catalog, query=query, item=item
+        )
 
-    def columns(self, known: BoolArray) -> FloatArray:
-        """The columns of all rows where only the labels of some queries are known, shape (n, 2).
+    def columns(self, labelled: BoolArray) -> FloatArray:
+        """The columns of all rows where only the labels of some queries are read, shape (n, 2).
 
         Args:
-            known: whether the labels of a query are, shape (n_queries,).
+            labelled: whether the labels of a query are read, shape (n_queries,).
         """
-        there = known[self.kept]
-        needed = _taken(self.requests, there).needed_by(self.catalog)
-        if not needed:
+        is_labelled = labelled[self.selected]
+        needs = _select_requests(self.requests, is_labelled).needed_by(self.catalog)
+        if not needs:
             return np.zeros((len(self.item), len(LABELLED)))
-        return needed_columns(self.similarity[:, there], self.query, self.item, needed)
+        return needed_columns(self.similarity[:, is_labelled], self.query, self.item, needs)
 
     def part(self, queries: BoolArray) -> Neighbours:
         """Those of some queries, shape (n_queries,), as if there were no others."""
-        there, new, rows = queries[self.kept], np.cumsum(queries) - 1, queries[self.query]
+        is_selected, new, rows = queries[self.selected], np.cumsum(queries) - 1, queries[self.query]
         return replace(
             self,
-            requests=_taken(self.requests, there),
-            kept=new[self.kept[there]],
-            similarity=self.similarity[queries][:, there],
+            requests=_select_requests(self.requests, is_selected),
+            selected=new[self.selected[is_selected]],
+            similarity=self.similarity[queries][:, is_selected],
             query=new[self.query[rows]],
             item=self.item[rows],
         )
 
 
-def _kept(groups: Sequence[str]) -> IntArray:
-    """The places of whole groups until there are `MOST` queries, rising."""
+def _select_groups(groups: Sequence[str]) -> IntArray:
+    """The indices of the queries of whole groups until there are `MOST`, rising."""
     group, size, hashes = _hashed(groups)
     by_hash = np.argsort(hashes)
     before = np.cumsum(size[by_hash]) - size[by_hash]
     return np.flatnonzero(np.isin(group, by_hash[before < MOST])).astype(np.int64)
 
 
-def _requests(dataset: Dataset, groups: Sequence[str], kept: IntArray) -> LabelledRequests:
+def _requests(dataset: Dataset, groups: Sequence[str], selected: IntArray) -> LabelledRequests:
     """Some queries of a dataset, with what they need."""
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(groups[place] for place in kept.tolist()))}
-    judgments, ids, queries = dataset.judgments, dataset.catalog.ids, [dataset.queries[one] for one in kept.tolist()]
-    spans = [slice(int(judgments.start[one]), int(judgments.start[one + 1])) for one in kept.tolist()]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(groups[index] for index in selected.tolist()))}
+    judgments, ids, queries = (
+        dataset.judgments,
+        dataset.catalog.ids,
+        [dataset.queries[index] for index in selected.tolist()],
+    )
+    spans = [slice(int(judgments.start[index]), int(judgments.start[index + 1])) for index in selected.tolist()]
     return LabelledRequests(
-        ids=tuple(one.id for one in queries),
-        groups=tuple(numbers[groups[place]] for place in kept.tolist()),
-        texts=tuple(one.request.text for one in queries),
+        ids=tuple(query.id for query in queries),
+        groups=tuple(numbers[groups[index]] for index in selected.tolist()),
+        texts=tuple(query.request.text for query in queries),
         items=tuple(
             tuple(ids[item] for item in judgments.item[span][judgments.grade[span] == 2].tolist()) for span in spans
         ),
     )
 
 
-def _taken(requests: LabelledRequests, there: BoolArray) -> LabelledRequests:
+def _select_requests(requests: LabelledRequests, mask: BoolArray) -> LabelledRequests:
     """Some of the requests, shape (n,)."""
-    return LabelledRequests.read([row for row, held in zip(requests.as_rows(), there.tolist(), strict=True) if held])
+    return LabelledRequests.read(
+        [row for row, is_selected in zip(requests.as_rows(), mask.tolist(), strict=True) if is_selected]
+    )

@@ -70,17 +70,17 @@ class Prior:
         Ranges are widened to the features at hand; those of shares of labelled requests are 0 to 1.
         """
         new = cls.zero(columns, features, weight, precision=precision)
-        place = {name: at for at, name in enumerate(earlier.columns)}
-        old = np.array([place.get(name, -1) for name in columns], dtype=np.int64)
+        index = {name: at for at, name in enumerate(earlier.columns)}
+        old = np.array([index.get(name, -1) for name in columns], dtype=np.int64)
         share = np.array([name in LABELLED for name in columns], dtype=np.bool_)
-        there = old >= 0
+        in_earlier = old >= 0
         return replace(
             new,
             intercept=earlier.intercept,
-            weights=np.where(there, earlier.weights[old], 0.0),
-            low=np.where(share, 0.0, np.where(there, np.minimum(earlier.low[old], new.low), new.low)),
-            high=np.where(share, 1.0, np.where(there, np.maximum(earlier.high[old], new.high), new.high)),
-            scale=np.where(there, earlier.scale[old], new.scale),
+            weights=np.where(in_earlier, earlier.weights[old], 0.0),
+            low=np.where(share, 0.0, np.where(in_earlier, np.minimum(earlier.low[old], new.low), new.low)),
+            high=np.where(share, 1.0, np.where(in_earlier, np.maximum(earlier.high[old], new.high), new.high)),
+            scale=np.where(in_earlier, earlier.scale[old], new.scale),
         )
 
 
@@ -105,26 +105,26 @@ def fit_regression(prior: Prior, features: FloatArray, label: BoolArray, weight:
     rows = np.concatenate([np.ones((len(label), 1)), np.clip(features, prior.low, prior.high) / prior.scale], axis=1)
     centre = np.concatenate([[prior.intercept], prior.weights * prior.scale])
     precision = np.concatenate([[1e-3], np.full(len(prior.weights), max(prior.precision, 1e-6))])
-    wanted = label.astype(np.float64)
+    target = label.astype(np.float64)
 
     def loss(at: FloatArray) -> float:
         odds = rows @ at
         return float(weight @ np.logaddexp(0.0, np.where(label, -odds, odds)) + precision @ (at - centre) ** 2 / 2)
 
-    at, now = centre, loss(centre)
+    at, current = centre, loss(centre)
     for _ in range(_STEPS):
         odds = rows @ at
         p = np.exp(-np.logaddexp(0.0, -odds))
-        slope = rows.T @ (weight * (p - wanted)) + precision * (at - centre)
+        slope = rows.T @ (weight * (p - target)) + precision * (at - centre)
         curve = (rows * (weight * p * (1 - p))[:, None]).T @ rows + np.diag(precision)
         step = np.linalg.solve(curve, slope)
-        if step @ slope < _ENOUGH * max(1.0, abs(now)):
+        if step @ slope < _ENOUGH * max(1.0, abs(current)):
             break
         share = 1.0
-        while loss(at - share * step) > now - 1e-4 * share * float(step @ slope) and share > 1e-6:
+        while loss(at - share * step) > current - 1e-4 * share * float(step @ slope) and share > 1e-6:
             share /= 2
         at = at - share * step
-        now = loss(at)
+        current = loss(at)
     return Logistic(
         columns=prior.columns,
         intercept=float(at[0]),
@@ -165,7 +165,7 @@ N_ERRORS = 1.645  # standard errors of a gain below which it may be chance: one-
 
 @dataclass(frozen=True, kw_only=True)
 class FusionWeights:
-    """What was fitted.
+    """Fitted weights of a fusion, and their figures.
 
     Attributes:
         weights: by source; they add up to 1.
@@ -218,11 +218,11 @@ def fit_weights(
         raise ParameterError(
             f"the candidates are of {candidates.n_requests} requests; dataset {dataset.name} has {len(dataset)} queries"
         )
-    found = candidates.taken(candidates.ranked)
-    scores = normalised(found, normalise, lowest=lowest)
+    ranked = candidates.taken(candidates.ranked)
+    scores = normalised(ranked, normalise, lowest=lowest)
     grid = list(compositions(STEPS if len(sources) == 2 else STEPS // 2, len(sources)))
     fusions = [fused(scores, dict(zip(sources, parts, strict=True))) for parts in grid]
-    values = np.stack([_ranking_values(dataset, candidates, found, fusion) for fusion in fusions])
+    values = np.stack([_ranking_values(dataset, candidates, ranked, fusion) for fusion in fusions])
     values = values[:, ~np.isnan(values).any(axis=0)]
     if not values.shape[1]:
         raise ParameterError(f"dataset {dataset.name} has no query that {METRIC} applies to; weights cannot be fitted")
@@ -259,7 +259,7 @@ def best_by_lower_bound(values: FloatArray, single: Sequence[bool]) -> tuple[int
         single: which choices are one source alone, at least one.
 
     Returns:
-        Places of the choice and of the best single source; of equals the first. With one query every gain is
+        Indices of the choice and of the best single source; of equals the first. With one query every gain is
         uncertain without end, so the single source stays.
     """
     single_places = np.flatnonzero(single)
@@ -280,18 +280,18 @@ def _mean(values: FloatArray) -> float:
     return math.fsum(values.tolist()) / len(values)
 
 
-def _ranking_values(dataset: Dataset, candidates: Candidates, found: Candidates, score: FloatArray) -> FloatArray:
+def _ranking_values(dataset: Dataset, candidates: Candidates, ranked: Candidates, score: FloatArray) -> FloatArray:
     """The metric of each query, shape (n_queries,), for other scores of the rows found, shape (n_rows,)."""
     metric, session = parse_metric(METRIC), candidates.origin == Origin.SESSION
-    near = _near(found, score, metric.k)
-    request, item = found.request[near], found.item[near]
+    near = _near(ranked, score, metric.k)
+    request, item = ranked.request[near], ranked.item[near]
     by_score = order(request, np.zeros(len(item), dtype=np.int64), score[near], item)
     evidence = Evidence(
         judgments=dataset.judgments,
         offered=OfferedItems(
             start=candidates.starts_of(session), item=candidates.item[session], origin=candidates.origin[session]
         ),
-        rankings=Rankings(start=found.starts_of(near), item=item[by_score]),
+        rankings=Rankings(start=ranked.starts_of(near), item=item[by_score]),
     )
     return np.asarray(evaluate([metric], evidence)[metric])
 

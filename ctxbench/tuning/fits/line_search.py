@@ -55,7 +55,7 @@ class LineValues:
 
 @dataclass(frozen=True, eq=False)
 class LinearWeights:
-    """What a search found.
+    """The result of a search for weights.
 
     Attributes:
         weights: shape (n_columns,).
@@ -75,44 +75,44 @@ class _Block:
     Attributes:
         columns: shape (n_columns, n_queries, width), 0 where padded.
         padding: minus infinity where padded, else 0, shape (n_queries, width).
-        needed: places of needed candidates among all of them, shape (n_needed,).
-        query, place: where each stands here, shape (n_needed,).
-        first: whether a candidate stands before a needed one in the catalog, shape (n_needed, width).
+        required: indices of needed candidates among all of them, shape (n_needed,).
+        query, position: row and column of each in this block, shape (n_needed,).
+        first: whether a candidate comes before a needed one in the catalog, shape (n_needed, width).
     """
 
     columns: FloatArray
     padding: FloatArray
-    needed: IntArray
+    required: IntArray
     query: IntArray
-    place: IntArray
+    position: IntArray
     first: BoolArray
 
     def scores(self, weights: FloatArray) -> FloatArray:
         """Shape (n_queries, width), added like `linear_scores`; a weight of 0 adds nothing."""
         total = self.padding.copy()
-        for place in np.flatnonzero(weights):
-            total += self.columns[place] * weights[place]
+        for column in np.flatnonzero(weights):
+            total += self.columns[column] * weights[column]
         return total
 
     def away(self, values: FloatArray) -> FloatArray:
         """How far each candidate is above a needed one, shape (n_needed, width)."""
-        return np.asarray(values[self.query] - values[self.query, self.place][:, None])
+        return np.asarray(values[self.query] - values[self.query, self.position][:, None])
 
     def above(self, weights: FloatArray) -> IntArray:
-        """How many candidates stand above each needed one, shape (n_needed,)."""
+        """How many candidates rank above each needed one, shape (n_needed,)."""
         away = self.away(self.scores(weights))
         return np.asarray(((away > 0) | ((away == 0) & self.first)).sum(axis=1))
 
     def crossings(self, column: int, weights: FloatArray, depth: int) -> tuple[FloatArray, FloatArray]:
-        """Where candidates come to stand above a needed one as a weight grows, and where they cease to.
+        """The weights at which candidates begin to rank above a needed one, and at which they cease to.
 
         Returns:
             The `depth` lowest of the one (minus infinity = always above) and the highest of the other, shape (n_needed,
             depth) each: others change nothing within the first ranks.
         """
-        others = weights.copy()
-        others[column] = 0.0
-        away, slope = self.away(self.scores(others)), self.away(self.columns[column])
+        rest = weights.copy()
+        rest[column] = 0.0
+        away, slope = self.away(self.scores(rest)), self.away(self.columns[column])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ends = away / slope
         begins = np.where(slope > 0, -ends, np.inf)
@@ -137,8 +137,8 @@ class LineSearch:
         """
         check_objective(metric)
         self._metric, self._labels, self.spread = metric, cases.joined(), _spread(cases)
-        self._depth, every, none = metric.k or DEPTH, np.arange(self._labels.n), np.empty(0, dtype=np.int64)
-        self.applies = ~np.isnan(self._values(every, none, none, none))
+        self._depth, all_queries, none = metric.k or DEPTH, np.arange(self._labels.n), np.empty(0, dtype=np.int64)
+        self.applies = ~np.isnan(self._values(all_queries, none, none, none))
         if queries is not None:
             self.applies &= queries
         if not self.applies.any():
@@ -146,12 +146,12 @@ class LineSearch:
         lowest = Grade.HELPFUL if metric.name in ("nDCG", "P") else Grade.REQUIRED
         useful = self._labels.label_free & (self._labels.labels.grade >= lowest)
         label = self._labels.label_of(cases.query, cases.item)
-        needed = np.flatnonzero(np.append(useful, False)[label] & self.applies[cases.query])
-        self._label, self._query = label[needed], cases.query[needed]
-        self._blocks = tuple(_blocks(cases, needed))
+        required = np.flatnonzero(np.append(useful, False)[label] & self.applies[cases.query])
+        self._label, self._query = label[required], cases.query[required]
+        self._blocks = tuple(_blocks(cases, required))
 
     def _values(self, query: IntArray, state: IntArray, label: IntArray, above: IntArray) -> FloatArray:
-        """The metric of states, shape (n_states,): of their queries, and how many stand above what has a label."""
+        """The metric of states, shape (n_states,): of their queries, and how many rank above each labelled item."""
         rank = np.where(above < self._depth, above + 1.0, NEVER)
         compute: Any = self._metric.declaration.compute
         return np.asarray(compute(RankStates(self._labels, query, state, label, rank), self._metric.k))
@@ -164,7 +164,7 @@ class LineSearch:
         """The metric by query, shape (n_queries,); NaN where it does not apply, or the query is not asked for."""
         above = np.zeros(len(self._label), dtype=np.int64)
         for block in self._blocks:
-            above[block.needed] = block.above(weights)
+            above[block.required] = block.above(weights)
         return self._by_query(above)
 
     def mean(self, weights: FloatArray) -> float:
@@ -177,36 +177,36 @@ class LineSearch:
         high = MOST * (strongest or 1.0) / self.spread[column]
         begins, ends = np.empty((2, len(self._label), self._depth))
         for block in self._blocks:
-            begins[block.needed], ends[block.needed] = block.crossings(column, weights, self._depth)
+            begins[block.required], ends[block.required] = block.crossings(column, weights, self._depth)
         above = (begins <= -high).sum(axis=1) + (ends > -high).sum(axis=1)
         at = np.concatenate([begins, ends], axis=1)
-        owner, place = np.nonzero(np.abs(at) < high)
-        at = at[owner, place]
+        owner, position = np.nonzero(np.abs(at) < high)
+        at = at[owner, position]
         by_place = np.lexsort((at, self._query[owner]))
-        at, owner, step = at[by_place], owner[by_place], np.where(place < self._depth, 1, -1)[by_place]
+        at, owner, step = at[by_place], owner[by_place], np.where(position < self._depth, 1, -1)[by_place]
         first, after = self._by_query(above), self._after(above, owner, step)
         query = self._query[owner]
         change = after - np.where(firsts(query), first[query], np.append(0.0, after[:-1]))
         moves = np.flatnonzero(change)
         by_place = moves[np.argsort(at[moves])]
         at, start = at[by_place], float(np.nansum(first))
-        apart = np.diff(at, append=np.inf) > 0
-        sums = np.append(start, (start + np.cumsum(change[by_place]))[apart])
-        return LineValues(np.concatenate([[-high], at[apart], [high]]), sums / self.applies.sum())
+        distinct = np.diff(at, append=np.inf) > 0
+        sums = np.append(start, (start + np.cumsum(change[by_place]))[distinct])
+        return LineValues(np.concatenate([[-high], at[distinct], [high]]), sums / self.applies.sum())
 
     def _after(self, above: IntArray, owner: IntArray, step: IntArray) -> FloatArray:
         """The metric of the query after each crossing, shape (n_crossings,).
 
         Args:
-            above: how many stand above each needed candidate before all of them, shape (n_needed,).
+            above: how many rank above each needed candidate before all crossings, shape (n_needed,).
             owner, step: the needed candidate of each crossing, by query and place, and one more above it or one less.
         """
         query = self._query[owner]
         begin, end = (np.searchsorted(query, self._query, side=side) for side in ("left", "right"))
-        state, needed = ranges(begin, end - begin), np.repeat(np.arange(len(above)), end - begin)
-        total = np.append(0, np.cumsum(np.where(owner[state] == needed, step[state], 0)))
+        state, required = ranges(begin, end - begin), np.repeat(np.arange(len(above)), end - begin)
+        total = np.append(0, np.cumsum(np.where(owner[state] == required, step[state], 0)))
         total = total[1:] - np.repeat(total[starts(end - begin)[:-1]], end - begin)
-        return self._values(query, state, self._label[needed], above[needed] + total)
+        return self._values(query, state, self._label[required], above[required] + total)
 
     def climb(self, weights: FloatArray) -> FloatArray:
         """Take the best value of one weight after the other, until none of them is better than what it has."""
@@ -214,11 +214,11 @@ class LineSearch:
         columns = np.flatnonzero(self.spread > 0)
         column = 0
         while tried < len(columns):
-            place = int(columns[column % len(columns)])
-            middle, tried, column = self.along(place, weights).middle(mean), tried + 1, column + 1
+            index = int(columns[column % len(columns)])
+            middle, tried, column = self.along(index, weights).middle(mean), tried + 1, column + 1
             if middle is not None:
                 moved = weights.copy()
-                moved[place] = middle
+                moved[index] = middle
                 if (reached := self.mean(moved)) > mean + SURE:
                     weights, mean, tried = moved, reached, 1
         return weights
@@ -234,7 +234,7 @@ def fit_linear(
 ) -> LinearWeights:
     """Search for the weights of columns with the highest mean of a metric of the ranking.
 
-    Climbs from the weights given, from each column alone and from some that are drawn; of equal results the first
+    Climbs from the initial weights, from each column alone and from some that are drawn; of equal results the first
     counts, so that weights which nothing improves stay as they are. Others are scaled so that the largest is 1 or -1.
 
     Args:
@@ -245,16 +245,16 @@ def fit_linear(
         seed: of what is drawn.
 
     Raises:
-        ParameterError: as of `LineSearch`, or no column tells candidates of a query apart.
+        ParameterError: as of `LineSearch`, or no column distinguishes candidates of a query.
     """
     search = LineSearch(cases, metric, queries=queries)
     if not search.spread.any():
         raise ParameterError("no column tells the candidates of a query apart; weights cannot be fitted")
-    found = [] if start is None else [start]
-    found += [_scaled(search.climb(one)) for one in _starts(search.spread, start, seed)]
-    means = [search.mean(one) for one in found]
-    best = next(place for place, mean in enumerate(means) if mean >= max(means) - SURE)
-    return LinearWeights(found[best], means[best], math.nan if start is None else means[0])
+    results = [] if start is None else [start]
+    results += [_scaled(search.climb(weights)) for weights in _starts(search.spread, start, seed)]
+    means = [search.mean(weights) for weights in results]
+    best = next(index for index, mean in enumerate(means) if mean >= max(means) - SURE)
+    return LinearWeights(results[best], means[best], math.nan if start is None else means[0])
 
 
 def _scaled(weights: FloatArray) -> FloatArray:
@@ -262,10 +262,10 @@ def _scaled(weights: FloatArray) -> FloatArray:
     return np.array([float(f"{weight:.{_DIGITS}g}") for weight in weights / np.abs(weights).max()])
 
 
-def _starts(spread: FloatArray, given: FloatArray | None, seed: int) -> Iterator[FloatArray]:
+def _starts(spread: FloatArray, initial: FloatArray | None, seed: int) -> Iterator[FloatArray]:
     """Weights to begin with, none of them all 0."""
-    if given is not None and given.any():
-        yield given
+    if initial is not None and initial.any():
+        yield initial
     scale = np.divide(1.0, spread, out=np.zeros(len(spread)), where=spread > 0)
     yield from np.diag(scale)[spread > 0]
     yield from np.random.default_rng(seed).standard_normal((_DRAWS, len(spread))) * scale
@@ -282,10 +282,10 @@ def _spread(cases: LinearCases) -> FloatArray:
     """Standard deviation of each column within queries, shape (n_columns,); 0 where it differs by rounding only."""
     size = np.bincount(cases.query)
     out = np.zeros(cases.values.shape[1])
-    for place, column in enumerate(cases.values.T):
+    for index, column in enumerate(cases.values.T):
         mean = np.bincount(cases.query, column) / np.maximum(size, 1)
-        out[place] = math.sqrt(float(np.mean((column - mean[cases.query]) ** 2))) if len(column) else 0.0
-        out[place] *= out[place] > 1e-12 * np.abs(column).max(initial=0.0)
+        out[index] = math.sqrt(float(np.mean((column - mean[cases.query]) ** 2))) if len(column) else 0.0
+        out[index] *= out[index] > 1e-12 * np.abs(column).max(initial=0.0)
     return out
 
 
@@ -298,12 +298,12 @@ def _blocks(cases: LinearCases, row: IntArray) -> Iterator[_Block]:
     used, cells = used[by_width], np.cumsum((n_needed * count[used])[by_width]) // _CELLS
     for part in np.split(used, np.flatnonzero(np.diff(cells)) + 1):
         part = np.sort(part)
-        needed = np.flatnonzero(np.isin(query, part))
-        own, rows = np.repeat(np.arange(len(part)), count[part]), ranges(start[part], count[part])
-        place, shape = rows - start[part][own], (len(part), int(count[part].max(initial=0)))
+        required = np.flatnonzero(np.isin(query, part))
+        owner, rows = np.repeat(np.arange(len(part)), count[part]), ranges(start[part], count[part])
+        position, shape = rows - start[part][owner], (len(part), int(count[part].max(initial=0)))
         columns, item, padding = np.zeros((cases.values.shape[1], *shape)), np.full(shape, -1), np.full(shape, -np.inf)
-        columns[:, own, place] = cases.values[rows].T
-        item[own, place], padding[own, place] = cases.item[rows], 0.0
-        here = np.searchsorted(part, query[needed])
-        first = item[here] < cases.item[row[needed]][:, None]
-        yield _Block(columns, padding, needed, here, row[needed] - start[query[needed]], first)
+        columns[:, owner, position] = cases.values[rows].T
+        item[owner, position], padding[owner, position] = cases.item[rows], 0.0
+        block_query = np.searchsorted(part, query[required])
+        first = item[block_query] < cases.item[row[required]][:, None]
+        yield _Block(columns, padding, required, block_query, row[required] - start[query[required]], first)

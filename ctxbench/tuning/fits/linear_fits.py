@@ -26,7 +26,7 @@ from ctxbench.tuning.fits.rank_states import LinearCases, check_objective
 
 @dataclass(frozen=True)
 class WeightFigures:
-    """What fitted weights are worth on queries that they were not fitted on, beside those that the selector has.
+    """Figures of fitted weights on queries that they were not fitted on, compared with the selector's own weights.
 
     Attributes:
         metric: that was fitted and measured.
@@ -41,14 +41,20 @@ class WeightFigures:
 
     def as_dict(self) -> dict[str, Any]:
         """The figures as JSON."""
-        found = self.compared
-        gain = {"value": found.difference, "low": found.interval.low, "high": found.interval.high}
-        counts = {"folds": self.folds, "queries": found.n, "groups": self.groups}
-        return {**counts, "metric": str(self.metric), "before": found.base, "after": found.other, "gain": gain}
+        comparison = self.compared
+        gain = {"value": comparison.difference, "low": comparison.interval.low, "high": comparison.interval.high}
+        counts = {"folds": self.folds, "queries": comparison.n, "groups": self.groups}
+        return {
+            **counts,
+            "metric": str(self.metric),
+            "before": comparison.base,
+            "after": comparison.other,
+            "gain": gain,
+        }
 
 
-def linear_place(pipeline: Pipeline) -> int | None:
-    """The place among the refining steps of the last `linear` outside of domains; None = there is none."""
+def linear_index(pipeline: Pipeline) -> int | None:
+    """The index among the refining steps of the last `linear` outside of domains; None = there is none."""
     steps = [isinstance(step, Step) and isinstance(step.call, Linear) for step in pipeline.refine]
     return len(steps) - 1 - steps[::-1].index(True) if any(steps) else None
 
@@ -70,35 +76,37 @@ class LinearExamples:
 
     @classmethod
     def of(cls, dataset: Dataset, pipeline: Pipeline, resources: Resources) -> LinearExamples:
-        """Run what stands in front of the step, on labelled queries.
+        """Run the steps before it, on labelled queries.
 
         Raises:
             ParameterError: the pipeline has no such step, or its file holds no weights to begin with.
         """
-        place = linear_place(pipeline)
-        if place is None:
+        index = linear_index(pipeline)
+        if index is None:
             raise ParameterError("weights of columns are fitted for a selector with a step `linear`")
-        step: Linear = pipeline.refine[place].call  # type: ignore[assignment]
+        step: Linear = pipeline.refine[index].call  # type: ignore[assignment]
         weights = step.weights_for(dataset.catalog)
-        outcome = replace(pipeline, refine=pipeline.refine[:place]).run(dataset.batch(), resources)
+        outcome = replace(pipeline, refine=pipeline.refine[:index]).run(dataset.batch(), resources)
         table, columns = outcome.candidates, tuple(weights)
-        found, values = feature_rows(table, columns, outcome.query, resources)
+        searched, values = feature_rows(table, columns, outcome.query, resources)
         session = table.origin == Origin.SESSION
         cases = LinearCases(
             values=values,
-            query=table.request[found.rows],
-            item=found.item,
+            query=table.request[searched.rows],
+            item=searched.item,
             judgments=dataset.judgments,
-            held=OfferedItems(start=table.starts_of(session), item=table.item[session], origin=table.origin[session]),
+            session=OfferedItems(
+                start=table.starts_of(session), item=table.item[session], origin=table.origin[session]
+            ),
         )
         return cls(dataset, columns, np.array(list(weights.values())), cases)
 
     def fit(self, metric: Metric) -> dict[str, Any]:
         """The values of a fit: weights by column, and the mean of the metric with those of the step and with these."""
-        found = fit_linear(self.cases, metric, start=self.weights)
-        weights = dict(zip(self.columns, (found.weights + 0.0).tolist(), strict=True))  # no -0.0
-        told = {"metric": str(metric), "before": found.before, "value": found.mean}
-        return {"features": VERSION, "weights": weights, **told}
+        fitted = fit_linear(self.cases, metric, start=self.weights)
+        weights = dict(zip(self.columns, (fitted.weights + 0.0).tolist(), strict=True))  # no -0.0
+        figures = {"metric": str(metric), "before": fitted.before, "value": fitted.mean}
+        return {"features": VERSION, "weights": weights, **figures}
 
     def measure(self, metric: Metric, folds: int) -> WeightFigures:
         """Fit without each fold in turn, and measure on the fold left out.
@@ -111,9 +119,9 @@ class LinearExamples:
         groups = groups_of(self.dataset.queries)
         fold, search = folds_of(groups, folds), LineSearch(self.cases, metric)
         after = np.full(len(fold), math.nan)
-        for one in range(folds):
-            weights = fit_linear(self.cases, metric, queries=fold != one).weights
-            after[fold == one] = search.by_query(weights)[fold == one]
+        for index in range(folds):
+            weights = fit_linear(self.cases, metric, queries=fold != index).weights
+            after[fold == index] = search.by_query(weights)[fold == index]
         before, scale = search.by_query(self.weights), metric.declaration.scale
         compared = grouped_compare(before, after, groups, scale="yes/no" if scale == "yes/no" else "share")
         return WeightFigures(metric, folds, len(set(groups)), compared)
@@ -137,7 +145,7 @@ def fit_columns(
         dataset_hash=part.hash,
         catalog=dataset.catalog.hash,
         embedder=resources.identity("embedder"),
-        behind=behind(pipeline, linear_place(pipeline)),
+        behind=behind(pipeline, linear_index(pipeline)),
         split=split,
         queries=len(part),
         values=examples.fit(metric),

@@ -26,13 +26,13 @@ STRENGTHS = (0.03, 0.3)  # scikit-learn's C for abstention, on features in units
 PRIOR_PRECISION = (
     100.0  # precision of the shipped weights as a prior of a team's own; of 1 to 300 the least to lose at any n
 )
-VECTOR_SCALES = (0.0, 2.0, 8.0)  # what a coordinate of a unit vector is worth beside a standardised feature
+VECTOR_SCALES = (0.0, 2.0, 8.0)  # weight of a coordinate of a unit vector relative to a standardised feature
 INNER_FOLDS = 5
 DIGITS = 6  # significant ones that are kept: the last ones of a fit depend on the machine
 
 
 def fit(
-    what: str,
+    kind: str,
     dataset: Dataset,
     pipeline: Pipeline,
     resources: Resources,
@@ -43,9 +43,9 @@ def fit(
     """Fit one calibration on the queries of a split. A probability is fitted around the shipped one.
 
     Args:
-        what: `probability`, `abstention` or `weights`.
+        kind: `probability`, `abstention` or `weights`.
         dataset: whole.
-        pipeline: what the fitted step is to stand behind, or stands in: what is in front of it counts.
+        pipeline: the pipeline that the fitted step follows, or is part of: the steps before it count.
         resources: as for the pipeline.
         split: whose queries are used; `all` = those of every split.
         requests: whether a fit of a probability keeps the labelled requests, with their texts, and reads what similar
@@ -56,18 +56,18 @@ def fit(
         ParameterError: no query is labelled, or all rows have the same label.
     """
     part = labelled_queries(dataset, split)
-    front = in_front(pipeline, what)
-    if what == WEIGHTS:
+    front = in_front(pipeline, kind)
+    if kind == WEIGHTS:
         values = _weights(part, pipeline, resources)
     else:
-        values = fit_values(make_examples(what, part, front, resources, columns=columns_of(requests=requests)))
+        values = fit_values(make_examples(kind, part, front, resources, columns=columns_of(requests=requests)))
     return Fit(
-        what=what,
+        what=kind,
         dataset=dataset.name,
         dataset_hash=part.hash,
         catalog=dataset.catalog.hash,
         embedder=resources.identity("embedder"),
-        behind=behind(pipeline, 0 if what == WEIGHTS else len(front.refine)),
+        behind=behind(pipeline, 0 if kind == WEIGHTS else len(front.refine)),
         split=split,
         queries=len(part),
         values=values,
@@ -109,7 +109,7 @@ def fit_with_prior(examples: Examples, earlier: Logistic) -> dict[str, Any]:
 
 
 def fit_without_prior(examples: Examples, *, precision: float = 1.0) -> dict[str, Any]:
-    """The values of a fit on examples that starts from weights of 0: what `fit_with_prior` is measured against."""
+    """The values of a fit on examples that starts from weights of 0: what `fit_with_prior` is compared with."""
     weight = row_weights(examples, len(examples.query))
     prior = Prior.zero(examples.names, examples.features, weight, precision=precision)
     return plain_values(fit_regression(prior, examples.features, examples.label, weight), examples)
@@ -142,7 +142,7 @@ def fit_values(examples: Examples, *, earlier: Logistic | None = None) -> dict[s
     """Fit the logistic regression of abstention, or that of a probability from an earlier one.
 
     Features are standardised and weights held small by their squares; how small is chosen by the loss out of fold,
-    together with what the vector counts beside the features.
+    together with the weight of the vector relative to the features.
 
     Args:
         examples: all rows.
@@ -160,8 +160,8 @@ def fit_values(examples: Examples, *, earlier: Logistic | None = None) -> dict[s
     with threadpool_limits(limits=1, user_api="blas"):  # matrices so narrow are slower with more, and rounded otherwise
         if examples.what == PROBABILITY:
             earlier = earlier or Logistic.read(shipped_fit().values)
-            known = set(earlier.columns) <= set(examples.names)
-            return fit_with_prior(examples, earlier) if known else fit_without_prior(examples)
+            covers = set(earlier.columns) <= set(examples.names)
+            return fit_with_prior(examples, earlier) if covers else fit_without_prior(examples)
         return plain_values(_fit_abstention(examples, *_best_settings(examples)))
 
 
@@ -181,11 +181,11 @@ def out_of_fold(
     """
     probability = np.zeros(len(examples.label), dtype=np.float64)
     folds = np.unique(fold)
-    for done, one in enumerate(folds):
-        seen = (fold != one) & (fold >= 0)
-        model = Logistic.read(fit_values(examples.select_queries(seen), earlier=earlier))
-        rows = fold[examples.query] == one
-        features = examples.columns(model.columns, known=seen)
+    for done, number in enumerate(folds):
+        training = (fold != number) & (fold >= 0)
+        model = Logistic.read(fit_values(examples.select_queries(training), earlier=earlier))
+        rows = fold[examples.query] == number
+        features = examples.columns(model.columns, labelled=training)
         probability[rows] = model.probabilities(features[rows], examples.vectors[rows])
         if progress is not None:
             progress(done + 1, len(folds))
@@ -208,10 +208,10 @@ def _best_settings(examples: Examples) -> tuple[float, float]:
         return choices[0]
     fold = folds_of(examples.groups, min(INNER_FOLDS, n_groups))
     losses = np.zeros(len(choices))
-    for one in range(int(fold.max()) + 1):
-        seen, unseen = examples.select_queries(fold != one), examples.select_queries(fold == one)
-        if seen.label.any() and not seen.label.all():
-            losses += [_log_loss(_fit_abstention(seen, *choice), unseen) for choice in choices]
+    for number in range(int(fold.max()) + 1):
+        training, unseen = examples.select_queries(fold != number), examples.select_queries(fold == number)
+        if training.label.any() and not training.label.all():
+            losses += [_log_loss(_fit_abstention(training, *choice), unseen) for choice in choices]
     return choices[int(np.argmin(losses))]
 
 
@@ -221,7 +221,7 @@ def _fit_abstention(examples: Examples, strength: float, vector_scale: float) ->
     Args:
         examples: requests.
         strength: how closely the fit may follow its rows, scikit-learn's C.
-        vector_scale: what vectors count beside the features; 0 leaves them out.
+        vector_scale: the weight of vectors relative to the features; 0 leaves them out.
 
     Raises:
         ParameterError: all rows have the same label.
@@ -240,16 +240,16 @@ def _fit_abstention(examples: Examples, strength: float, vector_scale: float) ->
     parts = [(examples.features - mean) / scale * varies]
     if vector_scale > 0:
         parts.append(examples.vectors * vector_scale)
-    found = LogisticRegression(C=strength, max_iter=5000, tol=1e-6).fit(np.concatenate(parts, axis=1), label)
-    weights = found.coef_[0][: len(mean)] * varies / scale
+    fitted = LogisticRegression(C=strength, max_iter=5000, tol=1e-6).fit(np.concatenate(parts, axis=1), label)
+    weights = fitted.coef_[0][: len(mean)] * varies / scale
     return Logistic(
         columns=examples.names,
-        intercept=float(found.intercept_[0]) - float(weights @ mean),
+        intercept=float(fitted.intercept_[0]) - float(weights @ mean),
         weights=weights,
         low=examples.features.min(axis=0),
         high=examples.features.max(axis=0),
         scale=scale,
-        vector=found.coef_[0][len(mean) :] * vector_scale,
+        vector=fitted.coef_[0][len(mean) :] * vector_scale,
     )
 
 

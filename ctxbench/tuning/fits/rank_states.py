@@ -35,14 +35,14 @@ class LinearCases:
         query: of each candidate, rising, shape (n,).
         item: its catalog position, shape (n,); at most once in a query.
         judgments: the labels of the queries.
-        held: what their sessions hold, none of it among the candidates; None = nothing.
+        session: what their sessions hold, none of it among the candidates; None = nothing.
     """
 
     values: FloatArray
     query: IntArray
     item: IntArray
     judgments: Judgments
-    held: OfferedItems | None = None
+    session: OfferedItems | None = None
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or not len(self.values) == len(self.query) == len(self.item):
@@ -51,11 +51,11 @@ class LinearCases:
             raise ParameterError("values must be finite, and the candidates of a query together, queries in order")
 
     def joined(self) -> Joined:
-        """The labels, joined to what is held and to the candidates."""
+        """The labels, joined to what the sessions hold and to the candidates."""
         start, none = np.zeros(self.judgments.n_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
-        held = self.held or OfferedItems(start=start, item=none, origin=none)
+        offered = self.session or OfferedItems(start=start, item=none, origin=none)
         rankings = Rankings(start=starts_by_request(self.query, self.judgments.n_queries), item=self.item)
-        return Joined(Evidence(judgments=self.judgments, offered=held, rankings=rankings))
+        return Joined(Evidence(judgments=self.judgments, offered=offered, rankings=rankings))
 
 
 class RankStates(Joined):
@@ -67,18 +67,19 @@ class RankStates(Joined):
         Args:
             base: labels, and what the sessions hold.
             query: of each state, shape (n_states,).
-            state, label, rank: what stands in a state (the row of its label) at which rank, 1-based, shape (n,) each.
+            state, label, rank: the labelled items of each state (the row of the label) and their 1-based ranks, shape
+                (n,) each.
         """
         self.n, self.labels, self._base, self._query = len(query), base.labels, base, query
         size = np.bincount(base.group_query, minlength=base.n)
-        own, first = starts(size[query]), starts(size)[query]
+        start, first = starts(size[query]), starts(size)[query]
         groups = ranges(first, size[query])
-        self.group_query, self.held = owners(own), base.held[groups]
-        self.need, self.open_need, self.given = base.need[query], base.open_need[query], base.given[query]
+        self.group_query, self.session_met = owners(start), base.session_met[groups]
+        self.need, self.open_need, self.has_ranking = base.need[query], base.open_need[query], base.has_ranking[query]
         self._ranked = (state, rank, label, None)  # type: ignore[assignment]  # ranks may be infinite
         self.first_rank = np.full(len(groups), NEVER)
         group = base.label_group[label]
-        np.minimum.at(self.first_rank, (own[state] + group - first[state])[group >= 0], rank[group >= 0])
+        np.minimum.at(self.first_rank, (start[state] + group - first[state])[group >= 0], rank[group >= 0])
 
     def ideal_gain(self, k: int) -> FloatArray:
         """That of each state's query."""

@@ -53,23 +53,25 @@ class CutReader:
         name = parameter_name(written)
         if not name or name in self.fixed:
             return Counts(name, (int(self.value(written)),))
-        own = self.definition.parameters[name]
-        return Counts(name, tuple(map(int, self.search.get(name) or tried or range(int(own.low), int(own.high) + 1))))
+        parameter = self.definition.parameters[name]
+        return Counts(
+            name, tuple(map(int, self.search.get(name) or tried or range(int(parameter.low), int(parameter.high) + 1)))
+        )
 
     def span(self, written: Any) -> ThresholdSpan:
         """A threshold, with its range."""
         name = parameter_name(written)
         if not name or name in self.fixed:
             return ThresholdSpan.fixed(name, float(self.value(written)))
-        own = self.definition.parameters[name]
-        return ThresholdSpan(name, float(own.low), float(own.high))
+        parameter = self.definition.parameters[name]
+        return ThresholdSpan(name, float(parameter.low), float(parameter.high))
 
     def standard_margin(
         self,
         cut: Mapping[str, Any],
         margin: Mapping[str, Any] | None,
         *,
-        topKs: Sequence[int] = (),  # noqa: N803 - the documents' names
+        topKs: Sequence[int] = (),  # noqa: N803 - the specification's names
         topNs: Sequence[int] = (),  # noqa: N803
     ) -> StandardMargin:
         """The step `standard`, and the step `margin` behind it, if there is one."""
@@ -84,7 +86,7 @@ class CutReader:
 
 def fixed_names(definition: Definition, fixed: Collection[str]) -> frozenset[str]:
     """The parameters that have a value, and those that a choice among them sets."""
-    return frozenset({*fixed, *(name for one in fixed for name in definition.parameters[one].sets)})
+    return frozenset({*fixed, *(name for parameter in fixed for name in definition.parameters[parameter].sets)})
 
 
 def parameter_name(written: Any) -> str:
@@ -128,7 +130,7 @@ def domain_items(catalog: Catalog, domains: Sequence[tuple[str, ...]]) -> tuple[
 def domains_of(
     definition: Definition,
     *,
-    topKs: Sequence[int],  # noqa: N803 - the documents' names
+    topKs: Sequence[int],  # noqa: N803 - the specification's names
     topNs: Sequence[int],  # noqa: N803
     fixed: Mapping[str, Value] | None = None,
     search: Mapping[str, Sequence[Value]] | None = None,
@@ -166,7 +168,7 @@ def _family(
     reader: CutReader,
     key: str,
     steps: Sequence[Any],
-    topKs: Sequence[int],  # noqa: N803 - the documents' names
+    topKs: Sequence[int],  # noqa: N803 - the specification's names
     topNs: Sequence[int],  # noqa: N803
 ) -> StandardMargin:
     """The cut of one domain."""
@@ -197,10 +199,10 @@ def corners(firsts: Sequence[Corner]) -> list[Corner]:
             does. No requirement: (0, 0).
     """
     out: list[Corner] = []
-    for one in sorted({0, *(first for first, _ in firsts if first < NEVER)}):
-        other = max((second for first, second in firsts if first > one), default=0)
-        if other < NEVER and (not out or other < out[-1][1]):
-            out.append((one, other))
+    for first_length in sorted({0, *(first for first, _ in firsts if first < NEVER)}):
+        second_length = max((second for first, second in firsts if first > first_length), default=0)
+        if second_length < NEVER and (not out or second_length < out[-1][1]):
+            out.append((first_length, second_length))
     return out
 
 
@@ -227,29 +229,31 @@ class Gain:
     applies: int
 
 
-def domain_gain(measure: Measure, required: Requirements, both: Sequence[MeasuredRankings]) -> Gain:
+def domain_gain(measure: Measure, required: Requirements, rankings: Sequence[MeasuredRankings]) -> Gain:
     """A measure of a metric in `DOMAIN_METRICS` as quadrants.
 
     Args:
         measure: over all queries that it applies to, or those within reach.
         required: what the queries require.
-        both: the rankings of the two domains.
+        rankings: those of the two domains.
 
     Raises:
         ParameterError: the measure has no such form, or shares of too many different parts.
     """
-    queries = both[0].reachable if measure.reachable else np.ones(required.items.n, dtype=np.bool_)
+    queries = rankings[0].reachable if measure.reachable else np.ones(required.items.n, dtype=np.bool_)
     if measure.required_type:
-        queries = queries & both[0].queries_by_type[measure.required_type]
+        queries = queries & rankings[0].queries_by_type[measure.required_type]
     name = measure.metric.name
     if name in ("abstention", "false_inclusion"):
         idle = queries & (required.counts == 0) & required.items.complete
         if name == "abstention":
-            return _offered(idle, [np.where(one.sizes > 0, 1, NEVER) for one in both], lost=True)
-        return _offered(idle, [_first_useless(one.items) for one in both])
+            return _offered(idle, [np.where(domain.sizes > 0, 1, NEVER) for domain in rankings], lost=True)
+        return _offered(idle, [_first_useless(domain.items) for domain in rankings])
     if name == "forbidden_offered":
-        return _offered(queries & _has_forbidden(required.items), [_first_forbidden(one.items) for one in both])
-    firsts = np.stack([required.met_from(one.items) for one in both]).T.tolist()
+        return _offered(
+            queries & _has_forbidden(required.items), [_first_forbidden(domain.items) for domain in rankings]
+        )
+    firsts = np.stack([required.met_from(domain.items) for domain in rankings]).T.tolist()
     if name == "completeness":
         return _completeness(queries, required, firsts)
     if name in DOMAIN_METRICS:
@@ -266,9 +270,9 @@ def _completeness(queries: BoolArray, required: Requirements, firsts: Sequence[C
     bounds = np.searchsorted(required.query, np.arange(required.items.n + 1)).tolist()
     applies = queries & (required.counts > 0)
     rows = [
-        (query, one, other, weight)
+        (query, first, second, weight)
         for query in np.flatnonzero(applies).tolist()
-        for one, other, weight in _quadrants(firsts[bounds[query] : bounds[query + 1]])
+        for first, second, weight in _quadrants(firsts[bounds[query] : bounds[query + 1]])
     ]
     return _gain(rows, scale=1, applies=int(applies.sum()))
 
@@ -280,9 +284,9 @@ def _recall(measure: Measure, counted: BoolArray, required: Requirements, firsts
     if scale * int((need > 0).sum()) > _MAX_PARTS:
         raise ParameterError(f"{measure} has too many different shares to be swept over two domains at once")
     rows = [
-        (int(required.query[group]), one, other, weight * scale // int(need[required.query[group]]))
+        (int(required.query[group]), first, second, weight * scale // int(need[required.query[group]]))
         for group in np.flatnonzero(counted).tolist()
-        for one, other, weight in _quadrants([firsts[group]])
+        for first, second, weight in _quadrants([firsts[group]])
     ]
     return _gain(rows, scale=scale, applies=int((need > 0).sum()))
 
@@ -296,9 +300,9 @@ def _offered(queries: BoolArray, firsts: Sequence[IntArray], *, lost: bool = Fal
         lost: whether an offer takes from the measure instead of adding to it.
     """
     rows = [
-        (query, one, other, -weight if lost else weight)
+        (query, first, second, -weight if lost else weight)
         for query in np.flatnonzero(queries).tolist()
-        for one, other, weight in _quadrants([(int(firsts[0][query]), int(firsts[1][query]))])
+        for first, second, weight in _quadrants([(int(firsts[0][query]), int(firsts[1][query]))])
     ]
     n = int(queries.sum())
     return _gain(rows, scale=1, applies=n, constant=n if lost else 0)
@@ -332,17 +336,17 @@ def _is_labelled(items: RankedItems, *grades: Grade) -> BoolArray:
 def _first_length(items: RankedItems, wrong: BoolArray) -> IntArray:
     """The length from which on one of the ranked items that are `wrong`, shape (n_ranked,), is offered."""
     first = np.full(items.n, NEVER, dtype=np.int64)
-    np.minimum.at(first, items.owner[wrong], items.place[wrong] + 1)
+    np.minimum.at(first, items.owner[wrong], items.position[wrong] + 1)
     return first
 
 
 def _quadrants(firsts: Sequence[Corner]) -> Iterator[tuple[int, int, int]]:
     """The quadrants of the corners of requirements, and less each overlap of two neighbours."""
-    found = corners(firsts)
-    for place, (one, other) in enumerate(found):
-        yield one, other, 1
-        if place + 1 < len(found):
-            yield found[place + 1][0], other, -1
+    pairs = corners(firsts)
+    for index, (first, second) in enumerate(pairs):
+        yield first, second, 1
+        if index + 1 < len(pairs):
+            yield pairs[index + 1][0], second, -1
 
 
 def _gain(rows: Sequence[tuple[int, int, int, int]], *, scale: int, applies: int, constant: int = 0) -> Gain:

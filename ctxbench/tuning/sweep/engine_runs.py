@@ -66,9 +66,9 @@ def _count_bytes(value: Any) -> int:
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
     if isinstance(value, Mapping):
-        return sum(_count_bytes(one) for one in value.values())
+        return sum(_count_bytes(entry) for entry in value.values())
     if is_dataclass(value) and not isinstance(value, Batch):
-        return sum(_count_bytes(getattr(value, one.name)) for one in fields(value))
+        return sum(_count_bytes(getattr(value, attribute.name)) for attribute in fields(value))
     return 0
 
 
@@ -96,10 +96,10 @@ def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measur
     within = Metric("Comp", REACH)
     metrics = list(dict.fromkeys(measure.metric for measure in measures))
     evidence = labels.evidence(answers)
-    values = evaluate([*metrics, within] if any(one.reachable for one in measures) else metrics, evidence)
-    if lacking := sorted({str(metric) for metric in metrics if metric not in values}):
-        raise ParameterError(f"{', '.join(lacking)} cannot be computed by query; use a set metric")
-    by_type = queries_by_type(labels) if any(one.required_type for one in measures) else {}
+    values = evaluate([*metrics, within] if any(measure.reachable for measure in measures) else metrics, evidence)
+    if missing := sorted({str(metric) for metric in metrics if metric not in values}):
+        raise ParameterError(f"{', '.join(missing)} cannot be computed by query; use a set metric")
+    by_type = queries_by_type(labels) if any(measure.required_type for measure in measures) else {}
     reachable = values[within] == 1.0 if within in values else np.zeros(table.n_requests, dtype=np.bool_)
     return values_of_measures(measures, values, evidence, labels.dataset.catalog, by_type=by_type, reachable=reachable)
 
@@ -114,16 +114,16 @@ def setting_line(
         by_query: by measure, shape (n_queries,).
         pairing: what differences are taken to, over the same queries.
     """
-    applies = {measure: found[~np.isnan(found)] for measure, found in by_query.items()}
-    amounts = {measure: found for measure, found in applies.items() if measure.metric.declaration.scale != "yes/no"}
+    applies = {measure: numbers[~np.isnan(numbers)] for measure, numbers in by_query.items()}
+    amounts = {measure: numbers for measure, numbers in applies.items() if measure.metric.declaration.scale != "yes/no"}
     return ThresholdLine(
         values=values,
         axis="",
         thresholds=np.array([math.nan]),
-        sums={measure: _exact_sum(found) for measure, found in applies.items()},
-        n={measure: len(found) for measure, found in applies.items()},
-        squares={measure: _exact_sum(found**2) for measure, found in amounts.items()},
-        cubes={measure: _exact_sum(found**3) for measure, found in amounts.items()},
+        sums={measure: _exact_sum(numbers) for measure, numbers in applies.items()},
+        n={measure: len(numbers) for measure, numbers in applies.items()},
+        squares={measure: _exact_sum(numbers**2) for measure, numbers in amounts.items()},
+        cubes={measure: _exact_sum(numbers**3) for measure, numbers in amounts.items()},
         differences={} if pairing is None else pairing.differences(by_query),
     )
 
@@ -216,7 +216,7 @@ class SettingRunner:
         return self._values_by_offer[self._offer_by_steps[steps]]
 
     def lines(self, settings: Sequence[Mapping[str, Value]]) -> tuple[ThresholdLine, ...]:
-        """Measure settings, each as a line of its own, in their order.
+        """Measure settings, each as a separate line, in their order.
 
         They are run so that those that share most stand together, whatever order they come in.
 
@@ -229,10 +229,10 @@ class SettingRunner:
         """
         steps = [_steps(self._pipeline(values)) for values in settings]
         lines = {
-            place: setting_line(settings[place], self.values(settings[place]), pairing=self.pairing)
-            for place in sorted(range(len(settings)), key=steps.__getitem__)
+            index: setting_line(settings[index], self.values(settings[index]), pairing=self.pairing)
+            for index in sorted(range(len(settings)), key=steps.__getitem__)
         }
-        return tuple(lines[place] for place in range(len(settings)))
+        return tuple(lines[index] for index in range(len(settings)))
 
     def _pipeline(self, values: Mapping[str, Value]) -> Pipeline:
         return self.definition.pipeline(self.definition.with_defaults(values))
@@ -267,8 +267,13 @@ def _steps_at(definition: Definition, values: Mapping[str, Value]) -> tuple[str,
 def _digest(table: Candidates) -> str:
     """Equal for tables that offer the same, shown alike, in the same ranking: what measures depend on."""
     from_session = table.origin[table.chosen] == Origin.SESSION
-    shown = [getattr(table, name) for name in ("item", *SHOWN)]
-    arrays = (table.starts_of(table.chosen), *(one[table.chosen] for one in shown), from_session, *table.ranking())
+    columns = [getattr(table, name) for name in ("item", *SHOWN)]
+    arrays = (
+        table.starts_of(table.chosen),
+        *(column[table.chosen] for column in columns),
+        from_session,
+        *table.ranking(),
+    )
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
@@ -284,7 +289,7 @@ def value_range(parameter: Parameter) -> tuple[Value, ...]:
     low, high = parameter.low, parameter.high
     if isinstance(parameter.checked(low), int):
         return tuple(range(int(low), int(high) + 1))
-    return tuple(float(round(low + (high - low) * place / STEPS, 12)) for place in range(STEPS + 1))
+    return tuple(float(round(low + (high - low) * step / STEPS, 12)) for step in range(STEPS + 1))
 
 
 def draw_settings(
@@ -315,26 +320,28 @@ def draw_settings(
     """
     fixed = dict(fixed or {})
     axes = _check_search(definition, search, fixed, trials)
-    names, sizes = list(axes), [len(one) for one in axes.values()]
-    found: dict[tuple[tuple[str, Value], ...], dict[str, Value]] = {}
+    names, sizes = list(axes), [len(values) for values in axes.values()]
+    settings: dict[tuple[tuple[str, Value], ...], dict[str, Value]] = {}
     effective: set[str] = set()
     # only what others need can switch a step off in two ways, so that the steps must tell whether settings are the same
-    compare_steps = not {name for one in definition.parameters.values() for name in one.needs}.isdisjoint(search)
+    compare_steps = not {name for parameter in definition.parameters.values() for name in parameter.needs}.isdisjoint(
+        search
+    )
     run: set[object] = set()
-    for places in _draw_places(sizes, trials=trials, seed=seed):
-        combination = fixed | {name: axes[name][place] for name, place in zip(names, places, strict=True)}
-        whole = definition.with_defaults(combination)
-        setting = {name: value for name, value in combination.items() if not definition.idle(name, whole)}
+    for indices in _draw_indices(sizes, trials=trials, seed=seed):
+        combination = fixed | {name: axes[name][index] for name, index in zip(names, indices, strict=True)}
+        values = definition.with_defaults(combination)
+        setting = {name: value for name, value in combination.items() if not definition.idle(name, values)}
         effective |= setting.keys()
-        key = tuple(sorted(definition.in_force(whole).items()))
-        if key not in found and (steps := (compare_steps and _steps_at(definition, whole)) or key) not in run:
-            found[key] = setting
+        key = tuple(sorted(definition.in_force(values).items()))
+        if key not in settings and (steps := (compare_steps and _steps_at(definition, values)) or key) not in run:
+            settings[key] = setting
             run.add(steps)
-        if len(found) == trials:
+        if len(settings) == trials:
             break
     if idle := sorted(set(axes) - effective):
         raise ParameterError(f"{', '.join(idle)}: searched, but without effect in every setting drawn; leave it out")
-    return tuple(found.values())
+    return tuple(settings.values())
 
 
 def _check_search(
@@ -358,8 +365,8 @@ def _check_search(
     return {name: axes[name] for name in search}
 
 
-def _draw_places(sizes: Sequence[int], *, trials: int, seed: int) -> Iterator[tuple[int, ...]]:
-    """Places of values, one an axis: all combinations if there are no more than `trials`, else random ones."""
+def _draw_indices(sizes: Sequence[int], *, trials: int, seed: int) -> Iterator[tuple[int, ...]]:
+    """Indices of values, one per axis: all combinations if there are no more than `trials`, else random ones."""
     if math.prod(sizes) <= trials:
         yield from np.ndindex(*sizes)
         return

@@ -1,6 +1,6 @@
 """Exact sweep of an expansion behind a cut, over its threshold and its topN, from one run.
 
-What one pass of expansion brings in at a fixed cut is a prefix of one ranking by request: the first topN of the items
+What one pass of expansion adds at a fixed cut is a prefix of one ranking by request: the first topN of the items
 that reach the threshold. So the engine runs once, with the lowest threshold and the largest topN, and every other
 setting is a shorter prefix. Of several passes this does not hold, since what the first leaves out leads no further.
 """
@@ -67,8 +67,8 @@ def why_not_exact(definition: Definition, values: Mapping[str, Value]) -> str:
         "the query weighs in the ranking (query_weight), but not in the threshold": step.query_weight > 0,
         "the graph is a file, which holds nothing below its own threshold": bool(step.graph),
     }
-    if found := next((reason for reason, holds in reasons.items() if holds), ""):
-        return found
+    if reason := next((reason for reason, applies in reasons.items() if applies), ""):
+        return reason
     name = _threshold_key(step)
     named = parameter_name(_spec_of(definition, values).get(name))
     return "" if named else f"the pipeline fixes {name}, so there is no parameter"
@@ -97,8 +97,8 @@ class ExpansionSweep:
 
     Attributes:
         values: of the cut and everything else that is fixed, by name.
-        named: the two parameters that are swept.
-        score: of what is brought in, best first, shape (n_queries, most of a query); minus infinity where no more is.
+        parameters: the two that are swept.
+        score: of what is added, best first, shape (n_queries, most of a query); minus infinity where no more is.
         values_by_length: by measure, its values with the first 0, 1, ... of these items, shape (most of a query + 1,
             n_queries); NaN where it does not apply.
         pairing: what differences are taken to; None = none are.
@@ -117,7 +117,7 @@ class ExpansionSweep:
         """Run the engine once, with the lowest threshold and the largest topN.
 
         Args:
-            reused: the selector on a batch; its leading steps are shared with what else it runs.
+            runner: the selector on a batch; its leading steps are shared with what else it runs.
             values: checked ones, over the selector's defaults; those of the threshold and topN do not matter.
             labels: of the batch.
             measures: which.
@@ -134,17 +134,17 @@ class ExpansionSweep:
         if parameters.topN:
             widest[parameters.topN] = parameters.topNs[-1]
         table = runner.outcome({**values, **widest}).candidates
-        place = place_among(table, table.chosen & (table.origin >= Origin.EXPANSION))
+        position = place_among(table, table.chosen & (table.origin >= Origin.EXPANSION))
         fixed = {name: value for name, value in values.items() if name not in (parameters.threshold, parameters.topN)}
         return cls(
             values=fixed,
             parameters=parameters,
-            score=_scores(table, place),
-            values_by_length=_by_length(table, place, labels=labels, measures=measures),
+            score=_scores(table, position),
+            values_by_length=_by_length(table, position, labels=labels, measures=measures),
             pairing=runner.pairing,
         )
 
-    def lines(self, topNs: Sequence[int] | None = None) -> Iterator[ThresholdLine]:  # noqa: N803 - the documents' name
+    def lines(self, topNs: Sequence[int] | None = None) -> Iterator[ThresholdLine]:  # noqa: N803 - the specification's name
         """Every threshold for each topN, rising.
 
         Args:
@@ -153,14 +153,14 @@ class ExpansionSweep:
         Raises:
             ParameterError: a topN is out of its range.
         """
-        wanted = self.parameters.topNs if topNs is None else tuple(sorted(set(topNs)))
-        if wrong := sorted(set(wanted) - set(self.parameters.topNs)):
+        limits = self.parameters.topNs if topNs is None else tuple(sorted(set(topNs)))
+        if wrong := sorted(set(limits) - set(self.parameters.topNs)):
             raise ParameterError(f"{self.parameters.topN or 'topN'} cannot be {', '.join(map(str, wrong))}")
-        for limit in wanted:
+        for limit in limits:
             yield self._line(limit)
 
     def lengths(self, values: Mapping[str, Value]) -> IntArray:
-        """How many items are brought in for each query at one setting, shape (n_queries,)."""
+        """How many items are added for each query at one setting, shape (n_queries,)."""
         limit = int(values[self.parameters.topN]) if self.parameters.topN else self.parameters.topNs[0]
         return self._within(float(values[self.parameters.threshold]), limit)
 
@@ -168,30 +168,32 @@ class ExpansionSweep:
         """By measure, the values of every query at one setting, shape (n_queries,)."""
         length = self.lengths(values)
         query = np.arange(len(length))
-        return {measure: found[length, query] for measure, found in self.values_by_length.items()}
+        return {measure: by_length[length, query] for measure, by_length in self.values_by_length.items()}
 
     def _within(self, threshold: float, limit: int) -> IntArray:
         return np.asarray(np.minimum((self.score >= threshold).sum(axis=1), limit).astype(np.int64))
 
     def _line(self, limit: int) -> ThresholdLine:
         """Sums at the highest threshold, and what every item adds in order of falling score."""
-        parameters, shown = self.parameters, self.score[:, :limit]
+        parameters, scores = self.parameters, self.score[:, :limit]
         first = self._within(parameters.high, limit)
-        query, place = np.nonzero((shown >= parameters.low) & (shown < parameters.high))
-        score = shown[query, place]
+        query, position = np.nonzero((scores >= parameters.low) & (scores < parameters.high))
+        score = scores[query, position]
         by_score = np.argsort(-score, kind="stable")
-        query, place, score = query[by_score], place[by_score], score[by_score]
+        query, position, score = query[by_score], position[by_score], score[by_score]
         last = np.flatnonzero(np.append(score[1:] != score[:-1], True)) if len(score) else np.empty(0, np.int64)
         everyone = np.arange(len(self.score))
 
         def summed(values: FloatArray) -> FloatArray:
-            added = np.cumsum(values[place + 1, query] - values[place, query])[last]
+            added = np.cumsum(values[position + 1, query] - values[position, query])[last]
             return np.asarray(values[first, everyone].sum() + np.concatenate([[0.0], added]), dtype=np.float64)
 
         applies = {measure: (~np.isnan(values)).astype(np.float64) for measure, values in self.values_by_length.items()}
         known_values = {measure: np.nan_to_num(values) for measure, values in self.values_by_length.items()}
-        amounts = {one: values for one, values in known_values.items() if one.metric.declaration.scale != "yes/no"}
-        above = shown[shown >= parameters.high]
+        amounts = {
+            measure: values for measure, values in known_values.items() if measure.metric.declaration.scale != "yes/no"
+        }
+        above = scores[scores >= parameters.high]
 
         def paired(measure: Measure, pairing: Pairing) -> DifferenceSums:
             values = self.values_by_length[measure]
@@ -199,11 +201,15 @@ class ExpansionSweep:
                 measure,
                 values[first, everyone],
                 owner=query,
-                gain=np.nan_to_num(values[place + 1, query] - values[place, query]),
+                gain=np.nan_to_num(values[position + 1, query] - values[position, query]),
                 stops=last + 1,
             )
 
-        known = [] if self.pairing is None else [(one, self.pairing) for one in self.pairing.base if one in applies]
+        pairs = (
+            []
+            if self.pairing is None
+            else [(measure, self.pairing) for measure in self.pairing.base if measure in applies]
+        )
         return ThresholdLine(
             values={**self.values, **({parameters.topN: limit} if parameters.topN else {})},
             axis=parameters.threshold,
@@ -212,41 +218,43 @@ class ExpansionSweep:
             n={measure: int(values.any(axis=0).sum()) for measure, values in applies.items()},
             squares={measure: summed(values**2) for measure, values in amounts.items()},
             cubes={measure: summed(values**3) for measure, values in amounts.items()},
-            applies={one: summed(values) for one, values in applies.items() if (values != values[0]).any()},
-            differences={one: paired(one, pairing) for one, pairing in known},
+            applies={measure: summed(values) for measure, values in applies.items() if (values != values[0]).any()},
+            differences={measure: paired(measure, pairing) for measure, pairing in pairs},
             span=(float(parameters.low), float(parameters.high)),
             beyond=(float(above.min()) if len(above) else np.inf, -np.inf),
         )
 
 
-def _scores(table: Candidates, place: IntArray) -> FloatArray:
-    scores = np.full((table.n_requests, int(place.max(initial=-1)) + 1), -np.inf)
-    rows = place >= 0
-    scores[table.request[rows], place[rows]] = table.score[rows]
+def _scores(table: Candidates, position: IntArray) -> FloatArray:
+    scores = np.full((table.n_requests, int(position.max(initial=-1)) + 1), -np.inf)
+    rows = position >= 0
+    scores[table.request[rows], position[rows]] = table.score[rows]
     return scores
 
 
 def _by_length(
-    table: Candidates, place: IntArray, *, labels: Labels, measures: Sequence[Measure]
+    table: Candidates, position: IntArray, *, labels: Labels, measures: Sequence[Measure]
 ) -> dict[Measure, FloatArray]:
-    """The measures with the first 0, 1, ... of the items brought in."""
-    found: dict[Measure, list[FloatArray]] = {one: [] for one in measures}
-    ranking = any(one.reachable for one in measures)
-    for length in range(int(place.max(initial=-1)) + 2):
-        shorter = remove_added(table, place >= length) if ranking else table.taken(table.chosen & (place < length))
-        for one, values in measure_answers(shorter, labels, measures).items():
-            found[one].append(values)
-    return {one: np.stack(values) for one, values in found.items()}
+    """The measures with the first 0, 1, ... of the items added."""
+    by_measure: dict[Measure, list[FloatArray]] = {measure: [] for measure in measures}
+    ranking = any(measure.reachable for measure in measures)
+    for length in range(int(position.max(initial=-1)) + 2):
+        shorter = (
+            remove_added(table, position >= length) if ranking else table.taken(table.chosen & (position < length))
+        )
+        for measure, values in measure_answers(shorter, labels, measures).items():
+            by_measure[measure].append(values)
+    return {measure: np.stack(values) for measure, values in by_measure.items()}
 
 
 def remove_added(table: Candidates, rows: BoolArray) -> Candidates:
-    """A table as if an expansion had not brought in some rows: what was found before stands where it stood, and out."""
+    """A table as if an expansion had not added some rows: those that were found before get their old rank, excluded."""
     before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
     back = rows & ~np.isnan(before)
-    kept = table.marked(back, "not_brought_in").taken(~rows | back)
+    reduced = table.marked(back, "not_brought_in").taken(~rows | back)
     back, before = back[~rows | back], before[~rows | back]
-    return kept.reordered(
-        score=np.where(back, before, kept.score),
-        origin=np.where(back, Origin.SEARCH, kept.origin),
-        tier=np.where(back, RANKED, kept.tier),
+    return reduced.reordered(
+        score=np.where(back, before, reduced.score),
+        origin=np.where(back, Origin.SEARCH, reduced.origin),
+        tier=np.where(back, RANKED, reduced.tier),
     )

@@ -108,7 +108,7 @@ class FixedK(CutFamily):
 
 @dataclass(frozen=True)
 class StandardMargin(CutFamily):
-    """The documents' cut (step `standard`), and a margin to the best score behind it (step `margin`, of: ratio).
+    """The specification's cut (step `standard`), and a margin to the best score behind it (step `margin`, of: ratio).
 
     With every topK and topN: every includeScore at the top of the margin's range, which leaves out nothing where it
     is 1; then every margin at the top of includeScore's range.
@@ -129,16 +129,18 @@ class StandardMargin(CutFamily):
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """Lines along includeScore, then lines along the margin; those of each by topK, then by topN."""
-        both = (self.includeScore, self.margin)
-        spans: list[ThresholdSpan | None] = [span for span in both if span is not None and span.swept] or [None]
+        thresholds = (self.includeScore, self.margin)
+        spans: list[ThresholdSpan | None] = [span for span in thresholds if span is not None and span.swept] or [None]
         for span in spans:
             sums = None
             for topK in self.topK.values:  # noqa: N806
                 best = _BestChunks.of(self, rankings, topK)
                 if span is not None and (sums is None or sums.rankings is not best.rankings):
-                    same = best.rankings is rankings
-                    most = rankings.items.count(_has_chunk(rankings, self.topK.values[-1])) if same else best.counts
-                    sums = ThresholdSums(best.rankings, best.key(span), most)
+                    unchanged = best.rankings is rankings
+                    high = (
+                        rankings.items.count(_has_chunk(rankings, self.topK.values[-1])) if unchanged else best.counts
+                    )
+                    sums = ThresholdSums(best.rankings, best.key(span), high)
                 for topN in self.topN.values:  # noqa: N806
                     yield best.cut(span, sums, topK, topN)
 
@@ -169,10 +171,10 @@ class _BestChunks:
     @classmethod
     def of(cls, family: StandardMargin, rankings: MeasuredRankings, topK: int) -> _BestChunks:  # noqa: N803
         """Find them."""
-        items, kept = rankings.items, _has_chunk(rankings, topK)
-        counts = items.count(kept)
-        gaps = (kept & (items.place >= counts[items.owner])).any()
-        return cls(family, rankings.select_items(kept) if gaps else rankings, counts)
+        items, has_chunk = rankings.items, _has_chunk(rankings, topK)
+        counts = items.count(has_chunk)
+        gaps = (has_chunk & (items.position >= counts[items.owner])).any()
+        return cls(family, rankings.select_items(has_chunk) if gaps else rankings, counts)
 
     def standard(self, topN: int, includeScore: float) -> IntArray:  # noqa: N803
         """How many the step `standard` offers."""
@@ -191,7 +193,11 @@ class _BestChunks:
         family = self.family
         include, margin = family.includeScore, family.margin
         values: dict[str, Value] = {family.topK.name: topK, family.topN.name: topN}
-        values |= {one.name: one.high for one in (include, margin) if one is not None and one is not span}
+        values |= {
+            threshold.name: threshold.high
+            for threshold in (include, margin)
+            if threshold is not None and threshold is not span
+        }
         values.pop("", None)
         high = self.counts if span is include else offered_length(self.counts, self._above, topN)
         low = np.minimum(topN, self.counts) if span is include else high
@@ -222,7 +228,7 @@ class _BestChunks:
     def _count(self, rows: BoolArray) -> IntArray:
         """How many of them are among `rows`."""
         items = self.rankings.items
-        return items.count(rows & (items.place < self.counts[items.owner]))
+        return items.count(rows & (items.position < self.counts[items.owner]))
 
 
 def below_best(rankings: MeasuredRankings, of: Literal["difference", "ratio"]) -> FloatArray:
@@ -255,11 +261,11 @@ class ThresholdFamily(CutFamily):
         sums = ThresholdSums(rankings, self._key(rankings), sizes) if span.swept else None
         axis = Axis(name=span.name, span=(span.low, span.high), rises=self.of != "score")
         mosts = self.at_most.values if self.at_most is not None else (None,)
-        pairs = [(least, most) for least in self.at_least.values for most in mosts if most is None or most >= least]
-        for least, most in pairs:
-            fixed: dict[str, Value] = {self.at_least.name: least}
-            if self.at_most is not None and most is not None:
-                fixed[self.at_most.name] = most
+        pairs = [(lower, upper) for lower in self.at_least.values for upper in mosts if upper is None or upper >= lower]
+        for lower, upper in pairs:
+            fixed: dict[str, Value] = {self.at_least.name: lower}
+            if self.at_most is not None and upper is not None:
+                fixed[self.at_most.name] = upper
             if sums is None:
                 fixed[span.name] = span.high
             fixed.pop("", None)
@@ -267,8 +273,8 @@ class ThresholdFamily(CutFamily):
                 lengths = self.offered_prefix(rankings, fixed)[1]
                 yield Cut(rankings=rankings, values=fixed, low=lengths, high=lengths)
             else:
-                high = sizes if most is None else np.minimum(sizes, most)
-                low = np.minimum(high, least)
+                high = sizes if upper is None else np.minimum(sizes, upper)
+                low = np.minimum(high, lower)
                 yield Cut(rankings=rankings, values=fixed, low=low, high=high, axis=(axis, sums), slot=0)
 
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
@@ -318,7 +324,7 @@ class BudgetFamily(CutFamily):
                 sums = ThresholdSums(
                     cut.rankings, -cut.rankings.cumulative_tokens.astype(np.float64), cut.rankings.sizes
                 )
-            axis = Axis(name=self.tokens.name, span=(self.tokens.low, self.tokens.high), rises=True, whole=True)
+            axis = Axis(name=self.tokens.name, span=(self.tokens.low, self.tokens.high), rises=True, is_integer=True)
             yield replace(cut, low=np.zeros_like(cut.high), axis=(axis, sums))
 
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:

@@ -78,12 +78,12 @@ class DifferenceSums:
     sizes: float
     unit: float = 1.0
 
-    def select(self, places: IntArray) -> DifferenceSums:
-        """The differences of some settings, in arrays of their own."""
+    def select(self, indices: IntArray) -> DifferenceSums:
+        """The differences of some settings, in arrays that they do not share."""
         return DifferenceSums(
-            total=self.total[places],
-            squares=self.squares[places],
-            weighted=self.weighted[places],
+            total=self.total[indices],
+            squares=self.squares[indices],
+            weighted=self.weighted[indices],
             n=self.n,
             groups=self.groups,
             sizes=self.sizes,
@@ -126,7 +126,9 @@ class Pairing:
 
     def select_queries(self, queries: BoolArray) -> Pairing:
         """Some of the queries, shape (n_queries,)."""
-        return Pairing(base={one: values[queries] for one, values in self.base.items()}, group=self.group[queries])
+        return Pairing(
+            base={measure: values[queries] for measure, values in self.base.items()}, group=self.group[queries]
+        )
 
     def differences(self, by_query: Mapping[Measure, FloatArray]) -> dict[Measure, DifferenceSums]:
         """The differences of one setting.
@@ -136,9 +138,9 @@ class Pairing:
         """
         nothing = np.empty(0, dtype=np.int64)
         return {
-            one: self.line_differences(one, by_query[one], owner=nothing, gain=np.empty(0), stops=nothing)
-            for one in self.base
-            if one in by_query
+            measure: self.line_differences(measure, by_query[measure], owner=nothing, gain=np.empty(0), stops=nothing)
+            for measure in self.base
+            if measure in by_query
         }
 
     def line_differences(
@@ -154,41 +156,45 @@ class Pairing:
             stops: for each further setting, how many changes there are up to it, rising, shape (n_settings - 1,).
         """
         base = self.base[measure]
-        known = ~np.isnan(first - base)
-        group, n_groups = self._numbers(known)
-        sizes = np.bincount(group[known], minlength=n_groups).astype(np.float64)
-        sums = np.bincount(group[known], (first - base)[known], minlength=n_groups)
-        kept = np.flatnonzero((gain != 0) & known[owner])
-        owner, gain = group[owner[kept]], gain[kept]
+        paired = ~np.isnan(first - base)
+        group, n_groups = self._numbers(paired)
+        sizes = np.bincount(group[paired], minlength=n_groups).astype(np.float64)
+        sums = np.bincount(group[paired], (first - base)[paired], minlength=n_groups)
+        changed = np.flatnonzero((gain != 0) & paired[owner])
+        owner, gain = group[owner[changed]], gain[changed]
         by_group = np.argsort(owner, kind="stable")
-        whose, added = owner[by_group], gain[by_group]
+        changed_group, added = owner[by_group], gain[by_group]
         within = np.cumsum(added) - added
-        head = np.flatnonzero(np.append(True, whose[1:] != whose[:-1])) if len(whose) else np.empty(0, np.int64)
-        within -= np.repeat(within[head], np.diff(np.append(head, len(whose))))
-        more = np.empty(len(gain))
-        more[by_group] = added * (2.0 * (sums[whose] + within) + added)
-        amount = measure.metric.declaration.scale == "amount" and known.any()
-        upto = np.append(0, np.searchsorted(kept, stops, side="left"))
+        head = (
+            np.flatnonzero(np.append(True, changed_group[1:] != changed_group[:-1]))
+            if len(changed_group)
+            else np.empty(0, np.int64)
+        )
+        within -= np.repeat(within[head], np.diff(np.append(head, len(changed_group))))
+        square_changes = np.empty(len(gain))
+        square_changes[by_group] = added * (2.0 * (sums[changed_group] + within) + added)
+        amount = measure.metric.declaration.scale == "amount" and paired.any()
+        upto = np.append(0, np.searchsorted(changed, stops, side="left"))
 
         def total(start: float, changes: FloatArray) -> FloatArray:
             return np.asarray(start + np.concatenate([[0.0], np.cumsum(changes)])[upto])
 
         return DifferenceSums(
             total=total(float(sums.sum()), gain),
-            squares=total(float((sums**2).sum()), more),
+            squares=total(float((sums**2).sum()), square_changes),
             weighted=total(float((sums * sizes).sum()), gain * sizes[owner]),
-            n=int(known.sum()),
+            n=int(paired.sum()),
             groups=n_groups,
             sizes=float((sizes**2).sum()),
-            unit=float(np.abs(base[known]).mean()) if amount else 1.0,
+            unit=float(np.abs(base[paired]).mean()) if amount else 1.0,
         )
 
-    def _numbers(self, known: BoolArray) -> tuple[IntArray, int]:
+    def _numbers(self, paired: BoolArray) -> tuple[IntArray, int]:
         """The groups of the known queries, numbered from 0 on; 0 for the others. And how many groups there are."""
-        found, number = np.unique(self.group[known], return_inverse=True)
-        group = np.zeros(len(known), dtype=np.int64)
-        group[known] = number
-        return group, len(found)
+        distinct, number = np.unique(self.group[paired], return_inverse=True)
+        group = np.zeros(len(paired), dtype=np.int64)
+        group[paired] = number
+        return group, len(distinct)
 
 
 NEVER = 2**40  # a length that no ranking has
@@ -212,7 +218,7 @@ class Requirements:
 
     @classmethod
     def of(cls, items: RankedItems) -> Requirements:
-        """Read them off the labels; there are none where not all of a query are known."""
+        """Take them from the labels; a query without complete labels has none."""
         judgments = items.labels.dataset.judgments
         start, label = select_lists(judgments.start, items.query)
         query = owners(start)
@@ -241,7 +247,7 @@ class Requirements:
         """
         group = np.where(items.enough, self._group_of(items.owner, items.item), -1)
         length = np.full(len(self.query), NEVER, dtype=np.int64)
-        np.minimum.at(length, group[group >= 0], items.place[group >= 0] + 1)
+        np.minimum.at(length, group[group >= 0], items.position[group >= 0] + 1)
         group = np.where(items.session_enough, self._group_of(owners(items.session_start), items.session_item), -1)
         length[group[group >= 0]] = 0
         return length
@@ -267,8 +273,8 @@ def queries_by_type(labels: Labels) -> dict[str, BoolArray]:
     if judgments.complete is not None:
         required &= judgments.complete[owners(judgments.start)]
     query, of_label = owners(judgments.start)[required], types[judgments.item[required]]
-    every = np.arange(judgments.n_queries)
-    return {str(name): np.isin(every, query[of_label == name]) for name in sorted(set(of_label.tolist()))}
+    queries = np.arange(judgments.n_queries)
+    return {str(name): np.isin(queries, query[of_label == name]) for name in sorted(set(of_label.tolist()))}
 
 
 def count_offered(evidence: Evidence, catalog: Catalog, name: str) -> FloatArray:
@@ -296,18 +302,18 @@ def values_of_measures(
         values: by metric, shape (n_queries,).
         evidence: what was offered.
         catalog: of the items.
-        queries_by_type: by item type, the queries that require an item of it, shape (n_queries,).
+        by_type: by item type, the queries that require an item of it, shape (n_queries,).
         reachable: the queries within reach, shape (n_queries,).
 
     Returns:
         By measure, shape (n_queries,).
     """
     out = {}
-    for one in measures:
-        found = count_offered(evidence, catalog, one.required_type) if one.counts else values[one.metric]
-        if one.required_type:
-            found = np.where(by_type.get(one.required_type, False), found, np.nan)
-        out[one] = np.where(reachable, found, np.nan) if one.reachable else found
+    for measure in measures:
+        value = count_offered(evidence, catalog, measure.required_type) if measure.counts else values[measure.metric]
+        if measure.required_type:
+            value = np.where(by_type.get(measure.required_type, False), value, np.nan)
+        out[measure] = np.where(reachable, value, np.nan) if measure.reachable else value
     return out
 
 

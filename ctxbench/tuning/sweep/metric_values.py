@@ -69,7 +69,7 @@ class RankedItems:
 
     @classmethod
     def of(cls, table: Candidates, labels: Labels) -> RankedItems:
-        """Read them off the rows of a search that are chosen.
+        """Take them from the chosen rows of a search.
 
         Raises:
             ParameterError: the table is of other queries, or an expansion has brought items in.
@@ -79,18 +79,18 @@ class RankedItems:
             raise ParameterError(f"rankings of {table.n_requests} queries and labels of {n}; expected the same ones")
         if (table.chosen & ~table.ranked & (table.origin != Origin.SESSION)).any():
             raise ParameterError("what an expansion brought in is no part of a ranking; sweep what stands before it")
-        session_item, found = table.chosen & (table.origin == Origin.SESSION), table.chosen & table.ranked
+        session_item, ranked = table.chosen & (table.origin == Origin.SESSION), table.chosen & table.ranked
         tokens, enough = table.prices(labels.item_tokens), enough_shown(labels.dataset, table)
         return cls(
             labels=labels,
             query=np.arange(n, dtype=np.int64),
-            start=table.starts_of(found),
-            item=table.item[found],
+            start=table.starts_of(ranked),
+            item=table.item[ranked],
             session_start=table.starts_of(session_item),
             session_item=table.item[session_item],
-            tokens=tokens[found],
+            tokens=tokens[ranked],
             session_tokens=tokens[session_item],
-            enough=enough[found],
+            enough=enough[ranked],
             session_enough=enough[session_item],
         )
 
@@ -107,8 +107,8 @@ class RankedItems:
     @cached_property
     def complete(self) -> BoolArray:
         """Whether all required items of each query are known, shape (n_queries,)."""
-        found = self.labels.dataset.judgments.complete
-        return np.ones(self.n, dtype=np.bool_) if found is None else found[self.query]
+        complete = self.labels.dataset.judgments.complete
+        return np.ones(self.n, dtype=np.bool_) if complete is None else complete[self.query]
 
     @cached_property
     def owner(self) -> IntArray:
@@ -116,8 +116,8 @@ class RankedItems:
         return owners(self.start)
 
     @cached_property
-    def place(self) -> IntArray:
-        """The 0-based place of each ranked item in its ranking."""
+    def position(self) -> IntArray:
+        """The 0-based position of each ranked item in its ranking."""
         return np.arange(len(self.item), dtype=np.int64) - self.start[self.owner]
 
     @cached_property
@@ -131,12 +131,12 @@ class RankedItems:
 
     def select_queries(self, queries: BoolArray) -> RankedItems:
         """The rankings of the queries where `queries`, shape (n_queries,), is True."""
-        which = np.flatnonzero(queries)
-        start, rows = select_lists(self.start, which)
-        session_start, session_item = select_lists(self.session_start, which)
+        indices = np.flatnonzero(queries)
+        start, rows = select_lists(self.start, indices)
+        session_start, session_item = select_lists(self.session_start, indices)
         return replace(
             self,
-            query=self.query[which],
+            query=self.query[indices],
             start=start,
             item=self.item[rows],
             session_start=session_start,
@@ -167,11 +167,13 @@ class RankedItems:
         for labelled in (False, True):
             group = [metric for metric in metrics if (metric.name not in _WITHOUT_LABELS) == labelled]
             if group:
-                every = np.arange(len(self.item), dtype=np.int64)
+                positions = np.arange(len(self.item), dtype=np.int64)
                 bare = self._values(
-                    group, np.arange(self.n), np.zeros(self.n + 1, dtype=np.int64), every[:0], labelled=labelled
+                    group, np.arange(self.n), np.zeros(self.n + 1, dtype=np.int64), positions[:0], labelled=labelled
                 )
-                single = self._values(group, self.owner, np.append(every, len(every)), every, labelled=labelled)
+                single = self._values(
+                    group, self.owner, np.append(positions, len(positions)), positions, labelled=labelled
+                )
                 out |= {metric: (bare[metric], single[metric]) for metric in group}
         return out
 
@@ -204,7 +206,7 @@ class RankedItems:
         joined = Joined(self.evidence())
         grade = joined.offered_grade[joined.added]
         firsts = self._first_of(grade < Grade.HELPFUL) | self._first_of(joined.forbidden[joined.added])
-        return np.asarray((grade == Grade.REQUIRED) | (self.place == 0) | firsts)
+        return np.asarray((grade == Grade.REQUIRED) | (self.position == 0) | firsts)
 
     def _first_of(self, rows: BoolArray) -> BoolArray:
         """True for the first ranked item of each ranking where `rows`, shape (n_ranked,), is True."""
@@ -213,18 +215,18 @@ class RankedItems:
 
     def _step_values(self, metrics: Sequence[Metric], step_items: BoolArray) -> dict[Metric, FloatArray]:
         """Values by length of metrics that change only at the items where `step_items`, and depend on no others."""
-        few = self.select_items(step_items)
-        stops = np.diff(few.start) + 1  # how many lengths are looked at: none, up to the first such item, ...
+        step_rankings = self.select_items(step_items)
+        stops = np.diff(step_rankings.start) + 1  # how many lengths are looked at: none, up to the first such item, ...
         owner = np.repeat(np.arange(self.n), stops)
         count = np.arange(len(owner)) - starts(stops)[owner]
         start = starts(count)
-        rows = np.arange(int(start[-1])) - np.repeat(start[:-1], count) + np.repeat(few.start[owner], count)
-        values = few._values(metrics, owner, start, rows, labelled=True)  # noqa: SLF001 - of this class
+        rows = np.arange(int(start[-1])) - np.repeat(start[:-1], count) + np.repeat(step_rankings.start[owner], count)
+        values = step_rankings._values(metrics, owner, start, rows, labelled=True)  # noqa: SLF001 - of this class
         reached = self._cumulative(step_items.astype(np.float64)).astype(np.int64) + self._repeat(starts(stops)[:-1])
         return {metric: value[reached] for metric, value in values.items()}
 
     def _repeat(self, by_query: npt.NDArray[T]) -> npt.NDArray[T]:
-        """Repeat a value a query for each of its lengths."""
+        """Repeat the value of each query for each of its lengths."""
         return np.repeat(by_query, np.diff(self.length_start))
 
     def _cumulative(self, gains: FloatArray) -> FloatArray:
@@ -246,7 +248,7 @@ class RankedItems:
             )
             for metric, value in evaluate(metrics, evidence).items():
                 parts[metric].append(value)
-        return {metric: np.concatenate([np.empty(0), *found]) for metric, found in parts.items()}
+        return {metric: np.concatenate([np.empty(0), *values]) for metric, values in parts.items()}
 
     def _batches(self, owner: IntArray, start: IntArray) -> Iterator[tuple[int, int]]:
         """Bounds of slices of selections that are small enough for one go."""
@@ -293,8 +295,8 @@ class RankedItems:
         )
 
 
-def select_lists(start: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
-    """CSR starts of some rows of a table in CSR form, and where their entries stand in it."""
-    lengths = np.diff(start)[which]
+def select_lists(start: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """CSR starts of some rows of a table in CSR form, and the indices of their entries in it."""
+    lengths = np.diff(start)[rows]
     new = starts(lengths)
-    return new, np.arange(int(new[-1]), dtype=np.int64) + np.repeat(start[:-1][which] - new[:-1], lengths)
+    return new, np.arange(int(new[-1]), dtype=np.int64) + np.repeat(start[:-1][rows] - new[:-1], lengths)

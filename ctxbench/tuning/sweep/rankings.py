@@ -38,12 +38,12 @@ class ExactValues:
     @classmethod
     def of(cls, values: FloatArray, items: RankedItems) -> ExactValues:
         """Turn values by length into whole numbers."""
-        known = np.nan_to_num(values)
-        largest = np.maximum.reduceat(np.abs(known), items.length_start[:-1]).sum() if items.n else 0.0
+        finite = np.nan_to_num(values)
+        largest = np.maximum.reduceat(np.abs(finite), items.length_start[:-1]).sum() if items.n else 0.0
         scale = 1.0
-        if largest > _MAX_SUM or not np.array_equal(known, np.rint(known)):
+        if largest > _MAX_SUM or not np.array_equal(finite, np.rint(finite)):
             scale = 2.0 ** np.floor(np.log2(_MAX_SUM / largest))
-        levels = np.rint(known * scale).astype(np.int64)
+        levels = np.rint(finite * scale).astype(np.int64)
         return cls(levels, np.delete(np.diff(levels, prepend=0), items.length_start[:-1]), float(scale))
 
 
@@ -88,7 +88,7 @@ class MeasuredRankings:
         powers: Mapping[Measure, int] | None = None,
         failed: BoolArray | None = None,
     ) -> MeasuredRankings:
-        """Read the rankings off a search that nothing was cut of, and measure them at every length.
+        """Take the rankings from a search without cuts, and measure them at every length.
 
         Args:
             table: rows that are chosen and ranked are the ranked items, those of the session are in every length;
@@ -109,7 +109,7 @@ class MeasuredRankings:
                     "is offered, such as completeness or tokens"
                 )
         items = RankedItems.of(table, labels)
-        found = table.chosen & table.ranked
+        ranked = table.chosen & table.ranked
         broken = np.zeros(items.n, dtype=np.bool_) if failed is None else np.asarray(failed, dtype=np.bool_)
         metrics = list(dict.fromkeys([COMPLETENESS.metric, *(measure.metric for measure in measures)]))
         item_values = items.single_item_values([metric for metric in metrics if metric.name in ADDITIVE | AVERAGES])
@@ -119,18 +119,22 @@ class MeasuredRankings:
         nowhere = np.zeros(items.n, dtype=np.bool_)
         return cls(
             items=items,
-            score=table.score[found],
-            chunk_rank=table.chunk_rank[found],
+            score=table.score[ranked],
+            chunk_rank=table.chunk_rank[ranked],
             measures=tuple(dict.fromkeys(measures)),
             powers=dict(powers or {}),
             tables=tables,
             reachable=tables[COMPLETENESS.metric][within] == 1,
             failed=broken,
             queries_by_type={
-                one.required_type: types.get(one.required_type, nowhere) for one in measures if one.required_type
+                measure.required_type: types.get(measure.required_type, nowhere)
+                for measure in measures
+                if measure.required_type
             },
             required_counts={
-                one.required_type: count_by_length(items, one.required_type) for one in measures if one.counts
+                measure.required_type: count_by_length(items, measure.required_type)
+                for measure in measures
+                if measure.counts
             },
             _item_values=item_values,
         )
@@ -152,7 +156,7 @@ class MeasuredRankings:
         return np.asarray(total[1:] - total[self.items.start[:-1]][self.items.owner])
 
     def values(self, measure: Measure, lengths: IntArray) -> FloatArray:
-        """The values of a measure at one length a query.
+        """The values of a measure at one length per query.
 
         Args:
             measure: one of `measures`.
@@ -165,8 +169,8 @@ class MeasuredRankings:
             ParameterError: the measure is not known.
         """
         if measure not in self.measures:
-            known = ", ".join(map(str, self.measures))
-            raise ParameterError(f"the rankings were not measured by {measure}; they know {known}")
+            names = ", ".join(map(str, self.measures))
+            raise ParameterError(f"the rankings were not measured by {measure}; they know {names}")
         values = self._table(measure)[self.items.length_start[:-1] + np.minimum(lengths, self.sizes)]
         queries = self._queries_of(measure)
         return values if queries is None else np.where(queries, values, np.nan)
@@ -191,21 +195,23 @@ class MeasuredRankings:
 
     def select_queries(self, queries: BoolArray) -> MeasuredRankings:
         """The rankings of the queries where `queries`, shape (n_queries,), is True."""
-        which = np.flatnonzero(queries)
+        indices = np.flatnonzero(queries)
         rows = np.asarray(queries, dtype=np.bool_)[self.items.owner]
-        lengths = select_lists(self.items.length_start, which)[1]
+        lengths = select_lists(self.items.length_start, indices)[1]
         return replace(
             self,
             items=self.items.select_queries(queries),
             score=self.score[rows],
             chunk_rank=self.chunk_rank[rows],
             tables={metric: table[lengths] for metric, table in self.tables.items()},
-            reachable=self.reachable[which],
-            failed=self.failed[which],
-            queries_by_type={name: queries_by_type[which] for name, queries_by_type in self.queries_by_type.items()},
+            reachable=self.reachable[indices],
+            failed=self.failed[indices],
+            queries_by_type={name: queries_by_type[indices] for name, queries_by_type in self.queries_by_type.items()},
             required_counts={name: table[lengths] for name, table in self.required_counts.items()},
             pairing=None if self.pairing is None else self.pairing.select_queries(np.asarray(queries, dtype=np.bool_)),
-            _item_values={metric: (bare[which], single[rows]) for metric, (bare, single) in self._item_values.items()},
+            _item_values={
+                metric: (bare[indices], single[rows]) for metric, (bare, single) in self._item_values.items()
+            },
         )
 
     def select_items(self, rows: BoolArray) -> MeasuredRankings:
@@ -242,8 +248,10 @@ class MeasuredRankings:
         """To how many queries each measure applies, at the length at which it applies to most."""
         out = {}
         for measure in self.measures:
-            known, queries = ~np.isnan(self._table(measure)), self._queries_of(measure)
-            some = np.logical_or.reduceat(known, self.items.length_start[:-1]) if self.n_queries else np.empty(0, bool)
+            has_value, queries = ~np.isnan(self._table(measure)), self._queries_of(measure)
+            some = (
+                np.logical_or.reduceat(has_value, self.items.length_start[:-1]) if self.n_queries else np.empty(0, bool)
+            )
             out[measure] = int((some if queries is None else some & queries).sum())
         return out
 

@@ -41,7 +41,7 @@ class PairFront:
         cost: sums over queries, rising, shape (n,).
         gain: sums over queries, rising, shape (n,).
         values: the settings, with exact thresholds.
-        shown: the same settings with short decimals that select the same.
+        rounded: the same settings with short decimals that select the same.
         settings: how many pairs of settings there were, all thresholds counted.
     """
 
@@ -63,7 +63,7 @@ class _DomainLine:
         line: these settings, from what offers fewest, m of them, without sums.
         start, end: the values between which a threshold selects the same, shape (m,) each; see `ThresholdLine.beyond`.
         costs: by measure, sums over queries, shape (m,).
-        places: by gain, for each of its quadrants the first setting at which it counts, 0 to m (never).
+        first_indices: by gain, for each of its quadrants the first setting at which it counts, 0 to m (never).
         settings: how many the whole line has.
     """
 
@@ -71,15 +71,15 @@ class _DomainLine:
     start: FloatArray
     end: FloatArray
     costs: Mapping[Measure, FloatArray]
-    places: Mapping[Measure, IntArray]
+    first_indices: Mapping[Measure, IntArray]
     settings: int
 
-    def values_at(self, place: int, *, short: bool) -> dict[str, Value]:
+    def values_at(self, index: int, *, short: bool) -> dict[str, Value]:
         """The values of one setting."""
         line = replace(
             self.line,
-            thresholds=self.line.thresholds[place : place + 1],
-            beyond=(float(self.start[place]), float(self.end[place])),
+            thresholds=self.line.thresholds[index : index + 1],
+            beyond=(float(self.start[index]), float(self.end[index])),
         )
         return line.rounded_values(0) if short else line.values_at(0)
 
@@ -87,12 +87,12 @@ class _DomainLine:
 class _CheapestPairs:
     """The cheapest pair of settings for every gain, of those seen so far."""
 
-    def __init__(self, most: int) -> None:
-        self.cost = np.full(most + 1, np.inf)
+    def __init__(self, max_gain: int) -> None:
+        self.cost = np.full(max_gain + 1, np.inf)
         self.at_least = self.cost
         self.where: dict[int, tuple[_DomainLine, int, _DomainLine, int]] = {}
 
-    def add(self, cost: FloatArray, gain: IntArray, one: _DomainLine, other: _DomainLine) -> None:
+    def add(self, cost: FloatArray, gain: IntArray, first: _DomainLine, second: _DomainLine) -> None:
         """Keep the pairs that are cheaper than all that gain as much; of equals the first stays."""
         rows, columns = np.nonzero(cost < self.at_least[gain])
         if not len(rows):
@@ -101,11 +101,11 @@ class _CheapestPairs:
         cheap_first = np.lexsort((np.arange(len(rows)), costs, -gains))
         lowest = np.minimum.accumulate(costs[cheap_first])
         falls = np.append(True, lowest[1:] < lowest[:-1])
-        for place in cheap_first[falls].tolist():
-            gained = int(gains[place])
-            if costs[place] < self.cost[gained]:
-                self.cost[gained] = costs[place]
-                self.where[gained] = (one, int(rows[place]), other, int(columns[place]))
+        for index in cheap_first[falls].tolist():
+            gained = int(gains[index])
+            if costs[index] < self.cost[gained]:
+                self.cost[gained] = costs[index]
+                self.where[gained] = (first, int(rows[index]), second, int(columns[index]))
         self.at_least = np.minimum.accumulate(self.cost[::-1])[::-1]
 
 
@@ -113,7 +113,7 @@ class DomainPair:
     """The two domains of a selector, and every pair of their settings.
 
     Args:
-        rankings: what stands in front of the domains' cuts, both domains together, with the measures wanted.
+        rankings: the rankings before the domains' cuts, both domains together, with the measures needed.
         domains: two; parameters of the same name have the same value in both.
 
     Raises:
@@ -123,12 +123,12 @@ class DomainPair:
     def __init__(self, rankings: MeasuredRankings, domains: Sequence[Domain]) -> None:
         if len(domains) != 2:
             raise ParameterError(f"a budget is shared by two domains, got {len(domains)}")
-        held = domain_items(rankings.items.labels.dataset.catalog, [domain.types for domain in domains])
-        if not (held[0] | held[1])[rankings.items.item].all():
+        members = domain_items(rankings.items.labels.dataset.catalog, [domain.types for domain in domains])
+        if not (members[0] | members[1])[rankings.items.item].all():
             raise ParameterError("an item of a ranking belongs to neither domain; add its type, or '*'")
         self.rankings = rankings
         self.domains = tuple(domains)
-        self._parts = tuple(rankings.select_items(one[rankings.items.item]) for one in held)
+        self._parts = tuple(rankings.select_items(is_member[rankings.items.item]) for is_member in members)
         self._required = Requirements.of(rankings.items)
 
     def front(
@@ -159,45 +159,45 @@ class DomainPair:
         """
         limits = {**(floors or {}), **(budgets or {})}
         self._check(gain, cost, floors or {}, budgets or {})
-        counted = [one for one in dict.fromkeys((gain, *limits)) if one.metric.name in DOMAIN_METRICS]
-        added = [one for one in dict.fromkeys((cost, *limits)) if one.metric.name in ADDITIVE]
+        counted = [measure for measure in dict.fromkeys((gain, *limits)) if measure.metric.name in DOMAIN_METRICS]
+        added = [measure for measure in dict.fromkeys((cost, *limits)) if measure.metric.name in ADDITIVE]
         best: _CheapestPairs | None = None
         scale, settings = 1, 0
         for cuts in self._by_shared():
-            for one, other, gains in self._pairs(cuts, counted, added):
+            for first, second, gains in self._pairs(cuts, counted, added):
                 if best is None:
                     scale = gains[gain].scale
                     best = _CheapestPairs(gains[gain].applies * scale)  # where every query has 1
-                settings += one.settings * other.settings
-                price = self._price(cost, one, other)
-                tables = {name: _table(found, name, one, other) for name, found in gains.items()}
+                settings += first.settings * second.settings
+                price = self._price(cost, first, second)
+                tables = {name: _table(quadrants, name, first, second) for name, quadrants in gains.items()}
                 beyond = np.zeros(price.shape, dtype=np.bool_)
-                for limit, least in (floors or {}).items():
-                    beyond |= tables[limit] < least * gains[limit].scale * (1.0 - _SAME)
-                for limit, most in (budgets or {}).items():
-                    spent = tables[limit] if limit in tables else self._price(limit, one, other)
-                    beyond |= spent > most + _SAME * abs(most)
-                best.add(np.where(beyond, np.inf, price) if limits else price, tables[gain], one, other)
+                for limit, lower in (floors or {}).items():
+                    beyond |= tables[limit] < lower * gains[limit].scale * (1.0 - _SAME)
+                for limit, upper in (budgets or {}).items():
+                    spent = tables[limit] if limit in tables else self._price(limit, first, second)
+                    beyond |= spent > upper + _SAME * abs(upper)
+                best.add(np.where(beyond, np.inf, price) if limits else price, tables[gain], first, second)
         return _front(best, scale, settings)
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """By measure, the values of every query at one setting, shape (n_queries,); NaN = does not apply."""
         pairs = zip(self.domains, self._parts, strict=True)
-        whole, prefixes = self.rankings, [domain.family.offered_prefix(part, values) for domain, part in pairs]
-        evidence = _offered_items(whole.items, prefixes).evidence()
+        rankings, prefixes = self.rankings, [domain.family.offered_prefix(part, values) for domain, part in pairs]
+        evidence = _offered_items(rankings.items, prefixes).evidence()
         return values_of_measures(
-            whole.measures,
-            evaluate(list(dict.fromkeys(one.metric for one in whole.measures)), evidence),
+            rankings.measures,
+            evaluate(list(dict.fromkeys(measure.metric for measure in rankings.measures)), evidence),
             evidence,
-            whole.items.labels.dataset.catalog,
-            by_type=whole.queries_by_type,
-            reachable=whole.reachable,
+            rankings.items.labels.dataset.catalog,
+            by_type=rankings.queries_by_type,
+            reachable=rankings.reachable,
         )
 
     def lines(self, front: PairFront) -> Iterator[ThresholdLine]:
-        """The settings of a front, each as a line of its own, for collectors that look at intervals.
+        """The settings of a front, each as a separate line, for collectors that look at intervals.
 
-        Each is the cheapest by its sum. Where a cost is held against a bound by the end of its interval, another
+        Each is the cheapest by its sum. Where the end of a cost's interval is compared with a bound, another
         setting with the same gain, a higher sum and less spread might keep to it, too, and is not among these.
         """
         for values in front.rounded:
@@ -208,32 +208,34 @@ class DomainPair:
     ) -> None:
         unwanted = {"false_inclusion", "forbidden_offered"}
         counts = DOMAIN_METRICS - unwanted
-        for what, measures, allowed in (
+        for role, measures, allowed in (
             ("gain", [gain], _GAINS),
             ("cost", [cost], ADDITIVE),
             ("floor", floors, counts),
             ("budget", budgets, ADDITIVE | unwanted),
         ):
-            for one in measures:
-                if one.metric.name not in allowed:
-                    known = ", ".join(sorted(allowed))
-                    raise ParameterError(f"{one} cannot be a {what} over two domains at once; {known} can")
-                if one not in self.rankings.measures:
-                    raise ParameterError(f"{one} was not measured on these rankings")
+            for measure in measures:
+                if measure.metric.name not in allowed:
+                    names = ", ".join(sorted(allowed))
+                    raise ParameterError(f"{measure} cannot be a {role} over two domains at once; {names} can")
+                if measure not in self.rankings.measures:
+                    raise ParameterError(f"{measure} was not measured on these rankings")
 
     def _by_shared(self) -> Iterator[tuple[list[Cut], list[Cut]]]:
         """The cuts of both domains, together where shared parameters have the same value."""
-        cuts = [list(domain.family.cuts(own)) for domain, own in zip(self.domains, self._parts, strict=True)]
-        names = [{name for cut in own for name in (*cut.values, *_axis_name(cut))} for own in cuts]
-        both = sorted(names[0] & names[1])
-        if moves := sorted({name for own in cuts for cut in own for name in _axis_name(cut)} & set(both)):
+        cuts = [list(domain.family.cuts(part)) for domain, part in zip(self.domains, self._parts, strict=True)]
+        names = [{name for cut in side for name in (*cut.values, *_axis_name(cut))} for side in cuts]
+        shared = sorted(names[0] & names[1])
+        if moves := sorted({name for side in cuts for cut in side for name in _axis_name(cut)} & set(shared)):
             raise ParameterError(
                 f"{', '.join(moves)}: a threshold that both domains share cannot be swept in each; give each its own"
             )
-        for key in dict.fromkeys(tuple(cut.values.get(name) for name in both) for cut in cuts[0]):
-            one, other = ([cut for cut in own if tuple(cut.values.get(name) for name in both) == key] for own in cuts)
-            if one and other:
-                yield one, other
+        for key in dict.fromkeys(tuple(cut.values.get(name) for name in shared) for cut in cuts[0]):
+            first, second = (
+                [cut for cut in side if tuple(cut.values.get(name) for name in shared) == key] for side in cuts
+            )
+            if first and second:
+                yield first, second
 
     def _pairs(
         self, cuts: tuple[list[Cut], list[Cut]], counted: Sequence[Measure], added: Sequence[Measure]
@@ -241,33 +243,33 @@ class DomainPair:
         """All pairs of lines, with the gains of the rankings that both cut; of other topKs these may be others."""
 
         @cache
-        def gains(*both: MeasuredRankings) -> dict[Measure, Gain]:
-            return {one: domain_gain(one, self._required, both) for one in counted}
+        def gains(*rankings: MeasuredRankings) -> dict[Measure, Gain]:
+            return {measure: domain_gain(measure, self._required, rankings) for measure in counted}
 
         @cache
-        def side(cut: Cut, which: int, *both: MeasuredRankings) -> _DomainLine:
-            return _side(cut, gains(*both), added, which)
+        def side(cut: Cut, index: int, *rankings: MeasuredRankings) -> _DomainLine:
+            return _side(cut, gains(*rankings), added, index)
 
-        for one, other in product(*cuts):
-            both = (one.rankings, other.rankings)
-            yield side(one, 0, *both), side(other, 1, *both), gains(*both)
+        for first, second in product(*cuts):
+            rankings = (first.rankings, second.rankings)
+            yield side(first, 0, *rankings), side(second, 1, *rankings), gains(*rankings)
 
-    def _price(self, cost: Measure, one: _DomainLine, other: _DomainLine) -> FloatArray:
+    def _price(self, cost: Measure, first: _DomainLine, second: _DomainLine) -> FloatArray:
         """Sums of a cost at all pairs of settings; what the session costs is in both, and counts once."""
         bare = float(np.nansum(self.rankings.values(cost, np.zeros(self.rankings.n_queries, dtype=np.int64))))
-        return one.costs[cost][:, None] + (other.costs[cost] - bare)[None, :]
+        return first.costs[cost][:, None] + (second.costs[cost] - bare)[None, :]
 
 
 def _axis_name(cut: Cut) -> tuple[str, ...]:
     return () if cut.axis is None else (cut.axis[0].name,)
 
 
-def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], which: int) -> _DomainLine:
+def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], index: int) -> _DomainLine:
     """A line at the settings from which on some quadrant counts, and at its first."""
     line = cut.line()
-    found = {one: _settings(cut, line, gain.query, gain.lengths[which]) for one, gain in gains.items()}
-    every = np.concatenate([np.zeros(1, dtype=np.int64), *found.values()])
-    matter = np.unique(every[every < len(line)])
+    first_settings = {measure: _settings(cut, line, gain.query, gain.lengths[index]) for measure, gain in gains.items()}
+    all_settings = np.concatenate([np.zeros(1, dtype=np.int64), *first_settings.values()])
+    matter = np.unique(all_settings[all_settings < len(line)])
     start, end = line.thresholds[matter].copy(), np.append(line.thresholds[1:], line.beyond[1])[matter]
     start[0] = line.beyond[0]
     return _DomainLine(
@@ -276,8 +278,8 @@ def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], whi
         ),
         start=start,
         end=end,
-        costs={one: np.asarray(line.sums[one], dtype=np.float64)[matter] for one in costs},
-        places={one: np.searchsorted(matter, settings) for one, settings in found.items()},
+        costs={measure: np.asarray(line.sums[measure], dtype=np.float64)[matter] for measure in costs},
+        first_indices={measure: np.searchsorted(matter, settings) for measure, settings in first_settings.items()},
         settings=len(line),
     )
 
@@ -288,19 +290,19 @@ def _settings(cut: Cut, line: ThresholdLine, query: IntArray, length: IntArray) 
     moves = np.flatnonzero((length > cut.low[query]) & (length <= cut.high[query]))
     if cut.axis is None or not len(moves):
         return first
-    own, rises = cut.rankings, cut.axis[0].rises
-    last = own.items.start[query[moves]] + length[moves] - 1
-    key = own.score[last]
+    rankings, rises = cut.rankings, cut.axis[0].rises
+    last = rankings.items.start[query[moves]] + length[moves] - 1
+    key = rankings.score[last]
     if rises:
-        key = -fallen(key, own.score[own.items.start[query[moves]]], "ratio")
+        key = -fallen(key, rankings.score[rankings.items.start[query[moves]]], "ratio")
     first[moves] = np.searchsorted(line.thresholds if rises else -line.thresholds, -key, side="left")
     return first
 
 
-def _table(gain: Gain, name: Measure, one: _DomainLine, other: _DomainLine) -> IntArray:
+def _table(gain: Gain, name: Measure, first: _DomainLine, second: _DomainLine) -> IntArray:
     """Sums of a gain at all pairs of settings."""
-    shape = (len(one.line) + 1, len(other.line) + 1)
-    at = one.places[name] * shape[1] + other.places[name]
+    shape = (len(first.line) + 1, len(second.line) + 1)
+    at = first.first_indices[name] * shape[1] + second.first_indices[name]
     table = np.bincount(at, weights=gain.weight, minlength=shape[0] * shape[1]).reshape(shape)[:-1, :-1]
     np.cumsum(table, axis=0, out=table)
     np.cumsum(table, axis=1, out=table)
@@ -313,18 +315,18 @@ def _front(best: _CheapestPairs | None, scale: int, settings: int) -> PairFront:
     if best is None:
         return PairFront(cost=np.empty(0), gain=np.empty(0), values=(), rounded=(), settings=settings)
     above = np.append(best.at_least[1:], np.inf)
-    kept = [gain for gain in sorted(best.where) if best.cost[gain] < above[gain]]
-    pairs = [best.where[gain] for gain in kept]
+    gains = [gain for gain in sorted(best.where) if best.cost[gain] < above[gain]]
+    pairs = [best.where[gain] for gain in gains]
     values, rounded = (
         tuple(
-            {**one.values_at(row, short=short), **other.values_at(column, short=short)}
-            for one, row, other, column in pairs
+            {**first.values_at(row, short=short), **second.values_at(column, short=short)}
+            for first, row, second, column in pairs
         )
         for short in (False, True)
     )
     return PairFront(
-        cost=best.cost[kept],
-        gain=np.array(kept, dtype=np.float64) / scale,
+        cost=best.cost[gains],
+        gain=np.array(gains, dtype=np.float64) / scale,
         values=values,
         rounded=rounded,
         settings=settings,
@@ -333,12 +335,14 @@ def _front(best: _CheapestPairs | None, scale: int, settings: int) -> PairFront:
 
 def _offered_items(items: RankedItems, offered: Sequence[tuple[MeasuredRankings, IntArray]]) -> RankedItems:
     """The items that the first `lengths` of either domain's rankings come to, as rankings without any other."""
-    one, other = (part.items.select_items(part.items.place < lengths[part.items.owner]) for part, lengths in offered)
-    by_owner = np.argsort(np.concatenate([one.owner, other.owner]), kind="stable")
+    first, second = (
+        part.items.select_items(part.items.position < lengths[part.items.owner]) for part, lengths in offered
+    )
+    by_owner = np.argsort(np.concatenate([first.owner, second.owner]), kind="stable")
     return replace(
         items,
-        start=one.start + other.start,
-        item=np.concatenate([one.item, other.item])[by_owner],
-        tokens=np.concatenate([one.tokens, other.tokens])[by_owner],
-        enough=np.concatenate([one.enough, other.enough])[by_owner],
+        start=first.start + second.start,
+        item=np.concatenate([first.item, second.item])[by_owner],
+        tokens=np.concatenate([first.tokens, second.tokens])[by_owner],
+        enough=np.concatenate([first.enough, second.enough])[by_owner],
     )

@@ -17,7 +17,7 @@ from ctxbench.tuning.sweep.measures import TOKENS, DifferenceSums, Measure
 
 L = TypeVar("L", bound=Sized)
 L_contra = TypeVar("L_contra", contravariant=True)
-_DIGITS = 17  # as many tell any two floats apart
+_DIGITS = 17  # enough to distinguish any two floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class ThresholdLine:
             for which that differs: precision of a query whose session holds all that it requires.
         differences: paired ones to a base, by measure, where the rankings have one.
         span: the ends of the parameter's range.
-        whole: the parameter takes whole numbers only.
+        is_integer: whether the parameter takes whole numbers only.
         beyond: the values of the parameter at which selections change next: at or before the first threshold, and
             behind the last, be they outside the range; infinite = there is none. Of an axis that offers more as it
             rises the first is the lower one.
@@ -122,44 +122,44 @@ class ThresholdLine:
     applies: Mapping[Measure, FloatArray] = field(default_factory=dict)
     differences: Mapping[Measure, DifferenceSums] = field(default_factory=dict)
     span: tuple[float, float] = (-math.inf, math.inf)
-    whole: bool = False
+    is_integer: bool = False
     beyond: tuple[float, float] = (math.inf, -math.inf)
 
     def __len__(self) -> int:
         return len(self.thresholds)
 
-    def values_at(self, place: int) -> dict[str, Value]:
+    def values_at(self, index: int) -> dict[str, Value]:
         """The values of one setting."""
-        return self._with(float(self.thresholds[place]))
+        return self._with(float(self.thresholds[index]))
 
-    def rounded_values(self, place: int) -> dict[str, Value]:
+    def rounded_values(self, index: int) -> dict[str, Value]:
         """The values of one setting, with `rounded_threshold` in place of the exact threshold."""
-        return self._with(self.rounded_threshold(place))
+        return self._with(self.rounded_threshold(index))
 
     def _with(self, threshold: float) -> dict[str, Value]:
         if not self.axis:
             return dict(self.values)
-        return {**self.values, self.axis: int(threshold) if self.whole else threshold}
+        return {**self.values, self.axis: int(threshold) if self.is_integer else threshold}
 
-    def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
-        """The mean at some settings, shape (n_places,), or at every one; NaN where it applies to no query."""
+    def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
+        """The mean at some indices, or at every setting; NaN where it applies to no query."""
         sums = self.sums[measure]
-        return np.asarray((sums if places is None else sums[places]) / self.counts(measure, places))
+        return np.asarray((sums if indices is None else sums[indices]) / self.counts(measure, indices))
 
-    def counts(self, measure: Measure, places: IntArray | None = None) -> FloatArray | float:
-        """How many queries a measure applies to, at some places or at all where that differs; NaN for none."""
-        each = self.applies.get(measure) if self.applies else None
-        if each is None:
+    def counts(self, measure: Measure, indices: IntArray | None = None) -> FloatArray | float:
+        """How many queries a measure applies to, at some indices or at all where that differs; NaN for none."""
+        applies = self.applies.get(measure) if self.applies else None
+        if applies is None:
             return float(self.n[measure] or math.nan)
-        some = each if places is None else each[places]
+        some = applies if indices is None else applies[indices]
         return np.where(some > 0, some, math.nan)
 
-    def ends(self, place: int) -> tuple[float, float]:
-        """The thresholds between which selections are those of one place: its own end, and that of the next."""
-        behind = float(self.thresholds[place + 1] if place + 1 < len(self) else self.beyond[1])
-        return float(self.thresholds[place] if place else self.beyond[0]), behind
+    def ends(self, index: int) -> tuple[float, float]:
+        """The thresholds between which selections are those of one setting: its own end, and that of the next."""
+        end = float(self.thresholds[index + 1] if index + 1 < len(self) else self.beyond[1])
+        return float(self.thresholds[index] if index else self.beyond[0]), end
 
-    def rounded_threshold(self, place: int) -> float:
+    def rounded_threshold(self, index: int) -> float:
         """A decimal with few digits that gives the same selections on this line, for people and presets.
 
         Scores differ by up to 1e-5 from machine to machine. So it keeps that far from the two values between which
@@ -169,8 +169,8 @@ class ThresholdLine:
         """
         if not self.axis:
             return float("nan")
-        keep = float(self.thresholds[place])
-        reached, change = self.ends(place)
+        keep = float(self.thresholds[index])
+        reached, change = self.ends(index)
         rises = reached < change
         keys = [key for key in (reached, change) if math.isfinite(key)]
         if len(keys) == 2:
@@ -179,12 +179,12 @@ class ThresholdLine:
             end = keep if math.isfinite(change) else self.span[1 if rises or not keys else 0]
             middle = end if math.isfinite(end) else keep
         middle = min(max(middle, self.span[0]), self.span[1])  # what changes next may lie outside
-        wanted = 0.0 if self.whole else min([MARGIN, *(abs(middle - key) / 2 for key in keys)])
-        for digits in range(-_DIGITS, 1) if self.whole else range(_DIGITS + 1):
+        distance = 0.0 if self.is_integer else min([MARGIN, *(abs(middle - key) / 2 for key in keys)])
+        for digits in range(-_DIGITS, 1) if self.is_integer else range(_DIGITS + 1):
             short = round(middle, digits)
-            same = reached <= short < change if rises else change < short <= reached
-            far = all(abs(short - key) >= wanted for key in keys)
-            if same and far and self.span[0] <= short <= self.span[1]:
+            selects_same = reached <= short < change if rises else change < short <= reached
+            far = all(abs(short - key) >= distance for key in keys)
+            if selects_same and far and self.span[0] <= short <= self.span[1]:
                 return short
         return keep
 
@@ -193,7 +193,7 @@ class Collector(Protocol[L_contra]):
     """Sees every line of a sweep, and keeps what it needs: the best setting, or a front."""
 
     def add(self, line: L_contra) -> None:
-        """See the settings of a line."""
+        """Take the settings of a line into account."""
         ...
 
 
@@ -241,22 +241,22 @@ class Front:
         return len(self.values)
 
     def add(self, line: ThresholdLine) -> None:
-        """See the settings of a line; those with a mean that applies to no query are passed over."""
+        """Take the settings of a line into account; those with a mean that applies to no query are ignored."""
         self.settings += len(line)
         if not (line.n[self.cost] and line.n[self.gain]):
             return
-        places = _unbeaten(_in_order(line, self.cost), _in_order(line, self.gain))
-        cost, gain = line.means(self.cost, places), line.means(self.gain, places)
+        indices = _unbeaten(_in_order(line, self.cost), _in_order(line, self.gain))
+        cost, gain = line.means(self.cost, indices), line.means(self.gain, indices)
         news = self._is_news(cost, gain)
         if not news.any():
             return
-        places, cost, gain = places[news], cost[news], gain[news]
-        tokens = line.means(TOKENS, places) if TOKENS in line.sums else np.zeros(len(places))
+        indices, cost, gain = indices[news], cost[news], gain[news]
+        tokens = line.means(TOKENS, indices) if TOKENS in line.sums else np.zeros(len(indices))
         points = np.concatenate([self._points, np.stack([cost, gain, tokens])], axis=1)
-        values = [*self.values, *(line.values_at(place) for place in places.tolist())]
+        values = [*self.values, *(line.values_at(index) for index in indices.tolist())]
         by_cost = np.lexsort((np.arange(len(values)), points[2], -points[1], points[0]))
-        kept = by_cost[_rises(points[1, by_cost])]
-        self._points, self.values = points[:, kept], tuple(values[place] for place in kept.tolist())
+        unbeaten = by_cost[_rises(points[1, by_cost])]
+        self._points, self.values = points[:, unbeaten], tuple(values[index] for index in unbeaten.tolist())
 
     def _is_news(self, cost: FloatArray, gain: FloatArray) -> BoolArray:
         """False for settings that one on the front beats."""
@@ -270,10 +270,10 @@ class Front:
         """Mean cost and mean gain of each setting, both rising, each of shape (n,)."""
         return self._points[0], self._points[1]
 
-    def thinned(self, most: int) -> list[Mapping[str, Value]]:
-        """The parameters of at most that many settings, evenly from the first to the last; `most` >= 1."""
-        places = np.unique(np.rint(np.linspace(0, len(self) - 1, min(most, len(self)))).astype(np.int64))
-        return [self.values[place] for place in places.tolist()]
+    def thinned(self, max_settings: int) -> list[Mapping[str, Value]]:
+        """The parameters of at most so many settings (>= 1), evenly from the first to the last."""
+        indices = np.unique(np.rint(np.linspace(0, len(self) - 1, min(max_settings, len(self)))).astype(np.int64))
+        return [self.values[index] for index in indices.tolist()]
 
 
 def _in_order(line: ThresholdLine, measure: Measure) -> FloatArray:
@@ -282,21 +282,21 @@ def _in_order(line: ThresholdLine, measure: Measure) -> FloatArray:
 
 
 def _unbeaten(cost: FloatArray, gain: FloatArray) -> IntArray:
-    """Places on a line that none of the others beats, of equals the first; rising cost. NaN is passed over."""
+    """Indices on a line that no other beats, of equals the first; rising cost. NaN is ignored."""
     if np.isnan(cost).any() or np.isnan(gain).any():
-        known = np.flatnonzero(~(np.isnan(cost) | np.isnan(gain)))
-        return known[_unbeaten(cost[known], gain[known])]
+        finite = np.flatnonzero(~(np.isnan(cost) | np.isnan(gain)))
+        return finite[_unbeaten(cost[finite], gain[finite])]
     if (cost[1:] < cost[:-1]).any():
         by_cost: IntArray = np.lexsort((-gain, cost)).astype(np.int64)
         return by_cost[_rises(gain[by_cost])]
     rising = _rises(gain)
     # of several that cost the same the last one has the highest gain
-    dearer = cost[rising][1:] > cost[rising][:-1]
-    return np.asarray(rising[np.append(dearer, np.ones(min(len(rising), 1), dtype=np.bool_))])
+    costs_more = cost[rising][1:] > cost[rising][:-1]
+    return np.asarray(rising[np.append(costs_more, np.ones(min(len(rising), 1), dtype=np.bool_))])
 
 
 def _rises(values: FloatArray) -> IntArray:
-    """Places at which a value is above all before it."""
+    """Indices at which a value is above all before it."""
     steps = np.flatnonzero(values[1:] > values[:-1]) + 1  # few of many, as a rule
     steps = np.append(np.zeros(min(len(values), 1), dtype=np.int64), steps)
     highest = np.maximum.accumulate(values[steps])

@@ -33,13 +33,13 @@ class Axis:
         name: as users know it.
         span: the ends of its range.
         rises: whether more is offered as it rises, as with a margin; what is compared with keys is then its negative.
-        whole: it takes whole numbers only.
+        is_integer: whether it takes whole numbers only.
     """
 
     name: str
     span: tuple[float, float]
     rises: bool = False
-    whole: bool = False
+    is_integer: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +48,13 @@ class SortedItems:
 
     Attributes:
         key: shape (n,), from high to low.
-        owner, place: ranking and place of each item.
-        index: where each stands among all that were sorted.
+        owner, position: ranking and position of each item.
+        index: of each among all that were sorted.
     """
 
     key: FloatArray
     owner: npt.NDArray[np.int32]
-    place: npt.NDArray[np.int32]
+    position: npt.NDArray[np.int32]
     index: IntArray
 
     def select(self, keep: BoolArray) -> SortedItems:
@@ -62,7 +62,7 @@ class SortedItems:
         rows = np.flatnonzero(keep)
         if len(rows) == len(keep):
             return self
-        return SortedItems(self.key[rows], self.owner[rows], self.place[rows], self.index[rows])
+        return SortedItems(self.key[rows], self.owner[rows], self.position[rows], self.index[rows])
 
 
 class ThresholdSums:
@@ -78,10 +78,10 @@ class ThresholdSums:
         """
         self.rankings = rankings
         items = rankings.items
-        rows = np.flatnonzero(items.place < high[items.owner])
+        rows = np.flatnonzero(items.position < high[items.owner])
         rows = rows[np.argsort(-key[rows], kind="stable")]
-        owner, place = items.owner[rows].astype(np.int32), items.place[rows].astype(np.int32)
-        self._all = SortedItems(key[rows], owner, place, np.arange(len(rows)))
+        owner, position = items.owner[rows].astype(np.int32), items.position[rows].astype(np.int32)
+        self._all = SortedItems(key[rows], owner, position, np.arange(len(rows)))
         self._gains = {name: exact.gains[rows] for name, exact in rankings.exact.items()}
         self._last = (np.zeros(rankings.n_queries, dtype=np.int64), high, self._all)
         self._lines: dict[int | None, tuple[IntArray, IntArray, ThresholdLine]] = {}
@@ -98,9 +98,9 @@ class ThresholdSums:
             slot: where the line is kept, if it is not long: the next one of the same slot, `low` and `high` shares its
                 sums.
         """
-        kept = self._lines.get(slot)
-        if kept is not None and np.array_equal(kept[0], low) and np.array_equal(kept[1], high):
-            return replace(kept[2], values=values)
+        stored = self._lines.get(slot)
+        if stored is not None and np.array_equal(stored[0], low) and np.array_equal(stored[1], high):
+            return replace(stored[2], values=values)
         line = self._line(axis, values, low, self._between(low, high))
         if slot is not None and len(line) <= _KEPT:
             self._lines[slot] = (low, high, line)
@@ -113,8 +113,8 @@ class ThresholdSums:
         if not nested:
             rows = self._all
         if not nested or (high < last_high).any():
-            rows = rows.select(rows.place < high.astype(np.int32)[rows.owner])
-        rows = rows.select(rows.place >= low.astype(np.int32)[rows.owner])
+            rows = rows.select(rows.position < high.astype(np.int32)[rows.owner])
+        rows = rows.select(rows.position >= low.astype(np.int32)[rows.owner])
         self._last = (low, high, rows)
         return rows
 
@@ -164,7 +164,7 @@ class ThresholdSums:
             applies=applies,
             differences=_paired_sums(self.rankings, paired),
             span=axis.span,
-            whole=axis.whole,
+            is_integer=axis.is_integer,
             beyond=(-beyond[0], -beyond[1]) if axis.rises else beyond,
         )
 
@@ -172,22 +172,22 @@ class ThresholdSums:
 class _LazySums(Mapping[Measure, S]):
     """Sums by measure, each computed when it is first asked for: no collector needs all of them of every line."""
 
-    __slots__ = ("_compute", "_found", "_measures")
+    __slots__ = ("_compute", "_measures", "_values")
 
     def __init__(self, measures: Sequence[Measure], compute: Callable[[Measure], S]) -> None:
         self._measures, self._compute = measures, compute
-        self._found: dict[Measure, S] = {}
+        self._values: dict[Measure, S] = {}
 
     def __getitem__(self, measure: Measure) -> S:
-        found = self._found.get(measure)  # a sweep asks millions of times: one look each
-        if found is None:
+        value = self._values.get(measure)  # a sweep asks millions of times: one look each
+        if value is None:
             if measure not in self._measures:
                 raise KeyError(measure)
-            found = self._found[measure] = self._compute(measure)
-        return found
+            value = self._values[measure] = self._compute(measure)
+        return value
 
     def __contains__(self, measure: object) -> bool:
-        return measure in self._found or measure in self._measures
+        return measure in self._values or measure in self._measures
 
     def __iter__(self) -> Iterator[Measure]:
         return iter(self._measures)
@@ -228,7 +228,7 @@ def _paired_sums(
     pairing = rankings.pairing
     if pairing is None:
         return {}
-    return _LazySums([one for one in rankings.measures if one in pairing.base], partial(paired, pairing))
+    return _LazySums([measure for measure in rankings.measures if measure in pairing.base], partial(paired, pairing))
 
 
 def _sums_by_power(

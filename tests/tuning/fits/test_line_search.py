@@ -49,7 +49,7 @@ def drawn(seed: int, *, n_queries: int = 6, n_items: int = N_ITEMS, largest: int
             grade=np.concatenate(grades),
             group=np.concatenate(groups),
         ),
-        held=OfferedItems(
+        session=OfferedItems(
             start=starts([len(one) for one in held]), item=np.concatenate(held), origin=np.zeros(sum(map(len, held)))
         ),
     )
@@ -91,7 +91,7 @@ class Reranked:
         nothing = OfferedItems(start=np.zeros_like(start), item=none, origin=none)
         evidence = Evidence(
             judgments=self.cases.judgments,
-            offered=self.cases.held or nothing,
+            offered=self.cases.session or nothing,
             rankings=Rankings(start=start, item=item),
         )
         return np.asarray(evaluate([metric], evidence)[metric])
@@ -143,7 +143,7 @@ def test_two_hundred_weights_of_many_candidates(metric):
         query=cases.query,
         item=cases.item,
         judgments=cases.judgments,
-        held=cases.held,
+        session=cases.session,
     )
     rerun, search, weights = Reranked(cases), LineSearch(cases, wanted), rng.standard_normal(3)
     line = search.along(1, weights)
@@ -216,7 +216,7 @@ def test_the_same_whatever_the_order_of_queries(seed):
     cases = drawn(seed, n_queries=12)
     order = np.random.default_rng(seed).permutation(12)
     rows = np.concatenate([np.flatnonzero(cases.query == query) for query in order])
-    judgments, held = cases.judgments, cases.held
+    judgments, held = cases.judgments, cases.session
     labels = np.concatenate([np.arange(judgments.start[one], judgments.start[one + 1]) for one in order])
     holds = np.concatenate([np.arange(held.start[one], held.start[one + 1]) for one in order])
     mixed = LinearCases(
@@ -229,7 +229,9 @@ def test_the_same_whatever_the_order_of_queries(seed):
             grade=judgments.grade[labels],
             group=judgments.group[labels],
         ),
-        held=OfferedItems(start=starts(np.diff(held.start)[order]), item=held.item[holds], origin=held.origin[holds]),
+        session=OfferedItems(
+            start=starts(np.diff(held.start)[order]), item=held.item[holds], origin=held.origin[holds]
+        ),
     )
     one, other = (fit_linear(given, parse_metric("nDCG@3")) for given in (cases, mixed))
     np.testing.assert_array_equal(one.weights, other.weights)

@@ -13,7 +13,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
 from ctxbench.tuning.fits import linear_fits
-from ctxbench.tuning.fits.linear_fits import fit_columns, linear_place
+from ctxbench.tuning.fits.linear_fits import fit_columns, linear_index
 from tests.tuning.fits.fit_cases import dataset, query, words_dataset
 
 RR = parse_metric("RR")
@@ -71,9 +71,9 @@ def test_folds_measure_on_queries_that_were_not_fitted_on(data, resources):
 
 def test_the_last_step_outside_of_domains_is_fitted():
     one = {"linear": {"weights": WRONG}}
-    assert linear_place(Pipeline.of({"retrieve": "dense"})) is None
-    assert linear_place(Pipeline.of({"retrieve": "dense", "refine": [{"first": {"n": 9}}, one]})) == 1
-    assert linear_place(Pipeline.of({"retrieve": "dense", "refine": [one, {"first": {"n": 9}}, one]})) == 2
+    assert linear_index(Pipeline.of({"retrieve": "dense"})) is None
+    assert linear_index(Pipeline.of({"retrieve": "dense", "refine": [{"first": {"n": 9}}, one]})) == 1
+    assert linear_index(Pipeline.of({"retrieve": "dense", "refine": [one, {"first": {"n": 9}}, one]})) == 2
 
 
 def test_faults_are_named(data, resources):

@@ -233,9 +233,9 @@ class TestProbability:
         np.testing.assert_array_equal(part.features, wanted.features)
         mine, theirs = part.neighbours.requests, wanted.neighbours.requests
         assert (mine.ids, mine.texts, mine.items) == (theirs.ids, theirs.texts, theirs.items)
-        held_out = made.columns(LABELLED, known=some)[~some[made.query]]
+        held_out = made.columns(LABELLED, labelled=some)[~some[made.query]]
         assert held_out.max() > 0
-        assert not made.columns(LABELLED, known=~some & some).any()
+        assert not made.columns(LABELLED, labelled=~some & some).any()
 
     def test_without_requests_it_holds_no_text(self, repeated, resources):
         data = repeated

@@ -183,7 +183,7 @@ def test_nothing_beats_the_front_and_the_front_is_what_it_says(seed, gain, cost,
     ]
     for place, values in enumerate(front.values):
         for setting in (values, front.rounded[place]):
-            assert DOMAINS.values(given=setting)["contextTopK"] == values["contextTopK"]
+            assert DOMAINS.values(overrides=setting)["contextTopK"] == values["contextTopK"]
             found = by_running(labels, setting)
             assert np.nansum(found[cost]) == front.cost[place]
             assert np.nansum(found[gain]) == pytest.approx(front.gain[place], rel=1e-12)

@@ -286,7 +286,7 @@ def test_a_large_space_is_drawn_from_by_the_seed_without_repeats(seed, trials):
     assert found == draw_settings(SEMANTIC, search, trials=trials, seed=seed)
     assert len({tuple(one.items()) for one in found}) == len(found) == trials
     for one in found:
-        assert SEMANTIC.values(given=one) == SEMANTIC.with_defaults(one)
+        assert SEMANTIC.values(overrides=one) == SEMANTIC.with_defaults(one)
 
 
 def test_another_seed_draws_others():

@@ -245,7 +245,7 @@ def settings_of(line: ThresholdLine) -> Iterator[tuple[int, float]]:
         yield place, one
         middle = one + (next_one - one) / 2
         if middle not in (one, next_one):
-            yield place, float(int(middle)) if line.whole else middle
+            yield place, float(int(middle)) if line.is_integer else middle
     yield len(line) - 1, ends[-1]  # the end of the range
 
 
@@ -268,7 +268,7 @@ def check(case: Case, family: Any, steps: Any) -> None:
         assert (np.diff(line.thresholds) < 0).all() or (np.diff(line.thresholds) > 0).all()
         selections = []
         for place, value in settings_of(line):
-            setting = {**line.values, **({line.axis: int(value) if line.whole else value} if line.axis else {})}
+            setting = {**line.values, **({line.axis: int(value) if line.is_integer else value} if line.axis else {})}
             expected = run(case, steps(setting))
             by_query = family.by_query(rankings, setting)
             for measure, values in expected.items():

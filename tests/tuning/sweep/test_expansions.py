@@ -91,7 +91,7 @@ def hold(swept: ExpansionSweep, labels: Labels, selector: Definition, *, topNs) 
         assert len(set(line.thresholds.tolist())) == len(line)
         for place in range(len(line)):
             values = line.values_at(place)
-            assert selector.values(given=values) == selector.with_defaults(values), "it is within its range"
+            assert selector.values(overrides=values) == selector.with_defaults(values), "it is within its range"
             expected = by_running(labels, selector, values)
             own = swept.by_query(values)
             short = by_running(labels, selector, line.rounded_values(place))

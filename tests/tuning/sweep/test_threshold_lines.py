@@ -27,7 +27,7 @@ def rising(*thresholds: float, **given) -> ThresholdLine:
 
 def test_a_setting_has_all_its_values():
     assert line(1.0, 0.7321).values_at(1) == {"N": 3, "s": 0.7321}
-    assert line(100.0, 2000.0, span=(0, 1e6), whole=True).values_at(1) == {"N": 3, "s": 2000}
+    assert line(100.0, 2000.0, span=(0, 1e6), is_integer=True).values_at(1) == {"N": 3, "s": 2000}
     alone = ThresholdLine(values={"N": 3}, axis="", thresholds=np.array([np.nan]), sums={}, n={})
     assert (alone.values_at(0), alone.rounded_values(0), len(alone)) == ({"N": 3}, {"N": 3}, 1)
     assert math.isnan(alone.rounded_threshold(0))
@@ -74,9 +74,9 @@ def test_means_are_sums_over_those_it_applies_to():
         (rising(0.0, 0.21, 0.42, beyond=(0.0, math.inf)), 0, 0.1),  # ties with the best may fall apart a little
         (rising(0.0, 0.21, 0.42, beyond=(-math.inf, 1.3)), 2, 1.0),
         (rising(0.1, 0.59132, span=(0.1, 0.6), beyond=(-math.inf, 0.9)), 1, 0.6),
-        (rising(0.0, 1987.0, 2040.0, span=(0, 5000), whole=True), 1, 2000.0),
-        (rising(0.0, 1987.0, 1989.0, span=(0, 5000), whole=True), 1, 1988.0),
-        (rising(0.0, 1987.0, 1988.0, span=(0, 5000), whole=True), 1, 1987.0),
+        (rising(0.0, 1987.0, 2040.0, span=(0, 5000), is_integer=True), 1, 2000.0),
+        (rising(0.0, 1987.0, 1989.0, span=(0, 5000), is_integer=True), 1, 1988.0),
+        (rising(0.0, 1987.0, 1988.0, span=(0, 5000), is_integer=True), 1, 1987.0),
     ],
 )  # fmt: skip
 def test_short_is_the_decimal_with_few_digits_that_selects_the_same(settings, place, short):
