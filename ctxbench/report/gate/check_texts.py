@@ -63,15 +63,15 @@ def opening_words(check: Check) -> str:
 
 def loosened_text(found: Loosened) -> str:
     """A loosened setting on one line, such as `tolerance of recall 0.01 -> 0.9`."""
-    if found.now:
-        return f"{found.setting} {found.before} -> {found.now}"
+    if found.after:
+        return f"{found.setting} {found.before} -> {found.after}"
     return f"{found.setting}: {found.before} is gone"
 
 
 def _figure_text(found: FigureChange) -> str:
     """A figure of a baseline that was accepted anew: `bm25 on desk: completeness 47.0% -> 27.9%`."""
     name = f"{found.selector} on {found.dataset}: {found.metric}"
-    sides = (_figure(found.metric, value) for value in (found.before, found.now))
+    sides = (_figure(found.metric, value) for value in (found.before, found.after))
     return f"{name} {' -> '.join(sides)}"
 
 
