@@ -129,7 +129,7 @@ def write_baseline(
         NewerFormatError: a newer version wrote the baseline.
         StorageError: it cannot be read or written; what was there is unchanged.
     """
-    _refuse_unfit_snapshots(snapshots)
+    _check_snapshots(snapshots)
     recover_folder(folder)
     if content := other_content(folder):
         raise ParameterError(f"{folder} is {content}, no baseline; name another folder for the baseline")
@@ -157,7 +157,7 @@ def write_baseline(
     )
 
 
-def _refuse_unfit_snapshots(snapshots: Sequence[SelectorSnapshot]) -> None:
+def _check_snapshots(snapshots: Sequence[SelectorSnapshot]) -> None:
     """Raise an error for snapshots that cannot be in one baseline."""
     if not snapshots:
         raise ParameterError("a baseline of nothing was asked for; at least one selector must be run on a dataset")

@@ -42,7 +42,7 @@ def undo_noise(new: SelectorSnapshot, old: SelectorSnapshot | None) -> SelectorS
         )
         raise ParameterError(f"{message}; a baseline needs all of them: run again")
     for query in new.queries:
-        _refuse_unfit_answer(new, new.answers[query])
+        _check_answer(new, new.answers[query])
     rounded_answers = {
         query: replace(answer, offered=_as_stored(answer.offered), near=_as_stored(answer.near[:_NEAR_COMPARED]))
         for query, answer in ((query, new.answers[query]) for query in new.queries)
@@ -60,7 +60,7 @@ def undo_noise(new: SelectorSnapshot, old: SelectorSnapshot | None) -> SelectorS
     return replace(new, answers=answers, metrics=values)
 
 
-def _refuse_unfit_answer(new: SelectorSnapshot, answer: AnswerFact) -> None:
+def _check_answer(new: SelectorSnapshot, answer: AnswerFact) -> None:
     """Raise an error for an answer that cannot be written or compared."""
     for candidate in (*answer.offered, *answer.near):
         fault = "" if candidate.id in new.items else "is no item of the catalog"

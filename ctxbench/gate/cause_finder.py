@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from ctxbench.core.candidates import MARGIN
-from ctxbench.gate.cause_texts import told_cause
+from ctxbench.gate.cause_texts import phrase_cause
 from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.item_edit_texts import edit_text
 from ctxbench.gate.model import Cause, CauseKind
@@ -20,7 +20,7 @@ from ctxbench.text.prompt_budget import BUDGET
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
 _ALL, _CHUNKS = "in the catalog", "with more chunks"
 _STOOD, _MAYBE, _CHOICE = "in front, by its ranking", "anywhere in its ranking", "in its choice"
-WAYS = {
+MECHANISMS = {
     _FRONT: ("came in front", "stood in front before"),
     _BEST: ("raised the best score", "had the best score before"),
     _ROOM: ("filled the budget", "filled the budget before"),
@@ -103,7 +103,7 @@ class CauseFinder:
         return Cause(kind=kind, subjects=subjects if named else (), detail=detail, mechanism=mechanism if named else "")
 
     def blockers(self, change: ChangeContext) -> tuple[tuple[str, ...], str]:
-        """The changed items that keep an item out on the side where it is out, and how: a key of `WAYS`.
+        """The changed items that keep an item out on the side where it is out, and how: a key of `MECHANISMS`.
 
         Sorted by id, that at the base for items that are gone; none where no changed item is in the way.
         """
@@ -232,7 +232,7 @@ class CauseFinder:
         ours = () if answers or not direct else (setting_cause(direct, CauseKind.OUTSIDE),)
         if not ours or touched or (by_items and unmoved):
             result = self._items_cause(change)
-            either = "".join(told_cause(cause, cause.detail) for cause in ours)
+            either = "".join(phrase_cause(cause, cause.detail) for cause in ours)
         else:
             (result,), either = ours, self._items_text()
         return replace(
@@ -320,13 +320,13 @@ def crowd_text(subjects: Sequence[str], pair: SnapshotPair, mechanism: str, *, l
     Args:
         subjects: item ids, those of the head where an item is on both sides.
         pair: the snapshots between which they changed.
-        mechanism: a key of `WAYS`.
+        mechanism: a key of `MECHANISMS`.
         lost: whether the change is a loss.
     """
     done = [item_change(name, pair) for name in subjects]
     parts = [f"{done.count(change)} {change}" for change in _ITEM_CHANGES if change in done]
     text = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
-    verb = WAYS[mechanism][0 if lost else 1]
+    verb = MECHANISMS[mechanism][0 if lost else 1]
     together = " together" if mechanism == _ALL and len(subjects) > 1 else ""
     return f"{text} item{'s' if len(subjects) != 1 else ''}{together} {verb}"
 

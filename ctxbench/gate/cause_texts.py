@@ -7,7 +7,7 @@ from ctxbench.gate.model import Cause, CauseKind
 _KINDS = {CauseKind.CROWDED: "pushed out by other items' higher scores", CauseKind.FREED: "moved up"}
 
 
-def told_cause(cause: Cause, text: str) -> str:
+def phrase_cause(cause: Cause, text: str) -> str:
     """A cause in words: what its kind means, and a text about it, which may be empty."""
     if cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5`
         return _with_others(text, cause)

@@ -165,19 +165,19 @@ class _ChangeExplainer:
         }
         by_cut, joint = [], []
         for index, context in enumerate(contexts):
-            goes: dict[tuple[bool, ...], bool] = {
+            occurs: dict[tuple[bool, ...], bool] = {
                 (item, rivals, cut): kept_in[item, rivals, cut or not recut][index] is not context.lost
                 for item, rivals, cut in _STATES
             }
-            if goes[False, False, False] or not goes[True, True, True]:
+            if occurs[False, False, False] or not occurs[True, True, True]:
                 continue
-            factor = self._largest_part(goes, context)
+            factor = self._largest_part(occurs, context)
             by_catalog = self.finder.own_cause if factor == "own" else self.finder.rival_cause
             if factor == "cut":
                 by_cut.append(context)
             else:
                 self.explained[context] = by_catalog(context)
-            alone = goes[True, True, False] or goes[False, False, True]
+            alone = occurs[True, True, False] or occurs[False, False, True]
             if recut and not alone and not (factor == "cut" and self.pair.weighs_the_catalog):
                 joint.append(context)
         self._explain_by_settings(by_cut)
@@ -194,16 +194,16 @@ class _ChangeExplainer:
             second = self.finder.rival_cause(context).detail
         return replace(cause, detail=f"{cause.detail}, only together with this: {second}", mechanism="")
 
-    def _largest_part(self, goes: Mapping[tuple[bool, ...], bool], context: ChangeContext) -> str:
-        """The factor that made most of a change; `goes` as for `shapley`."""
-        by_catalog, by_cut = goes[True, True, False], goes[False, False, True]
+    def _largest_part(self, occurs: Mapping[tuple[bool, ...], bool], context: ChangeContext) -> str:
+        """The factor that made most of a change; `occurs` as for `shapley`."""
+        by_catalog, by_cut = occurs[True, True, False], occurs[False, False, True]
         if by_cut and not by_catalog:
             return "cut"
         cut_counts = by_catalog == by_cut  # either would do, or both are needed
         untouched = context.item not in self.pair.changed_items and not self.finder.blockers(context)[0]
         if cut_counts and self.pair.inputs.cutting and self.pair.weighs_the_catalog and untouched:
             return "cut"  # a setting is plainer than that scores moved everywhere
-        parts = shapley(goes)
+        parts = shapley(occurs)
         return _FACTORS[max(range(3 if cut_counts else 2), key=lambda i: (round(parts[i], 9), -i))]
 
     def _replay_case(self, context: ChangeContext, state: tuple[bool, ...]) -> ReplayCase:
@@ -360,11 +360,11 @@ class _ChangeExplainer:
             waiting = later
 
 
-def shapley(goes: Mapping[tuple[bool, ...], bool]) -> tuple[float, float, float]:
+def shapley(occurs: Mapping[tuple[bool, ...], bool]) -> tuple[float, float, float]:
     """The part of each of three factors in a change.
 
     Args:
-        goes: whether the change is there, by which factors are as at the head.
+        occurs: whether the change is there, by which factors are as at the head.
 
     Returns:
         The marginal part of each, averaged over all orders; they add up to 1 where the change is there with all of
@@ -374,7 +374,7 @@ def shapley(goes: Mapping[tuple[bool, ...], bool]) -> tuple[float, float, float]
     for order in _ORDERS:
         state = [False, False, False]
         for factor in order:
-            was = goes[tuple(state)]
+            was = occurs[tuple(state)]
             state[factor] = True
-            parts[factor] += (goes[tuple(state)] - was) / len(_ORDERS)
+            parts[factor] += (occurs[tuple(state)] - was) / len(_ORDERS)
     return parts[0], parts[1], parts[2]

@@ -103,7 +103,7 @@ def check_gate(
                 from ctxbench.gate.stored_vectors import accepted_vectors
 
                 accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
-        _refuse_unknown_pins(file, bases, answers)
+        _check_pins_known(file, bases, answers)
         pairing = pair_snapshots(bases, answers.snapshots)
         lost = _lost_pins(file.settings, before, pairing.pairs)
         settings = replace(file.settings, pins=(*file.settings.pins, *lost), allow_removed=allow_removed)
@@ -236,8 +236,8 @@ def accept(
         file, faults = examine_gate(path)
         answers = ask(file, faults=faults, notify=notify, progress=progress)
         snapshots, _, resources = answers
-        _refuse_failed_queries(snapshots)
-        _refuse_unknown_pins(file, (), answers)
+        _check_no_failures(snapshots)
+        _check_pins_known(file, (), answers)
         texts = texts and not has_no_texts(file.baseline)
         vectors = vectors or (file.baseline / VECTORS).exists()
         done = write_baseline(
@@ -305,7 +305,7 @@ def check_runs(
     )
 
 
-def _refuse_unknown_pins(file: GateFile, bases: Sequence[SelectorSnapshot], answers: GateAnswers) -> None:
+def _check_pins_known(file: GateFile, bases: Sequence[SelectorSnapshot], answers: GateAnswers) -> None:
     """Raise an error for pins of what does not exist or is not asked, which would always hold.
 
     Raises:
@@ -320,7 +320,7 @@ def _refuse_unknown_pins(file: GateFile, bases: Sequence[SelectorSnapshot], answ
     raise InputError(unknown_pins(pins, bases, heads, path=file.path, folders=folders))
 
 
-def _refuse_failed_queries(snapshots: Sequence[SelectorSnapshot]) -> None:
+def _check_no_failures(snapshots: Sequence[SelectorSnapshot]) -> None:
     """Refuse to accept where a selector failed on a query.
 
     Raises:

@@ -11,7 +11,7 @@ from ctxbench.gate.description_differences import description_differences, witho
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.item_edit_texts import NAME_FIELDS, differing, edited_fields
 from ctxbench.gate.questions import items_without_scope, scopes_of
-from ctxbench.gate.setting_differences import SettingDifference, differing_values, told_together
+from ctxbench.gate.setting_differences import SettingDifference, differing_values, merge_file_differences
 from ctxbench.gate.snapshots import Identity, SelectorSnapshot
 from ctxbench.gate.value_texts import NONE, short_hash, shown_value
 
@@ -86,7 +86,7 @@ class InputDifferences:
             first, state = next((len(items), state) for items, state in counts if items)
             parts[0] = f"{first} item{'' if first == 1 else 's'} {state}{self._edited_alone()}"
         named = [difference for difference in (self.embedder, self.tokens) if difference is not None]
-        outside = told_together(self.outside) if same_answers else self.outside
+        outside = merge_file_differences(self.outside) if same_answers else self.outside
         differences = [difference for difference in (*self.settings, *outside) if not difference.code]
         return ", ".join([*parts, *dict.fromkeys(map(str, [*named, *differences, *self.code]))]) or "nothing"
 

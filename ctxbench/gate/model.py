@@ -74,7 +74,7 @@ class Cause:
         subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
             what they add or save.
         detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
-        mechanism: how subjects crowd out or make room, a key of `cause_finder.WAYS`; empty elsewhere.
+        mechanism: how subjects crowd out or make room, a key of `cause_finder.MECHANISMS`; empty elsewhere.
         either, also: what else may have done it, as a phrase: what is as likely, what is less so; empty = nothing.
     """
 

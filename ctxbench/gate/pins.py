@@ -13,7 +13,7 @@ from ctxbench.core.errors import Fault, suggest
 from ctxbench.core.item_suggestions import suggest_items
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.gate.answer_prices import answer_tokens
-from ctxbench.gate.cause_texts import told_cause
+from ctxbench.gate.cause_texts import phrase_cause
 from ctxbench.gate.check_settings import Pin
 from ctxbench.gate.model import Cause, Change, PinFailure
 from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, SelectorSnapshot, Unasked
@@ -370,4 +370,4 @@ def _cause_text(cause: Cause, item: str) -> str:
     subjects = [subject for subject in cause.subjects if subject != item and subject not in cause.detail]
     named = first_few(subjects)
     text = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
-    return told_cause(cause, text)
+    return phrase_cause(cause, text)

@@ -55,7 +55,7 @@ def in_words(
     return SettingDifference(name=name, path=path, before="", after="", words=words, files=files, adjacent=adjacent)
 
 
-def told_together(settings: Sequence[SettingDifference]) -> tuple[SettingDifference, ...]:
+def merge_file_differences(settings: Sequence[SettingDifference]) -> tuple[SettingDifference, ...]:
     """The settings with several source files as one, for where the answers are the same."""
     about = [setting for setting in settings if setting.files]
     files = [name for setting in about for name in setting.files]
