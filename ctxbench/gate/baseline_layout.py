@@ -47,7 +47,7 @@ def gate_file_in_messages(gate: Path) -> Iterator[None]:
 
 
 def accept_command(*options: str) -> str:
-    """The command that writes the baseline anew, for the gate file at hand, in backticks."""
+    """The command that accepts the baseline of the current gate file, in backticks."""
     gate = _gate.get()
     return f"`{shlex.join(['ctxbench', 'check', *([] if gate == Path(GATE) else [str(gate)]), '--accept', *options])}`"
 

@@ -41,7 +41,7 @@ _DEFAULTS = {"mode": "agent", "origin": "search", "via": None}
 
 
 class RowError(ValueError):
-    """A line that is not valid in a baseline; says what was expected."""
+    """A line that is not valid in a baseline; the message has what was expected."""
 
 
 @dataclass(frozen=True, slots=True)

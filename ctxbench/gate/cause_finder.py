@@ -305,7 +305,7 @@ def _expansion_excludes(steps: Sequence[FlatStep], score: float | None) -> bool:
 
 
 def setting_cause(settings: Sequence[SettingDifference], kind: CauseKind = CauseKind.PARAMETER) -> Cause:
-    """The cause where settings differ: those of the user, a model, or code.
+    """The cause where settings differ: parameters, a model, or code.
 
     Files that are only in the folder of a command (`adjacent`) are its subjects where nothing else is.
     """

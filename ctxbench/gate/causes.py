@@ -116,7 +116,7 @@ class _ChangeExplainer:
         return [self.explained[context] for context in self.contexts]
 
     def _catalog_cause(self, context: ChangeContext) -> Cause | None:
-        """The cause of a change that the catalog alone tells: the item is gone or new. None for any other change."""
+        """The cause of a change that the catalog alone explains: the item is gone or new. None for any other change."""
         inputs, head = self.pair.inputs, self.pair.head
         scoped = bool(head.queries[context.query].scope)  # a query without a scope may still get the item
         out = context.item not in head.items or scoped
@@ -185,7 +185,7 @@ class _ChangeExplainer:
             self.explained[context] = self._joint_cause(self.explained[context], context)
 
     def _joint_cause(self, cause: Cause, context: ChangeContext) -> Cause:
-        """The cause of what neither the catalog nor the cut made alone; it stands apart from those of either."""
+        """The cause of a change that needs both the catalog and the cut; it is another cause than either alone."""
         if cause.kind is not CauseKind.PARAMETER:
             second = ", ".join(dict.fromkeys(map(str, self.pair.inputs.cutting)))
         elif context.item in self.pair.changed_items:
@@ -221,7 +221,7 @@ class _ChangeExplainer:
         )
 
     def _base_candidate(self, context: ChangeContext) -> Candidate | None:
-        """The item at the base; if its place there is not kept, with its score at the head, or one just too low."""
+        """The item at the base; if it is not stored there, with its score at the head or one just too low."""
         candidate = context.base.rows.get(context.item)
         if candidate is not None or context.base.complete:
             return candidate
@@ -340,7 +340,7 @@ class _ChangeExplainer:
     # Items that an expansion brought in.
 
     def _explain_expansions(self, contexts: Sequence[ChangeContext]) -> None:
-        """Explain items that an expansion brought in by the item that led to them, where that one changed as well."""
+        """Explain expanded items by the item that led to them, where that one changed as well."""
         contexts_by_change = {(context.query, context.item, context.lost): context for context in self.contexts}
         waiting = contexts
         while waiting:

@@ -59,7 +59,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """What must hold for a query, or for every query with a tag, whatever the metrics say.
+    """A demand on the offer of a query, or of every query with a tag, independent of metrics.
 
     Attributes:
         query, tag: one of them is given, the other is empty.

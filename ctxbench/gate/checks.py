@@ -215,7 +215,7 @@ class _PairCheck:
 
     @property
     def _is_nondeterministic(self) -> bool:
-        """Whether the selector answered otherwise although all its inputs are the same."""
+        """Whether the selector gave other answers although all its inputs are the same."""
         return bool(self.differences.changes) and _has_same_inputs(self.base, self.head)
 
     @property

@@ -1,4 +1,4 @@
-"""Finds what differs between what two selectors of a user's say of themselves: files, commands, options."""
+"""Compares the descriptions of two external selectors: files, commands, options."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def description_differences(
 
 
 def without_server_files(description: Mapping[str, Any], server_files: Collection[str]) -> dict[str, Any]:
-    """A description without the files of MCP servers that only lie beside a selector: they make tools, not answers.
+    """A description without files of MCP servers in the selector's folder: they make tools, not answers.
 
     One that the selector is known to import, or that its `source` names, stays.
     """
@@ -62,7 +62,7 @@ def without_server_files(description: Mapping[str, Any], server_files: Collectio
 def _file_differences(
     before: Mapping[str, Any], after: Mapping[str, Any], kind: str, path: str
 ) -> Iterator[SettingDifference]:
-    """The files of a user's selector that were edited; for another command or file, its name alone."""
+    """The files of an external selector that were edited; for another command or file, its name alone."""
     files = [
         str(side[kind]).rpartition(":")[0] if kind == "callable" else _command_line(side[kind])
         for side in (before, after)
@@ -94,7 +94,7 @@ def _module_differences(
 def _source_differences(
     before: Mapping[str, Any], after: Mapping[str, Any], kind: str, path: str
 ) -> Iterator[SettingDifference]:
-    """The files of a command that differ: its own one by one, those that only lie beside them as one.
+    """The files of a command that differ: those it uses one by one, others in its folder as one.
 
     Of another command, or where `source` says otherwise what is followed, they differ where both sides have them: a
     file that is no longer followed, or is for the first time, was not edited.

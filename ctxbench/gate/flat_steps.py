@@ -14,7 +14,7 @@ SCORING = ("analyse", "retrieve", "rank")  # kinds of steps that decide scores; 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatStep:
-    """One step of a pipeline, wherever it stands.
+    """One step of a pipeline, at any depth.
 
     Attributes:
         path: where, for a person: `refine.standard`, `refine.tool.margin`, `retrieve.dense`; a second step of the same

@@ -181,7 +181,7 @@ def _lost_pins(
 def _changed_items(
     pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]],
 ) -> tuple[dict[tuple[str, str], ItemFact], dict[tuple[str, str], Collection[str]]]:
-    """What `GateCheck` says of the items that are not as they were: `former` and `edited`."""
+    """The fields `former` and `edited` of `GateCheck`: the items that changed."""
     from ctxbench.gate.comparability import renamed_items  # most checks find no difference
     from ctxbench.gate.item_edit_texts import edited_fields
 
@@ -321,7 +321,7 @@ def _check_pins_known(file: GateFile, bases: Sequence[SelectorSnapshot], answers
 
 
 def _check_no_failures(snapshots: Sequence[SelectorSnapshot]) -> None:
-    """Refuse to accept where a selector failed on a query.
+    """Check that no selector failed on a query.
 
     Raises:
         ParameterError: there is one; the first of every selector is named.

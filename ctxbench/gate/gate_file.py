@@ -301,7 +301,7 @@ def _is_whole(value: Any, *, at_least: int, at_most: float = math.inf) -> bool:
 
 
 def _per_cent(value: Any) -> float:
-    """The share that a text such as `5%` tells; NaN for anything else."""
+    """The share of a text such as `5%`; NaN for anything else."""
     match = _PER_CENT.fullmatch(value.strip()) if isinstance(value, str) else None
     return float(match[1]) / 100 if match else math.nan
 

@@ -142,7 +142,7 @@ def _read(
 def _worth_of(
     repository: Repository, folder: Path, files: Mapping[str, str], target: Path
 ) -> tuple[tuple[AcceptedFigures, ...], str]:
-    """What a baseline says, and why it says nothing."""
+    """The figures of a baseline, and the reason where there are none."""
     if MANIFEST not in files:
         return (), GONE
     try:

@@ -63,7 +63,7 @@ class InputDifferences:
 
     @property
     def cutting(self) -> tuple[SettingDifference, ...]:
-        """The user's settings of cuts, which decide what is kept after scoring."""
+        """The settings of cuts, which decide what is kept after scoring."""
         return tuple(difference for difference in self.settings if not difference.scoring and not difference.code)
 
     @property
@@ -173,7 +173,7 @@ def _identity_differences(base: Identity, head: Identity, server_files: Collecti
 
 
 def _version_differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[SettingDifference]:
-    """What differs in versions; the code of ctxbench only where its version is the same, which else says enough."""
+    """The versions that differ; the code of ctxbench only where its version is the same."""
     names = differing(before, after)
     for name in names:
         old, new = before.get(name, NONE), after.get(name, NONE)

@@ -1,4 +1,4 @@
-"""Says how an item was edited: the fields that differ, in words."""
+"""Phrases how an item was edited: the fields that differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFAULTS = {"enabled": True, "include": "agent"}
 
 
 def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """The names in either mapping that stand for different values, or in one of them only."""
+    """The names whose values differ between two mappings, or that only one of them has."""
     return [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
 
 
@@ -30,7 +30,7 @@ def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
 
 
 def _same_but_hashes(*rows: Mapping[str, Any]) -> bool:
-    """Whether the metadata of two items is the same but for hashes of their definitions, which other fields tell."""
+    """Whether the metadata of two items is the same except for hashes of their definitions."""
     return {*_metadata_keys(*rows)} <= _HASHES
 
 
@@ -39,7 +39,7 @@ def _metadata_keys(*rows: Mapping[str, Any]) -> list[str]:
 
 
 def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
-    """Say how an item was edited: `text and metadata (owner) edited`, `renamed from tool:a, enabled true -> false`.
+    """How an item was edited: `text and metadata (owner) edited`, `renamed from tool:a, enabled true -> false`.
 
     Without texts, no more is known than that it is not the same.
     """

@@ -165,7 +165,7 @@ class _PairValues:
         return agreeing(replace(comparison, interval=interval))
 
     def detectable(self, metric: Metric, comparison: Comparison, *, tolerance: float, family: int) -> float | None:
-        """The smallest change for the worse that could be told; see the function of this name.
+        """The smallest detectable change for the worse; see the function of this name.
 
         A query that gets worse is taken to lose its yes, or as much of a share as the queries of the base which have
         any have on average, or to cost more by the standard deviation of the amounts among queries of the base.

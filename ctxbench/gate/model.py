@@ -169,7 +169,7 @@ class UnmetRequirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceChange:
-    """An item with another price in prompt tokens, where it is offered as before or held by the session.
+    """An item with another token count that is offered as before or is in the session.
 
     Attributes:
         item: id at the head.
@@ -322,7 +322,7 @@ class SelectorCheck:
 
     @property
     def outdated(self) -> tuple[CapturedServer, ...]:
-        """The servers whose tools may differ from those captured, so that no verdict says `same` or `better`."""
+        """The servers whose tools may differ from those captured; then no verdict is `same` or `better`."""
         return tuple(server for server in self.servers if server.outdated)
 
     @property
@@ -352,7 +352,7 @@ class Loosened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureChange:
-    """A figure of a baseline that was accepted anew.
+    """A figure of a baseline that replaced another one.
 
     Attributes:
         dataset, selector, metric: names; `queries` is a metric here.
@@ -368,7 +368,7 @@ class FigureChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """That the baseline was accepted anew, in place of another one.
+    """The replacement of a baseline by another one.
 
     Attributes:
         figures: those that differ.

@@ -28,7 +28,7 @@ from ctxbench.gate.value_texts import first_ids
 
 
 def scopes_of(snapshot: SelectorSnapshot) -> dict[str, frozenset[str]]:
-    """The ids of the items that can be offered, by the scope that holds them."""
+    """The ids of the items that can be offered, by scope."""
     groups = group_pairs((scope, name) for name, fact in snapshot.items.items() for scope in fact.scopes)
     return {scope: frozenset(names) for scope, names in groups.items()}
 

@@ -187,7 +187,7 @@ def _put_back(item: str, pair: SnapshotPair) -> str:
 
 
 def _with_alternative(text: str, remedy: Remedy) -> Remedy:
-    """A remedy with a text in front of it; empty where there is none that helps."""
+    """A remedy with a text before it; empty where no remedy helps."""
     return replace(remedy, phrase=f"{text} {remedy.phrase}") if remedy and remedy.possible else Remedy()
 
 
@@ -227,7 +227,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair, wider: Remedy) -> Remedy:
-    """Advise to tell an item apart from those in front with nearly the same score, where scores are similarities."""
+    """Advise to distinguish an item from those ranked above with nearly the same score (similarities only)."""
     if pair.weighs_the_catalog:
         return Remedy()
     after, item = change.head, change.item

@@ -90,5 +90,5 @@ class _Prices:
 
 
 def _added_tokens(rows: Sequence[Candidate]) -> int:
-    """The tokens of what is offered beside the session."""
+    """The tokens of what is offered, without the session."""
     return sum(row.tokens for row in rows if row.origin != "session")

@@ -31,7 +31,7 @@ _QUERIES = "queries"
 
 
 class _Former(NamedTuple):
-    """What git tells of the baseline before this change.
+    """The baseline before this change, as far as git has it.
 
     Attributes:
         is_known: whether it tells anything.
@@ -101,7 +101,7 @@ def _former_baseline(file: GateFile, data: bytes | None, *, records_replaced: bo
 
 
 def _revision_before(folder: Path, *, committed: bool) -> str:
-    """The commit before this change; empty where git does not tell.
+    """The commit before this change; empty where git does not have it.
 
     Args:
         folder: in the checkout.

@@ -111,7 +111,7 @@ def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnsw
 def with_unasked(
     file: GateFile, heads: Sequence[SelectorSnapshot], bases: Sequence[SelectorSnapshot]
 ) -> list[SelectorSnapshot]:
-    """Snapshots with the queries of their datasets that are not asked, which a baseline does not tell.
+    """Snapshots with the queries of their datasets that are not asked, which a baseline does not have.
 
     Args:
         file: without faults.

@@ -155,7 +155,7 @@ class SnapshotPair:
 
     @cached_property
     def query_places(self) -> Mapping[str, int]:
-        """The place of every query in the order of the head."""
+        """The position of every query in the order of the head."""
         return {query: position for position, query in enumerate(self.head.queries)}
 
     @cached_property
@@ -257,7 +257,7 @@ class SnapshotPair:
 
 
 def _order_scores(answer: AnswerFact) -> Mapping[str, float]:
-    """Scores -1, -2, ... by id that stand for the order of a selector without scores; empty for one that has scores."""
+    """Scores -1, -2, ... by id for the order of a selector without scores; empty for one that has scores."""
     candidates = [candidate for candidate in (*answer.offered, *answer.near) if candidate.origin == "search"]
     if any(candidate.score is not None for candidate in candidates):
         return {}

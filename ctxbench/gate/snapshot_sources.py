@@ -111,7 +111,7 @@ class _Taking:
 
     @cached_property
     def described(self) -> dict[str, dict[str, Any]]:
-        """What every selector says of itself."""
+        """The description of every selector."""
         return {name: _as_json(selector.describe()) for name, selector in self.selectors.items()}
 
     @cached_property
@@ -167,14 +167,14 @@ class _Taking:
         return replace(answers, candidates=table.marked(~enough_shown(self.dataset, table), SHOWN_TOO_LITTLE))
 
     def _times(self, name: str, repeats: int) -> int:
-        """How often a selector is asked: again only where it may answer otherwise."""
+        """How often a selector is asked: more than once only where answers may differ."""
         selector = self.selectors[name]
         if isinstance(selector, AsManyAs):
             return self._times(selector.like.name, repeats)
         return repeats if isinstance(selector, External) and not isinstance(selector, FileSelector) else 1
 
     def _select(self, name: str, time: int) -> Selector:
-        """The selector as it is asked at a time: one outside anew, for answers that it kept are not taken again."""
+        """The selector for one repeat; an external one without its cached answers."""
         selector = self.selectors[name]
         if not time or not isinstance(selector, External):
             return selector
@@ -239,7 +239,7 @@ def _offers(answers: Slice) -> list[frozenset[int]]:
 
 
 def _embedder(description: Any) -> str:
-    """The key of the embedder that a selector says it uses, itself or within; empty if none."""
+    """The key of the embedder in a selector's description, at any depth; empty if none."""
     if isinstance(description, Mapping):
         identities = description.get("identities")
         if isinstance(identities, Mapping) and "embedder" in identities:

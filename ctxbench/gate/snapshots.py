@@ -268,7 +268,7 @@ class SelectorSnapshot:
 
     @property
     def contents(self) -> dict[str, tuple[str, bool]]:
-        """Of all items by id, the hash and whether a scope holds the item."""
+        """The hash of each item by id, and whether it is in a scope."""
         return {name: (fact.hash, bool(fact.scopes)) for name, fact in self.all_items.items()}
 
     def rows_of(self, queries: Sequence[str]) -> IntArray:
@@ -278,7 +278,7 @@ class SelectorSnapshot:
 
     @property
     def steady(self) -> bool:
-        """Whether the selector is known to repeat its answers; for one of the user, by asking more than once."""
+        """Whether the selector is known to repeat its answers; for an external one, by asking more than once."""
         return not self.unsteady and (not self.identity.outside or self.repeats > 1)
 
 

@@ -30,7 +30,7 @@ _ADDED, _TOTAL = "tokens", "total_tokens"  # of what is added to a prompt; and w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossFacts:
-    """What was lost by a selector, which decides its verdict beside metrics and pins.
+    """The losses of a selector, which decide its verdict together with metrics and pins.
 
     Attributes:
         unmet: what queries require, and nothing can meet any more; empty where that is allowed.
@@ -137,13 +137,13 @@ def _p_value(verdict: MetricVerdict) -> str:
 
 
 def undecided_text(verdict: MetricVerdict, *, deterministic: bool) -> str:
-    """A metric that moved by more than is tolerated, and why that cannot be told; in a sentence."""
+    """A metric that moved by more than is tolerated, and why that is inconclusive; in a sentence."""
     why = undecided_reason(verdict, deterministic=deterministic)
     return f"{_change_text(verdict)}: more than {_tolerance_text(verdict)}, but {why}"
 
 
 def undecided_reason(verdict: MetricVerdict, *, deterministic: bool) -> str:
-    """Why a difference cannot be told: too few queries, and how many would tell, where that is known."""
+    """Why a difference is inconclusive: too few queries, and how many would suffice, where that is known."""
     suffix = "" if verdict.comparison.needed is None else f"; {verdict.comparison.needed:,} queries would tell"
     return f"{_weak_evidence_text(verdict, deterministic=deterministic)}{suffix}"
 
@@ -176,7 +176,7 @@ def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, reported
 
 
 def with_servers(check: SelectorCheck, servers: Sequence[CapturedServer]) -> SelectorCheck:
-    """The check with the servers that were not asked among its reasons; it cannot be told where one is outdated.
+    """The check with the servers that were not asked among its reasons; inconclusive where one is outdated.
 
     Args:
         check: over the tools as captured.
@@ -275,7 +275,7 @@ def unmet_text(unmet: Sequence[UnmetRequirement]) -> str:
 
 
 def _can_be_met(group: Sequence[str], side: SelectorSnapshot, query: str) -> bool:
-    """Whether one of some alternatives can be offered, or is held by the session."""
+    """Whether one of some alternatives can be offered, or is in the session."""
     fact = side.queries[query]
     if any(item in side.items and not exclusion_reason(item, fact, side.items[item]) for item in group):
         return True

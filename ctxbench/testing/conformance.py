@@ -50,7 +50,7 @@ _ALL = "all items"  # the case that is tried in every way
 
 
 class ConformanceError(UserError, AssertionError):
-    """A strategy or selector does not hold what it must; every fault found is in `faults`."""
+    """A strategy or selector does not conform; `faults` has every fault."""
 
     def __init__(self, subject: str, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)

@@ -1,4 +1,4 @@
-"""What every query, table of candidates and prompt must hold: checks of values, each yielding what is wrong."""
+"""The contract of queries, tables of candidates and prompts: each check yields what is wrong."""
 
 from __future__ import annotations
 
