@@ -274,7 +274,7 @@ def _run_check(request: CheckRequest) -> _Result:
             done = check_gate(
                 _gate_path(request),
                 allow_removed=request.allow_removed,
-                asked=asked,
+                server_errors=asked,
                 notify=shown.say,
                 progress=shown,
             )

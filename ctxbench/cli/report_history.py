@@ -78,7 +78,7 @@ def _show_history(path: Path, wanted: HistoryOutput) -> None:
         folder = baseline_of(path)
         beside = Path() if folder == path else path
         with gate_file_in_messages(Path(GATE) if folder == path else path):
-            history = read_history(folder, limit=wanted.limit, beside=beside, notify=shown)
+            history = read_history(folder, limit=wanted.limit, gate_path=beside, notify=shown)
     if wanted.csv is not None:
         write_atomic(wanted.csv, history_csv(history))
     if wanted.chart is not None:

@@ -6,13 +6,15 @@ from ctxbench.core.selection import Offered
 from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot
 
 
-def shown_tokens(one: Offered, side: SelectorSnapshot) -> int:
-    """What is shown of an item costs this; 0 where the item is not known."""
-    if one.tokens is not None:
-        return one.tokens
-    return side.items[one.id].tokens if one.id in side.items else 0
+def shown_tokens(candidate: Offered, side: SelectorSnapshot) -> int:
+    """The prompt tokens of what is shown of an item; 0 where the item is not known."""
+    if candidate.tokens is not None:
+        return candidate.tokens
+    return side.items[candidate.id].tokens if candidate.id in side.items else 0
 
 
 def answer_tokens(answer: AnswerFact, side: SelectorSnapshot, *, session: bool = False) -> int:
-    """What the selector added to a prompt; with `session`, also what that holds."""
-    return sum(shown_tokens(one, side) for one in answer.offered if session or one.origin != "session")
+    """The prompt tokens that the selector added; with `session`, also those of the session's items."""
+    return sum(
+        shown_tokens(candidate, side) for candidate in answer.offered if session or candidate.origin != "session"
+    )

@@ -54,7 +54,7 @@ _DIGITS = 6  # of means and intervals, which are for reading: a check computes t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedFigures:
-    """A few numbers on the answers of a selector on a dataset, for whoever accepts them.
+    """Summary of the answers of a selector on a dataset, to be reviewed when a baseline is accepted.
 
     Attributes:
         dataset, selector: names.
@@ -97,7 +97,7 @@ class AcceptedBaseline:
 
 def has_no_texts(folder: Path) -> bool:
     """Whether there is a baseline that holds no text of any item; False where none can be read."""
-    rows = {item.row is None for one in _current_snapshots(folder).values() for item in one.items.values()}
+    rows = {item.row is None for snapshot in _current_snapshots(folder).values() for item in snapshot.items.values()}
     return rows == {True}
 
 
@@ -129,23 +129,23 @@ def write_baseline(
         NewerFormatError: a newer version wrote the baseline.
         StorageError: it cannot be read or written; what was there is unchanged.
     """
-    _refuse_unfit_snapshots(snapshots)
+    _check_snapshots(snapshots)
     recover_folder(folder)
-    if what := other_content(folder):
-        raise ParameterError(f"{folder} is {what}, no baseline; name another folder for the baseline")
+    if content := other_content(folder):
+        raise ParameterError(f"{folder} is {content}, no baseline; name another folder for the baseline")
     before = _current_snapshots(folder)
-    kept = snapshots if texts else [*map(without_texts, snapshots)]
-    new = [undo_noise(one, before.get((one.dataset, one.selector))) for one in kept]
-    here, files = _current_files(folder), _text_files(new)
-    embedder = next((one.identity.embedder for one in snapshots if one.identity.embedder), "")
+    stored = snapshots if texts else [*map(without_texts, snapshots)]
+    new = [undo_noise(snapshot, before.get((snapshot.dataset, snapshot.selector))) for snapshot in stored]
+    current, files = _current_files(folder), _text_files(new)
+    embedder = next((snapshot.identity.embedder for snapshot in snapshots if snapshot.identity.embedder), "")
     if vectors and embedder:
-        files[VECTORS] = vectors_bytes(vectors, embedder, here.get(VECTORS))
-    files[MANIFEST] = _manifest_file(folder, here, partial(manifest, new, files, settings=settings), replaced)
-    changed = sorted(name for name, data in files.items() if here.get(name) != data)
-    removed = sorted(here.keys() - files)
+        files[VECTORS] = vectors_bytes(vectors, embedder, current.get(VECTORS))
+    files[MANIFEST] = _manifest_file(folder, current, partial(manifest, new, files, settings=settings), replaced)
+    changed = sorted(name for name, data in files.items() if current.get(name) != data)
+    removed = sorted(current.keys() - files)
     if changed or removed:
         with atomic_folder(folder) as temporary:
-            _copy_other_files(folder, temporary, here)
+            _copy_other_files(folder, temporary, current)
             for name, data in files.items():
                 write_atomic(temporary / name, data)
     return AcceptedBaseline(
@@ -157,29 +157,31 @@ def write_baseline(
     )
 
 
-def _refuse_unfit_snapshots(snapshots: Sequence[SelectorSnapshot]) -> None:
-    """Refuse snapshots that cannot stand in one baseline."""
+def _check_snapshots(snapshots: Sequence[SelectorSnapshot]) -> None:
+    """Raise an error for snapshots that cannot be in one baseline."""
     if not snapshots:
         raise ParameterError("a baseline of nothing was asked for; at least one selector must be run on a dataset")
     first: dict[str, SelectorSnapshot] = {}
-    names = Counter((one.dataset, one.selector) for one in snapshots)
-    for one in snapshots:
-        if names[one.dataset, one.selector] > 1:
-            raise ParameterError(f"two selectors on {one.dataset} are called {one.selector!r}; rename one")
-        other = first.setdefault(one.dataset, one)
-        if (one.items, one.disabled, one.queries) != (other.items, other.disabled, other.queries):
-            what = f"{other.selector} and {one.selector} were run on different states of dataset {one.dataset}"
-            raise ParameterError(f"{what}; run both again")
+    names = Counter((snapshot.dataset, snapshot.selector) for snapshot in snapshots)
+    for snapshot in snapshots:
+        if names[snapshot.dataset, snapshot.selector] > 1:
+            raise ParameterError(f"two selectors on {snapshot.dataset} are called {snapshot.selector!r}; rename one")
+        earlier = first.setdefault(snapshot.dataset, snapshot)
+        if (snapshot.items, snapshot.disabled, snapshot.queries) != (earlier.items, earlier.disabled, earlier.queries):
+            message = (
+                f"{earlier.selector} and {snapshot.selector} were run on different states of dataset {snapshot.dataset}"
+            )
+            raise ParameterError(f"{message}; run both again")
 
 
 def _current_snapshots(folder: Path) -> dict[tuple[str, str], SelectorSnapshot]:
-    """The snapshots that stand in the folder; none if it cannot be read, as after a merge.
+    """The snapshots that are in the folder; none if it cannot be read, as after a merge.
 
     Raises:
         NewerFormatError: a newer version wrote it, which could not read what this one writes.
     """
     try:
-        return {(one.dataset, one.selector): one for one in read_baseline(folder)}
+        return {(snapshot.dataset, snapshot.selector): snapshot for snapshot in read_baseline(folder)}
     except NewerFormatError:
         raise
     except UserError:
@@ -193,7 +195,11 @@ def without_texts(snapshot: SelectorSnapshot) -> SelectorSnapshot:
         items={name: replace(item, row=None) for name, item in snapshot.items.items()},
         disabled={name: replace(item, row=None) for name, item in snapshot.disabled.items()},
         queries={
-            name: replace(query, text="", others=() if any(group for *_, group in query.others) else query.others)
+            name: replace(
+                query,
+                text="",
+                extra_labels=() if any(group for *_, group in query.extra_labels) else query.extra_labels,
+            )
             for name, query in snapshot.queries.items()
         },  # names of alternatives are texts, too
         judged=None,
@@ -203,16 +209,16 @@ def without_texts(snapshot: SelectorSnapshot) -> SelectorSnapshot:
 def _text_files(snapshots: Sequence[SelectorSnapshot]) -> dict[str, bytes]:
     """The files of all datasets, by their path in the folder."""
     files: dict[str, bytes] = {}
-    for dataset in dict.fromkeys(one.dataset for one in snapshots):
-        several = [one for one in snapshots if one.dataset == dataset]
+    for dataset in dict.fromkeys(snapshot.dataset for snapshot in snapshots):
+        several = [snapshot for snapshot in snapshots if snapshot.dataset == dataset]
         sessions = _shared_sessions(several)
         files[dataset_file(dataset, ITEMS)] = _lines(map(item_row, several[0].all_items.values()))
         files[dataset_file(dataset, QUERIES)] = _lines(map(query_row, several[0].queries.values()))
         if sessions:
-            rows = (session_row(number, held) for held, number in sessions.items())
+            rows = (session_row(number, session) for session, number in sessions.items())
             files[dataset_file(dataset, SESSIONS)] = _lines(rows)
-        for one in several:
-            files[dataset_file(dataset, answers_file(one.selector))] = _answers_file(one, sessions)
+        for snapshot in several:
+            files[dataset_file(dataset, answers_file(snapshot.selector))] = _answers_file(snapshot, sessions)
     return files
 
 
@@ -222,41 +228,43 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 def _shared_sessions(snapshots: Sequence[SelectorSnapshot]) -> dict[tuple[str, ...], int]:
     """The sessions that at least two queries have, numbered from 1 on in the order in which they come."""
-    queries = group_pairs((session_items(one.answers[query]), query) for one in snapshots for query in one.queries)
-    several = [held for held, found in queries.items() if held and len({*found}) > 1]
-    return {held: number for number, held in enumerate(several, start=1)}
+    queries = group_pairs(
+        (session_items(snapshot.answers[query]), query) for snapshot in snapshots for query in snapshot.queries
+    )
+    several = [session for session, ids in queries.items() if session and len({*ids}) > 1]
+    return {session: number for number, session in enumerate(several, start=1)}
 
 
-def _answers_file(one: SelectorSnapshot, sessions: Mapping[tuple[str, ...], int]) -> bytes:
-    rules = {rule: place for place, rule in enumerate(rules_of(one))}
-    columns = {str(metric): column.tolist() for metric, column in one.metrics.items()}
+def _answers_file(snapshot: SelectorSnapshot, sessions: Mapping[tuple[str, ...], int]) -> bytes:
+    rules = {rule: number for number, rule in enumerate(rules_of(snapshot))}
+    columns = {str(metric): column.tolist() for metric, column in snapshot.metrics.items()}
     return _lines(
-        answer_row(one.answers[query], {name: column[row] for name, column in columns.items()}, rules, sessions)
-        for row, query in enumerate(one.queries)
+        answer_row(snapshot.answers[query], {name: column[row] for name, column in columns.items()}, rules, sessions)
+        for row, query in enumerate(snapshot.queries)
     )
 
 
 def _manifest_file(
-    folder: Path, here: Mapping[str, bytes], make: Callable[..., dict[str, Any]], replaced: Mapping[str, Any] | None
+    folder: Path, current: Mapping[str, bytes], make: Callable[..., dict[str, Any]], replaced: Mapping[str, Any] | None
 ) -> bytes:
-    """`baseline.json`; what tells the time it was written stays as it stands there if nothing else has changed.
+    """`baseline.json`, as it is in the folder where only the time of writing differs.
 
-    That is the versions of Python and libraries, and which baseline it replaced.
+    That is, versions of Python and libraries, and which baseline it replaced.
 
     Args:
         folder: of the baseline.
-        here: the files that stand there.
+        current: the files that are in the folder.
         make: `manifest`, given all but `replaced` and `libraries`.
         replaced: the manifest of the baseline that this one replaces; None = there was none.
     """
-    if MANIFEST in here:
+    if MANIFEST in current:
         try:
             old = read_manifest(folder)
-            same = dump_json(make(replaced=old.get("replaced"), libraries=old["versions"]), indent=2).encode()
+            unchanged = dump_json(make(replaced=old.get("replaced"), libraries=old["versions"]), indent=2).encode()
         except (UserError, LookupError, AttributeError, TypeError):
-            same = b""  # it cannot be read, and is written anew
-        if same == here[MANIFEST]:
-            return same
+            unchanged = b""  # it cannot be read, and is written anew
+        if unchanged == current[MANIFEST]:
+            return unchanged
     return dump_json(make(replaced=replaced), indent=2).encode()
 
 
@@ -268,15 +276,15 @@ def _current_files(folder: Path) -> dict[str, bytes]:
     names = [MANIFEST, VECTORS]
     try:
         names += [path.relative_to(folder).as_posix() for path in folder.glob("*/*.jsonl")]
-        found = {name: read_bytes(folder / name) for name in names if (folder / name).is_file()}
-        return {name: data if name == VECTORS else data.replace(b"\r\n", b"\n") for name, data in found.items()}
+        contents = {name: read_bytes(folder / name) for name in names if (folder / name).is_file()}
+        return {name: data if name == VECTORS else data.replace(b"\r\n", b"\n") for name, data in contents.items()}
     except OSError as error:
         raise StorageError(f"cannot read {folder}: {error.strerror or error}") from error
 
 
-def _copy_other_files(folder: Path, temporary: Path, own: Iterable[str]) -> None:
-    """Copy files of others, such as a `.gitattributes`, to the folder that replaces this one."""
-    left_out = {folder / name for name in own}
+def _copy_other_files(folder: Path, temporary: Path, baseline_files: Iterable[str]) -> None:
+    """Copy files that ctxbench did not write, such as a `.gitattributes`, to the folder that replaces this one."""
+    left_out = {folder / name for name in baseline_files}
     try:
         for path in sorted(folder.rglob("*")):
             if path not in left_out and not path.is_dir():
@@ -287,21 +295,21 @@ def _copy_other_files(folder: Path, temporary: Path, own: Iterable[str]) -> None
         raise StorageError(f"cannot copy {folder}: {error.strerror or error}; nothing was changed there") from error
 
 
-def summarise_selector(one: SelectorSnapshot, metrics: Sequence[Metric]) -> AcceptedFigures:
+def summarise_selector(snapshot: SelectorSnapshot, metrics: Sequence[Metric]) -> AcceptedFigures:
     """Summarise what is accepted; a metric that cannot be computed is left out.
 
     Args:
-        one: as it is written.
+        snapshot: as it is written.
         metrics: what a check judges.
     """
-    means = summarise(list(metrics), one.metrics)
+    means = summarise(list(metrics), snapshot.metrics)
     return AcceptedFigures(
-        dataset=one.dataset,
-        selector=one.selector,
-        queries=len(one.queries),
-        offered=sum(item.origin != "session" for answer in one.answers.values() for item in answer.offered),
-        metrics={metric: found.value for metric, found in means.items()},
-        shipped=one.identity.shipped,
+        dataset=snapshot.dataset,
+        selector=snapshot.selector,
+        queries=len(snapshot.queries),
+        offered=sum(item.origin != "session" for answer in snapshot.answers.values() for item in answer.offered),
+        metrics={metric: mean.value for metric, mean in means.items()},
+        shipped=snapshot.identity.shipped,
     )
 
 
@@ -324,17 +332,21 @@ def manifest(
     """
     versions = _versions(snapshots[0], libraries)
     datasets: dict[str, Any] = {}
-    for one in snapshots:
-        if one.dataset not in datasets:
+    for snapshot in snapshots:
+        if snapshot.dataset not in datasets:
             named = {"items": ITEMS, "queries": QUERIES, "sessions": SESSIONS}
-            paths = {what: dataset_file(one.dataset, name) for what, name in named.items()}
-            hashes = {what: file_hash(files[path]) for what, path in paths.items() if path in files}
-            counts = {"items": len(one.all_items), "queries": len(one.queries)}
-            inputs = {"inputs": one.inputs} if one.inputs else {}
-            datasets[one.dataset] = {**counts, **inputs, "files": hashes, "selectors": {}}
-        about = _selector_row(one, file_hash(files[dataset_file(one.dataset, answers_file(one.selector))]))
-        own = _versions(one, libraries)
-        datasets[one.dataset]["selectors"][one.selector] = about if own == versions else {**about, "versions": own}
+            paths = {kind: dataset_file(snapshot.dataset, name) for kind, name in named.items()}
+            hashes = {kind: file_hash(files[path]) for kind, path in paths.items() if path in files}
+            counts = {"items": len(snapshot.all_items), "queries": len(snapshot.queries)}
+            inputs = {"inputs": snapshot.inputs} if snapshot.inputs else {}
+            datasets[snapshot.dataset] = {**counts, **inputs, "files": hashes, "selectors": {}}
+        about = _selector_row(
+            snapshot, file_hash(files[dataset_file(snapshot.dataset, answers_file(snapshot.selector))])
+        )
+        selector_versions = _versions(snapshot, libraries)
+        datasets[snapshot.dataset]["selectors"][snapshot.selector] = (
+            about if selector_versions == versions else {**about, "versions": selector_versions}
+        )
     stored = {"vectors": file_hash(files[VECTORS])} if VECTORS in files else {}
     out = {"format": FORMAT, "versions": versions, "settings": settings.as_dict(), **stored, "datasets": datasets}
     if replaced is not None and (figures := figures_of(replaced)) != figures_of(out):
@@ -348,22 +360,27 @@ def rules_of(snapshot: SelectorSnapshot) -> list[Rule | None]:
     In the order of what is written of them: numbers then change with the rules only, and not with who meets which
     first.
     """
-    found = {one.rule for answer in snapshot.answers.values() for one in answer.near if one.rule is not None}
-    return [None, *sorted(found, key=lambda rule: dump_json(rule.as_dict()))]
+    rules = {
+        candidate.rule
+        for answer in snapshot.answers.values()
+        for candidate in answer.near
+        if candidate.rule is not None
+    }
+    return [None, *sorted(rules, key=lambda rule: dump_json(rule.as_dict()))]
 
 
-def _versions(one: SelectorSnapshot, libraries: Mapping[str, str] | None) -> dict[str, str]:
-    versions = dict(one.identity.versions)
+def _versions(snapshot: SelectorSnapshot, libraries: Mapping[str, str] | None) -> dict[str, str]:
+    versions = dict(snapshot.identity.versions)
     if libraries is None:
         return versions
     return {**libraries, **{name: value for name, value in versions.items() if name in OWN_VERSIONS}}
 
 
-def _selector_row(one: SelectorSnapshot, digest: str) -> dict[str, Any]:
+def _selector_row(snapshot: SelectorSnapshot, digest: str) -> dict[str, Any]:
     """The entry of a selector on a dataset: its description, and the means of its metrics."""
-    identity = one.identity
-    repeated = {"repeats": one.repeats, "spread": dict(one.spread), "unsteady": list(one.unsteady)}
-    means = _mean_estimates(one) if one.queries else {}
+    identity = snapshot.identity
+    repeated = {"repeats": snapshot.repeats, "spread": dict(snapshot.spread), "unsteady": list(snapshot.unsteady)}
+    means = _mean_estimates(snapshot) if snapshot.queries else {}
     return {
         "outside": identity.outside,
         **({"shipped": identity.shipped} if identity.shipped else {}),
@@ -371,29 +388,29 @@ def _selector_row(one: SelectorSnapshot, digest: str) -> dict[str, Any]:
         "tokens": identity.tokens,
         "values": dict(identity.values),
         "description": dict(identity.selector),
-        **(repeated if one.repeats > 1 else {}),
-        "metrics": {str(metric): _estimate_row(means.get(metric)) for metric in one.metrics},
-        "rules": {str(place): rule.as_dict() for place, rule in enumerate(rules_of(one)) if rule is not None},
+        **(repeated if snapshot.repeats > 1 else {}),
+        "metrics": {str(metric): _estimate_row(means.get(metric)) for metric in snapshot.metrics},
+        "rules": {str(number): rule.as_dict() for number, rule in enumerate(rules_of(snapshot)) if rule is not None},
         "file": digest,
     }
 
 
-def _mean_estimates(one: SelectorSnapshot) -> Mapping[Metric, Estimate]:
-    """Means with the intervals of a run. Of a selector that was asked repeatedly, yes/no values are shares."""
-    if one.repeats == 1:
-        return estimates(one.metrics, one.metrics)
-    scales = {metric: metric.declaration.scale for metric in one.metrics}
+def _mean_estimates(snapshot: SelectorSnapshot) -> Mapping[Metric, Estimate]:
+    """Means with the intervals of a run. With repeats, yes/no values are shares."""
+    if snapshot.repeats == 1:
+        return estimates(snapshot.metrics, snapshot.metrics)
+    scales = {metric: metric.declaration.scale for metric in snapshot.metrics}
     return {
         metric: estimate(values, scale="amount" if scales[metric] == "amount" else "share")
-        for metric, values in one.metrics.items()
+        for metric, values in snapshot.metrics.items()
         if scales[metric] != "bits"
     }
 
 
-def _estimate_row(one: Estimate | None) -> dict[str, Any]:
-    """A mean with its interval; null where the values say nothing."""
-    if one is None:
+def _estimate_row(mean: Estimate | None) -> dict[str, Any]:
+    """A mean with its interval; `n` is 0 where no value applies."""
+    if mean is None:
         return {"n": 0}
-    numbers = {"mean": one.value, "low": one.interval.low, "high": one.interval.high}
+    numbers = {"mean": mean.value, "low": mean.interval.low, "high": mean.interval.high}
     out = {name: float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None for name, value in numbers.items()}
-    return {**out, "level": one.interval.level, "n": one.n, **({} if one.interval.holds else {"holds": False})}
+    return {**out, "level": mean.interval.level, "n": mean.n, **({} if mean.interval.holds else {"holds": False})}

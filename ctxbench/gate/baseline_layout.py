@@ -47,7 +47,7 @@ def gate_file_in_messages(gate: Path) -> Iterator[None]:
 
 
 def accept_command(*options: str) -> str:
-    """The command that writes the baseline anew, for the gate file at hand, in backticks."""
+    """The command that accepts the baseline of the current gate file, in backticks."""
     gate = _gate.get()
     return f"`{shlex.join(['ctxbench', 'check', *([] if gate == Path(GATE) else [str(gate)]), '--accept', *options])}`"
 
@@ -89,7 +89,7 @@ def figures_of(head: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def other_content(folder: Path) -> str:
-    """Say what a folder holds if it is no baseline: `a dataset`, `a run`, `no folder` ...; else empty.
+    """What a folder holds if it is no baseline: `a dataset`, `a run`, `no folder` ...; else empty.
 
     Raises:
         StorageError: it cannot be looked at, or is a baseline that has lost its manifest.
@@ -104,9 +104,9 @@ def other_content(folder: Path) -> str:
         raise StorageError(
             f"cannot read {folder}: {error.strerror or error}; expected the folder of a baseline"
         ) from error
-    for name, what in _FOREIGN.items():
+    for name, kind in _FOREIGN.items():
         if name in names:
-            return f"the folder of {what}"
+            return f"the folder of {kind}"
     if MANIFEST not in names and (VECTORS in names or next(folder.glob(f"*/{ITEMS}"), None)):
         how = f"bring it back from git, or delete the folder and accept again ({accept_command()})"
         raise StorageError(f"{folder / MANIFEST} is missing; {how}")

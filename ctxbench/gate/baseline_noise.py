@@ -36,17 +36,19 @@ def undo_noise(new: SelectorSnapshot, old: SelectorSnapshot | None) -> SelectorS
     Raises:
         ParameterError: a query has no answer, or one with a score that is no finite number, or an unknown item.
     """
-    if lacking := [query for query in new.queries if query not in new.answers]:
-        what = f"{new.selector} on {new.dataset} has no answer to {len(lacking)} queries ({', '.join(lacking[:3])})"
-        raise ParameterError(f"{what}; a baseline needs all of them: run again")
+    if unanswered := [query for query in new.queries if query not in new.answers]:
+        message = (
+            f"{new.selector} on {new.dataset} has no answer to {len(unanswered)} queries ({', '.join(unanswered[:3])})"
+        )
+        raise ParameterError(f"{message}; a baseline needs all of them: run again")
     for query in new.queries:
-        _refuse_unfit_answer(new, new.answers[query])
+        _check_answer(new, new.answers[query])
     rounded_answers = {
-        query: replace(one, offered=_as_stored(one.offered), near=_as_stored(one.near[:_NEAR_COMPARED]))
-        for query, one in ((query, new.answers[query]) for query in new.queries)
+        query: replace(answer, offered=_as_stored(answer.offered), near=_as_stored(answer.near[:_NEAR_COMPARED]))
+        for query, answer in ((query, new.answers[query]) for query in new.queries)
     }
     values = {metric: column.copy() for metric, column in new.metrics.items()}
-    answers = {query: replace(one, near=one.near[:NEAR]) for query, one in rounded_answers.items()}
+    answers = {query: replace(answer, near=answer.near[:NEAR]) for query, answer in rounded_answers.items()}
     if old is not None:
         noise_filter = _NoiseFilter(new, old)
         for query in noise_filter.same_queries:
@@ -58,28 +60,34 @@ def undo_noise(new: SelectorSnapshot, old: SelectorSnapshot | None) -> SelectorS
     return replace(new, answers=answers, metrics=values)
 
 
-def _refuse_unfit_answer(new: SelectorSnapshot, answer: AnswerFact) -> None:
-    """Refuse an answer that cannot be written and compared with."""
-    for one in (*answer.offered, *answer.near):
-        what = "" if one.id in new.items else "is no item of the catalog"
-        if one.score is not None and not math.isfinite(one.score):
-            what = f"has a score of {one.score}; a score is a finite number"
-        if what:
-            raise ParameterError(f"{new.selector} on {new.dataset}, query {answer.query}: {one.id} {what}")
+def _check_answer(new: SelectorSnapshot, answer: AnswerFact) -> None:
+    """Raise an error for an answer that cannot be written or compared."""
+    for candidate in (*answer.offered, *answer.near):
+        fault = "" if candidate.id in new.items else "is no item of the catalog"
+        if candidate.score is not None and not math.isfinite(candidate.score):
+            fault = f"has a score of {candidate.score}; a score is a finite number"
+        if fault:
+            raise ParameterError(f"{new.selector} on {new.dataset}, query {answer.query}: {candidate.id} {fault}")
 
 
 def _as_stored(candidates: Sequence[Offered]) -> tuple[Offered, ...]:
-    """What a baseline says of candidates: rounded scores, and no pairs of chunks."""
+    """Candidates as a baseline has them: rounded scores, no pairs of chunks."""
     return tuple(
         [
-            replace(one, score=rounded(one.score), pair=None, shown=None, tokens=None if one.rule else one.tokens)
-            for one in candidates
+            replace(
+                candidate,
+                score=rounded(candidate.score),
+                pair=None,
+                shown=None,
+                tokens=None if candidate.rule else candidate.tokens,
+            )
+            for candidate in candidates
         ]
     )
 
 
 def _answer_ids(answer: AnswerFact) -> tuple[list[str], list[str]]:
-    return [one.id for one in answer.offered], [one.id for one in answer.near[:NEAR]]
+    return [candidate.id for candidate in answer.offered], [candidate.id for candidate in answer.near[:NEAR]]
 
 
 class _NoiseFilter:
@@ -96,7 +104,7 @@ class _NoiseFilter:
             query
             for query, fact in new.queries.items()
             if query in old.queries
-            and fact.asked == old.queries[query].asked
+            and fact.request_hash == old.queries[query].request_hash
             and fact.labelled == old.queries[query].labelled
         )
         self._swaps = frozenset(differences(old, new, Comparability(queries=self.same_queries)).swaps)
@@ -114,12 +122,15 @@ class _NoiseFilter:
         swapped = answer.query in self._swaps and self._same_selector and self._has_same_items(answer.query)
         if swapped and _scores_unmoved(before, answer, margin):
             return before
-        known = {one.id: one for one in (*before.offered, *before.near)}
-        candidates = [self._with_old_score(one, known, margin) for one in answer.offered]
+        old_candidates = {candidate.id: candidate for candidate in (*before.offered, *before.near)}
+        candidates = [self._with_old_score(candidate, old_candidates, margin) for candidate in answer.offered]
         offered = _in_old_order(candidates, before.offered, math.inf, margin)
         last = len(before.near) if len(before.near) == NEAR else math.inf  # what a full list left out came behind it
         near = _in_old_order(
-            [self._with_old_score(one, known, margin) for one in answer.near], before.near, last, margin
+            [self._with_old_score(candidate, old_candidates, margin) for candidate in answer.near],
+            before.near,
+            last,
+            margin,
         )
         return replace(answer, offered=tuple(offered), near=tuple(near[:NEAR]))
 
@@ -133,64 +144,67 @@ class _NoiseFilter:
                 if all_back or math.isclose(value, old, rel_tol=_ROUNDING, abs_tol=0.0):
                     column[row] = old
 
-    def _with_old_score(self, one: Offered, known: Mapping[str, Offered], margin: float) -> Offered:
+    def _with_old_score(self, candidate: Offered, old_candidates: Mapping[str, Offered], margin: float) -> Offered:
         """The candidate with its old score, if the score moved by no more than the margin.
 
         And with the old rule, where the same selector keeps the same item out: a rule may change with a threshold that
         the score is on the edge of.
         """
-        old = known.get(one.id)
-        if old is None or one.score is None or old.score is None or abs(one.score - old.score) > margin:
-            return one
-        old_rule = one.rule and old.rule and self._same_selector and self._is_same_item(one.id)
-        return replace(one, score=old.score, rule=old.rule if old_rule else one.rule)
+        old = old_candidates.get(candidate.id)
+        if old is None or candidate.score is None or old.score is None or abs(candidate.score - old.score) > margin:
+            return candidate
+        old_rule = candidate.rule and old.rule and self._same_selector and self._is_same_item(candidate.id)
+        return replace(candidate, score=old.score, rule=old.rule if old_rule else candidate.rule)
 
     def _has_same_items(self, query: str) -> bool:
         """Whether all items that a query is or was offered are unchanged."""
         offers = (*self.new.answers[query].offered, *self.old.answers[query].offered)
-        return all(self._is_same_item(one.id) for one in offers)
+        return all(self._is_same_item(candidate.id) for candidate in offers)
 
     def _is_same_item(self, name: str) -> bool:
-        now, before = self.new.items.get(name), self.old.items.get(name)
-        return now is not None and before is not None and (now.hash, now.tokens) == (before.hash, before.tokens)
+        after, before = self.new.items.get(name), self.old.items.get(name)
+        return after is not None and before is not None and (after.hash, after.tokens) == (before.hash, before.tokens)
 
 
-def _scores_unmoved(before: AnswerFact, now: AnswerFact, margin: float) -> bool:
-    """Whether no known candidate moved by more than the margin, and no new one came among them."""
-    scores = now.score_of
+def _scores_unmoved(before: AnswerFact, after: AnswerFact, margin: float) -> bool:
+    """Whether no old candidate moved by more than the margin, and no new one is among them."""
+    scores = after.score_of
     if not all(is_unmoved(score, scores.get(name), margin=margin) for name, score in before.score_of.items()):
         return False
-    lowest = min([one.score for one in before.near if one.score is not None], default=-math.inf)
+    lowest = min([candidate.score for candidate in before.near if candidate.score is not None], default=-math.inf)
     limit = lowest + margin if len(before.near) == NEAR else -math.inf
-    known = {one.id for one in (*before.offered, *before.near)}
-    return all(one.id in known or one.score is None or one.score <= limit for one in now.near[:NEAR])
+    old_ids = {candidate.id for candidate in (*before.offered, *before.near)}
+    return all(
+        candidate.id in old_ids or candidate.score is None or candidate.score <= limit
+        for candidate in after.near[:NEAR]
+    )
 
 
 def _in_old_order(candidates: list[Offered], before: Sequence[Offered], last: float, margin: float) -> list[Offered]:
     """Sort candidates as before, where the scores of neighbours are no further apart than noise.
 
     Args:
-        candidates: in the one order, scores as they stood where they did not move.
-        before: as they stood.
-        last: the place of an item that is not in `before`; infinite = it is left where it is.
+        candidates: in the one order, with their old scores where these did not move.
+        before: the candidates of the old answer.
+        last: the position of an item that is not in `before`; infinite = it stays where it is.
         margin: how far scores move by noise.
     """
-    place = {one.id: number for number, one in enumerate(before)}
-    places = [place.get(one.id, last) for one in candidates]
-    if all(x <= y for x, y in pairwise(places)):
+    position = {candidate.id: number for number, candidate in enumerate(before)}
+    positions = [position.get(candidate.id, last) for candidate in candidates]
+    if all(x <= y for x, y in pairwise(positions)):
         return candidates
     moved = True
     while moved:  # every exchange brings one pair into its old order, so this ends
         moved = False
         for at in range(len(candidates) - 1):
-            one, other = candidates[at], candidates[at + 1]
-            if places[at + 1] < places[at] < math.inf and _tied(one, other, margin):
-                candidates[at : at + 2] = other, one
-                places[at : at + 2] = places[at + 1], places[at]
+            upper, lower = candidates[at], candidates[at + 1]
+            if positions[at + 1] < positions[at] < math.inf and _tied(upper, lower, margin):
+                candidates[at : at + 2] = lower, upper
+                positions[at : at + 2] = positions[at + 1], positions[at]
                 moved = True
     return candidates
 
 
-def _tied(one: Offered, other: Offered, margin: float) -> bool:
+def _tied(first: Offered, second: Offered, margin: float) -> bool:
     """Whether noise on two scores may have changed the order of two candidates; never without scores."""
-    return one.score is not None and other.score is not None and abs(one.score - other.score) <= 2 * margin
+    return first.score is not None and second.score is not None and abs(first.score - second.score) <= 2 * margin

@@ -83,7 +83,7 @@ def read_baseline(folder: Path, head: Mapping[str, Any] | None = None) -> list[S
     head = read_manifest(folder) if head is None else head
     reader = _BaselineReader(folder, [])
     try:
-        found = [
+        snapshots = [
             snapshot
             for dataset, about in head["datasets"].items()
             for snapshot in reader.snapshots(head, dataset, about)
@@ -92,9 +92,9 @@ def read_baseline(folder: Path, head: Mapping[str, Any] | None = None) -> list[S
         raise InputError([Fault(f"damaged ({_error_text(error)}); {restore_advice()}", folder / MANIFEST)]) from error
     raise_faults(reader.faults, subject=f"baseline {folder}")
     if not any(about["selectors"] for about in head["datasets"].values()):
-        what = "the baseline holds no selector, so that nothing could be judged"
-        raise InputError([Fault(f"{what}; {restore_advice()}", folder / MANIFEST)])
-    return found
+        message = "the baseline holds no selector, so that nothing could be judged"
+        raise InputError([Fault(f"{message}; {restore_advice()}", folder / MANIFEST)])
+    return snapshots
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -105,8 +105,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         InputError: it is no baseline, of another format, or was changed by hand.
     """
     recover_folder(folder)
-    if what := other_content(folder):
-        raise InputError([Fault(f"{folder} is {what}, no baseline; expected a folder that {accept_command()} made")])
+    if content := other_content(folder):
+        raise InputError([Fault(f"{folder} is {content}, no baseline; expected a folder that {accept_command()} made")])
     path = folder / MANIFEST
     if not path.exists():
         state = "is empty" if folder.exists() else "is not there"
@@ -132,19 +132,19 @@ def accepted_settings(head: Mapping[str, Any], folder: Path) -> CheckSettings:
     try:
         return CheckSettings.from_dict(head["settings"])
     except (UserError, *_DAMAGE) as error:
-        what = f"damaged settings ({_error_text(error)}); {restore_advice()}"
-        raise InputError([Fault(what, folder / MANIFEST)]) from error
+        message = f"damaged settings ({_error_text(error)}); {restore_advice()}"
+        raise InputError([Fault(message, folder / MANIFEST)]) from error
 
 
 def _other_format(head: Mapping[str, Any], path: Path) -> InputError:
     """The error for a baseline of another format, with what to do."""
     versions = head.get("versions")
     by = f" (of ctxbench {versions.get('ctxbench')})" if isinstance(versions, dict) else ""
-    what = f"format {head['format']!r}{by}, this version of ctxbench reads {FORMAT}"
+    message = f"format {head['format']!r}{by}, this version of ctxbench reads {FORMAT}"
     if isinstance(head["format"], int) and head["format"] > FORMAT:
-        return NewerFormatError([Fault(f"{what}; install the version that wrote it, or a newer one", path)])
+        return NewerFormatError([Fault(f"{message}; install the version that wrote it, or a newer one", path)])
     how = f"check once more with the version that wrote it, then write it anew with this one ({accept_command()})"
-    return InputError([Fault(f"{what}; {how}", path)])
+    return InputError([Fault(f"{message}; {how}", path)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ class _DatasetFacts:
 
 @dataclass(frozen=True)
 class _BaselineReader:
-    """Reads the files beside `baseline.json`.
+    """Reads the files of a baseline that `baseline.json` names.
 
     Attributes:
         folder: of the baseline.
@@ -176,13 +176,13 @@ class _BaselineReader:
         queries = self._rows_by_id(dataset_file(dataset, QUERIES), about["files"]["queries"], query_from_row)
         sessions: dict[int, SessionRow] | None = {}
         if "sessions" in about["files"]:
-            found = len(self.faults)
+            n_faults = len(self.faults)
             sessions = self._rows_by_id(dataset_file(dataset, SESSIONS), about["files"]["sessions"], session_from_row)
-            sessions = sessions if len(self.faults) == found else None
+            sessions = sessions if len(self.faults) == n_faults else None
         facts = _DatasetFacts(items, queries, sessions, sound=len(self.faults) == before)
         inputs = _typed(about, "inputs", str, default="")
-        snapshots = [self._snapshot(head, (dataset, name), own, facts) for name, own in about["selectors"].items()]
-        return [replace(one, inputs=inputs) for one in snapshots]
+        snapshots = [self._snapshot(head, (dataset, name), entry, facts) for name, entry in about["selectors"].items()]
+        return [replace(snapshot, inputs=inputs) for snapshot in snapshots]
 
     def _snapshot(
         self,
@@ -223,7 +223,7 @@ class _BaselineReader:
 
     def _rows_by_id(self, name: str, digest: str, read: Callable[[Mapping[str, Any]], T]) -> dict[Any, T]:
         """The lines of a file by their ids, which must differ."""
-        return {one.id: one for _, one in self._rows(name, digest, read, check=_duplicate_ids)}
+        return {row.id: row for _, row in self._rows(name, digest, read, check=_duplicate_ids)}
 
     def _rows(
         self,
@@ -245,17 +245,17 @@ class _BaselineReader:
         try:
             data = read_bytes(path)
         except StorageError:
-            what = "is missing" if not path.exists() else "cannot be read"
-            self.faults.append(Fault(f"{what}; {restore_advice()}", path))
+            state = "is missing" if not path.exists() else "cannot be read"
+            self.faults.append(Fault(f"{state}; {restore_advice()}", path))
             return []
         intact = file_hash(data) == digest
         faults = [] if intact else _content_faults(data, path, self.folder)
         rows = [] if faults else _read_lines(data, path, read, faults)
         if not faults and (rows or intact):
-            faults += [Fault(f"{what}; {restore_advice()}", path, line) for line, what in check(rows)]
+            faults += [Fault(f"{message}; {restore_advice()}", path, line) for line, message in check(rows)]
         if not intact and not faults:
-            what = "was changed by hand, or merged: its hash is another" if data.strip() else "is empty"
-            faults.append(Fault(f"{what}; {restore_advice()}", path))
+            state = "was changed by hand, or merged: its hash is another" if data.strip() else "is empty"
+            faults.append(Fault(f"{state}; {restore_advice()}", path))
         self.faults.extend(faults)
         return rows
 
@@ -284,7 +284,7 @@ def _repeats(about: Mapping[str, Any]) -> int:
 
 def _spread(about: Mapping[str, Any]) -> Mapping[str, float]:
     value = _typed(about, "spread", dict, default={})
-    if not all(is_number(one) and one >= 0 for one in value.values()):
+    if not all(is_number(number) and number >= 0 for number in value.values()):
         raise TypeError(f"spread must hold numbers, 0 or more, got {value!r}")
     return value
 
@@ -297,11 +297,11 @@ def _description(about: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _duplicate_ids(rows: Sequence[tuple[int, Any]]) -> Iterator[tuple[int, str]]:
     """Faults of lines whose id an earlier line has."""
-    seen = set()
-    for line, one in rows:
-        if one.id in seen:
-            yield line, f"{one.id} stands twice"
-        seen.add(one.id)
+    ids = set()
+    for line, row in rows:
+        if row.id in ids:
+            yield line, f"{row.id} stands twice"
+        ids.add(row.id)
 
 
 def _answer_faults(
@@ -310,20 +310,20 @@ def _answer_faults(
     """Faults of answers that are not to the dataset's queries in their order, or not of its items."""
     if not facts.sound:
         return
-    asked = [answer.query for _, (answer, _) in rows]
-    if asked != list(facts.queries):
-        counts = Counter(asked)
+    queries = [answer.query for _, (answer, _) in rows]
+    if queries != list(facts.queries):
+        counts = Counter(queries)
         lists = {
-            "unknown": [one for one in counts if one not in facts.queries],
-            "missing": [one for one in facts.queries if one not in counts],
-            "twice": [one for one, count in counts.items() if count > 1],
+            "unknown": [query for query in counts if query not in facts.queries],
+            "missing": [query for query in facts.queries if query not in counts],
+            "twice": [query for query, count in counts.items() if count > 1],
         }
-        parts = [f"{len(ids)} {what} ({first_ids(ids)})" for what, ids in lists.items() if ids]
+        parts = [f"{len(ids)} {kind} ({first_ids(ids)})" for kind, ids in lists.items() if ids]
         yield 0, f"its queries are not those of {QUERIES}: {', '.join(parts) or 'they stand in another order'}"
     for line, (answer, _) in rows:
-        for one in (*answer.offered, *answer.near):
-            if one.id not in facts.items:
-                yield line, f"query {answer.query} has {one.id}, which {ITEMS} does not have"
+        for candidate in (*answer.offered, *answer.near):
+            if candidate.id not in facts.items:
+                yield line, f"query {answer.query} has {candidate.id}, which {ITEMS} does not have"
 
 
 def _read_lines(
@@ -344,7 +344,7 @@ def _read_lines(
 
 
 def _parsed(data: bytes, path: Path, line: int = 1) -> Any:
-    """Parse JSON fast; where that fails, once more, for a fault with its place.
+    """Parse JSON fast; where that fails, parse it again for a fault with its location.
 
     Raises:
         InputError: it is not UTF-8, or no JSON.
@@ -375,12 +375,12 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _content_faults(data: bytes, path: Path, folder: Path) -> list[Fault]:
-    """Faults of a whole file: another encoding, and conflicts that git left, one for each place."""
+    """Faults of a whole file: another encoding, and conflicts that git left, one for each location."""
     if is_utf16(data):
         return [Fault(f"is UTF-16, and must be UTF-8; {restore_advice()}", path, 1)]
     take = f"take one side of the whole folder, whichever (`git checkout --ours -- {shlex.quote(str(folder))}`)"
-    what = f"a merge conflict; {take}, and accept again ({accept_command()})"
-    return [Fault(what, path, line) for line in conflicts(data.decode("utf-8", "replace"))]
+    message = f"a merge conflict; {take}, and accept again ({accept_command()})"
+    return [Fault(message, path, line) for line in conflicts(data.decode("utf-8", "replace"))]
 
 
 def _error_text(error: Exception) -> str:

@@ -41,7 +41,7 @@ _DEFAULTS = {"mode": "agent", "origin": "search", "via": None}
 
 
 class RowError(ValueError):
-    """A line that is not valid in a baseline; says what was expected."""
+    """A line that is not valid in a baseline; the message has what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def item_from_row(row: Mapping[str, Any]) -> ItemFact:
     return ItemFact(
         id=_text(row, "id"),
         hash=_text(row, "hash"),
-        tokens=_whole(row, "tokens"),
+        tokens=_whole_number(row, "tokens"),
         prompt=_text(row, "prompt", default=""),
         row=None if fields is None else {"_id": row["id"], **fields},
         enabled=enabled,
@@ -99,10 +99,12 @@ def query_row(query: QueryFact) -> dict[str, Any]:
     row = {
         "id": query.id,
         "text": query.text,
-        "asked": query.asked,
+        "asked": query.request_hash,
         "labelled": query.labelled,
-        "required": [one[0] if len(one) == 1 else list(one) for one in query.required],
-        "labels": [_label_row(one) for one in query.others],
+        "required": [
+            alternatives[0] if len(alternatives) == 1 else list(alternatives) for alternatives in query.required
+        ],
+        "labels": [_label_row(label) for label in query.extra_labels],
         "needs": "nothing" if query.needs_nothing else "",
         "group": query.group,
         "tags": list(query.tags),
@@ -113,7 +115,7 @@ def query_row(query: QueryFact) -> dict[str, Any]:
 
 
 def _without_defaults(row: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without the fields that say what a reader takes where nothing is said."""
+    """A row without the fields that have their default value."""
     return {name: value for name, value in row.items() if name not in defaults or value != defaults[name]}
 
 
@@ -128,21 +130,21 @@ def query_from_row(row: Mapping[str, Any]) -> QueryFact:
         raise RowError(f"required must be a list of items, got {needs!r}")
     return QueryFact(
         id=_text(row, "id"),
-        asked=_text(row, "asked"),
+        request_hash=_text(row, "asked"),
         labelled=_text(row, "labelled"),
-        required=tuple([(one,) if isinstance(one, str) else texts("required", one) for one in needs]),
+        required=tuple([(entry,) if isinstance(entry, str) else texts("required", entry) for entry in needs]),
         needs_nothing=row.get("needs") == "nothing",
         group=_text(row, "group", default=row.get("id", "")),
         tags=texts("tags", row.get("tags", [])),
         text=_text(row, "text", default=""),
-        others=_labels_from_rows(row.get("labels", [])),
+        extra_labels=_labels_from_rows(row.get("labels", [])),
         scope=_text(row, "scope", default=""),
         lists={name: _ids(name, row[name]) for name in LISTS if name in row},
     )
 
 
 def _label_row(label: LabelFact) -> list[Any]:
-    """`[id, grade, via, alternatives]`, what is as usual at its end left out."""
+    """`[id, grade, via, alternatives]`, without default values at the end."""
     name, grade, via, alternatives = label
     return [name, grade, via, alternatives] if alternatives else [name, grade, *([] if via == _DIRECT else [via])]
 
@@ -150,21 +152,24 @@ def _label_row(label: LabelFact) -> list[Any]:
 def _labels_from_rows(rows: Any) -> tuple[LabelFact, ...]:
     if not isinstance(rows, list):
         raise RowError(f"labels must be a list, got {rows!r}")
-    found = []
+    labels = []
     for row in rows:
         if not isinstance(row, list) or not 2 <= len(row) <= 4 or type(row[1]) is not int:
             raise RowError(f"a label is [id, grade, via, alternatives], got {row!r}")
         name, grade, via, alternatives = row if len(row) == 4 else (*row, *(_DIRECT, "")[len(row) - 2 :])
         if not (isinstance(name, str) and isinstance(via, str) and isinstance(alternatives, str)):
             raise RowError(f"a label must hold texts, got {[row[0], *row[2:]]!r}")
-        found.append((name, grade, via, alternatives))
-    return tuple(found)
+        labels.append((name, grade, via, alternatives))
+    return tuple(labels)
 
 
 def session_items(answer: AnswerFact) -> tuple[str, ...]:
-    """The items of the session, which begin an offer: mode and id of each as one text."""
-    held = takewhile(lambda one: one.origin == "session" and one.score is None and one.via is None, answer.offered)
-    return tuple(f"{one.mode} {one.id}" for one in held)
+    """The items of the session, with which an offer begins: mode and id of each as one text."""
+    candidates = takewhile(
+        lambda candidate: candidate.origin == "session" and candidate.score is None and candidate.via is None,
+        answer.offered,
+    )
+    return tuple(f"{candidate.mode} {candidate.id}" for candidate in candidates)
 
 
 def session_row(number: int, session: Sequence[str]) -> dict[str, Any]:
@@ -178,7 +183,7 @@ def session_from_row(row: Mapping[str, Any]) -> SessionRow:
     Raises:
         RowError: it is none.
     """
-    return SessionRow(_whole(row, "session"), _session_candidates(row.get("items")))
+    return SessionRow(_whole_number(row, "session"), _session_candidates(row.get("items")))
 
 
 def answer_row(
@@ -196,14 +201,14 @@ def answer_row(
         sessions: numbers of what several sessions hold.
     """
     session = session_items(answer)
-    told = {name: value for name, value in values.items() if not math.isnan(value)}
+    applicable = {name: value for name, value in values.items() if not math.isnan(value)}
     row = {
         "query": answer.query,
         "error": answer.error,
         "session": sessions.get(session) or list(session),
-        "offered": [_candidate_row(one) for one in answer.offered[len(session) :]],
-        "near": [_candidate_row(one, rules[one.rule]) for one in answer.near],
-        "values": {name: int(value) if value.is_integer() else value for name, value in told.items()},
+        "offered": [_candidate_row(candidate) for candidate in answer.offered[len(session) :]],
+        "near": [_candidate_row(candidate, rules[candidate.rule]) for candidate in answer.near],
+        "values": {name: int(value) if value.is_integer() else value for name, value in applicable.items()},
     }
     return _without_defaults(row, {"error": "", "session": [], "near": []})
 
@@ -237,13 +242,13 @@ def answer_from_row(
     if type(session) is int:
         if sessions is not None and session not in sessions:
             raise RowError(f"sessions.jsonl has no session {session}")
-        held = () if sessions is None else sessions[session].items
+        session_candidates = () if sessions is None else sessions[session].items
     else:
-        held = _session_candidates(session)
+        session_candidates = _session_candidates(session)
     answer = AnswerFact(
         query=_text(row, "query"),
-        offered=(*held, *[_candidate_from_row(one, None) for one in offered]),
-        near=tuple([_candidate_from_row(one, rules) for one in near]),
+        offered=(*session_candidates, *[_candidate_from_row(entry, None) for entry in offered]),
+        near=tuple([_candidate_from_row(entry, rules) for entry in near]),
         error=_text(row, "error", default=""),
     )
     return answer, values
@@ -272,22 +277,22 @@ def rounded(score: float | None) -> float | None:
     return None if score is None else round(score, DECIMALS) + 0.0  # no -0.0
 
 
-def _session_candidates(held: Any) -> tuple[Offered, ...]:
+def _session_candidates(entries: Any) -> tuple[Offered, ...]:
     """The items of a session."""
-    parts = [text.split(" ") for text in texts("a session", held)]
-    if any(len(one) != 2 for one in parts):
-        raise RowError(f"a session holds texts of a mode and an id, as in 'always rule:style'; got {held!r}")
+    parts = [text.split(" ") for text in texts("a session", entries)]
+    if any(len(part) != 2 for part in parts):
+        raise RowError(f"a session holds texts of a mode and an id, as in 'always rule:style'; got {entries!r}")
     return tuple([Offered(id=name, score=None, mode=mode, origin="session") for mode, name in parts])
 
 
-def _candidate_row(one: Offered, rule: int | None = None) -> list[Any]:
-    out: list[Any] = [one.id, rounded(one.score)]
+def _candidate_row(candidate: Offered, rule: int | None = None) -> list[Any]:
+    out: list[Any] = [candidate.id, rounded(candidate.score)]
     if rule is not None:
         out.append(rule)
-    more = {name: getattr(one, name) for name, usual in _DEFAULTS.items() if getattr(one, name) != usual}
-    if rule is None and one.tokens is not None:
-        more["tokens"] = one.tokens  # of the part that is shown
-    return [*out, more] if more else out
+    extras = {name: getattr(candidate, name) for name, usual in _DEFAULTS.items() if getattr(candidate, name) != usual}
+    if rule is None and candidate.tokens is not None:
+        extras["tokens"] = candidate.tokens  # of the part that is shown
+    return [*out, extras] if extras else out
 
 
 def _candidate_from_row(row: Any, rules: Sequence[Rule | None] | None) -> Offered:
@@ -304,23 +309,23 @@ def _candidate_from_row(row: Any, rules: Sequence[Rule | None] | None) -> Offere
         if type(number) is not int or not 0 <= number < len(rules):
             raise RowError(f"{row[0]} is out by rule {number!r}, which baseline.json does not have")
         rule = rules[number]
-    more = _extras(row[length]) if len(row) > length else {}
+    extras = _extras(row[length]) if len(row) > length else {}
     return Offered(
         id=row[0],
         score=None if score is None else float(score),
-        mode=more.get("mode", "agent"),
-        origin=more.get("origin", "search"),
+        mode=extras.get("mode", "agent"),
+        origin=extras.get("origin", "search"),
         rule=rule,
-        via=more.get("via"),
-        tokens=_whole(more, "tokens") if "tokens" in more else None,
+        via=extras.get("via"),
+        tokens=_whole_number(extras, "tokens") if "tokens" in extras else None,
     )
 
 
-def _extras(more: Any) -> Mapping[str, Any]:
-    texts = {key: one for key, one in more.items() if key != "tokens"} if isinstance(more, dict) else {"": None}
-    if not all(key in _DEFAULTS and isinstance(one, str) for key, one in texts.items()):
-        raise RowError(f"expected an object with mode, origin, via or tokens behind a candidate, got {more!r}")
-    return dict(more)
+def _extras(extras: Any) -> Mapping[str, Any]:
+    texts = {key: value for key, value in extras.items() if key != "tokens"} if isinstance(extras, dict) else {"": None}
+    if not all(key in _DEFAULTS and isinstance(value, str) for key, value in texts.items()):
+        raise RowError(f"expected an object with mode, origin, via or tokens behind a candidate, got {extras!r}")
+    return dict(extras)
 
 
 def is_number(value: Any) -> bool:
@@ -352,15 +357,15 @@ def texts(name: str, values: Any) -> tuple[str, ...]:
 def _ids(name: str, values: Any) -> tuple[str, ...]:
     """Item ids, which a comparison parses."""
     ids = texts(name, values)
-    for one in ids:
+    for item_id in ids:
         try:
-            ItemKey.parse(one)
+            ItemKey.parse(item_id)
         except ParameterError as error:
             raise RowError(f"{name}: {error}") from error
     return ids
 
 
-def _whole(row: Mapping[str, Any], key: str) -> int:
+def _whole_number(row: Mapping[str, Any], key: str) -> int:
     value = row.get(key)
     if type(value) is not int or not 0 <= value <= _MAX_WHOLE:
         raise RowError(f"{key} must be a whole number, 0 or more and at most 2**53, got {_short(value)}")

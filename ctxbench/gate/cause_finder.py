@@ -1,4 +1,4 @@
-"""Makes causes from two snapshots: an item's own text, the items in its way, and what moved all scores."""
+"""Finds causes in two snapshots: the text of the item, the items in its way, and what moved all scores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from ctxbench.core.candidates import MARGIN
-from ctxbench.gate.cause_texts import told_cause
+from ctxbench.gate.cause_texts import phrase_cause
 from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.item_edit_texts import edit_text
 from ctxbench.gate.model import Cause, CauseKind
@@ -20,7 +20,7 @@ from ctxbench.text.prompt_budget import BUDGET
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
 _ALL, _CHUNKS = "in the catalog", "with more chunks"
 _STOOD, _MAYBE, _CHOICE = "in front, by its ranking", "anywhere in its ranking", "in its choice"
-WAYS = {
+MECHANISMS = {
     _FRONT: ("came in front", "stood in front before"),
     _BEST: ("raised the best score", "had the best score before"),
     _ROOM: ("filled the budget", "filled the budget before"),
@@ -57,18 +57,18 @@ class CauseFinder:
 
     @cached_property
     def common_cause(self) -> Cause | None:
-        """What moved the scores of unchanged items; None where the catalog did, or nothing that is known."""
-        own = tuple(one for one in self.inputs.scoring if not one.code)
+        """The cause that moved the scores of unchanged items; None where the catalog did, or none is known."""
+        settings = tuple(difference for difference in self.inputs.scoring if not difference.code)
         if self.inputs.embedder is not None:
-            return setting_cause(own, CauseKind.MODEL)
-        if own:
-            return setting_cause(own)
+            return setting_cause(settings, CauseKind.MODEL)
+        if settings:
+            return setting_cause(settings)
         if self.inputs.code and not (self.pair.weighs_the_catalog and self.inputs.catalog):
             return setting_cause(self.inputs.code, CauseKind.CODE)
         return None
 
     def own_cause(self, change: ChangeContext) -> Cause:
-        """The cause where the item's own score decided, or its number of tokens."""
+        """The cause where the score of the item decided, or its token count."""
         item = change.item
         old = self.pair.base_ids.get(item, item)
         if cause := self._counter_cause(change):
@@ -88,74 +88,85 @@ class CauseFinder:
         return Cause(kind=CauseKind.EDITED, subjects=(item,), detail=detail)
 
     def rival_cause(self, change: ChangeContext) -> Cause:
-        """The cause where rivals decided: items that came in front of a lost item, or left the place in front of it."""
+        """The cause where rivals decided: items that came in front of a lost item, or are no longer in front of it."""
         if cause := self._counter_cause(change):
             return cause
-        found, way = self.blockers(change)
-        return self._crowd_cause(found, way, change) if found else self._catalog_cause(change)
+        blockers, mechanism = self.blockers(change)
+        return self._crowd_cause(blockers, mechanism, change) if blockers else self._catalog_cause(change)
 
-    def _crowd_cause(self, subjects: tuple[str, ...], way: str, change: ChangeContext, *, named: bool = True) -> Cause:
+    def _crowd_cause(
+        self, subjects: tuple[str, ...], mechanism: str, change: ChangeContext, *, named: bool = True
+    ) -> Cause:
         """The cause where other items are in the way; `named` False gives only their number."""
-        detail = crowd_text(subjects, self.pair, way, lost=change.lost)
+        detail = crowd_text(subjects, self.pair, mechanism, lost=change.lost)
         kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
-        return Cause(kind=kind, subjects=subjects if named else (), detail=detail, way=way if named else "")
+        return Cause(kind=kind, subjects=subjects if named else (), detail=detail, mechanism=mechanism if named else "")
 
     def blockers(self, change: ChangeContext) -> tuple[tuple[str, ...], str]:
-        """The changed items that keep an item out on the side where it is out, and how: a key of `WAYS`.
+        """The changed items that keep an item out on the side where it is out, and how: a key of `MECHANISMS`.
 
         Sorted by id, that at the base for items that are gone; none where no changed item is in the way.
         """
-        item, here, there = change.item, change.lacking, change.offering
-        row, rule = here.rows.get(item), here.rule(item)
+        item, without_item, with_item = change.item, change.excluding, change.offering
+        row, rule = without_item.rows.get(item), without_item.rule(item)
         by_chunks = row is not None and row.beyond_chunks
         types = () if by_chunks else self.pair.rival_types(item)
         suited = {
             name
-            for name in here.found
+            for name in without_item.searched
             if name in self.pair.changed_items and (not types or name.partition(":")[0] in types)
         }
         if rule is not None and rule.value("margin") is not None:
-            best = max(here.found, key=here.score, default="")
-            if best in suited and here.score(best) > max(map(there.score, there.found), default=-math.inf) + MARGIN:
+            best = max(without_item.searched, key=without_item.score, default="")
+            if (
+                best in suited
+                and without_item.score(best) > max(map(with_item.score, with_item.searched), default=-math.inf) + MARGIN
+            ):
                 return (best,), _BEST
-        ahead = {name for name in suited if here.score(name) >= here.score(item)}
-        if _is_out_by_budget(here, item):
-            heavier = {name for name in ahead if name in here.offered and _tokens(here, name) > _tokens(there, name)}
+        ahead = {name for name in suited if without_item.score(name) >= without_item.score(item)}
+        if _is_out_by_budget(without_item, item):
+            heavier = {
+                name
+                for name in ahead
+                if name in without_item.offered and _tokens(without_item, name) > _tokens(with_item, name)
+            }
             if heavier:
                 return tuple(sorted(heavier)), _ROOM
-        if found := {name for name in ahead if there.score(name) < there.score(item)}:
-            return tuple(sorted(found)), _FRONT
+        if overtaking := {name for name in ahead if with_item.score(name) < with_item.score(item)}:
+            return tuple(sorted(overtaking)), _FRONT
         if ahead and by_chunks:  # in front on both sides, by other texts
             return tuple(sorted(ahead)), _CHUNKS
-        return tuple(sorted(name for name in suited & set(here.offered) if name not in there.offered)), _FRONT
+        return tuple(
+            sorted(name for name in suited & set(without_item.offered) if name not in with_item.offered)
+        ), _FRONT
 
     def _counter_cause(self, change: ChangeContext) -> Cause | None:
-        """The token counter as the cause, where it is another one and a budget keeps the item out; else None."""
-        if self.inputs.tokens is None or not _is_out_by_budget(change.lacking, change.item):
+        """The token counter as the cause, where it changed and a budget keeps the item out; else None."""
+        if self.inputs.tokens is None or not _is_out_by_budget(change.excluding, change.item):
             return None
         return setting_cause([self.inputs.tokens])
 
     def _catalog_cause(self, change: ChangeContext) -> Cause:
         """The cause where a choice depends on all candidates, or scores on the whole catalog (BM25, fusion).
 
-        Of several items that were touched, scores do not tell which one moved those of the others: they are one cause.
+        Scores do not show which of several changed items moved the scores of the rest: they are one cause.
         """
         if not self.inputs.catalog:
             return self._fallback_cause()
-        if not self.pair.weighs_the_catalog and (found := self._changed_candidates(change)):
-            return self._crowd_cause(found, _AMONG, change)
+        if not self.pair.weighs_the_catalog and (candidates := self._changed_candidates(change)):
+            return self._crowd_cause(candidates, _AMONG, change)
         changed = tuple(sorted(self.pair.changed_items))
         return self._crowd_cause(changed, _ALL, change, named=len(changed) <= _MAX_NAMED)
 
     def _changed_candidates(self, change: ChangeContext) -> tuple[str, ...]:
         """The changed items among the candidates: those that went in or out, else those in front, else all."""
-        before, after, own = change.base, change.head, change.item
-        there = self.pair.changed_items & {*before.found, *after.found} - {own}
+        before, after, item = change.base, change.head, change.item
+        candidates = self.pair.changed_items & {*before.searched, *after.searched} - {item}
         # the difference is no number where neither side has the item
-        moved = {name for name in there if abs(after.score(name) - before.score(name)) > MARGIN}
+        moved = {name for name in candidates if abs(after.score(name) - before.score(name)) > MARGIN}
         in_or_out = {name for name in moved if (name in before.offered) != (name in after.offered)}
         ahead = {
-            name for name in moved if before.score(name) > before.score(own) or after.score(name) > after.score(own)
+            name for name in moved if before.score(name) > before.score(item) or after.score(name) > after.score(item)
         }
         return tuple(sorted(in_or_out or ahead or moved))
 
@@ -175,8 +186,10 @@ class CauseFinder:
         if moved and self.common_cause is not None:
             return self.common_cause
         cutting = self.inputs.cutting
-        rule = change.lacking.rule(change.item)
-        named = [] if rule is None else [one for one in cutting if one.parameter in dict(rule.values)]
+        rule = change.excluding.rule(change.item)
+        named = (
+            [] if rule is None else [difference for difference in cutting if difference.parameter in dict(rule.values)]
+        )
         if named:
             return setting_cause(named)
         if self.blockers(change)[0]:
@@ -196,31 +209,38 @@ class CauseFinder:
     def _own_moved(self, change: ChangeContext) -> bool:
         """Whether its score moved in the direction of the change; where one side has none, it may have."""
         rows = change.base.rows.get(change.item), change.head.rows.get(change.item)
-        was, now = (None if row is None else row.score for row in rows)
-        if was is None or now is None:
+        was, current = (None if row is None else row.score for row in rows)
+        if was is None or current is None:
             return True
-        return was - now > MARGIN if change.lost else now - was > MARGIN
+        return was - current > MARGIN if change.lost else current - was > MARGIN
 
     def outside_cause(self, moved: bool, change: ChangeContext) -> Cause:
-        """The cause for a selector of the user, of which it is not known how it decides."""
-        told = self.inputs.outside or self.inputs.settings
-        own, beside = ([one for one in told if one.beside is lies] for lies in (False, True))
-        answers = {one.path for one in told} <= {"answers", "sha256"}  # another file of answers says nothing of why
-        still = not moved and bool(self.pair.score_moves(change.query))
+        """The cause for an external selector, of which it is not known how it decides."""
+        differences = self.inputs.outside or self.inputs.settings
+        direct, adjacent = (
+            [difference for difference in differences if difference.adjacent is lies] for lies in (False, True)
+        )
+        answers = {difference.path for difference in differences} <= {
+            "answers",
+            "sha256",
+        }  # another file of answers says nothing of why
+        unmoved = not moved and bool(self.pair.score_moves(change.query))
         touched = change.item in self.pair.changed_items
         by_items = touched or bool(self.blockers(change)[0])
-        if told and not by_items and (answers or not self.inputs.catalog):
-            return setting_cause(told, CauseKind.OUTSIDE)
-        ours = () if answers or not own else (setting_cause(own, CauseKind.OUTSIDE),)
-        if not ours or touched or (by_items and still):
-            found = self._items_cause(change)
-            either = "".join(told_cause(one, one.detail) for one in ours)
+        if differences and not by_items and (answers or not self.inputs.catalog):
+            return setting_cause(differences, CauseKind.OUTSIDE)
+        ours = () if answers or not direct else (setting_cause(direct, CauseKind.OUTSIDE),)
+        if not ours or touched or (by_items and unmoved):
+            result = self._items_cause(change)
+            either = "".join(phrase_cause(cause, cause.detail) for cause in ours)
         else:
-            (found,), either = ours, self._items_text()
-        return replace(found, either=either, also=", ".join(str(one) for one in beside if one.files))
+            (result,), either = ours, self._items_text()
+        return replace(
+            result, either=either, also=", ".join(str(difference) for difference in adjacent if difference.files)
+        )
 
     def _items_cause(self, change: ChangeContext) -> Cause:
-        """The cause for a selector of the user's by what was done to items alone."""
+        """The cause for an external selector by changes of items alone."""
         if change.item in self.pair.changed_items:
             return self.own_cause(change)
         if self.blockers(change)[0]:
@@ -228,9 +248,9 @@ class CauseFinder:
         return self._own_choice_cause(change) if self.inputs.catalog else unseen_cause(self.pair)
 
     def _items_text(self) -> str:
-        """What was done to items as a cause that is as likely as an edit of the selector; empty where nothing was.
+        """Changes of items as a cause that is as likely as an edit of the selector; empty where there are none.
 
-        It is the same for all changes, so that what the selector's edit did stands together.
+        It is the same for all changes, so that all changes by the edit of the selector are one group.
         """
         changed = tuple(sorted(self.pair.changed_items))
         if not changed:
@@ -238,7 +258,7 @@ class CauseFinder:
         return f"{crowd_text(changed, self.pair, _MAYBE, lost=True)} ({first_few(changed)})"
 
     def _own_choice_cause(self, change: ChangeContext) -> Cause:
-        """The cause where a selector of the user's chose otherwise over a changed catalog, for no reason that it gives.
+        """The cause where an external selector chose otherwise over a changed catalog, without giving a reason.
 
         What is known is which changed items stood in front in its own ranking, before or now; else only that such
         items may move the scores of others, as they do where rare words count for more.
@@ -246,38 +266,38 @@ class CauseFinder:
         ahead = {
             name
             for side in (change.base, change.head)
-            for name in side.found
+            for name in side.searched
             if name in self.pair.changed_items and side.score(name) >= side.score(change.item) > -math.inf
         }
         subjects = tuple(sorted(ahead or self.pair.changed_items))
-        still = self.pair.score_moves(change.query) and not self.pair.scores_moved(change.query)
-        way = _STOOD if ahead else _CHOICE if still else _MAYBE
-        said = crowd_text(subjects, self.pair, way, lost=change.lost)
+        unmoved = self.pair.score_moves(change.query) and not self.pair.scores_moved(change.query)
+        mechanism = _STOOD if ahead else _CHOICE if unmoved else _MAYBE
+        text = crowd_text(subjects, self.pair, mechanism, lost=change.lost)
         named = subjects if ahead or len(subjects) <= _MAX_NAMED else ()
-        return Cause(kind=CauseKind.UNKNOWN, subjects=named, detail=f"{said}; only your selector knows why")
+        return Cause(kind=CauseKind.UNKNOWN, subjects=named, detail=f"{text}; only your selector knows why")
 
     def expansion_cause(self, change: ChangeContext, via: str | None) -> Cause:
-        """The cause for an item that an expansion brought in, where the item that led to it is offered as before."""
+        """The cause for an expanded item, where the item that led to it is offered as before."""
         steps = self.pair.steps[1 if change.lost else 0] or ()
         score = change.offering.rows[change.item].score
-        expanding = {one.path for side in self.pair.steps for one in side or () if one.kind == "expand"}
-        settings = [one for one in self.inputs.cutting if one.step in expanding]
-        if settings and _expansion_excludes([one for one in steps if one.kind == "expand"], score):
+        expanding = {step.path for side in self.pair.steps for step in side or () if step.kind == "expand"}
+        settings = [difference for difference in self.inputs.cutting if difference.step in expanding]
+        if settings and _expansion_excludes([step for step in steps if step.kind == "expand"], score):
             return setting_cause(settings)
         for name in (change.item, self.pair.head_id(via or "")):
             if name in self.inputs.edited:
                 return self._edit_cause(name)
         if self.pair.scores_moved(change.query) and self.common_cause is not None:
             return self.common_cause
-        came = {name for name, one in change.lacking.offered.items() if one.origin == "expansion"}
-        if found := tuple(sorted((came - change.offering.offered.keys()) & self.pair.changed_items)):
-            return self._crowd_cause(found, _FRONT, change)
+        came = {name for name, candidate in change.excluding.offered.items() if candidate.origin == "expansion"}
+        if expanded := tuple(sorted((came - change.offering.offered.keys()) & self.pair.changed_items)):
+            return self._crowd_cause(expanded, _FRONT, change)
         return setting_cause(settings) if settings else self.cause_by_evidence(change)
 
 
 def _expansion_excludes(steps: Sequence[FlatStep], score: float | None) -> bool:
-    """Whether expansions with these settings bring in nothing of this similarity."""
-    on = [one.values for one in steps if one.values.get("enabled", True)]
+    """Whether expansions with these settings add nothing of this similarity."""
+    on = [step.values for step in steps if step.values.get("enabled", True)]
     lowest = [
         float(values.get("graph_threshold" if values.get("by") == "graph" else "threshold", -math.inf)) for values in on
     ]
@@ -285,34 +305,34 @@ def _expansion_excludes(steps: Sequence[FlatStep], score: float | None) -> bool:
 
 
 def setting_cause(settings: Sequence[SettingDifference], kind: CauseKind = CauseKind.PARAMETER) -> Cause:
-    """The cause where settings differ: those of the user, a model, or code.
+    """The cause where settings differ: parameters, a model, or code.
 
-    Files that only lie beside a command's own are its subjects where nothing else is.
+    Files that are only in the folder of a command (`adjacent`) are its subjects where nothing else is.
     """
-    said = ", ".join(dict.fromkeys(map(str, settings)))
-    likely = [one for one in settings if not one.beside] or settings
-    return Cause(kind=kind, subjects=tuple(sorted({one.name for one in likely})), detail=said)
+    detail = ", ".join(dict.fromkeys(map(str, settings)))
+    likely = [difference for difference in settings if not difference.adjacent] or settings
+    return Cause(kind=kind, subjects=tuple(sorted({difference.name for difference in likely})), detail=detail)
 
 
-def crowd_text(subjects: Sequence[str], pair: SnapshotPair, way: str, *, lost: bool) -> str:
-    """Say which items are in the way: `1 new and 2 edited items came in front`; the same text for the same subjects.
+def crowd_text(subjects: Sequence[str], pair: SnapshotPair, mechanism: str, *, lost: bool) -> str:
+    """Which items are in the way: `1 new and 2 edited items came in front`; the same text for the same subjects.
 
     Args:
         subjects: item ids, those of the head where an item is on both sides.
         pair: the snapshots between which they changed.
-        way: how they are in the way.
-        lost: whether it is of what went out.
+        mechanism: a key of `MECHANISMS`.
+        lost: whether the change is a loss.
     """
-    done = [item_change(one, pair) for one in subjects]
-    parts = [f"{done.count(what)} {what}" for what in _ITEM_CHANGES if what in done]
-    said = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
-    verb = WAYS[way][0 if lost else 1]
-    together = " together" if way == _ALL and len(subjects) > 1 else ""
-    return f"{said} item{'s' if len(subjects) != 1 else ''}{together} {verb}"
+    done = [item_change(name, pair) for name in subjects]
+    parts = [f"{done.count(change)} {change}" for change in _ITEM_CHANGES if change in done]
+    text = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
+    verb = MECHANISMS[mechanism][0 if lost else 1]
+    together = " together" if mechanism == _ALL and len(subjects) > 1 else ""
+    return f"{text} item{'s' if len(subjects) != 1 else ''}{together} {verb}"
 
 
 def item_change(item: str, pair: SnapshotPair) -> str:
-    """What was done to an item, in a word: new, enabled, edited, renamed, gone or disabled."""
+    """The change of an item, in a word: new, enabled, edited, renamed, gone or disabled."""
     base, head, inputs = pair.base, pair.head, pair.inputs
     if item in inputs.edited:
         return "edited"

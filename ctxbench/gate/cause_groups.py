@@ -1,4 +1,4 @@
-"""Groups changes by their cause, the costliest first, and items whose price in prompt tokens changed."""
+"""Groups changes by their cause, the costliest first, and items whose token count changed."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def group_changes(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[CauseG
         lost, so that what both loses and gains is before what gains alone; then what gains less; then most changes of
         others; then by kind, detail and subjects.
     """
-    merged = _merged_causes({one.cause for one in changes}, pair)
-    held = group_pairs((merged[one.cause], one) for one in changes)
-    return tuple(sorted((_group(cause, members, pair) for cause, members in held.items()), key=cost_key))
+    merged = _merged_causes({change.cause for change in changes}, pair)
+    groups = group_pairs((merged[change.cause], change) for change in changes)
+    return tuple(sorted((_group(cause, members, pair) for cause, members in groups.items()), key=cost_key))
 
 
 def cost_key(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str, ...]]:
@@ -53,58 +53,62 @@ def cost_key(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str
 def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> CauseGroup:
     from ctxbench.gate.remedies import undo_inclusion  # slow to import; most checks find nothing to explain
 
-    added = [-_price(one, pair.base) if one.lost else _price(one, pair.head) for one in changes]
-    lost = {one.query for one in changes if one.lost and one.required}
-    queries = sorted({one.query for one in changes}, key=lambda query: (query not in lost, pair.query_places[query]))
+    added = [-_price(change, pair.base) if change.lost else _price(change, pair.head) for change in changes]
+    lost = {change.query for change in changes if change.lost and change.required}
+    queries = sorted(
+        {change.query for change in changes}, key=lambda query: (query not in lost, pair.query_places[query])
+    )
     return CauseGroup(
         cause=cause,
-        lost=sum(one.lost and one.required for one in changes),
-        gained=sum(not one.lost and one.required for one in changes),
-        others=sum(not one.required for one in changes),
+        lost=sum(change.lost and change.required for change in changes),
+        gained=sum(not change.lost and change.required for change in changes),
+        others=sum(not change.required for change in changes),
         tokens=sum(added),
         queries=tuple(queries),
-        remedy=_group_remedy([one.remedy for one in changes if one.lost and one.required])
+        remedy=_group_remedy([change.remedy for change in changes if change.lost and change.required])
         or undo_inclusion(cause, pair),
     )
 
 
 def _price(change: Change, side: SelectorSnapshot) -> int:
-    """What the item of a change costs its query on the side that offers it."""
-    offered = (one for one in side.answers[change.query].offered if one.id == change.item)
-    return next((shown_tokens(one, side) for one in offered), side.items[change.item].tokens)
+    """The token count of the item of a change, on the side that offers it."""
+    offered = (candidate for candidate in side.answers[change.query].offered if candidate.id == change.item)
+    return next((shown_tokens(candidate, side) for candidate in offered), side.items[change.item].tokens)
 
 
-def _group_remedy(given: Sequence[Remedy]) -> Remedy:
+def _group_remedy(all_remedies: Sequence[Remedy]) -> Remedy:
     """The remedy for most of the losses; of amounts for one setting, the one that is enough for all of them.
 
-    That nothing is known to help is said only where it is so of all. Where a setting mends a part of the losses, it
-    says of how many.
+    The text that nothing is known to help is used only where that holds for all. Where a setting fixes only some of
+    the losses, the text has their number.
 
     Args:
-        given: of each required item that was lost; empty remedies where nothing can be said.
+        all_remedies: of each required item that was lost; empty where there is none.
     """
-    remedies = [one for one in given if one]
+    remedies = [remedy for remedy in all_remedies if remedy]
     if not remedies:
         return Remedy()
-    remedies = [one for one in remedies if one.possible] or remedies
-    numbers = group_pairs((replace(one, amount=None), one) for one in remedies if one.amount is not None)
-    best, most = min(Counter(remedies).items(), key=lambda pair: (-pair[1], str(pair[0])))
-    for stem, held in sorted(numbers.items(), key=lambda pair: str(pair[0])):
-        if len(held) > most or (len(held) == most and best in held):
+    remedies = [remedy for remedy in remedies if remedy.possible] or remedies
+    numbers = group_pairs((replace(remedy, amount=None), remedy) for remedy in remedies if remedy.amount is not None)
+    best, count = min(Counter(remedies).items(), key=lambda pair: (-pair[1], str(pair[0])))
+    for stem, variants in sorted(numbers.items(), key=lambda pair: str(pair[0])):
+        if len(variants) > count or (len(variants) == count and best in variants):
             widest = min if stem.lower else max
-            best, most = widest(held, key=lambda one: one.amount or 0.0), len(held)
-    mended = sum(_covers(best, one) for one in given)
-    if mended < len(given) and best.amount is not None and best.phrase.startswith(("raise", "lower")):
-        return replace(best, share=", ".join(filter(None, (f"which mends {mended} of {len(given)}", best.share))))
+            best, count = widest(variants, key=lambda remedy: remedy.amount or 0.0), len(variants)
+    mended = sum(_covers(best, remedy) for remedy in all_remedies)
+    if mended < len(all_remedies) and best.amount is not None and best.phrase.startswith(("raise", "lower")):
+        return replace(
+            best, share=", ".join(filter(None, (f"which mends {mended} of {len(all_remedies)}", best.share)))
+        )
     return best
 
 
-def _covers(wide: Remedy, other: Remedy) -> bool:
-    """Whether a remedy does what another one does: the same, or wider values of the same parameters."""
-    if wide == other:
+def _covers(wide: Remedy, narrow: Remedy) -> bool:
+    """Whether a remedy includes another one: the same, or wider values of the same parameters."""
+    if wide == narrow:
         return True
-    ours, theirs = ({(path, name): value for path, name, value in one.changed} for one in (wide, other))
-    if not ours or ours.keys() != theirs.keys() or not all(isinstance(one, int | float) for one in theirs.values()):
+    ours, theirs = ({(path, name): value for path, name, value in remedy.changed} for remedy in (wide, narrow))
+    if not ours or ours.keys() != theirs.keys() or not all(isinstance(value, int | float) for value in theirs.values()):
         return False
     return all((theirs[key] - value) * (-1 if wide.lower else 1) <= 0 for key, value in ours.items())
 
@@ -113,39 +117,41 @@ def _merged_causes(causes: Collection[Cause], pair: SnapshotPair) -> dict[Cause,
     """The cause of the group that each cause is in."""
     from ctxbench.gate.cause_finder import crowd_text  # slow to import; most checks find nothing to explain
 
-    out = {one: one for one in causes}
+    out = {cause: cause for cause in causes}
     for kind in (CauseKind.NEW, CauseKind.GONE):
-        members = [one for one in causes if one.kind == kind]
-        held = sorted({item for one in members for item in one.subjects})
-        if len(held) > 1:
-            what = " or ".join(sorted({one.detail for one in members}, reverse=True))
-            joint = Cause(kind=kind, subjects=tuple(held), detail=f"{len(held)} items {what}")
+        members = [cause for cause in causes if cause.kind == kind]
+        items = sorted({item for cause in members for item in cause.subjects})
+        if len(items) > 1:
+            details = " or ".join(sorted({cause.detail for cause in members}, reverse=True))
+            joint = Cause(kind=kind, subjects=tuple(items), detail=f"{len(items)} items {details}")
             out |= dict.fromkeys(members, joint)
-    shared = group_pairs(((one.kind, one.way), one) for one in causes if one.kind in _MERGED_KINDS and one.way)
-    for (kind, way), members in shared.items():
-        for places in connected_rows([one.subjects for one in members]):
-            own = [members[place] for place in places]
-            names = tuple(sorted({item for one in own for item in one.subjects}))
-            detail = crowd_text(names, pair, way, lost=kind == CauseKind.CROWDED)
-            joint = replace(own[0], subjects=names, detail=detail)
-            out |= dict.fromkeys(own, joint)
+    shared = group_pairs(
+        ((cause.kind, cause.mechanism), cause) for cause in causes if cause.kind in _MERGED_KINDS and cause.mechanism
+    )
+    for (kind, mechanism), members in shared.items():
+        for rows in connected_rows([cause.subjects for cause in members]):
+            connected = [members[row] for row in rows]
+            names = tuple(sorted({item for cause in connected for item in cause.subjects}))
+            detail = crowd_text(names, pair, mechanism, lost=kind == CauseKind.CROWDED)
+            joint = replace(connected[0], subjects=names, detail=detail)
+            out |= dict.fromkeys(connected, joint)
     return out
 
 
 def with_prices(side: SelectorSnapshot) -> SelectorSnapshot:
-    """Add to a snapshot what its offers cost, if it lacks that: an older baseline, or a run of other metrics.
+    """Add the token metrics to a snapshot that lacks them: an older baseline, or a run of other metrics.
 
     One that was asked repeatedly stays as it is: its values are means, and its answers those of one time.
     """
-    lacking = [metric for metric in map(parse_metric, PRICES) if metric not in side.metrics]
-    if not lacking or side.repeats > 1:
+    missing = [metric for metric in map(parse_metric, PRICES) if metric not in side.metrics]
+    if not missing or side.repeats > 1:
         return side
     answers = [side.answers.get(query) for query in side.queries]
     added = {
         metric: np.array(
-            [_offer_tokens(one, side, session=metric.name == "total_tokens") for one in answers], dtype=np.float64
+            [_offer_tokens(answer, side, session=metric.name == "total_tokens") for answer in answers], dtype=np.float64
         )
-        for metric in lacking
+        for metric in missing
     }
     return replace(side, metrics={**side.metrics, **added})
 
@@ -160,7 +166,7 @@ def _offer_tokens(answer: AnswerFact | None, side: SelectorSnapshot, *, session:
 def price_changes(
     base: SelectorSnapshot, head: SelectorSnapshot, comparability: Comparability, *, passed_over: Collection[str] = ()
 ) -> tuple[PriceChange, ...]:
-    """Find items whose price changed, among those that are offered on both sides or held by the session.
+    """Find items whose token count changed, among those that are offered on both sides or in the session.
 
     Args:
         base, head: the two.
@@ -173,61 +179,63 @@ def price_changes(
     if head.items is base.items or base.identity.tokens != head.identity.tokens:
         return ()
     new = comparability.renamed
-    here = {new.get(name, name): fact for name, fact in base.items.items()}
-    other = {name for name, fact in head.items.items() if name in here and here[name].tokens != fact.tokens}
-    if not other:
+    base_items = {new.get(name, name): fact for name, fact in base.items.items()}
+    changed = {
+        name for name, fact in head.items.items() if name in base_items and base_items[name].tokens != fact.tokens
+    }
+    if not changed:
         return ()
 
     def offered_twice(query: str) -> set[str]:
-        before = {new.get(one, one) for one in offered_ids(base.answers, query)}
-        return other.intersection(before, offered_ids(head.answers, query))
+        before = {new.get(name, name) for name in offered_ids(base.answers, query)}
+        return changed.intersection(before, offered_ids(head.answers, query))
 
-    asked = [query for query in comparability.queries if query not in passed_over]
-    held = group_pairs((item, query) for query in asked for item in offered_twice(query))
+    queries = [query for query in comparability.queries if query not in passed_over]
+    queries_by_item = group_pairs((item, query) for query in queries for item in offered_twice(query))
     from ctxbench.gate.item_edit_texts import edit_text  # most checks find no other price
 
-    found = [
+    changes = [
         PriceChange(
             item=item,
-            base=here[item].tokens,
+            base=base_items[item].tokens,
             head=head.items[item].tokens,
             queries=tuple(queries),
-            why=edit_text(here[item], head.items[item])
-            if here[item].hash != head.items[item].hash
+            why=edit_text(base_items[item], head.items[item])
+            if base_items[item].hash != head.items[item].hash
             else "counted otherwise",
         )
-        for item, queries in held.items()
+        for item, queries in queries_by_item.items()
     ]
-    return tuple(sorted(found, key=lambda one: (-one.tokens, one.item)))
+    return tuple(sorted(changes, key=lambda change: (-change.tokens, change.item)))
 
 
 def price_causes(prices: Sequence[PriceChange], head: SelectorSnapshot) -> tuple[CauseGroup, ...]:
-    """Group price changes: items that became dearer as one cause, those that became cheaper as another.
+    """Group price changes: items that cost more tokens are one cause, those that cost less another.
 
     Args:
         prices: as `price_changes` gives them.
         head: whose queries they are of.
     """
-    place = {query: n for n, query in enumerate(head.queries)}
-    found = []
-    for kind, word, held in (
-        (CauseKind.DEARER, "more", [one for one in prices if one.tokens > 0]),
-        (CauseKind.CHEAPER, "less", [one for one in reversed(prices) if one.tokens < 0]),
+    position = {query: n for n, query in enumerate(head.queries)}
+    groups = []
+    for kind, word, changed in (
+        (CauseKind.DEARER, "more", [change for change in prices if change.tokens > 0]),
+        (CauseKind.CHEAPER, "less", [change for change in reversed(prices) if change.tokens < 0]),
     ):
-        if not held:
+        if not changed:
             continue
-        queries = sorted({query for one in held for query in one.queries}, key=place.__getitem__)
-        what = f"{len(held)} items cost {word} prompt tokens"
-        if len(held) == 1:
-            what = f"{held[0].base:,} -> {held[0].head:,} prompt tokens, {held[0].why}"
-        found.append(
+        queries = sorted({query for change in changed for query in change.queries}, key=position.__getitem__)
+        detail = f"{len(changed)} items cost {word} prompt tokens"
+        if len(changed) == 1:
+            detail = f"{changed[0].base:,} -> {changed[0].head:,} prompt tokens, {changed[0].why}"
+        groups.append(
             CauseGroup(
-                cause=Cause(kind=kind, subjects=tuple(one.item for one in held), detail=what),
+                cause=Cause(kind=kind, subjects=tuple(change.item for change in changed), detail=detail),
                 lost=0,
                 gained=0,
                 others=0,
-                tokens=sum(one.tokens for one in held),
+                tokens=sum(change.tokens for change in changed),
                 queries=tuple(queries),
             )
         )
-    return tuple(found)
+    return tuple(groups)

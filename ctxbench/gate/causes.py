@@ -82,9 +82,11 @@ def explain(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[Change, ...]
     Returns:
         The changes in the order given, with `cause` and `remedy` filled in.
     """
-    found = _ChangeExplainer(pair, changes).causes()
-    told = [replace(one, cause=cause) for one, cause in zip(changes, found, strict=True)]
-    return agreeing_remedies([replace(one, remedy=find_remedy(one, one.cause, pair)) for one in told], pair)
+    causes = _ChangeExplainer(pair, changes).causes()
+    explained = [replace(change, cause=cause) for change, cause in zip(changes, causes, strict=True)]
+    return agreeing_remedies(
+        [replace(change, remedy=find_remedy(change, change.cause, pair)) for change in explained], pair
+    )
 
 
 class _ChangeExplainer:
@@ -92,27 +94,29 @@ class _ChangeExplainer:
 
     def __init__(self, pair: SnapshotPair, changes: Sequence[Change]) -> None:
         self.pair = pair
-        self.contexts = [pair.context(one) for one in changes]
+        self.contexts = [pair.context(change) for change in changes]
         self.finder = CauseFinder(pair)
-        self.found: dict[ChangeContext, Cause] = {}
+        self.explained: dict[ChangeContext, Cause] = {}
 
     def causes(self) -> list[Cause]:
         """The cause of every change, in the order of the changes."""
-        for one in self.contexts:
-            if (cause := self._catalog_cause(one)) is not None:
-                self.found[one] = cause
-        left = [one for one in self.contexts if one not in self.found]
-        expanded = [one for one in left if self._is_expansion(one)]
-        rest = [one for one in left if one not in expanded]
+        for context in self.contexts:
+            if (cause := self._catalog_cause(context)) is not None:
+                self.explained[context] = cause
+        left = [context for context in self.contexts if context not in self.explained]
+        expanded = [context for context in left if self._is_expansion(context)]
+        rest = [context for context in left if context not in expanded]
         if self.pair.base.identity.outside or self.pair.head.identity.outside:
-            self.found |= {one: self.finder.outside_cause(self._scores_moved(one), one) for one in rest}
+            self.explained |= {
+                context: self.finder.outside_cause(self._scores_moved(context), context) for context in rest
+            }
         else:
             self._explain_scored(rest)
         self._explain_expansions(expanded)
-        return [self.found[one] for one in self.contexts]
+        return [self.explained[context] for context in self.contexts]
 
     def _catalog_cause(self, context: ChangeContext) -> Cause | None:
-        """The cause of a change that the catalog alone tells: the item is gone or new. None for any other change."""
+        """The cause of a change that the catalog alone explains: the item is gone or new. None for any other change."""
         inputs, head = self.pair.inputs, self.pair.head
         scoped = bool(head.queries[context.query].scope)  # a query without a scope may still get the item
         out = context.item not in head.items or scoped
@@ -134,15 +138,17 @@ class _ChangeExplainer:
     def _explain_scored(self, contexts: Sequence[ChangeContext]) -> None:
         """Explain changes of items that the search found, or that a session held, where they are offered."""
         if not self.pair.inputs:
-            self.found |= dict.fromkeys(contexts, unseen_cause(self.pair))
+            self.explained |= dict.fromkeys(contexts, unseen_cause(self.pair))
             return
-        shifted = {one for one in contexts if self.finder.common_cause is not None and self._scores_moved(one)}
+        shifted = {
+            context for context in contexts if self.finder.common_cause is not None and self._scores_moved(context)
+        }
         if all(map(can_replay, self.pair.steps)):
-            self._replay_shifted([one for one in contexts if one in shifted])
-            self._replay([one for one in contexts if one not in shifted])
-        for one in contexts:
-            if one not in self.found:
-                self.found[one] = self.finder.cause_by_evidence(one, moved=one in shifted)
+            self._replay_shifted([context for context in contexts if context in shifted])
+            self._replay([context for context in contexts if context not in shifted])
+        for context in contexts:
+            if context not in self.explained:
+                self.explained[context] = self.finder.cause_by_evidence(context, moved=context in shifted)
 
     # Only the scores of changed items moved.
 
@@ -158,67 +164,67 @@ class _ChangeExplainer:
             if state[2] or recut
         }
         by_cut, joint = [], []
-        for place, one in enumerate(contexts):
-            goes: dict[tuple[bool, ...], bool] = {
-                (own, rivals, cut): kept_in[own, rivals, cut or not recut][place] is not one.lost
-                for own, rivals, cut in _STATES
+        for index, context in enumerate(contexts):
+            occurs: dict[tuple[bool, ...], bool] = {
+                (item, rivals, cut): kept_in[item, rivals, cut or not recut][index] is not context.lost
+                for item, rivals, cut in _STATES
             }
-            if goes[False, False, False] or not goes[True, True, True]:
+            if occurs[False, False, False] or not occurs[True, True, True]:
                 continue
-            factor = self._largest_part(goes, one)
+            factor = self._largest_part(occurs, context)
             by_catalog = self.finder.own_cause if factor == "own" else self.finder.rival_cause
             if factor == "cut":
-                by_cut.append(one)
+                by_cut.append(context)
             else:
-                self.found[one] = by_catalog(one)
-            alone = goes[True, True, False] or goes[False, False, True]
+                self.explained[context] = by_catalog(context)
+            alone = occurs[True, True, False] or occurs[False, False, True]
             if recut and not alone and not (factor == "cut" and self.pair.weighs_the_catalog):
-                joint.append(one)
+                joint.append(context)
         self._explain_by_settings(by_cut)
-        for one in joint:
-            self.found[one] = self._joint_cause(self.found[one], one)
+        for context in joint:
+            self.explained[context] = self._joint_cause(self.explained[context], context)
 
     def _joint_cause(self, cause: Cause, context: ChangeContext) -> Cause:
-        """The cause of what neither the catalog nor the cut made alone; it stands apart from those of either."""
+        """The cause of a change that needs both the catalog and the cut; it is another cause than either alone."""
         if cause.kind is not CauseKind.PARAMETER:
-            other = ", ".join(dict.fromkeys(map(str, self.pair.inputs.cutting)))
+            second = ", ".join(dict.fromkeys(map(str, self.pair.inputs.cutting)))
         elif context.item in self.pair.changed_items:
-            other = "the edit of the item"
+            second = "the edit of the item"
         else:
-            other = self.finder.rival_cause(context).detail
-        return replace(cause, detail=f"{cause.detail}, only together with this: {other}", way="")
+            second = self.finder.rival_cause(context).detail
+        return replace(cause, detail=f"{cause.detail}, only together with this: {second}", mechanism="")
 
-    def _largest_part(self, goes: Mapping[tuple[bool, ...], bool], context: ChangeContext) -> str:
-        """The factor that made most of a change; `goes` as for `shapley`."""
-        by_catalog, by_cut = goes[True, True, False], goes[False, False, True]
+    def _largest_part(self, occurs: Mapping[tuple[bool, ...], bool], context: ChangeContext) -> str:
+        """The factor that made most of a change; `occurs` as for `shapley`."""
+        by_catalog, by_cut = occurs[True, True, False], occurs[False, False, True]
         if by_cut and not by_catalog:
             return "cut"
         cut_counts = by_catalog == by_cut  # either would do, or both are needed
         untouched = context.item not in self.pair.changed_items and not self.finder.blockers(context)[0]
         if cut_counts and self.pair.inputs.cutting and self.pair.weighs_the_catalog and untouched:
             return "cut"  # a setting is plainer than that scores moved everywhere
-        parts = shapley(goes)
+        parts = shapley(occurs)
         return _FACTORS[max(range(3 if cut_counts else 2), key=lambda i: (round(parts[i], 9), -i))]
 
     def _replay_case(self, context: ChangeContext, state: tuple[bool, ...]) -> ReplayCase:
-        own, rivals, cut = state
-        differ = any(one.parameter == "topK" for one in self.pair.inputs.cutting)
+        item, rivals, cut = state
+        differ = any(difference.parameter == "topK" for difference in self.pair.inputs.cutting)
         side = context.head if (cut if differ else rivals) else context.base  # how many chunks count, or who has them
-        row = context.head.rows.get(context.item) if own else self._base_candidate(context)
+        row = context.head.rows.get(context.item) if item else self._base_candidate(context)
         on_side = side.rows.get(context.item)
         if row is not None and on_side is not None:
             row = replace(row, rule=on_side.rule)  # a tie at the bar is decided as on that side
         return ReplayCase(
-            own=row,
+            candidate=row,
             rivals=self._head_rivals(context) if rivals else self._base_rivals(context),
             bar=side.bar,
         )
 
     def _base_candidate(self, context: ChangeContext) -> Candidate | None:
-        """The item at the base; if its place there is not kept, with its score at the head, or one just too low."""
-        known = context.base.rows.get(context.item)
-        if known is not None or context.base.complete:
-            return known
+        """The item at the base; if it is not stored there, with its score at the head or one just too low."""
+        candidate = context.base.rows.get(context.item)
+        if candidate is not None or context.base.complete:
+            return candidate
         row = context.head.rows.get(context.item)
         if row is None or row.score is None:
             return None
@@ -234,7 +240,7 @@ class _ChangeExplainer:
         changed = self.pair.changed_items
         further = [
             row
-            for name, row in context.head.found.items()
+            for name, row in context.head.searched.items()
             if name not in context.base.rows
             and name not in changed
             and context.head.score(name) <= context.base.lowest_score
@@ -247,7 +253,7 @@ class _ChangeExplainer:
     def _replay_side(
         self, contexts: Sequence[ChangeContext], case: Callable[[ChangeContext], ReplayCase], *, cut: bool
     ) -> list[bool]:
-        return replay_cuts(self.pair.steps[1 if cut else 0] or (), [case(one) for one in contexts])
+        return replay_cuts(self.pair.steps[1 if cut else 0] or (), [case(context) for context in contexts])
 
     def _explain_by_settings(self, contexts: Sequence[ChangeContext]) -> None:
         """Explain changes by the setting of the cut that made them.
@@ -259,58 +265,58 @@ class _ChangeExplainer:
         settings = self.pair.inputs.cutting
         if base_steps is None or head_steps is None or not contexts or not settings:
             return
-        self.found |= dict.fromkeys(contexts, setting_cause(settings))
+        self.explained |= dict.fromkeys(contexts, setting_cause(settings))
         if len(settings) == 1:
             return
-        head_cases = [self._replay_case(one, (True, True, True)) for one in contexts]
-        base_cases = [self._replay_case(one, (False, False, False)) for one in contexts]
+        head_cases = [self._replay_case(context, (True, True, True)) for context in contexts]
+        base_cases = [self._replay_case(context, (False, False, False)) for context in contexts]
         old_bars = [replace(case, bar=old.bar) for case, old in zip(head_cases, base_cases, strict=True)]
         new_bars = [replace(case, bar=new.bar) for case, new in zip(base_cases, head_cases, strict=True)]
         best = dict.fromkeys(contexts, 0)
-        for one in settings:
-            topk = one.parameter == "topK"
-            undone = replay_cuts(with_setting(head_steps, base_steps, one), old_bars if topk else head_cases)
-            made = replay_cuts(with_setting(base_steps, head_steps, one), new_bars if topk else base_cases)
-            for context, kept_if_undone, kept_if_made in zip(contexts, undone, made, strict=True):
+        for setting in settings:
+            topk = setting.parameter == "topK"
+            undone = replay_cuts(with_setting(head_steps, base_steps, setting), old_bars if topk else head_cases)
+            applied = replay_cuts(with_setting(base_steps, head_steps, setting), new_bars if topk else base_cases)
+            for context, kept_if_undone, kept_if_made in zip(contexts, undone, applied, strict=True):
                 lost = context.lost
                 points = (kept_if_undone is lost) * 2 + (kept_if_made is not lost)
                 if points > best[context]:
-                    best[context], self.found[context] = points, setting_cause([one])
+                    best[context], self.explained[context] = points, setting_cause([setting])
 
     # The scores of all items moved: another model, another chunker, other code.
 
     def _replay_shifted(self, contexts: Sequence[ChangeContext]) -> None:
         inputs, mover = self.pair.inputs, self.finder.common_cause
         if mover is not None and not inputs.catalog and not inputs.cutting:
-            self.found |= dict.fromkeys(contexts, mover)
+            self.explained |= dict.fromkeys(contexts, mover)
             return
 
         def as_is(context: ChangeContext) -> ReplayCase:
             return ReplayCase(
-                own=context.head.rows.get(context.item), rivals=self._head_rivals(context), bar=context.head.bar
+                candidate=context.head.rows.get(context.item), rivals=self._head_rivals(context), bar=context.head.bar
             )
 
-        now = self._replay_side(contexts, as_is, cut=True)
+        current = self._replay_side(contexts, as_is, cut=True)
         unmoved = self._replay_side(contexts, self._expected_case, cut=True)
         rivals = self._replay_side(contexts, self._case_without_changes, cut=True)
-        cut = self._replay_side(contexts, as_is, cut=False) if inputs.cutting else now
+        cut = self._replay_side(contexts, as_is, cut=False) if inputs.cutting else current
         by_cut = []
-        for place, one in enumerate(contexts):
-            if now[place] is one.lost or mover is None:
+        for index, context in enumerate(contexts):
+            if current[index] is context.lost or mover is None:
                 continue  # the replay does not give what is there
-            if self._moved_most(one) and unmoved[place] is one.lost:
-                self.found[one] = self.finder.own_cause(one)
-            elif rivals[place] is one.lost and self.finder.blockers(one)[0]:
-                self.found[one] = self.finder.rival_cause(one)
-            elif cut[place] is one.lost:
-                by_cut.append(one)
+            if self._moved_most(context) and unmoved[index] is context.lost:
+                self.explained[context] = self.finder.own_cause(context)
+            elif rivals[index] is context.lost and self.finder.blockers(context)[0]:
+                self.explained[context] = self.finder.rival_cause(context)
+            elif cut[index] is context.lost:
+                by_cut.append(context)
             else:
-                self.found[one] = mover
+                self.explained[context] = mover
         self._explain_by_settings(by_cut)
 
     def _moved_most(self, context: ChangeContext) -> bool:
         """Whether the score of an edited item moved further, in the direction of its change, than any other."""
-        if context.item not in self.pair.changed_items or context.item not in context.base.found:
+        if context.item not in self.pair.changed_items or context.item not in context.base.searched:
             return False
         query = context.query
         beyond = context.head.score(context.item) - self.pair.expected_score(query, context.base.score(context.item))
@@ -321,44 +327,44 @@ class _ChangeExplainer:
         row = context.base.rows.get(context.item)
         if row is not None and row.score is not None:
             row = replace(row, score=self.pair.expected_score(context.query, row.score))
-        return ReplayCase(own=row, rivals=self._head_rivals(context), bar=context.head.bar)
+        return ReplayCase(candidate=row, rivals=self._head_rivals(context), bar=context.head.bar)
 
     def _case_without_changes(self, context: ChangeContext) -> ReplayCase:
         """Rivals without new items, and with items that are gone or edited at their `expected_score`."""
         query, changed = context.query, self.pair.changed_items
         rows = [row for row in self._head_rivals(context) if row.id not in changed or row.score is None]
-        touched = [row for name, row in context.base.found.items() if name in changed and name != context.item]
+        touched = [row for name, row in context.base.searched.items() if name in changed and name != context.item]
         rows += [replace(row, score=self.pair.expected_score(query, context.base.score(row.id))) for row in touched]
-        return ReplayCase(own=context.head.rows.get(context.item), rivals=rows, bar=context.head.bar)
+        return ReplayCase(candidate=context.head.rows.get(context.item), rivals=rows, bar=context.head.bar)
 
     # Items that an expansion brought in.
 
     def _explain_expansions(self, contexts: Sequence[ChangeContext]) -> None:
-        """Explain items that an expansion brought in by the item that led to them, where that one changed as well."""
-        known = {(one.query, one.item, one.lost): one for one in self.contexts}
+        """Explain expanded items by the item that led to them, where that one changed as well."""
+        contexts_by_change = {(context.query, context.item, context.lost): context for context in self.contexts}
         waiting = contexts
         while waiting:
             later = []
-            for one in waiting:
-                via = one.offering.offered[one.item].via
-                leader = known.get((one.query, self.pair.head_id(via or ""), one.lost))
+            for context in waiting:
+                via = context.offering.offered[context.item].via
+                leader = contexts_by_change.get((context.query, self.pair.head_id(via or ""), context.lost))
                 if leader is None:
-                    self.found[one] = self.finder.expansion_cause(one, via)
-                elif leader in self.found:
-                    self.found[one] = self.found[leader]
+                    self.explained[context] = self.finder.expansion_cause(context, via)
+                elif leader in self.explained:
+                    self.explained[context] = self.explained[leader]
                 else:
-                    later.append(one)
+                    later.append(context)
             if len(later) == len(waiting):  # each leads to the other; none has led from outside
-                self.found |= {one: self.finder.cause_by_evidence(one) for one in later}
+                self.explained |= {context: self.finder.cause_by_evidence(context) for context in later}
                 return
             waiting = later
 
 
-def shapley(goes: Mapping[tuple[bool, ...], bool]) -> tuple[float, float, float]:
+def shapley(occurs: Mapping[tuple[bool, ...], bool]) -> tuple[float, float, float]:
     """The part of each of three factors in a change.
 
     Args:
-        goes: whether the change is there, by which factors are as at the head.
+        occurs: whether the change is there, by which factors are as at the head.
 
     Returns:
         The marginal part of each, averaged over all orders; they add up to 1 where the change is there with all of
@@ -368,7 +374,7 @@ def shapley(goes: Mapping[tuple[bool, ...], bool]) -> tuple[float, float, float]
     for order in _ORDERS:
         state = [False, False, False]
         for factor in order:
-            was = goes[tuple(state)]
+            was = occurs[tuple(state)]
             state[factor] = True
-            parts[factor] += (goes[tuple(state)] - was) / len(_ORDERS)
+            parts[factor] += (occurs[tuple(state)] - was) / len(_ORDERS)
     return parts[0], parts[1], parts[2]

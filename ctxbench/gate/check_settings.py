@@ -59,7 +59,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """What must hold for a query, or for every query with a tag, whatever the metrics say.
+    """A demand on the offer of a query, or of every query with a tag, independent of metrics.
 
     Attributes:
         query, tag: one of them is given, the other is empty.
@@ -102,27 +102,27 @@ class Pin:
             at_most_tokens=tokens,
         )
 
-    def covers(self, other: Pin, renamed: Mapping[str, str]) -> bool:
-        """Whether this pin demands all that another one does, wherever the other holds.
+    def covers(self, pin: Pin, renamed: Mapping[str, str]) -> bool:
+        """Whether this pin demands all that another one does, wherever that one holds.
 
         Args:
-            other: the pin that must not be weakened.
+            pin: the pin that must not be weakened.
             renamed: ids of items that go on under another id, old to new.
         """
-        same_queries = (self.query, self.tag) == (other.query, other.tag)
-        as_wide = self.dataset in ("", other.dataset) and self.selector in ("", other.selector)
-        own = {*self.must_include}, {*self.must_not_include}
-        others = other.must_include, other.must_not_include
+        same_queries = (self.query, self.tag) == (pin.query, pin.tag)
+        as_wide = self.dataset in ("", pin.dataset) and self.selector in ("", pin.selector)
+        item_sets = {*self.must_include}, {*self.must_not_include}
+        pin_items = pin.must_include, pin.must_not_include
         named = all(
-            item in there or renamed.get(item) in there
-            for there, items in zip(own, others, strict=True)
+            item in item_set or renamed.get(item) in item_set
+            for item_set, items in zip(item_sets, pin_items, strict=True)
             for item in items
         )
         limits = (
-            (self.at_most_items, other.at_most_items),
-            (self.at_most_tokens, other.at_most_tokens),
+            (self.at_most_items, pin.at_most_items),
+            (self.at_most_tokens, pin.at_most_tokens),
         )
-        limited = all(before is None or (now is not None and now <= before) for now, before in limits)
+        limited = all(before is None or (limit is not None and limit <= before) for limit, before in limits)
         return same_queries and as_wide and named and limited
 
     def demands(self) -> Iterator[Pin]:
@@ -168,11 +168,11 @@ class CheckSettings:
         return tuple(dict.fromkeys([*self.metrics, *added]))
 
     def tolerance(self, metric: Metric) -> Tolerance:
-        """The tolerance of a metric; `total_tokens` has that of `tokens` where it has none of its own."""
-        own = self.tolerances.get(metric)
-        if own is None and str(metric) in PRICES:
-            own = self.tolerances.get(parse_metric(PRICES[0]))
-        return own or Tolerance.default(metric)
+        """The tolerance of a metric; `total_tokens` has that of `tokens` by default."""
+        tolerance = self.tolerances.get(metric)
+        if tolerance is None and str(metric) in PRICES:
+            tolerance = self.tolerances.get(parse_metric(PRICES[0]))
+        return tolerance or Tolerance.default(metric)
 
     def allowed(self, in_need: int) -> int:
         """How many more required items may be lost than gained, given how many queries need something."""
@@ -196,12 +196,12 @@ class CheckSettings:
         """The settings that `as_dict` wrote; a `LookupError`, `TypeError` or `ValueError` for anything else."""
         rows = {**row["metrics"], **row["not_named"]}
         tolerances = {parse_metric(name): Tolerance.from_json(value) for name, value in rows.items()}
-        most = row["max_lost_required"]
+        max_lost = row["max_lost_required"]
         return cls(
             metrics=tuple(map(parse_metric, row["metrics"])),
             tolerances=tolerances,
             confidence=float(row["confidence"]),
-            max_lost_required=None if most is None else int(most),
+            max_lost_required=None if max_lost is None else int(max_lost),
             repeats=int(row["repeats"]),
             pins=tuple(map(Pin.from_dict, row["pins"])),
             seed=int(row["seed"]),

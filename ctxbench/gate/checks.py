@@ -44,14 +44,16 @@ class SnapshotPairs(NamedTuple):
 
 def pair_snapshots(bases: Sequence[SelectorSnapshot], heads: Sequence[SelectorSnapshot]) -> SnapshotPairs:
     """Put snapshots together by dataset and selector."""
-    before = {(one.dataset, one.selector): one for one in bases}
-    now = {(one.dataset, one.selector): one for one in heads}
+    before = {(snapshot.dataset, snapshot.selector): snapshot for snapshot in bases}
+    after = {(snapshot.dataset, snapshot.selector): snapshot for snapshot in heads}
     return SnapshotPairs(
-        pairs=tuple((before[key], one) for key, one in now.items() if key in before),
-        missing=tuple(_missing_selector(one, bases, heads) for key, one in before.items() if key not in now),
+        pairs=tuple((before[key], snapshot) for key, snapshot in after.items() if key in before),
+        missing=tuple(
+            _missing_selector(snapshot, bases, heads) for key, snapshot in before.items() if key not in after
+        ),
         notices=tuple(
             f"{selector} on {dataset} is not in {bases[0].source if bases else 'the baseline'}, and is not checked"
-            for dataset, selector in now
+            for dataset, selector in after
             if (dataset, selector) not in before
         ),
     )
@@ -61,15 +63,17 @@ def _missing_selector(
     base: SelectorSnapshot, bases: Sequence[SelectorSnapshot], heads: Sequence[SelectorSnapshot]
 ) -> SelectorCheck:
     source = heads[0].source if heads else "this run"
-    there = [one.selector for one in heads if one.dataset == base.dataset]
-    what = f"{base.selector} on {base.dataset}" if there else f"dataset {base.dataset}"
-    known = {one.selector for one in bases if one.dataset == base.dataset}
+    selectors = [snapshot.selector for snapshot in heads if snapshot.dataset == base.dataset]
+    subject = f"{base.selector} on {base.dataset}" if selectors else f"dataset {base.dataset}"
+    base_selectors = {snapshot.selector for snapshot in bases if snapshot.dataset == base.dataset}
     remedy = "put it back" + (", or write the baseline anew with --accept" if base.judged is None else "")
-    if new := [one for one in there if one not in known]:  # a preset changed that the selector has its name from
-        again = "in the gate file and check again" if base.judged is None else "and run it again"
+    if new := [
+        selector for selector in selectors if selector not in base_selectors
+    ]:  # a preset changed that the selector has its name from
+        action = "in the gate file and check again" if base.judged is None else "and run it again"
         took = f"if {' or '.join(new[:_MAX_NAMED])} took its place"
-        remedy = f"{took}, give that `name: {base.selector}` {again}; else {remedy}"
-    reason = f"{base.source} has {what}, and {source} has not; {remedy}"
+        remedy = f"{took}, give that `name: {base.selector}` {action}; else {remedy}"
+    reason = f"{base.source} has {subject}, and {source} has not; {remedy}"
     return SelectorCheck(
         dataset=base.dataset,
         selector=base.selector,
@@ -93,14 +97,22 @@ def check(
         base, head: where the two come from.
         baseline: the baseline's file or folder as the user named it; empty where two runs are compared.
     """
-    found = [_PairCheck.of(*pair, settings) for pair in pairing.pairs]
+    pair_checks = [_PairCheck.of(*pair, settings) for pair in pairing.pairs]
     compared = [
-        MetricPair(base=one.base, head=one.head, queries=one.comparability.queries, same=one.differences.swaps)
-        for one in found
-        if not one.comparability.reasons
+        MetricPair(
+            base=pair_check.base,
+            head=pair_check.head,
+            queries=pair_check.comparability.queries,
+            swaps=pair_check.differences.swaps,
+        )
+        for pair_check in pair_checks
+        if not pair_check.comparability.reasons
     ]
     metrics = iter(judge_metrics(compared, settings))
-    checks = [one.result(settings, () if one.comparability.reasons else next(metrics)) for one in found]
+    checks = [
+        pair_check.result(settings, () if pair_check.comparability.reasons else next(metrics))
+        for pair_check in pair_checks
+    ]
     return Check(
         name=name,
         base=base,
@@ -122,37 +134,37 @@ class _PairCheck:
 
     @classmethod
     def of(cls, base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> _PairCheck:
-        found = assess_comparability(base, head, settings)
-        differ = Differences() if found.reasons else differences(base, head, found)
-        return cls(base=base, head=head, comparability=found, differences=differ)
+        comparability = assess_comparability(base, head, settings)
+        differ = Differences() if comparability.reasons else differences(base, head, comparability)
+        return cls(base=base, head=head, comparability=comparability, differences=differ)
 
     def result(self, settings: CheckSettings, metrics: tuple[MetricVerdict, ...]) -> SelectorCheck:
         """Judge and explain the pair, with its metrics judged already."""
-        same = self.comparability
-        pins = pin_failures(settings.pins, self.head, renamed=same.renamed, before=self.base)
-        if not same.reasons:
+        comparability = self.comparability
+        pins = pin_failures(settings.pins, self.head, renamed=comparability.renamed, before=self.base)
+        if not comparability.reasons:
             return self._judged(settings, metrics, pins)
         return SelectorCheck(
             dataset=self.head.dataset,
             selector=self.head.selector,
             verdict=Verdict.NOT_COMPARABLE,
-            reasons=same.reasons,
-            left_out=same.left_out,
-            pins=tuple(one for one in pins if one.about),  # of a query without an answer a reason tells
-            notices=same.notices,
+            reasons=comparability.reasons,
+            left_out=comparability.left_out,
+            pins=tuple(failure for failure in pins if failure.about),  # of a query without an answer a reason tells
+            notices=comparability.notices,
             shipped=self.head.identity.shipped,
         )
 
     def _judged(
         self, settings: CheckSettings, metrics: tuple[MetricVerdict, ...], pins: tuple[PinFailure, ...]
     ) -> SelectorCheck:
-        same, differ = self.comparability, self.differences
+        comparability, differ = self.comparability, self.differences
         changes, causes = self._explain_changes(metrics)
-        prices = price_changes(self.base, self.head, same, passed_over=differ.swaps)
-        unmet = unmet_requirements(self.base, self.head, same)
+        prices = price_changes(self.base, self.head, comparability, passed_over=differ.swaps)
+        unmet = unmet_requirements(self.base, self.head, comparability)
         if pins:
-            pins = explain_pins(settings.pins, self._snapshot_pair, changes, queries=same.queries)
-        needing = [query for query in same.queries if self.head.queries[query].required]
+            pins = explain_pins(settings.pins, self._snapshot_pair, changes, queries=comparability.queries)
+        needing = [query for query in comparability.queries if self.head.queries[query].required]
         allowed = settings.allowed(len(needing))
         facts = LossFacts(
             unmet=() if settings.allow_removed else unmet,
@@ -171,8 +183,8 @@ class _PairCheck:
             selector=self.head.selector,
             verdict=verdict,
             reasons=reasons,
-            compared=len(same.queries),
-            left_out=same.left_out,
+            compared=len(comparability.queries),
+            left_out=comparability.left_out,
             changes=changes,
             swaps=differ.swaps,
             causes=(*causes, *price_causes(prices, self.head)),
@@ -186,11 +198,11 @@ class _PairCheck:
             needing=len(needing),
             unsteady=len({*self.base.unsteady, *self.head.unsteady}.intersection(needing)),
             allowed=allowed,
-            notices=(*same.notices, *self._notices(metrics), *passed_over),
+            notices=(*comparability.notices, *self._notices(metrics), *passed_over),
             differs=self._differs(changes),
             texts=_change_texts(changes, self.base, self.head),
-            helps={name: one.help for name, one in self.head.identity.parameters.items() if one.help},
-            renamed=same.renamed,
+            helps={name: parameter.help for name, parameter in self.head.identity.parameters.items() if parameter.help},
+            renamed=comparability.renamed,
             reused=self.head.reused,
             shipped=self.head.identity.shipped,
         )
@@ -199,11 +211,11 @@ class _PairCheck:
         """What differs in items, parameters, model and code; empty where nothing does."""
         if _has_same_inputs(self.base, self.head) or not self._inputs:
             return ""
-        return self._inputs.text(same=not changes and not self.differences.swaps)
+        return self._inputs.text(same_answers=not changes and not self.differences.swaps)
 
     @property
     def _is_nondeterministic(self) -> bool:
-        """Whether the selector answered otherwise although all its inputs are the same."""
+        """Whether the selector gave other answers although all its inputs are the same."""
         return bool(self.differences.changes) and _has_same_inputs(self.base, self.head)
 
     @property
@@ -240,57 +252,57 @@ class _PairCheck:
     def _net_by_group(self) -> tuple[int, int]:
         """How many groups of queries lost more required items than they gained, and how many gained more."""
         net: Counter[str] = Counter()
-        for one in self.differences.changes:
-            if one.required:
-                net[self.base.queries[one.query].group] += 1 if one.lost else -1
+        for change in self.differences.changes:
+            if change.required:
+                net[self.base.queries[change.query].group] += 1 if change.lost else -1
         return sum(count > 0 for count in net.values()), sum(count < 0 for count in net.values())
 
     def _notices(self, metrics: Sequence[MetricVerdict]) -> Iterator[str]:
         base, head = self.base, self.head
         if swaps := self.differences.swaps:
-            what = (
+            text = (
                 f"{count(len(swaps), 'query', 'queries')} differ{'s' if len(swaps) == 1 else ''} only among scores that"
             )
-            yield f"{what} noise may exchange (at most 1e-5 apart), counted as the same ({first_ids(swaps)})"
-        if unsteady := [one for one in self.comparability.queries if one in {*base.unsteady, *head.unsteady}]:
-            what = f"{count(len(unsteady), 'query', 'queries')} answered otherwise from time to time"
-            yield f"{what} ({first_ids(unsteady)}): in the metrics, but not among items lost and gained"
-        for side, which in ((base, "baseline"), (head, "now")):
+            yield f"{text} noise may exchange (at most 1e-5 apart), counted as the same ({first_ids(swaps)})"
+        if unsteady := [query for query in self.comparability.queries if query in {*base.unsteady, *head.unsteady}]:
+            text = f"{count(len(unsteady), 'query', 'queries')} answered otherwise from time to time"
+            yield f"{text} ({first_ids(unsteady)}): in the metrics, but not among items lost and gained"
+        for side, label in ((base, "baseline"), (head, "now")):
             spread = [
                 f"{metric.metric} {size(parse_metric(metric.metric), side.spread[metric.metric])}"
                 for metric in metrics
                 if metric.metric in side.spread
             ]
             if spread:
-                yield f"spread of the means over {side.repeats} repeats, {which}: {', '.join(spread)}"
-        for one in metrics:
-            if not one.comparison.n:
+                yield f"spread of the means over {side.repeats} repeats, {label}: {', '.join(spread)}"
+        for metric in metrics:
+            if not metric.comparison.n:
                 queries = count(len(self.comparability.queries), "query", "queries")
-                yield f"{one.metric} applies to none of the {queries}"
+                yield f"{metric.metric} applies to none of the {queries}"
         if self._is_nondeterministic:
             yield _nondeterminism_notice(head)
 
 
 def _nondeterminism_notice(head: SelectorSnapshot) -> str:
     """Why answers may differ although all that is known to decide them is the same."""
-    what = f"{head.selector} answers otherwise though catalog, queries, parameters, model and code are the same"
+    text = f"{head.selector} answers otherwise though catalog, queries, parameters, model and code are the same"
     if head.identity.outside:
-        return f"{what}: it is not deterministic, or was changed; ask it repeatedly (repeats)"
-    return f"{what}: it is not deterministic"
+        return f"{text}: it is not deterministic, or was changed; ask it repeatedly (repeats)"
+    return f"{text}: it is not deterministic"
 
 
 def _has_same_inputs(base: SelectorSnapshot, head: SelectorSnapshot) -> bool:
     """Whether everything that decides the answers of a deterministic selector is the same."""
     versions = {*base.identity.versions, *head.identity.versions}
-    same = base.identity.same_as(head.identity, versions)
-    return same and [*base.contents.items()] == [*head.contents.items()]
+    is_same = base.identity.same_as(head.identity, versions)
+    return is_same and [*base.contents.items()] == [*head.contents.items()]
 
 
 def _change_texts(changes: Sequence[Change], base: SelectorSnapshot, head: SelectorSnapshot) -> Mapping[str, str]:
     """What the queries with changes ask and the items of changes say; nothing of what is kept out."""
-    found = {one.query: head.queries[one.query].text for one in changes}
-    for item in dict.fromkeys(one.item for one in changes):
+    texts = {change.query: head.queries[change.query].text for change in changes}
+    for item in dict.fromkeys(change.item for change in changes):
         fact = head.items.get(item) or base.items.get(item)
         row = (fact.row if fact is not None else None) or {}
-        found[item] = str(row.get("description") or row.get("text") or "")
-    return {name: text for name, text in found.items() if text}
+        texts[item] = str(row.get("description") or row.get("text") or "")
+    return {name: text for name, text in texts.items() if text}

@@ -64,22 +64,22 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
         settings: which metrics are judged, and whether queries may be gone.
     """
     if base.dataset != head.dataset:
-        what = f"{base.source} is of dataset {base.dataset}, {head.source} of {head.dataset}"
-        return Comparability(reasons=(f"{what}; name the same dataset, or {_renewal_hint(base)}",))
+        message = f"{base.source} is of dataset {base.dataset}, {head.source} of {head.dataset}"
+        return Comparability(reasons=(f"{message}; name the same dataset, or {_renewal_hint(base)}",))
     renamed = renamed_items(base, head)
     questions = Questions(base, offered=head.items, scopes=scopes_of(head), renames=renamed)
     queries, left_out = _sort_queries(base, head, questions)
     differing = [*_query_differences(base, head, left_out, questions)]
     reasons = [*_missing_queries(base, head, queries)]
     if not (reasons or (settings.allow_removed and queries)):
-        reasons = [f"{what}; {_renewal_hint(base)}, or leave them out with --allow-removed" for what in differing]
+        reasons = [f"{text}; {_renewal_hint(base)}, or leave them out with --allow-removed" for text in differing]
         if reasons and "changed" in left_out and _numbered(left_out["changed"]):
             reasons[-1] += f". {_UNNAMED}"
     reasons += [*_missing_answers(base, queries), *_missing_answers(head, head.queries)]
-    different = head.answers is not base.answers  # not where no selector was asked
+    answers_differ = head.answers is not base.answers  # not where no selector was asked
     reasons += [
         *_invalid_answers(base),
-        *(_invalid_answers(head) if different else ()),
+        *(_invalid_answers(head) if answers_differ else ()),
         *_missing_metrics(base, head, settings),
     ]
     return Comparability(
@@ -89,7 +89,7 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
         renamed=renamed,
         notices=(
             *_notices(base, head, left_out, settings, renamed),
-            *(f"{what}, left out" for what in differing if settings.allow_removed),
+            *(f"{text}, left out" for text in differing if settings.allow_removed),
             *_unknown_scopes(base, head, questions),
             *_values_on_one_side(base, head, queries, settings),
         ),
@@ -108,42 +108,42 @@ def _sort_queries(
     base: SelectorSnapshot, head: SelectorSnapshot, questions: Questions
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
     """Ids of the queries that are the same on both sides, and of the others by the reason why they are not."""
-    found: dict[str, list[str]] = {"same": [], "new": [], "removed": [], "relabelled": [], "changed": []}
-    whole = {query.id: query for query in head.judged.queries} if head.judged is not None else {}
-    for name, now in head.queries.items():
-        query = whole.get(name)
+    groups: dict[str, list[str]] = {"same": [], "new": [], "removed": [], "relabelled": [], "changed": []}
+    judged = {query.id: query for query in head.judged.queries} if head.judged is not None else {}
+    for name, fact in head.queries.items():
+        query = judged.get(name)
         labels = head.judged.labels_of(name) if head.judged is not None else ()
         if name not in base.queries:
-            found["new"].append(name)
-        elif not questions.is_same_question(now, query):
-            found["changed"].append(name)
+            groups["new"].append(name)
+        elif not questions.is_same_question(fact, query):
+            groups["changed"].append(name)
         else:
-            found["same" if questions.has_same_labels(now, query, labels) else "relabelled"].append(name)
-    found["removed"] = [name for name in base.queries if name not in head.queries]
-    return tuple(found.pop("same")), {why: tuple(names) for why, names in found.items() if names}
+            groups["same" if questions.has_same_labels(fact, query, labels) else "relabelled"].append(name)
+    groups["removed"] = [name for name in base.queries if name not in head.queries]
+    return tuple(groups.pop("same")), {why: tuple(names) for why, names in groups.items() if names}
 
 
-def unasked(whole: Dataset, asked: Dataset) -> dict[str, Unasked]:
+def unasked(dataset: Dataset, subset: Dataset) -> dict[str, Unasked]:
     """The queries of a dataset that are not asked, by id, with why.
 
     Args:
-        whole: the dataset as it was opened.
-        asked: what of it is asked: of one split, a sample, what metrics apply to.
+        dataset: as it was opened.
+        subset: the queries of it that are asked: of one split, a sample, what metrics apply to.
     """
-    there = {query.id for query in asked.queries}
-    splits = {query.split for query in asked.queries}
-    unlabelled = set(whole.unlabelled).difference(whole.only_negatives)
+    ids = {query.id for query in subset.queries}
+    splits = {query.split for query in subset.queries}
+    unlabelled = set(dataset.unlabelled).difference(dataset.only_negatives)
 
     def why(query: DatasetQuery) -> str:
         if query.id in unlabelled:
             return "not labelled in full"
-        here = query.split in splits
-        return "not in the sample that is asked" if here else f"of split {query.split}, which is not asked"
+        in_split = query.split in splits
+        return "not in the sample that is asked" if in_split else f"of split {query.split}, which is not asked"
 
     return {
         query.id: Unasked(why(query), labelled=query.id not in unlabelled, tags=query.tags)
-        for query in whole.queries
-        if query.id not in there
+        for query in dataset.queries
+        if query.id not in ids
     }
 
 
@@ -154,9 +154,9 @@ def _missing_queries(base: SelectorSnapshot, head: SelectorSnapshot, queries: tu
     if not base.queries and not head.queries:
         yield f"dataset {head.dataset} has no labelled query on either side; label some"
     elif not base.queries.keys() & {*head.queries, *head.unasked}:
-        what = f"no query of {base.source} is in dataset {head.dataset}: it may be of another one"
+        message = f"no query of {base.source} is in dataset {head.dataset}: it may be of another one"
         unnamed = f". {_UNNAMED}" if _numbered(base.queries) else ""
-        yield f"{what}; name the same dataset, or {_renewal_hint(base)}{unnamed}"
+        yield f"{message}; name the same dataset, or {_renewal_hint(base)}{unnamed}"
 
 
 def _numbered(ids: Iterable[str]) -> bool:
@@ -169,19 +169,21 @@ def _query_differences(
 ) -> Iterator[str]:
     """Texts about queries of the base that are gone, changed or relabelled, one for each reason."""
     for why, text in LEFT_OUT_REASONS.items():
-        known = head.unasked if why == "removed" else {}
-        by = group_pairs((f"{known[one].why} now" if one in known else text, one) for one in left_out.get(why, ()))
-        for said, ids in by.items():
+        skipped = head.unasked if why == "removed" else {}
+        by = group_pairs(
+            (f"{skipped[query].why} now" if query in skipped else text, query) for query in left_out.get(why, ())
+        )
+        for state, ids in by.items():
             verb = "is" if len(ids) == 1 else "are"
-            what = f"{count(len(ids), 'query', 'queries')} of {base.source} {verb} {said} ({first_ids(ids)})"
-            moved = [*questions.scope_changes(head.queries[one] for one in ids)] if why == "changed" else []
-            yield f"{what}: {'; '.join(moved)}" if moved else what
+            message = f"{count(len(ids), 'query', 'queries')} of {base.source} {verb} {state} ({first_ids(ids)})"
+            moved = [*questions.scope_changes(head.queries[query] for query in ids)] if why == "changed" else []
+            yield f"{message}: {'; '.join(moved)}" if moved else message
 
 
 def _unknown_scopes(base: SelectorSnapshot, head: SelectorSnapshot, questions: Questions) -> Iterator[str]:
     if questions.has_unknown_scopes(head.queries.values()):
-        what = f"{base.source} does not tell which items its scopes held, so that a change of them goes unnoticed"
-        yield f"{what}; {_renewal_hint(base)}"
+        message = f"{base.source} does not tell which items its scopes held, so that a change of them goes unnoticed"
+        yield f"{message}; {_renewal_hint(base)}"
 
 
 # ---------------------------------------------------------------------------------------------- answers
@@ -190,15 +192,15 @@ def _unknown_scopes(base: SelectorSnapshot, head: SelectorSnapshot, questions: Q
 def _missing_answers(side: SelectorSnapshot, queries: Collection[str]) -> Iterator[str]:
     """Reasons: queries without an answer, and queries that the selector failed on."""
     if missing := [name for name in queries if name not in side.answers]:
-        what = f"{count(len(missing), 'query', 'queries')} without an answer in {side.source} ({first_ids(missing)})"
-        yield f"{what}; run it again, whole"
+        message = f"{count(len(missing), 'query', 'queries')} without an answer in {side.source} ({first_ids(missing)})"
+        yield f"{message}; run it again, whole"
     errors = failures(side.answers)
     if failed := [name for name in queries if name in errors]:
-        what = f"{side.selector} failed on {count(len(failed), 'query', 'queries')} in {side.source}"
+        message = f"{side.selector} failed on {count(len(failed), 'query', 'queries')} in {side.source}"
         why = errors[failed[0]].removeprefix(f"query {failed[0]!r}: ")
         given_up = sum(errors[name].startswith(NOT_ASKED) for name in failed)
         after = f" (after {len(failed) - given_up} of them the others were not asked)" if given_up else ""
-        yield f"{what}, first {failed[0]}: {why}{after}; mend that, and run it again"
+        yield f"{message}, first {failed[0]}: {why}{after}; mend that, and run it again"
 
 
 def _invalid_answers(side: SelectorSnapshot) -> Iterator[str]:
@@ -210,12 +212,18 @@ def _invalid_answers(side: SelectorSnapshot) -> Iterator[str]:
         if fact is None:
             continue
         candidates = (*fact.offered, *fact.near)
-        ids = {one.id for one in candidates}
-        wrong = [one.id for one in candidates if one.score is not None and not math.isfinite(one.score)]
+        ids = {candidate.id for candidate in candidates}
+        wrong = [
+            candidate.id
+            for candidate in candidates
+            if candidate.score is not None and not math.isfinite(candidate.score)
+        ]
         if wrong:
             yield f"query {name}: the score of {wrong[0]} in {side.source} is no number; write it anew"
         elif len(ids) < len(candidates):
-            twice = sorted(one for one, count in Counter(one.id for one in candidates).items() if count > 1)
+            twice = sorted(
+                item_id for item_id, count in Counter(candidate.id for candidate in candidates).items() if count > 1
+            )
             yield f"query {name}: {first_ids(twice)} stands twice in {side.source}; write it anew"
         elif not side.items.keys() >= ids:
             unknown = sorted(ids - side.items.keys())
@@ -227,13 +235,13 @@ def _missing_metrics(base: SelectorSnapshot, head: SelectorSnapshot, settings: C
     prices = [str(metric) for metric in settings.metrics if metric.name in PRICES]
     if prices and base.identity.tokens != head.identity.tokens:
         how = f"by {base.identity.tokens} in {base.source} and by {head.identity.tokens} in {head.source}"
-        what = f"tokens are counted {how}, so that {' and '.join(prices)} cannot be compared"
-        yield f"{what}; count alike, or {_renewal_hint(base)}"
+        message = f"tokens are counted {how}, so that {' and '.join(prices)} cannot be compared"
+        yield f"{message}; count alike, or {_renewal_hint(base)}"
     for metric in settings.metrics:
-        lacking = [side.source for side in (base, head) if not set(metric.parts) <= side.metrics.keys()]
-        if len(lacking) == 1:
-            other = "" if str(metric) in PRICES else ", or judge another"  # prices are judged always
-            yield f"{lacking[0]} has no values of {metric}; {_renewal_hint(base)}{other}"
+        missing = [side.source for side in (base, head) if not set(metric.parts) <= side.metrics.keys()]
+        if len(missing) == 1:
+            alternative = "" if str(metric) in PRICES else ", or judge another"  # prices are judged always
+            yield f"{missing[0]} has no values of {metric}; {_renewal_hint(base)}{alternative}"
 
 
 def _notices(
@@ -269,11 +277,13 @@ def _values_on_one_side(
     for metric in settings.metrics:
         if not all(part in side.metrics for part in metric.parts for side in (base, head)):
             continue
-        was, now = (
+        before, after = (
             np.all([np.isfinite(side.metrics[part][row]) for part in metric.parts], axis=0)
             for side, row in zip((base, head), rows, strict=True)
         )
-        gone, come = ([queries[row] for row in np.flatnonzero(one).tolist()] for one in (was & ~now, now & ~was))
+        gone, come = (
+            [queries[row] for row in np.flatnonzero(mask).tolist()] for mask in (before & ~after, after & ~before)
+        )
         if len(gone) + len(come) > _ONE_SIDED * len(queries):
             some = f"{count(len(gone) + len(come), 'query', 'queries')} of {len(queries):,}"
             counts = f"{len(gone):,} only before, {len(come):,} only now; {first_ids(gone + come)}"
@@ -288,8 +298,8 @@ def renamed_items(base: SelectorSnapshot, head: SelectorSnapshot) -> dict[str, s
     gone = [fact for name, fact in base.items.items() if name not in head.items]
     added = [fact for name, fact in head.items.items() if name not in base.items]
     stated = {} if head.judged is None else head.judged.renames
-    found = {old.id: new.id for old, new in find_renames(gone, items_of(added), stated).items()}
-    return found | _passed_on(base, head, {old.id: new.id for old, new in stated.items() if old.id not in found})
+    renamed = {old.id: new.id for old, new in find_renames(gone, items_of(added), stated).items()}
+    return renamed | _passed_on(base, head, {old.id: new.id for old, new in stated.items() if old.id not in renamed})
 
 
 def _passed_on(base: SelectorSnapshot, head: SelectorSnapshot, stated: Mapping[str, str]) -> dict[str, str]:
@@ -301,20 +311,20 @@ def _passed_on(base: SelectorSnapshot, head: SelectorSnapshot, stated: Mapping[s
     left = {old: new for old, new in stated.items() if old in base.items and new in head.items}
     while True:
         news = {*left.values()}
-        kept = {
+        remaining = {
             old: new
             for old, new in left.items()
             if (new not in base.items or new in left) and (old not in head.items or old in news)
         }
-        if len(kept) == len(left):
+        if len(remaining) == len(left):
             break
-        left = kept
+        left = remaining
     if not left or len({*left.values()}) < len(left):
         return {}
     from ctxbench.data.curation.renames import propose_renames  # most cards state no such rename
 
     before, after = items_of(base.items[old] for old in left), items_of(head.items[new] for new in left.values())
-    moved = {one.old.id: one.new.id for one in propose_renames(before, after)[0]}
+    moved = {rename.old.id: rename.new.id for rename in propose_renames(before, after)[0]}
     return left if moved == left else {}
 
 
@@ -330,14 +340,14 @@ def find_renames(
     """
     olds, news = {fact.id for fact in gone}, {item.key for item in added}
     last = {new: old for old, new in stated.items() if old.id in olds and new in news}
-    found = {old: new for new, old in last.items()}
-    before = [item for item in items_of(gone) if item.key not in found]
+    renames = {old: new for new, old in last.items()}
+    before = [item for item in items_of(gone) if item.key not in renames]
     after = [item for item in added if item.key not in last]
     if not before or not after:
-        return found
+        return renames
     from ctxbench.data.curation.renames import propose_renames  # most checks find no item renamed
 
-    return found | {one.old: one.new for one in propose_renames(before, after)[0]}
+    return renames | {rename.old: rename.new for rename in propose_renames(before, after)[0]}
 
 
 def items_of(facts: Iterable[ItemFact]) -> list[Item]:

@@ -58,10 +58,10 @@ def differences(base: SelectorSnapshot, head: SelectorSnapshot, comparability: C
     changes: list[Change] = []
     swaps: list[str] = []
     for query in comparability.queries:
-        before, now = offered_ids(base.answers, query), offered_ids(head.answers, query)
-        if before == now or query in unsteady:
+        before, after = offered_ids(base.answers, query), offered_ids(head.answers, query)
+        if before == after or query in unsteady:
             continue
-        if {comparability.renamed.get(one, one) for one in before} != set(now):
+        if {comparability.renamed.get(item, item) for item in before} != set(after):
             differ = _QueryComparison(snapshots, query).changes()
             changes += differ
             if not differ:
@@ -69,8 +69,8 @@ def differences(base: SelectorSnapshot, head: SelectorSnapshot, comparability: C
     return Differences(
         changes=tuple(changes),
         swaps=tuple(swaps),
-        lost=sum(one.required for one in changes if one.lost),
-        gained=sum(one.required for one in changes if not one.lost),
+        lost=sum(change.required for change in changes if change.lost),
+        gained=sum(change.required for change in changes if not change.lost),
     )
 
 
@@ -97,15 +97,15 @@ class _Snapshots:
         return self.base.contents == self.head.contents
 
     @cached_property
-    def places(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The place of every item in the catalog, at the base and at the head."""
-        base, head = ({name: place for place, name in enumerate(side.items)} for side in (self.base, self.head))
+    def positions(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The position of every item in the catalog, at the base and at the head."""
+        base, head = ({name: position for position, name in enumerate(side.items)} for side in (self.base, self.head))
         return base, head
 
     def has_same_content(self, item: str) -> bool:
         """Whether an item, by its id at the head, is the same on both sides, word for word."""
-        before, now = self.base.items.get(item), self.head.items.get(item)
-        return before is not None and now is not None and before.hash == now.hash
+        before, after = self.base.items.get(item), self.head.items.get(item)
+        return before is not None and after is not None and before.hash == after.hash
 
 
 class _QueryComparison:
@@ -116,8 +116,8 @@ class _QueryComparison:
         self.query = query
         self.base = _QueryAnswer(snapshots.base, query, snapshots.renamed)
         self.head = _QueryAnswer(snapshots.head, query, {})
-        self.lost = [one for one in self.base.offered if one not in self.head.offered]
-        self.gained = [one for one in self.head.offered if one not in self.base.offered]
+        self.lost = [item for item in self.base.offered if item not in self.head.offered]
+        self.gained = [item for item in self.head.offered if item not in self.base.offered]
         self.margin = noise_margin([*self.base.score.values(), *self.head.score.values()])
 
     def _swapped_pairs(self) -> tuple[tuple[str, str], ...]:
@@ -125,14 +125,14 @@ class _QueryComparison:
         if not self.snapshots.same_selector:
             return ()
         lost, gained = (
-            [one for one in items if self.snapshots.has_same_content(one) and self._is_unmoved(one)]
+            [item for item in items if self.snapshots.has_same_content(item) and self._is_unmoved(item)]
             for items in (self.lost, self.gained)
         )
         return _tied_pairs(self.base.by_score(lost), self.head.by_score(gained), self._is_tied)
 
     def _is_unmoved(self, item: str) -> bool:
-        before, now = self.base.score.get(item), self.head.score.get(item)
-        return is_unmoved(before, now, margin=self.margin)
+        before, after = self.base.score.get(item), self.head.score.get(item)
+        return is_unmoved(before, after, margin=self.margin)
 
     def _is_tied(self, lost: str, gained: str) -> bool:
         """Whether two items are tied on every side where both have a score, and on one at least."""
@@ -141,10 +141,10 @@ class _QueryComparison:
 
     def _is_noise(self) -> bool:
         """Whether noise alone can have made the difference: all inputs are the same, and no score moved further."""
-        both = self.base.score.keys() & self.head.score.keys()
-        if not self.snapshots.same_inputs or not all(map(self._is_unmoved, both)):
+        shared = self.base.score.keys() & self.head.score.keys()
+        if not self.snapshots.same_inputs or not all(map(self._is_unmoved, shared)):
             return False
-        if any(rounded(self.base.score[one]) != rounded(self.head.score[one]) for one in both):
+        if any(rounded(self.base.score[item]) != rounded(self.head.score[item]) for item in shared):
             return True
         changed = self.lost + self.gained  # with equal scores, only ties may have come in another order
         return self.base.cut_in_ties(changed, self.margin) or self.head.cut_in_ties(changed, self.margin)
@@ -155,19 +155,19 @@ class _QueryComparison:
             return []
         groups = self.snapshots.head.queries[self.query].required
         pairs = self._swapped_pairs()
-        out, into = {one for one, _ in pairs}, {one for _, one in pairs}
-        left_lost = [one for one in self.lost if one not in out]
-        left_gained = [one for one in self.gained if one not in into]
-        now = (self.head.offered.keys() - into) | out  # the head's offer with its swaps undone
-        lost = _best_required(self.base.by_score(left_lost), groups, unless=now)
+        out, into = {item for item, _ in pairs}, {item for _, item in pairs}
+        left_lost = [item for item in self.lost if item not in out]
+        left_gained = [item for item in self.gained if item not in into]
+        offered = (self.head.offered.keys() - into) | out  # the head's offer with its swaps undone
+        lost = _best_required(self.base.by_score(left_lost), groups, unless=offered)
         gained = _best_required(self.head.by_score(left_gained), groups, unless=self.base.offered.keys())
-        found = [self._change(one, lost=True, required=one in lost) for one in left_lost]
-        return found + [self._change(one, lost=False, required=one in gained) for one in left_gained]
+        changes = [self._change(item, lost=True, required=item in lost) for item in left_lost]
+        return changes + [self._change(item, lost=False, required=item in gained) for item in left_gained]
 
     def _change(self, item: str, *, lost: bool, required: bool) -> Change:
         side = self.head if lost else self.base  # the one where it is out
         out = side.near.get(item)
-        base_place, head_place = self.snapshots.places
+        base_place, head_place = self.snapshots.positions
         return Change(
             query=self.query,
             item=self.snapshots.old.get(item, item) if lost else item,
@@ -186,11 +186,11 @@ class _QueryComparison:
 def _best_required(items: Sequence[str], groups: Iterable[Sequence[str]], *, unless: AbstractSet[str]) -> set[str]:
     """Ids of the best item for each requirement that the items in `unless` do not meet; `items` is best first."""
     met = (
-        next((one for one in items if one in group), None)
+        next((item for item in items if item in group), None)
         for group in groups
-        if not any(one in unless for one in group)
+        if not any(item in unless for item in group)
     )
-    return {one for one in met if one is not None}
+    return {item for item in met if item is not None}
 
 
 class _QueryAnswer:
@@ -204,76 +204,86 @@ class _QueryAnswer:
 
     def __init__(self, snapshot: SelectorSnapshot, query: str, renamed: Mapping[str, str]) -> None:
         fact: AnswerFact = snapshot.answers[query]
-        self.offered: dict[str, Offered] = {renamed.get(one.id, one.id): one for one in fact.offered}
-        self.near: dict[str, Offered] = {renamed.get(one.id, one.id): one for one in fact.near}
+        self.offered: dict[str, Offered] = {
+            renamed.get(candidate.id, candidate.id): candidate for candidate in fact.offered
+        }
+        self.near: dict[str, Offered] = {renamed.get(candidate.id, candidate.id): candidate for candidate in fact.near}
         self.score = {renamed.get(name, name): score for name, score in fact.score_of.items()}
         self.complete = has_all_candidates(snapshot.answers, query)
 
     def by_score(self, items: Iterable[str]) -> list[str]:
-        """Items best first, those without a score behind; ties in the order given."""
-        return sorted(items, key=lambda one: -self.score.get(one, float("-inf")))
+        """Items best first, those without a score last; ties in the order of `items`."""
+        return sorted(items, key=lambda item: -self.score.get(item, float("-inf")))
 
-    def is_tied(self, known: str, other: str, margin: float) -> bool | None:
+    def is_tied(self, offered_item: str, excluded_item: str, margin: float) -> bool | None:
         """Whether two items are within the margin; None where that cannot be known.
 
         Args:
-            known: one that is offered here.
-            other: one that stayed out, or is no candidate.
+            offered_item: one that is offered here.
+            excluded_item: one that stayed out, or is no candidate.
         """
-        score = self.score.get(known)
+        score = self.score.get(offered_item)
         if score is None:
             return False  # the session's are no matter of scores
-        if other in self.score:
-            return abs(score - self.score[other]) <= margin
-        if other in self.near or self.complete:
+        if excluded_item in self.score:
+            return abs(score - self.score[excluded_item]) <= margin
+        if excluded_item in self.near or self.complete:
             return False
-        lowest = min((self.score[one] for one in self.near if one in self.score), default=None)
+        lowest = min((self.score[item] for item in self.near if item in self.score), default=None)
         return None if lowest is not None and score - lowest <= margin else False  # it may stand behind those noted
 
     def cut_in_ties(self, changed: Iterable[str], margin: float) -> bool:
         """Whether one of some items is tied with a candidate on the other side of the cut."""
         return any(
-            (other in self.offered) is not (one in self.offered) and abs(score - self.score[one]) <= margin
-            for one in changed
-            if one in self.score
-            for other, score in self.score.items()
+            (rival in self.offered) is not (item in self.offered) and abs(score - self.score[item]) <= margin
+            for item in changed
+            if item in self.score
+            for rival, score in self.score.items()
         )
 
     def missed_by(self, item: str) -> float | None:
         """How far the score of an item that is out lies below the lowest offered score of the search.
 
-        None where a selector of the user's chose otherwise: it has a cut of its own, which need not go by scores.
+        None where an external selector chose otherwise: its cut need not go by scores.
         """
         out = self.near.get(item)
         if out is not None and out.rule is not None and out.rule.code == NOT_CHOSEN:
             return None
-        found = [
-            self.score[name] for name, one in self.offered.items() if one.origin == "search" and name in self.score
+        scores = [
+            self.score[name]
+            for name, candidate in self.offered.items()
+            if candidate.origin == "search" and name in self.score
         ]
-        if item not in self.score or not found:
+        if item not in self.score or not scores:
             return None
-        return max(0.0, min(found) - self.score[item])
+        return max(0.0, min(scores) - self.score[item])
 
-    def rank(self, item: str, place: Mapping[str, int], old: Mapping[str, str]) -> int | None:
-        """1-based place among what the search found, by score and then by place in the catalog.
+    def rank(self, item: str, positions: Mapping[str, int], old: Mapping[str, str]) -> int | None:
+        """1-based rank among what the search found, by score and then by position in the catalog.
 
-        Of a selector that gives an order and no scores, the place in that order, what it chose first. None where it
+        Of a selector that gives an order and no scores, the rank in that order, chosen items first. None where it
         did not find the item, or where better ones may have stayed out unnoted.
         """
-        found = {name: one for name, one in {**self.offered, **self.near}.items() if one.origin == "search"}
-        if item in found and self.score.keys().isdisjoint(found):
-            return 1 + list(found).index(item)
-        if item not in found or item not in self.score:
+        candidates = {
+            name: candidate for name, candidate in {**self.offered, **self.near}.items() if candidate.origin == "search"
+        }
+        if item in candidates and self.score.keys().isdisjoint(candidates):
+            return 1 + list(candidates).index(item)
+        if item not in candidates or item not in self.score:
             return None
-        noted = [self.score[name] for name, one in self.near.items() if one.origin == "search" and name in self.score]
+        noted = [
+            self.score[name]
+            for name, candidate in self.near.items()
+            if candidate.origin == "search" and name in self.score
+        ]
         if not self.complete and noted and self.score[item] < min(noted):
             return None
 
         def key(name: str) -> tuple[float, int]:
-            return -self.score[name], place.get(old.get(name, name), len(place))
+            return -self.score[name], positions.get(old.get(name, name), len(positions))
 
-        own = key(item)
-        return 1 + sum(key(name) < own for name in found if name in self.score and name != item)
+        item_key = key(item)
+        return 1 + sum(key(name) < item_key for name in candidates if name in self.score and name != item)
 
 
 def noise_margin(scores: Iterable[float]) -> float:
@@ -288,9 +298,9 @@ def noise_margin(scores: Iterable[float]) -> float:
     return MARGIN * min(1.0, max(map(abs, scores), default=0.0))
 
 
-def is_unmoved(before: float | None, now: float | None, *, margin: float) -> bool:
+def is_unmoved(before: float | None, after: float | None, *, margin: float) -> bool:
     """Whether a score moved by no more than the margin and the rounding; true where it is unknown on a side."""
-    return before is None or now is None or abs(before - now) <= max(margin, 10.0**-DECIMALS)
+    return before is None or after is None or abs(before - after) <= max(margin, 10.0**-DECIMALS)
 
 
 def _tied_pairs(
@@ -302,11 +312,11 @@ def _tied_pairs(
         lost, gained: ids, best first: each is given the best partner that is left.
         tied: of one that went out and one that came in, whether noise may have exchanged them.
     """
-    found = []
+    pairs = []
     left = list(gained)
-    for one in lost:
-        other = next((name for name in left if tied(one, name)), None)
-        if other is not None:
-            left.remove(other)
-            found.append((one, other))
-    return tuple(found)
+    for lost_item in lost:
+        partner = next((name for name in left if tied(lost_item, name)), None)
+        if partner is not None:
+            left.remove(partner)
+            pairs.append((lost_item, partner))
+    return tuple(pairs)

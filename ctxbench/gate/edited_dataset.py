@@ -44,8 +44,8 @@ def open_edited(
     Raises:
         UserError: as `open_dataset`.
     """
-    first = {one.dataset: one for one in reversed(bases)}
-    before = {name: [*one.all_items] for name, one in first.items()}
+    first = {snapshot.dataset: snapshot for snapshot in reversed(bases)}
+    before = {name: [*snapshot.all_items] for name, snapshot in first.items()}
     dataset = open_dataset(name_or_path, base=base, notify=notify, former_ids=before)
     return restore_labels(dataset, first[dataset.name]) if dataset.name in first else dataset
 
@@ -62,7 +62,7 @@ def restore_labels(dataset: Dataset, base: SelectorSnapshot) -> Dataset:
     if not out:
         return dataset
     gone = [fact for name, fact in base.items.items() if name in out]
-    added = [one for one in dataset.current_catalog if one.enabled and one.id not in base.items]
+    added = [item for item in dataset.current_catalog if item.enabled and item.id not in base.items]
     renames = find_renames(gone, added, dataset.renames)
     return _restore_dropped_labels(_follow_renames(dataset, renames) if renames else dataset, base, out, renames)
 
@@ -74,14 +74,14 @@ def _follow_renames(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dat
     """
 
     def new(keys: tuple[ItemKey, ...]) -> tuple[ItemKey, ...]:
-        held = set(keys)
-        return tuple(renames[key] if key in renames and renames[key] not in held else key for key in keys)
+        present = set(keys)
+        return tuple(renames[key] if key in renames and renames[key] not in present else key for key in keys)
 
     scopes = {name: new(keys) for name, keys in dataset.scopes.items()}
     lists = {query.request.available for query in dataset.queries} - {None}
     available = {keys: new(keys) for keys in lists if keys is not None}
-    taken = {name for item in dataset.current_catalog if item.type == "tool" for name in tool_names(item.key)}
-    names = {old: name for old, name in result_names(renames).items() if old not in taken}
+    used_names = {name for item in dataset.current_catalog if item.type == "tool" for name in tool_names(item.key)}
+    names = {old: name for old, name in result_names(renames).items() if old not in used_names}
     queries = []
     for query in dataset.queries:
         keys = query.request.available
@@ -90,10 +90,10 @@ def _follow_renames(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dat
             results = tuple((names.get(tool, tool), text) for tool, text in request.tool_results)
             request = replace(request, tool_results=results)
         queries.append(replace(query, request=request))
-    held = {(label.query, label.item) for label in dataset.labels}
+    labelled = {(label.query, label.item) for label in dataset.labels}
     labels = [
         label
-        if (label.query, renames.get(label.item, label.item)) in held
+        if (label.query, renames.get(label.item, label.item)) in labelled
         else replace(label, item=renames[label.item])
         for label in dataset.labels
     ]
@@ -113,10 +113,10 @@ def _restore_dropped_labels(
     )
     back: dict[str, list[Label]] = {}
     for query in dataset.queries:
-        known = base.queries.get(query.id)
-        if known is None:
+        base_query = base.queries.get(query.id)
+        if base_query is None:
             continue
-        labels = _dropped_labels(query, known, dataset.labels_of(query.id), out, ids)
+        labels = _dropped_labels(query, base_query, dataset.labels_of(query.id), out, ids)
         if labels and questions.is_same_question(QueryFact.of(query, ()), query):
             back[query.id] = labels
     if not back:
@@ -127,8 +127,10 @@ def _restore_dropped_labels(
     ]
     labels = [label for label in dataset.labels if label.query not in back]
     labels += [label for several in back.values() for label in several]
-    lacking = sorted({one.item for one in labels if dataset.catalog.find(one.item) is None}, key=lambda key: key.id)
-    items = [Item(type=key.type, server=key.server, name=key.name, enabled=False) for key in lacking]
+    missing = sorted(
+        {label.item for label in labels if dataset.catalog.find(label.item) is None}, key=lambda key: key.id
+    )
+    items = [Item(type=key.type, server=key.server, name=key.name, enabled=False) for key in missing]
     return replace(
         dataset,
         catalog=dataset.catalog.extended(items),
@@ -139,23 +141,25 @@ def _restore_dropped_labels(
 
 
 def _dropped_labels(
-    query: DatasetQuery, known: QueryFact, own: Sequence[Label], out: set[str], ids: Mapping[str, str]
+    query: DatasetQuery, base_query: QueryFact, labels: Sequence[Label], out: set[str], ids: Mapping[str, str]
 ) -> list[Label]:
     """The baseline's labels of a query, if its own labels lack only those of items that can no longer be offered.
 
     Empty if no label is missing, or if others differ. Whether the query is the same question is not looked at.
     """
-    before = known.labels()
-    now = label_facts(own)
-    if before is None or query.needs_nothing != known.needs_nothing:
+    before = base_query.labels()
+    current = label_facts(labels)
+    if before is None or query.needs_nothing != base_query.needs_nothing:
         return []
     before = sorted((ids.get(name, name), grade, via, group) for name, grade, via, group in before)
-    if before == now or any(name not in out for name in {one[0] for one in before} - {one[0] for one in now}):
+    if before == current or any(
+        name not in out for name in {label[0] for label in before} - {label[0] for label in current}
+    ):
         return []
-    left = {one[0] for one in now}
-    if sorted(_without_single_alternatives([one for one in before if one[0] in left])) != now:
+    left = {label[0] for label in current}
+    if sorted(_without_single_alternatives([label for label in before if label[0] in left])) != current:
         return []
-    sources = {label.item.id: label.source for label in own}
+    sources = {label.item.id: label.source for label in labels}
     return [
         Label(query.id, ItemKey.parse(name), grade, via, alternatives, sources.get(name, ""))
         for name, grade, via, alternatives in before

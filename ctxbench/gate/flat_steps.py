@@ -14,7 +14,7 @@ SCORING = ("analyse", "retrieve", "rank")  # kinds of steps that decide scores; 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatStep:
-    """One step of a pipeline, wherever it stands.
+    """One step of a pipeline, at any depth.
 
     Attributes:
         path: where, for a person: `refine.standard`, `refine.tool.margin`, `retrieve.dense`; a second step of the same
@@ -53,14 +53,14 @@ def flat_steps(description: Mapping[str, Any]) -> tuple[FlatStep, ...] | None:
     if pipeline is None:
         return None
     stages = (("analyse", pipeline.analyse), ("retrieve", pipeline.retrieve))
-    found = [one for path, stage in stages if stage is not None for one in _stage_steps(stage, path, ITEM_TYPES)]
-    found += [one for stage in pipeline.refine for one in _stage_steps(stage, "refine", ITEM_TYPES)]
-    seen: dict[str, int] = {}
+    steps = [step for path, stage in stages if stage is not None for step in _stage_steps(stage, path, ITEM_TYPES)]
+    steps += [step for stage in pipeline.refine for step in _stage_steps(stage, "refine", ITEM_TYPES)]
+    counts: dict[str, int] = {}
     out = []
-    for one in found:
-        seen[one.path] = seen.get(one.path, 0) + 1
-        number = f"#{seen[one.path]}" if seen[one.path] > 1 else ""
-        out.append(replace(one, path=f"{one.path}{number}", label=f"{one.label}{number}"))
+    for step in steps:
+        counts[step.path] = counts.get(step.path, 0) + 1
+        number = f"#{counts[step.path]}" if counts[step.path] > 1 else ""
+        out.append(replace(step, path=f"{step.path}{number}", label=f"{step.label}{number}"))
     return tuple(out)
 
 
@@ -80,13 +80,13 @@ def _stage_steps(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterato
             yield from _stage_steps(step, path, types)
     elif isinstance(stage, StoredMerge):
         for name, step in stage.sources:
-            for one in _stage_steps(step, path, types):
+            for flat_step in _stage_steps(step, path, types):
                 own_path = f"{path}.{name}" if name == step.name else f"{path}.{name}.{step.name}"
-                yield replace(one, path=own_path)
+                yield replace(flat_step, path=own_path)
     else:
         free = list(types)
         for names, steps in stage.domains:
-            own = tuple(one for one in free if one in names or "*" in names)
-            free = [one for one in free if one not in own]
+            domain_types = tuple(item_type for item_type in free if item_type in names or "*" in names)
+            free = [item_type for item_type in free if item_type not in domain_types]
             for inner in steps:
-                yield from _stage_steps(inner, f"{path}.{','.join(names)}", own)
+                yield from _stage_steps(inner, f"{path}.{','.join(names)}", domain_types)

@@ -1,4 +1,4 @@
-"""The gate as a whole: compares what selectors answer now with a baseline, or accepts it as the baseline."""
+"""The gate: compares what selectors answer now with a baseline, or accepts that as the baseline."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def check_gate(
     path: Path,
     *,
     allow_removed: bool = False,
-    asked: Mapping[Path, Mapping[str, str]] | None = None,
+    server_errors: Mapping[Path, Mapping[str, str]] | None = None,
     notify: Notify = nothing_said,
     progress: Progress = silent,
 ) -> GateCheck:
@@ -75,8 +75,8 @@ def check_gate(
     Args:
         path: of the gate file.
         allow_removed: as in `CheckSettings`.
-        asked: the servers that were asked just now, by agent file (resolved) and name, with what went wrong; empty
-            where one answered. The tools of all others are as captured.
+        server_errors: of the servers that were asked just now, by agent file (resolved) and name, what went wrong;
+            empty where one answered. The tools of all others are as captured.
         notify, progress: told what takes a moment, and about every slice of queries.
 
     Raises:
@@ -91,11 +91,11 @@ def check_gate(
         if head is not None:
             before = accepted_settings(head, file.baseline)
             file, loosened = _with_stricter_settings(file, before, bases)
-        now = None if faults else reuse_answers(file, bases)
-        if now is None:
+        answers = None if faults else reuse_answers(file, bases)
+        if answers is None:
             from ctxbench.gate.snapshot_sources import ask  # slow to import
 
-            now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
+            answers = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
         else:
             for changed in changed_sources(file.experiment.datasets, file.experiment.base):
                 notify(f"notice: {changed}")
@@ -103,41 +103,46 @@ def check_gate(
                 from ctxbench.gate.stored_vectors import accepted_vectors
 
                 accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
-        _refuse_unknown_pins(file, bases, now)
-        pairing = pair_snapshots(bases, now.snapshots)
+        _check_pins_known(file, bases, answers)
+        pairing = pair_snapshots(bases, answers.snapshots)
         lost = _lost_pins(file.settings, before, pairing.pairs)
         settings = replace(file.settings, pins=(*file.settings.pins, *lost), allow_removed=allow_removed)
-        place = str(file.baseline)
-        found = check(pairing, settings, name=str(path), base=place, head="this run", baseline=place)
-        servers = {name: _captured_servers(text, file, asked or {}) for name, text in now.references.items()}
-        found = replace(
-            found,
-            selectors=tuple(with_servers(one, servers.get(one.dataset, ())) for one in found.selectors),
+        baseline = str(file.baseline)
+        result = check(pairing, settings, name=str(path), base=baseline, head="this run", baseline=baseline)
+        servers = {
+            name: _captured_servers(text, file, server_errors or {}) for name, text in answers.references.items()
+        }
+        result = replace(
+            result,
+            selectors=tuple(
+                with_servers(selector_check, servers.get(selector_check.dataset, ()))
+                for selector_check in result.selectors
+            ),
             loosened=(*loosened, *loosened_pins(lost)),
             replacement=None if head is None else find_replacement(file, head, bases),
         )
         former, edited = _changed_items(pairing.pairs)
         return GateCheck(
-            check=found,
+            check=result,
             file=file,
-            references=now.references,
+            references=answers.references,
             texts=any(item.row is not None for base in bases for item in base.items.values()),
             vectors=(file.baseline / VECTORS).exists(),
-            failed=any(failures(one.answers) for one in now.snapshots),
+            failed=any(failures(snapshot.answers) for snapshot in answers.snapshots),
             former=former,
             edited=edited,
         )
 
 
 def _captured_servers(
-    dataset: str, file: GateFile, asked: Mapping[Path, Mapping[str, str]]
+    dataset: str, file: GateFile, server_errors: Mapping[Path, Mapping[str, str]]
 ) -> tuple[CapturedServer, ...]:
     """The servers of a dataset's agent whose tools are as captured: not asked just now, or without an answer.
 
     Args:
         dataset: what opens it from the gate file's folder.
         file: the gate file.
-        asked: as of `check_gate`.
+        server_errors: as of `check_gate`.
     """
     folder = user_folder(dataset, file.experiment.base)
     path = None if folder is None else agent_of(folder)
@@ -145,9 +150,11 @@ def _captured_servers(
         return ()
     from ctxbench.sources.agent_file import read_agent  # most checks are over no agent
 
-    errors = asked.get(path.resolve(), {})
+    errors = server_errors.get(path.resolve(), {})
     servers = read_agent(path).captured_servers()
-    return tuple(replace(one, error=errors.get(one.name, "")) for one in servers if errors.get(one.name) != "")
+    return tuple(
+        replace(server, error=errors.get(server.name, "")) for server in servers if errors.get(server.name) != ""
+    )
 
 
 def _with_stricter_settings(
@@ -160,21 +167,21 @@ def _with_stricter_settings(
 
 
 def _lost_pins(
-    now: CheckSettings, before: CheckSettings, pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]
+    current: CheckSettings, before: CheckSettings, pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]
 ) -> tuple[Pin, ...]:
     """What pins demanded when the baseline was accepted, and no longer do."""
-    if [pin.as_dict() for pin in now.pins] == [pin.as_dict() for pin in before.pins]:
+    if [pin.as_dict() for pin in current.pins] == [pin.as_dict() for pin in before.pins]:
         return ()
     from ctxbench.gate.comparability import renamed_items
 
     renamed = {old: new for base, head in pairs for old, new in renamed_items(base, head).items()}
-    return lost_pins(now.pins, before.pins, renamed)
+    return lost_pins(current.pins, before.pins, renamed)
 
 
 def _changed_items(
     pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]],
 ) -> tuple[dict[tuple[str, str], ItemFact], dict[tuple[str, str], Collection[str]]]:
-    """What `GateCheck` says of the items that are not as they were: `former` and `edited`."""
+    """The fields `former` and `edited` of `GateCheck`: the items that changed."""
     from ctxbench.gate.comparability import renamed_items  # most checks find no difference
     from ctxbench.gate.item_edit_texts import edited_fields
 
@@ -227,10 +234,10 @@ def accept(
 
     with gate_file_in_messages(path):
         file, faults = examine_gate(path)
-        now = ask(file, faults=faults, notify=notify, progress=progress)
-        snapshots, _, resources = now
-        _refuse_failed_queries(snapshots)
-        _refuse_unknown_pins(file, (), now)
+        answers = ask(file, faults=faults, notify=notify, progress=progress)
+        snapshots, _, resources = answers
+        _check_no_failures(snapshots)
+        _check_pins_known(file, (), answers)
         texts = texts and not has_no_texts(file.baseline)
         vectors = vectors or (file.baseline / VECTORS).exists()
         done = write_baseline(
@@ -243,8 +250,10 @@ def accept(
         )
         return replace(
             done,
-            pins=tuple(one for snapshot in snapshots for one in pin_failures(file.settings.pins, snapshot)),
-            summaries=tuple(summarise_selector(one, file.settings.judged(one.metrics)) for one in snapshots),
+            pins=tuple(failure for snapshot in snapshots for failure in pin_failures(file.settings.pins, snapshot)),
+            summaries=tuple(
+                summarise_selector(snapshot, file.settings.judged(snapshot.metrics)) for snapshot in snapshots
+            ),
         )
 
 
@@ -272,17 +281,19 @@ def check_runs(
     """
     from ctxbench.gate.snapshot_sources import of_run  # slow to import
 
-    own, accepted, names = names, (base / MANIFEST).exists(), names or (str(base), str(head))
+    sources, accepted, names = names, (base / MANIFEST).exists(), names or (str(base), str(head))
     bases = [*map(with_prices, read_baseline(base) if accepted else of_run(base, datasets[0]))]
     heads = [*map(with_prices, of_run(head, datasets[1]))]
-    before, now = ({one.selector for one in side} for side in (bases, heads))
+    before, after = ({snapshot.selector for snapshot in side} for side in (bases, heads))
     notices: tuple[str, ...] = ()
-    if len(before) == len(now) == 1 and before != now:
-        (old,), (new,) = before, now
-        bases = [replace(one, selector=new) for one in bases]
+    if len(before) == len(after) == 1 and before != after:
+        (old,), (new,) = before, after
+        bases = [replace(snapshot, selector=new) for snapshot in bases]
         notices = (f"{new} of {names[1]} is held against {old} of {names[0]}",)
-    if own:
-        bases, heads = ([replace(one, source=n) for one in side] for n, side in zip(own, (bases, heads), strict=True))
+    if sources:
+        bases, heads = (
+            [replace(snapshot, source=n) for snapshot in side] for n, side in zip(sources, (bases, heads), strict=True)
+        )
     pairing = pair_snapshots(bases, heads)
     return check(
         pairing._replace(notices=(*notices, *pairing.notices)),
@@ -294,32 +305,34 @@ def check_runs(
     )
 
 
-def _refuse_unknown_pins(file: GateFile, bases: Sequence[SelectorSnapshot], now: GateAnswers) -> None:
-    """Refuse pins of what does not exist or is not asked, which would hold for ever.
+def _check_pins_known(file: GateFile, bases: Sequence[SelectorSnapshot], answers: GateAnswers) -> None:
+    """Raise an error for pins of what does not exist or is not asked, which would always hold.
 
     Raises:
         InputError: there are such pins; all of them, with their lines.
     """
     pins = file.settings.pins
-    if not unknown_pins(pins, bases, now.snapshots):
+    if not unknown_pins(pins, bases, answers.snapshots):
         return
-    heads = now.snapshots if now.resources is not None else with_unasked(file, now.snapshots, bases)
-    own = {name: user_folder(text, file.experiment.base) for name, text in now.references.items()}
-    folders = {name: folder for name, folder in own.items() if folder is not None}
+    heads = answers.snapshots if answers.resources is not None else with_unasked(file, answers.snapshots, bases)
+    paths = {name: user_folder(text, file.experiment.base) for name, text in answers.references.items()}
+    folders = {name: folder for name, folder in paths.items() if folder is not None}
     raise InputError(unknown_pins(pins, bases, heads, path=file.path, folders=folders))
 
 
-def _refuse_failed_queries(snapshots: Sequence[SelectorSnapshot]) -> None:
-    """Refuse to accept where a selector failed on a query.
+def _check_no_failures(snapshots: Sequence[SelectorSnapshot]) -> None:
+    """Check that no selector failed on a query.
 
     Raises:
         ParameterError: there is one; the first of every selector is named.
     """
     failed = []
-    for one in snapshots:
-        if wrong := [(query, one.answers[query].error) for query in one.queries if one.answers[query].error]:
+    for snapshot in snapshots:
+        if wrong := [
+            (query, snapshot.answers[query].error) for query in snapshot.queries if snapshot.answers[query].error
+        ]:
             n, (first, why) = count(len(wrong), "query", "queries"), wrong[0]
             why = why.removeprefix(f"query {first!r}: ")
-            failed.append(f"{one.selector} on {one.dataset} failed on {n}, first {first}: {why}")
+            failed.append(f"{snapshot.selector} on {snapshot.dataset} failed on {n}, first {first}: {why}")
     if failed:
         raise ParameterError(f"nothing is accepted: {'; '.join(failed)}; mend it and accept again")

@@ -1,4 +1,4 @@
-"""Gate files in YAML: an experiment, where its baseline is, and what a check goes by. All faults at once, by line."""
+"""Gate files in YAML: an experiment, the folder of its baseline, and the settings of a check."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ctxbench.gate.check_settings import (
 from ctxbench.io.yaml_files import YamlPath, line_of, load_mapping
 from ctxbench.io.yaml_form import YamlForm
 
-# Each selector is held against its own baseline, so there is no other to compare it with.
+# Each selector is compared with its baseline, so there is no other to compare it with.
 _KEYS = (*(key for key in EXPERIMENT_KEYS if key != "compare_to"), "baseline", "gate")
 _GATE_KEYS = ("metrics", "tolerance", "confidence", "max_lost_required", "repeats", "pins")
 _PER_CENT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
@@ -38,7 +38,7 @@ GATE = "gate"  # what a baseline is called after where there is no file
 
 @dataclass(frozen=True, eq=False)
 class GateFile:
-    """What is checked, and against what.
+    """A gate file: what is checked, and the baseline to compare with.
 
     Attributes:
         path: the file.
@@ -90,7 +90,7 @@ def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
 
 @dataclass
 class _GateReader(YamlForm):
-    """Reads what a gate file has beside an experiment, and collects faults.
+    """Reads what a gate file has besides an experiment, and collects faults.
 
     Attributes:
         selectors: names that pins may use; empty = not known.
@@ -113,10 +113,10 @@ class _GateReader(YamlForm):
             gate = {}
         self.refuse_unknown(gate, _GATE_KEYS, "gate", "gate")
         selectors = data.get("selectors", [])
-        for place, entry in enumerate(selectors if isinstance(selectors, list) else []):
+        for index, entry in enumerate(selectors if isinstance(selectors, list) else []):
             if isinstance(entry, Mapping) and "repeats" in entry:
-                what = "in a gate file, repeats stands once, under gate:, and holds for every selector of yours"
-                self.fault(what, "selectors", place, "repeats")
+                message = "in a gate file, repeats stands once, under gate:, and holds for every selector of yours"
+                self.fault(message, "selectors", index, "repeats")
         metrics = self._metrics(data, gate)
         return CheckSettings(
             metrics=metrics,
@@ -132,22 +132,22 @@ class _GateReader(YamlForm):
     def _metrics(self, data: Mapping[str, Any], gate: Mapping[str, Any]) -> tuple[Metric, ...]:
         """Those of the gate; else those at the top of the file; else the default. And always what an offer costs."""
         if "metrics" in data and "metrics" in gate:
-            what = "metrics stand twice, here and at the top of the file; a check judges one list: leave one out"
-            self.fault(what, "gate", "metrics")
+            message = "metrics stand twice, here and at the top of the file; a check judges one list: leave one out"
+            self.fault(message, "gate", "metrics")
         where = ("gate", "metrics") if "metrics" in gate else ("metrics",)
         entries = gate.get("metrics", data.get("metrics", list(METRICS)))
         if not isinstance(entries, list) or not entries:
             if where != ("metrics",):  # else the experiment has said so
                 self.fault(f"metrics must be a list of names, got {entries!r}", *where)
             entries = list(METRICS)
-        found: dict[Metric, None] = {}
-        for place, text in enumerate(entries):
-            metric = self._metric(text, *where, place)
-            if metric is not None and metric in found:
-                self.fault(f"metrics name {metric} twice", *where, place)
+        metrics: dict[Metric, None] = {}
+        for index, text in enumerate(entries):
+            metric = self._metric(text, *where, index)
+            if metric is not None and metric in metrics:
+                self.fault(f"metrics name {metric} twice", *where, index)
             elif metric is not None:
-                found[metric] = None
-        return tuple(dict.fromkeys([*found, *map(parse_metric, PRICES if found else METRICS)]))
+                metrics[metric] = None
+        return tuple(dict.fromkeys([*metrics, *map(parse_metric, PRICES if metrics else METRICS)]))
 
     def _metric(self, text: Any, *where: str | int) -> Metric | None:
         """A metric that can be judged: one with values by query."""
@@ -157,41 +157,41 @@ class _GateReader(YamlForm):
         metric = self.attempt(partial(parse_metric, text), *where)
         if metric is not None and metric.declaration.scale == "bits":
             parts = " or ".join(str(part) for part in metric.parts)
-            what = f"{metric} has no values by query, so that no difference of it can be tested"
-            self.fault(f"{what}; judge what it is made of: {parts}", *where)
+            message = f"{metric} has no values by query, so that no difference of it can be tested"
+            self.fault(f"{message}; judge what it is made of: {parts}", *where)
             return None
         return metric
 
     def _tolerances(self, gate: Mapping[str, Any], metrics: Sequence[Metric]) -> dict[Metric, Tolerance]:
         entries = gate.get("tolerance", {})
         if not isinstance(entries, Mapping):
-            what = "tolerance maps metrics to how large a difference may be, as in {completeness: 0.01, tokens: 5%}"
-            self.fault(f"{what}; got {entries!r}", "gate", "tolerance")
+            message = "tolerance maps metrics to how large a difference may be, as in {completeness: 0.01, tokens: 5%}"
+            self.fault(f"{message}; got {entries!r}", "gate", "tolerance")
             return {}
-        found = {}
+        tolerances = {}
         for name, value in entries.items():
             where = ("gate", "tolerance", name)
             metric, tolerance = self._metric(name, *where), self._tolerance(value, *where)
             if metric is not None and metric not in (*metrics, FORBIDDEN_OFFERED):
-                names = [str(one) for one in metrics]
+                names = [str(judged) for judged in metrics]
                 self.fault(f"tolerance is of {metric}, which is not judged{suggest(str(metric), names)}", *where)
-            elif metric is not None and metric in found:
+            elif metric is not None and metric in tolerances:
                 self.fault(f"tolerance names {metric} twice", *where)
             elif metric is not None and tolerance is not None:
                 if tolerance.amount >= 1 and (tolerance.relative or metric.declaration.scale != "amount"):
-                    what = f"a tolerance of {value} would never be exceeded by {metric}"
-                    self.fault(f"{what}; expected less than 1, such as 0.01, or less than 100%", *where)
-                found[metric] = tolerance
-        return found
+                    message = f"a tolerance of {value} would never be exceeded by {metric}"
+                    self.fault(f"{message}; expected less than 1, such as 0.01, or less than 100%", *where)
+                tolerances[metric] = tolerance
+        return tolerances
 
     def _tolerance(self, value: Any, *where: str | int) -> Tolerance | None:
         size = _per_cent(value) if isinstance(value, str) else _number(value)
         if 0 <= size < math.inf:
             return Tolerance(size, relative=isinstance(value, str))
-        what = (
+        message = (
             "a tolerance is a number, 0 or more, in the unit of the metric, or per cent of the baseline's mean as in 5%"
         )
-        self.fault(f"{what}; got {value!r}", *where)
+        self.fault(f"{message}; got {value!r}", *where)
         return None
 
     # ------------------------------------------------------------------------------------------ numbers
@@ -208,9 +208,9 @@ class _GateReader(YamlForm):
                 expected,
             ),
         )
-        whole = partial(_is_whole, at_least=1, at_most=_MOST_REPEATS)
+        fits = partial(_is_whole, at_least=1, at_most=_MOST_REPEATS)
         expected = f"a whole number from 1 to {_MOST_REPEATS}, got"
-        yield "repeats", self._fitting(gate, ("gate", "repeats"), whole, expected)
+        yield "repeats", self._fitting(gate, ("gate", "repeats"), fits, expected)
 
     def _fitting(self, entry: Mapping[str, Any], where: YamlPath, fits: Callable[[Any], bool], expected: str) -> Any:
         """The value of a key, the last of its path; None where nothing is said, or what does not fit: a fault."""
@@ -222,10 +222,10 @@ class _GateReader(YamlForm):
 
     def _count(self, entry: Mapping[str, Any], *where: str | int) -> int | None:
         """A number of items or tokens; None if nothing is said."""
-        found: int | None = self._fitting(
+        number: int | None = self._fitting(
             entry, where, partial(_is_whole, at_least=0), "a whole number, 0 or more, got"
         )
-        return found
+        return number
 
     # ------------------------------------------------------------------------------------------ pins
 
@@ -234,7 +234,7 @@ class _GateReader(YamlForm):
         if not isinstance(entries, list):
             self.fault(f"pins must be a list, got {entries!r}", "gate", "pins")
             return ()
-        read = (self._pin(entry, ("gate", "pins", place)) for place, entry in enumerate(entries))
+        read = (self._pin(entry, ("gate", "pins", index)) for index, entry in enumerate(entries))
         return tuple(pin for pin in read if pin is not None)
 
     def _pin(self, entry: Any, where: YamlPath) -> Pin | None:
@@ -253,13 +253,13 @@ class _GateReader(YamlForm):
         if not any(key in entry for key in DEMANDS) and not misspelt:
             self.fault(f"a pin demands nothing; give it at least one of {', '.join(DEMANDS)}", *where)
         include, exclude = (self._ids(entry, key, where) for key in DEMANDS[:2])
-        for one in sorted({*include} & {*exclude}):
-            self.fault(f"{one} must be included and must not be included; no answer does both", *where)
+        for item in sorted({*include} & {*exclude}):
+            self.fault(f"{item} must be included and must not be included; no answer does both", *where)
         items, tokens = (self._count(entry, *where, key) for key in DEMANDS[2:])
         selector = entry.get("selector", "")
         if isinstance(selector, str) and selector and self.selectors and selector not in self.selectors:
-            what = f"a pin names no selector of this file: {selector!r}{suggest(selector, self.selectors)}"
-            self.fault(what, *where, "selector")
+            message = f"a pin names no selector of this file: {selector!r}{suggest(selector, self.selectors)}"
+            self.fault(message, *where, "selector")
         if len(self.faults) > before:
             return None
         return Pin(
@@ -277,8 +277,8 @@ class _GateReader(YamlForm):
         if not isinstance(values, list) or (key in entry and not values):
             self.fault(f"{key} must list item ids such as rule:code%20review, got {values!r}", *where, key)
             return ()
-        found: list[str] = []
-        for place, value in enumerate(values):
+        ids: list[str] = []
+        for index, value in enumerate(values):
             try:
                 parsed = ItemKey.parse(str(value))
             except UserError:
@@ -286,14 +286,14 @@ class _GateReader(YamlForm):
             else:
                 name = parsed.id
                 if parsed.type not in ITEM_TYPES:
-                    what = f"{key}: {value!r} is of no known type{suggest(parsed.type, ITEM_TYPES)}"
-                    self.fault(what, *where, key, place)
+                    message = f"{key}: {value!r} is of no known type{suggest(parsed.type, ITEM_TYPES)}"
+                    self.fault(message, *where, key, index)
                     continue
-            if name in found:
-                self.fault(f"{key} names {name} twice", *where, key, place)
+            if name in ids:
+                self.fault(f"{key} names {name} twice", *where, key, index)
             else:
-                found.append(name)
-        return tuple(found)
+                ids.append(name)
+        return tuple(ids)
 
 
 def _is_whole(value: Any, *, at_least: int, at_most: float = math.inf) -> bool:
@@ -301,9 +301,9 @@ def _is_whole(value: Any, *, at_least: int, at_most: float = math.inf) -> bool:
 
 
 def _per_cent(value: Any) -> float:
-    """The share that a text such as `5%` tells; NaN for anything else."""
-    found = _PER_CENT.fullmatch(value.strip()) if isinstance(value, str) else None
-    return float(found[1]) / 100 if found else math.nan
+    """The share of a text such as `5%`; NaN for anything else."""
+    match = _PER_CENT.fullmatch(value.strip()) if isinstance(value, str) else None
+    return float(match[1]) / 100 if match else math.nan
 
 
 def _number(value: Any) -> float:

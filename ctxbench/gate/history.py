@@ -1,4 +1,4 @@
-"""What was accepted over time: the baselines that git keeps, each with what its answers were worth."""
+"""The history of a baseline: each version that git keeps, with its figures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BaselineHistory:
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The (dataset, selector) pairs of all of them, in the order in which they came."""
-        return tuple(dict.fromkeys((one.dataset, one.selector) for at in self.accepted for one in at.worth))
+        return tuple(dict.fromkeys((figures.dataset, figures.selector) for at in self.accepted for figures in at.worth))
 
 
 def baseline_of(path: Path) -> Path:
@@ -73,7 +73,7 @@ def read_history(
     folder: Path,
     *,
     limit: int | None = None,
-    beside: Path = Path(),
+    gate_path: Path = Path(),
     notify: Callable[[str, int, int], None] | None = None,
 ) -> BaselineHistory:
     """Read the baselines of a folder at every commit that changed it. The checkout is left as it is.
@@ -81,7 +81,8 @@ def read_history(
     Args:
         folder: of the baseline; it need not be there any more.
         limit: the newest so many commits, >= 1; None = all.
-        beside: the gate file that names it; else where we are. For the message where the folder is in no repository.
+        gate_path: the gate file that names it; else the working directory. For the message where the folder is in no
+            repository.
         notify: told how far it is.
 
     Raises:
@@ -91,23 +92,27 @@ def read_history(
     """
     if limit is not None and limit < 1:
         raise ParameterError(f"the limit must be 1 commit or more, got {limit}")
-    if what := other_content(folder):
+    if content := other_content(folder):
         raise ParameterError(
-            f"{folder} is {what}, no baseline; expected a gate file, or a folder that {accept_command()} made"
+            f"{folder} is {content}, no baseline; expected a gate file, or a folder that {accept_command()} made"
         )
     repository = Repository.around(folder)
     if repository is None:
-        other = Repository.around(beside)
-        where = "in no git repository" if other is None else f"outside the git repository {other.root}, and in no other"
+        surrounding = Repository.around(gate_path)
+        where = (
+            "in no git repository"
+            if surrounding is None
+            else f"outside the git repository {surrounding.root}, and in no other"
+        )
         raise StorageError(f"{folder} lies {where}; expected a baseline that is committed, since git keeps its history")
     commits = repository.commits(folder, limit=None if limit is None else limit + 1)
     older = limit is not None and len(commits) > limit
     try:
-        with temporary_folder(Path(tempfile.gettempdir(), "ctxbench")) as place:
-            accepted = tuple(_read(repository, folder, commits[1:] if older else commits, place, notify))
+        with temporary_folder(Path(tempfile.gettempdir(), "ctxbench")) as temporary:
+            accepted = tuple(_read(repository, folder, commits[1:] if older else commits, temporary, notify))
     except OSError as error:
         raise StorageError(f"no temporary folder can be made ({error}); set TMPDIR to where there is room") from error
-    if not any(one.worth or one.fault != GONE for one in accepted):
+    if not any(baseline.worth or baseline.fault != GONE for baseline in accepted):
         raise StorageError(f"no commit has a baseline in {folder}; make it with {accept_command()}, and commit it")
     return BaselineHistory(folder=folder, accepted=accepted, older=older, shallow=repository.is_shallow())
 
@@ -116,11 +121,11 @@ def _read(
     repository: Repository,
     folder: Path,
     commits: Sequence[Commit],
-    place: Path,
+    temporary: Path,
     notify: Callable[[str, int, int], None] | None,
 ) -> Iterator[PastBaseline]:
-    """Read the baseline of a folder at each commit, by way of a place for its files."""
-    known: dict[
+    """Read the baseline of a folder at each commit, by way of a temporary folder."""
+    cache: dict[
         tuple[tuple[str, str], ...], tuple[tuple[AcceptedFigures, ...], str]
     ] = {}  # what was taken back is read once
     for number, commit in enumerate(commits):
@@ -128,22 +133,22 @@ def _read(
             notify("reading baselines", number, len(commits))
         files = {name: digest for name, digest in repository.files(commit, folder).items() if name != VECTORS}
         key = tuple(files.items())
-        if key not in known:
-            known[key] = _worth_of(repository, folder, files, place / str(number))
-        worth, fault = known[key]
+        if key not in cache:
+            cache[key] = _worth_of(repository, folder, files, temporary / str(number))
+        worth, fault = cache[key]
         yield PastBaseline(commit=commit, worth=worth, fault=fault)
 
 
 def _worth_of(
     repository: Repository, folder: Path, files: Mapping[str, str], target: Path
 ) -> tuple[tuple[AcceptedFigures, ...], str]:
-    """What a baseline says, and why it says nothing."""
+    """The figures of a baseline, and the reason where there are none."""
     if MANIFEST not in files:
         return (), GONE
     try:
         repository.write(files, target)
-        return tuple(summarise_selector(one, FIGURES) for one in read_baseline(target)), ""
+        return tuple(summarise_selector(snapshot, FIGURES) for snapshot in read_baseline(target)), ""
     except UserError as error:
-        first, *others = faults_of(error)
-        said = str(first).replace(f"; {restore_advice()}", "").replace(str(target), str(folder))
-        return (), f"{said}{f'; {len(others)} more' if others else ''}"
+        first, *rest = faults_of(error)
+        message = str(first).replace(f"; {restore_advice()}", "").replace(str(target), str(folder))
+        return (), f"{message}{f'; {len(rest)} more' if rest else ''}"

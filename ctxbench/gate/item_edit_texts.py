@@ -1,4 +1,4 @@
-"""Says how an item was edited: the fields that differ, in words."""
+"""Phrases how an item was edited: the fields that differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFAULTS = {"enabled": True, "include": "agent"}
 
 
 def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """The names in either mapping that stand for different values, or in one of them only."""
+    """The names whose values differ between two mappings, or that only one of them has."""
     return [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
 
 
@@ -23,14 +23,14 @@ def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
     """The fields in which an item differs, sorted; none where the texts of either side are kept out."""
     if before.row is None or after.row is None:
         return ()
-    found = {*differing(before.row, after.row)} - {"_id"}
-    if found - {"metadata"} and _same_but_hashes(before.row, after.row):
-        found -= {"metadata"}
-    return tuple(sorted(found - {"title"} if "name" in found else found))
+    fields = {*differing(before.row, after.row)} - {"_id"}
+    if fields - {"metadata"} and _same_but_hashes(before.row, after.row):
+        fields -= {"metadata"}
+    return tuple(sorted(fields - {"title"} if "name" in fields else fields))
 
 
 def _same_but_hashes(*rows: Mapping[str, Any]) -> bool:
-    """Whether the metadata of two items is the same but for hashes of their definitions, which other fields tell."""
+    """Whether the metadata of two items is the same except for hashes of their definitions."""
     return {*_metadata_keys(*rows)} <= _HASHES
 
 
@@ -39,7 +39,7 @@ def _metadata_keys(*rows: Mapping[str, Any]) -> list[str]:
 
 
 def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
-    """Say how an item was edited: `text and metadata (owner) edited`, `renamed from tool:a, enabled true -> false`.
+    """How an item was edited: `text and metadata (owner) edited`, `renamed from tool:a, enabled true -> false`.
 
     Without texts, no more is known than that it is not the same.
     """
@@ -48,9 +48,9 @@ def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
     if before.row is None or after.row is None:
         return "its content hash is another"
     renamed = before.id != after.id
-    fields = [one for one in edited_fields(before, after) if not (renamed and one in NAME_FIELDS)]
-    meant = {"metadata": _metadata_text(before.row, after.row)}
-    rest = [meant.get(one, one) for one in fields if one not in _VALUE_FIELDS]
+    fields = [name for name in edited_fields(before, after) if not (renamed and name in NAME_FIELDS)]
+    labels = {"metadata": _metadata_text(before.row, after.row)}
+    rest = [labels.get(name, name) for name in fields if name not in _VALUE_FIELDS]
     parts = [f"renamed from {before.id}"] if renamed else []
     parts += [
         f"{name} {' -> '.join(shown_value(row.get(name, _DEFAULTS.get(name))) for row in (before.row, after.row))}"
@@ -65,4 +65,4 @@ def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
 def _metadata_text(*rows: Mapping[str, Any]) -> str:
     """`metadata (owner, tier)`: with the first of the keys that differ; hashes of definitions only if nothing else."""
     keys = _metadata_keys(*rows)
-    return f"metadata ({first_few([one for one in keys if one not in _HASHES] or keys)})"
+    return f"metadata ({first_few([key for key in keys if key not in _HASHES] or keys)})"

@@ -19,12 +19,12 @@ class GrownPrice(NamedTuple):
     """The price of an edited item that keeps it out.
 
     Attributes:
-        was, now: prompt tokens.
+        before, after: prompt tokens.
         enough: whether the item would be offered now if it cost what it did.
     """
 
-    was: int
-    now: int
+    before: int
+    after: int
     enough: bool
 
 
@@ -35,11 +35,11 @@ def grown_price(change: ChangeContext, pair: SnapshotPair) -> GrownPrice | None:
     replayed, and of a selector of the user's, whose cuts are its own.
     """
     before, after = pair.base.items.get(pair.base_ids.get(change.item, change.item)), pair.head.items.get(change.item)
-    now, was = change.head.rows.get(change.item), change.base.rows.get(change.item)
+    head_row, base_row = change.head.rows.get(change.item), change.base.rows.get(change.item)
     if before is None or after is None or after.tokens <= before.tokens or pair.head.identity.outside:
         return None
-    enough = now is not None and _is_kept(_at_price(now, before.tokens, pair), change, pair)
-    alone = was is not None and not is_found_again(change, pair) and _is_kept(was, change, pair)
+    enough = head_row is not None and _is_kept(_at_price(head_row, before.tokens, pair), change, pair)
+    alone = base_row is not None and not is_found_again(change, pair) and _is_kept(base_row, change, pair)
     return GrownPrice(before.tokens, after.tokens, enough) if enough or alone else None
 
 
@@ -56,16 +56,16 @@ def _at_price(row: Candidate, tokens: int, pair: SnapshotPair) -> Candidate:
     """The candidate with the tokens that are given, and the score that it has at them."""
     if row.score is None:
         return replace(row, tokens=tokens)
-    overheads = [one.values["overhead"] for one in _price_steps(pair) if row.type in one.types]
-    less = sum(math.log(tokens + one) - math.log(row.tokens + one) for one in overheads)
-    return replace(row, tokens=tokens, score=row.score - less)
+    overheads = [step.values["overhead"] for step in _price_steps(pair) if row.type in step.types]
+    reduction = sum(math.log(tokens + overhead) - math.log(row.tokens + overhead) for overhead in overheads)
+    return replace(row, tokens=tokens, score=row.score - reduction)
 
 
 def _price_steps(pair: SnapshotPair) -> Sequence[FlatStep]:
-    return [one for one in pair.steps[1] or () if one.kind == "rank" and one.name == "price"]
+    return [step for step in pair.steps[1] or () if step.kind == "rank" and step.name == "price"]
 
 
-def _is_kept(own: Candidate, change: ChangeContext, pair: SnapshotPair) -> bool:
+def _is_kept(candidate: Candidate, change: ChangeContext, pair: SnapshotPair) -> bool:
     steps, side = pair.steps[1] or (), change.head
     rivals = [row for name, row in side.rows.items() if name != change.item]
-    return can_replay(steps) and replay_cuts(steps, [ReplayCase(own=own, rivals=rivals, bar=side.bar)])[0]
+    return can_replay(steps) and replay_cuts(steps, [ReplayCase(candidate=candidate, rivals=rivals, bar=side.bar)])[0]

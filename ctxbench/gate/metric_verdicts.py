@@ -1,4 +1,4 @@
-"""Judges metrics as worse, better, the same or not to be told, and says which change could have been told."""
+"""Judges metrics as worse, better, the same or inconclusive, and computes the smallest detectable change."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ class MetricPair:
     Attributes:
         base, head: the two.
         queries: ids of those compared.
-        same: ids of queries that count as equal on both sides, whatever their values: swaps within the noise of scores.
+        swaps: ids of queries that differ by swaps within the noise of scores; they count as equal on both sides.
     """
 
     base: SelectorSnapshot
     head: SelectorSnapshot
     queries: Sequence[str]
-    same: Sequence[str] = ()
+    swaps: Sequence[str] = ()
 
 
 def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[tuple[MetricVerdict, ...]]:
     """Judge every metric of every pair, p-values Holm-corrected over all of them.
 
-    * same: the means differ by no more than the tolerance, or by more for the better, but are not told apart; or no
+    * same: the means differ by no more than the tolerance, or by more for the better, but not significantly; or no
       query of both sides has a value.
-    * worse, better: they differ by more, and are told apart.
-    * cannot tell: they differ by more for the worse, and are not told apart.
+    * worse, better: they differ by more, and significantly.
+    * cannot tell: they differ by more for the worse, but not significantly.
 
     A selector that was asked repeatedly has means over repeats as values, which are judged as shares where a single
     answer is yes or no. Where the session costs on every query what it did, tokens with and without it differ alike:
@@ -69,17 +69,18 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[
         For each pair what was judged, in the order of the settings; metrics that either side lacks are left out.
     """
     rows = [_PairValues.of(pair) for pair in pairs]
-    asked = [[metric for metric in settings.judged(row.head) if row.has(metric)] for row in rows]
+    judged = [[metric for metric in settings.judged(row.head) if row.has(metric)] for row in rows]
     first = [
-        {metric: row.first_equivalent(metric, own) for metric in own} for row, own in zip(rows, asked, strict=True)
+        {metric: row.first_equivalent(metric, metrics) for metric in metrics}
+        for row, metrics in zip(rows, judged, strict=True)
     ]
     compared = {
-        (place, metric): rows[place].compare(metric, settings)
-        for place, alike in enumerate(first)
+        (index, metric): rows[index].compare(metric, settings)
+        for index, alike in enumerate(first)
         for metric in dict.fromkeys(alike.values())
     }
     named, added = (
-        {key: one for key, one in compared.items() if (key[1] in settings.metrics) is by_name}
+        {key: comparison for key, comparison in compared.items() if (key[1] in settings.metrics) is by_name}
         for by_name in (True, False)
     )
     family = {True: len(named), False: len(added)}
@@ -89,13 +90,13 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[
             _metric_verdict(
                 row,
                 metric,
-                row.with_means_of(corrected[place, alike], metric, alike),
+                row.with_means_of(corrected[index, alike], metric, alike),
                 settings,
                 family=family[alike in settings.metrics],
             )
-            for metric, alike in first[place].items()
+            for metric, alike in first[index].items()
         )
-        for place, row in enumerate(rows)
+        for index, row in enumerate(rows)
     ]
 
 
@@ -111,11 +112,11 @@ class _PairValues:
     @classmethod
     def of(cls, pair: MetricPair) -> _PairValues:
         rows = [side.rows_of(pair.queries) for side in (pair.base, pair.head)]
-        same = set(pair.same)
-        equal = np.array([query in same for query in pair.queries], dtype=np.bool_)
+        swaps = set(pair.swaps)
+        equal = np.array([query in swaps for query in pair.queries], dtype=np.bool_)
         base = {metric: values[rows[0]] for metric, values in pair.base.metrics.items()}
         head = {metric: values[rows[1]] for metric, values in pair.head.metrics.items()}
-        if same:
+        if swaps:
             head = {m: np.where(equal, base[m], values) for m, values in head.items() if m in base}
         # The base's groups: queries put into one group by the change under test would count as one.
         _, groups = np.unique([pair.base.queries[query].group for query in pair.queries], return_inverse=True)
@@ -132,16 +133,20 @@ class _PairValues:
         """The first of some metrics that counts tokens and differs alike on every query; else the metric itself."""
         if metric.declaration.unit != "tokens":
             return metric
-        own = self.head[metric] - self.base[metric]
-        counted = (one for one in metrics if one.declaration.unit == "tokens")
-        return next(one for one in counted if np.array_equal(self.head[one] - self.base[one], own, equal_nan=True))
+        difference = self.head[metric] - self.base[metric]
+        counted = (candidate for candidate in metrics if candidate.declaration.unit == "tokens")
+        return next(
+            candidate
+            for candidate in counted
+            if np.array_equal(self.head[candidate] - self.base[candidate], difference, equal_nan=True)
+        )
 
     def with_means_of(self, comparison: Comparison, metric: Metric, alike: Metric) -> Comparison:
         """The comparison of an equivalent metric with the means of this one."""
         if metric == alike or not comparison.n:
             return comparison
-        known = ~np.isnan(self.base[metric] - self.head[metric])
-        base, head = (math.fsum(side[metric][known].tolist()) / comparison.n for side in (self.base, self.head))
+        valid = ~np.isnan(self.base[metric] - self.head[metric])
+        base, head = (math.fsum(side[metric][valid].tolist()) / comparison.n for side in (self.base, self.head))
         return replace(comparison, base=base, other=head)
 
     def scale(self, metric: Metric) -> Scale:
@@ -155,19 +160,19 @@ class _PairValues:
         """Compare a metric by groups, with an interval that holds where few queries differ and fits the p-value."""
         alpha, scale, part = round(1.0 - settings.confidence, 12), self.scale(metric), metric.parts[0]
         base, head = self.base[part], self.head[part]
-        found = grouped_compare(base, head, self.groups, scale=scale, alpha=alpha, seed=settings.seed)
+        comparison = grouped_compare(base, head, self.groups, scale=scale, alpha=alpha, seed=settings.seed)
         interval = gain_loss_interval(base, head, self.groups, scale=scale, level=1.0 - alpha)
-        return agreeing(replace(found, interval=interval))
+        return agreeing(replace(comparison, interval=interval))
 
     def detectable(self, metric: Metric, comparison: Comparison, *, tolerance: float, family: int) -> float | None:
-        """The smallest change for the worse that could be told; see the function of this name.
+        """The smallest detectable change for the worse; see the function of this name.
 
         A query that gets worse is taken to lose its yes, or as much of a share as the queries of the base which have
         any have on average, or to cost more by the standard deviation of the amounts among queries of the base.
         """
         part, scale = metric.parts[0], self.scale(metric)
-        known = ~np.isnan(self.base[part] - self.head[part])
-        base, groups = np.sort(self.base[part][known]), len(set(self.groups[known].tolist()))
+        valid = ~np.isnan(self.base[part] - self.head[part])
+        base, groups = np.sort(self.base[part][valid]), len(set(self.groups[valid].tolist()))
         higher = metric.declaration.better == "higher"
         if scale == "amount":
             room, size = float(comparison.base) if higher else math.inf, float(base.std()) if len(base) else 0.0
@@ -192,12 +197,14 @@ def _metric_verdict(
     base = rows.estimate(metric, settings, head=False)
     head = base if rows.has_equal_values(metric) else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
-    told = comparison.distinguishable
+    significant = comparison.distinguishable
     harm = -comparison.difference if metric.declaration.better == "higher" else comparison.difference
     tolerated = not exceeds(comparison, tolerance)
-    if not told and metric not in settings.metrics:  # nobody named it: as few queries may change as items may be lost
+    if (
+        not significant and metric not in settings.metrics
+    ):  # nobody named it: as few queries may change as items may be lost
         tolerated |= comparison.higher - comparison.lower <= settings.allowed(comparison.n)
-    verdict = Verdict.of(harm, tolerated=tolerated, told=told)
+    verdict = Verdict.of(harm, tolerated=tolerated, significant=significant)
     detectable = rows.detectable(metric, comparison, tolerance=tolerance, family=family)
     if verdict is Verdict.WORSE:  # so much was told here, whatever the model of changes to come says
         detectable = harm if detectable is None else min(detectable, harm)
@@ -235,7 +242,7 @@ def detectable(
     differ as those seen do (which for a selector that always answers alike is not at all, if nothing changed). The
     change is q x size, and the smallest that meets both of these:
 
-    * told apart: k groups that all get worse are, by exact McNemar and sign flips alike, if 2^(1 - k) <= alpha /
+    * significant: k groups that all get worse are, by exact McNemar and sign flips alike, if 2^(1 - k) <= alpha /
       family. So P(X >= k) >= POWER, X binomial(groups, q).
     * beyond the tolerance: P(X x size > groups x tolerance) >= POWER.
 
@@ -262,40 +269,45 @@ def detectable(
     if not groups or not (size or differ):
         return None
     alpha = comparison.alpha / family
-    told, beyond = 0.0, tolerance
+    significant, beyond = 0.0, tolerance
     if size:
-        least = math.ceil(1.0 - math.log2(alpha) - _ROUNDING), math.floor(tolerance / size * groups + _ROUNDING) + 1
-        if max(least) > groups:
+        group_counts = (
+            math.ceil(1.0 - math.log2(alpha) - _ROUNDING),
+            math.floor(tolerance / size * groups + _ROUNDING) + 1,
+        )
+        if max(group_counts) > groups:
             return None
-        told, beyond = (size * _binomial_chance(groups, one) for one in least)
+        significant, beyond = (size * _binomial_chance(groups, count) for count in group_counts)
     if differ:
         sd = math.sqrt(max(comparison.square - comparison.difference**2, 0.0))
         z_power, se = critical(2.0 * POWER - 1.0), sd / math.sqrt(comparison.n * comparison.worth)
-        told = (told + math.hypot(told, 2.0 * (critical(1.0 - alpha) + z_power) * se)) / 2.0
+        significant = (significant + math.hypot(significant, 2.0 * (critical(1.0 - alpha) + z_power) * se)) / 2.0
         beyond = tolerance + math.hypot(beyond - tolerance, z_power * se)
-    found = max(told, beyond)
-    return found if found <= room + _ROUNDING else None
+    change = max(significant, beyond)
+    return change if change <= room + _ROUNDING else None
 
 
 @cache
-def _binomial_chance(n: int, least: int) -> float:
-    """The smallest q with P(X >= least) >= POWER, X binomial(n, q), least <= n."""
+def _binomial_chance(n: int, minimum: int) -> float:
+    """The smallest q with P(X >= minimum) >= POWER, X binomial(n, q), minimum <= n."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2.0
-        low, high = (low, middle) if _at_least(least, n, middle) >= POWER else (middle, high)
+        low, high = (low, middle) if _at_least(minimum, n, middle) >= POWER else (middle, high)
     return high
 
 
-def _at_least(least: int, n: int, chance: float) -> float:
-    """P(X >= least), X binomial(n, chance)."""
+def _at_least(minimum: int, n: int, chance: float) -> float:
+    """P(X >= minimum), X binomial(n, chance)."""
     if chance <= 0.0 or chance >= 1.0:
         return float(chance >= 1.0)
     yes, no = math.log(chance), math.log1p(-chance)
-    return 1.0 - math.fsum([math.exp(ways + k * yes + (n - k) * no) for k, ways in enumerate(_log_ways(least, n))])
+    return 1.0 - math.fsum(
+        [math.exp(log_ways + k * yes + (n - k) * no) for k, log_ways in enumerate(_log_ways(minimum, n))]
+    )
 
 
 @cache
-def _log_ways(least: int, n: int) -> tuple[float, ...]:
-    """Logarithms of how many ways there are to choose k of n, for every k below `least`."""
-    return tuple(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in range(least))
+def _log_ways(minimum: int, n: int) -> tuple[float, ...]:
+    """Logarithms of how many ways there are to choose k of n, for every k below `minimum`."""
+    return tuple(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in range(minimum))

@@ -24,19 +24,19 @@ class Verdict(StrEnum):
     NOT_COMPARABLE = "not comparable"
 
     @classmethod
-    def of(cls, harm: float, *, tolerated: bool, told: bool) -> Verdict:
+    def of(cls, harm: float, *, tolerated: bool, significant: bool) -> Verdict:
         """The verdict on a difference.
 
         Args:
             harm: above 0 where it is for the worse.
             tolerated: whether it is no larger than what counts as the same.
-            told: whether it is told apart from chance.
+            significant: whether it is more than chance.
         """
         if tolerated:
             return cls.SAME
         if harm > 0:
-            return cls.WORSE if told else cls.CANNOT_TELL
-        return cls.BETTER if told else cls.SAME
+            return cls.WORSE if significant else cls.CANNOT_TELL
+        return cls.BETTER if significant else cls.SAME
 
     @property
     def severity(self) -> int:
@@ -74,21 +74,21 @@ class Cause:
         subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
             what they add or save.
         detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
-        way: how subjects crowd out or make room, a key of `cause_finder.WAYS`; empty elsewhere, or without subjects.
+        mechanism: how subjects crowd out or make room, a key of `cause_finder.MECHANISMS`; empty elsewhere.
         either, also: what else may have done it, as a phrase: what is as likely, what is less so; empty = nothing.
     """
 
     kind: CauseKind
     subjects: tuple[str, ...] = ()
     detail: str = ""
-    way: str = ""
+    mechanism: str = ""
     either: str = ""
     also: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would undo a loss, as one phrase for a person; false where nothing can be said.
+    """A suggested fix for a loss, as one phrase for a person; false where there is none.
 
     Attributes:
         phrase: the phrase, up to the amount and to what is quoted.
@@ -113,10 +113,10 @@ class Remedy:
         return bool(self.phrase)
 
     def __str__(self) -> str:
-        told = self.phrase if self.amount is None else f"{self.phrase} {self.amount:g}"
-        told += f" ({self.price})" if self.price else ""
-        told += f", {self.share}" if self.share else ""
-        return f"{told}, or {self.quoted}" if self.quoted else told
+        text = self.phrase if self.amount is None else f"{self.phrase} {self.amount:g}"
+        text += f" ({self.price})" if self.price else ""
+        text += f", {self.share}" if self.share else ""
+        return f"{text}, or {self.quoted}" if self.quoted else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class UnmetRequirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceChange:
-    """An item with another price in prompt tokens, where it is offered as before or held by the session.
+    """An item with another token count that is offered as before or is in the session.
 
     Attributes:
         item: id at the head.
@@ -219,7 +219,7 @@ class MetricVerdict:
     Attributes:
         metric: its name.
         verdict: better, worse, same or cannot tell (whether it is worse). Same is also what moved for the better by
-            more than the tolerance, but is not told apart from chance.
+            more than the tolerance, but not significantly.
         base, head: means with intervals, over the queries compared.
         comparison: paired, by group, Holm-corrected over all metrics of all selectors and datasets of the check.
         tolerance: differences up to this, in the unit of the metric, are the same.
@@ -322,8 +322,8 @@ class SelectorCheck:
 
     @property
     def outdated(self) -> tuple[CapturedServer, ...]:
-        """The servers whose tools may differ from those captured, so that no verdict says `same` or `better`."""
-        return tuple(one for one in self.servers if one.outdated)
+        """The servers whose tools may differ from those captured; then no verdict is `same` or `better`."""
+        return tuple(server for server in self.servers if server.outdated)
 
     @property
     def counted(self) -> bool:
@@ -342,33 +342,33 @@ class Loosened:
 
     Attributes:
         setting: its name, as in the gate file.
-        before, now: its value in the baseline and in the gate file; `now` is empty for what is gone.
+        before, after: its value in the baseline and in the gate file; `after` is empty for what is gone.
     """
 
     setting: str
     before: str
-    now: str = ""
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureChange:
-    """A figure of a baseline that was accepted anew.
+    """A figure of a baseline that replaced another one.
 
     Attributes:
         dataset, selector, metric: names; `queries` is a metric here.
-        before, now: the figure in the baseline that was replaced and in this one; None where it has none.
+        before, after: the figure in the baseline that was replaced and in this one; None where it has none.
     """
 
     dataset: str
     selector: str
     metric: str
     before: float | None
-    now: float | None
+    after: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """That the baseline was accepted anew, in place of another one.
+    """The replacement of a baseline by another one.
 
     Attributes:
         figures: those that differ.
@@ -410,7 +410,7 @@ class Check:
 
         Where nothing was compared, that is not comparable: it is no reason to pass.
         """
-        verdicts = [one.verdict for one in self.selectors]
+        verdicts = [check.verdict for check in self.selectors]
         return min(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NOT_COMPARABLE)
 
     def exit_code(self, *, strict: bool = False) -> int:
@@ -421,6 +421,6 @@ class Check:
         if self.loosened or self.verdict is Verdict.NOT_COMPARABLE:
             return 2
         if strict and self.verdict is Verdict.CANNOT_TELL:
-            unsure = (one for one in self.selectors if one.verdict is Verdict.CANNOT_TELL)
-            return 2 if any(one.outdated for one in unsure) else 1
+            unsure = (check for check in self.selectors if check.verdict is Verdict.CANNOT_TELL)
+            return 2 if any(check.outdated for check in unsure) else 1
         return int(self.verdict is Verdict.WORSE)

@@ -13,7 +13,7 @@ from ctxbench.core.errors import Fault, suggest
 from ctxbench.core.item_suggestions import suggest_items
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.gate.answer_prices import answer_tokens
-from ctxbench.gate.cause_texts import told_cause
+from ctxbench.gate.cause_texts import phrase_cause
 from ctxbench.gate.check_settings import Pin
 from ctxbench.gate.model import Cause, Change, PinFailure
 from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, SelectorSnapshot, Unasked
@@ -42,7 +42,7 @@ def pin_failures(
     What a session holds is offered, too, but counts neither as an item nor by its tokens. A pin that the snapshot's
     dataset or selector is not meant by, or whose query or tag it lacks, says nothing here (see `unknown_pins`).
     """
-    found = []
+    failures = []
     pins = [*pins]
     aliases = _aliases([item for pin in pins for item in pin.must_not_include], snapshot, before, renamed)
     for pin in pins:
@@ -54,11 +54,11 @@ def pin_failures(
                 else _violations(pin, fact, snapshot, aliases)
             )
             off = "" if pin.query or pin.tag in snapshot.queries[query].tags else "; it had the tag in the baseline"
-            found += [
+            failures += [
                 PinFailure(pin=pin_text(pin), line=pin.line, query=query, message=f"{message}{off}", about=about)
                 for about, message in wrong
             ]
-    return tuple(found)
+    return tuple(failures)
 
 
 def pin_text(pin: Pin) -> str:
@@ -70,7 +70,7 @@ def pin_text(pin: Pin) -> str:
         (pin.at_most_items is not None, f"at most {count(pin.at_most_items or 0, 'item')}"),
         (pin.at_most_tokens is not None, f"at most {count(pin.at_most_tokens or 0, 'token')}"),
     )
-    return f"{who} {', '.join(text for made, text in demands if made)}"
+    return f"{who} {', '.join(text for applies, text in demands if applies)}"
 
 
 def unknown_pins(
@@ -110,35 +110,37 @@ def _aliases(
     forbidden: Sequence[str], snapshot: SelectorSnapshot, before: SelectorSnapshot | None, renamed: Mapping[str, str]
 ) -> dict[str, list[str]]:
     """The other ids of forbidden items: new names, and new items with the same description, text and schema."""
-    found = {item: [renamed[item]] if item in renamed else [] for item in forbidden}
+    aliases = {item: [renamed[item]] if item in renamed else [] for item in forbidden}
     new = [fact for name, fact in snapshot.items.items() if before is not None and name not in before.items]
     if before is None or not (new and forbidden):
-        return found
+        return aliases
     from ctxbench.data.curation.renames import item_content  # most checks find no new item
     from ctxbench.gate.comparability import items_of
 
     copies = group_pairs((item_content(item), item.id) for item in items_of(new))
-    for old in items_of(before.items[item] for item in found if item in before.items):
+    for old in items_of(before.items[item] for item in aliases if item in before.items):
         names = copies.get(item_content(old), []) if item_content(old) else []
-        found[old.id] += [name for name in names if name not in found[old.id]]
-    return found
+        aliases[old.id] += [name for name in names if name not in aliases[old.id]]
+    return aliases
 
 
 def _violations(
     pin: Pin, fact: AnswerFact, snapshot: SelectorSnapshot, aliases: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, str]]:
     """How an answer breaks a pin: what each failure is about, and a message; `aliases` as `_aliases` gives them."""
-    there = {one.id: one for one in fact.offered}
+    offered = {candidate.id: candidate for candidate in fact.offered}
     for item in pin.must_include:
-        if item not in there:
+        if item not in offered:
             yield item, f"{item} is not offered: {_absence_reason(item, fact, snapshot)}"
     for item in pin.must_not_include:
-        for one in (there[name] for name in (item, *aliases.get(item, ())) if name in there):
+        for candidate in (offered[name] for name in (item, *aliases.get(item, ())) if name in offered):
             how = (
-                "held by the session" if one.origin == "session" else f"offered ({one.origin}{_score_text(one.score)})"
+                "held by the session"
+                if candidate.origin == "session"
+                else f"offered ({candidate.origin}{_score_text(candidate.score)})"
             )
-            yield item, f"{one.id} is {how}"
-    added = [one.id for one in fact.offered if one.origin != "session"]
+            yield item, f"{candidate.id} is {how}"
+    added = [candidate.id for candidate in fact.offered if candidate.origin != "session"]
     if pin.at_most_items is not None and len(added) > pin.at_most_items:
         yield ITEMS, f"{count(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
     if pin.at_most_tokens is not None:
@@ -150,19 +152,19 @@ def _violations(
 def _absence_reason(item: str, fact: AnswerFact, snapshot: SelectorSnapshot) -> str:
     if item not in snapshot.items:
         return "it is disabled" if item in snapshot.disabled else "it is not in the catalog"
-    for one in fact.near:
-        if one.id == item:
-            return f"{one.rule or 'it stayed out'}{_score_text(one.score)}"
+    for candidate in fact.near:
+        if candidate.id == item:
+            return f"{candidate.rule or 'it stayed out'}{_score_text(candidate.score)}"
     return exclusion_reason(item, snapshot.queries[fact.query], snapshot.items[item]) or "the selector did not find it"
 
 
-def exclusion_reason(item: str, query: QueryFact, known: ItemFact) -> str:
+def exclusion_reason(item: str, query: QueryFact, fact: ItemFact) -> str:
     """Why no search for a query may offer an item; empty if it may, or if that is not known."""
     listed = query.lists.get("available", [item])
     reasons = (
         (item in query.lists.get("removed", ()), f"the user removed it from the session of query {query.id}"),
         (
-            bool(query.scope) and query.scope not in known.scopes,
+            bool(query.scope) and query.scope not in fact.scopes,
             f"it is not among what query {query.id} may get (scope {query.scope})",
         ),
         (
@@ -170,7 +172,7 @@ def exclusion_reason(item: str, query: QueryFact, known: ItemFact) -> str:
             f"it is not among what query {query.id} may get (its own list of available items)",
         ),
         (
-            known.row is not None and known.row.get("include") == "manual",
+            fact.row is not None and fact.row.get("include") == "manual",
             "its include mode is manual, so that no search brings it in",
         ),
     )
@@ -198,44 +200,54 @@ class _Sides:
     def unknown_names(self, pin: Pin) -> Iterator[str]:
         """What is wrong with a pin."""
         snapshots = [*self.bases, *self.heads]
-        datasets = {one.dataset for one in snapshots}
-        selectors = {one.selector for one in snapshots}
+        datasets = {snapshot.dataset for snapshot in snapshots}
+        selectors = {snapshot.selector for snapshot in snapshots}
         if pin.dataset and pin.dataset not in datasets:
             yield f"no dataset {pin.dataset!r} in this check{self._closest(pin, 'dataset', pin.dataset, datasets)}"
             return
         if pin.selector and pin.selector not in selectors:
             yield f"no selector {pin.selector!r} in this check{self._closest(pin, 'selector', pin.selector, selectors)}"
             return
-        meant = [one for one in snapshots if pin.dataset in ("", one.dataset) and pin.selector in ("", one.selector)]
-        if not meant:
+        matching = [
+            snapshot
+            for snapshot in snapshots
+            if pin.dataset in ("", snapshot.dataset) and pin.selector in ("", snapshot.selector)
+        ]
+        if not matching:
             yield f"selector {pin.selector!r} is not checked on dataset {pin.dataset!r}"
-        elif wrong := self._unasked_target(pin, meant) or self._missing_target(pin, meant) or self._lost_target(pin):
+        elif (
+            wrong := self._unasked_target(pin, matching)
+            or self._missing_target(pin, matching)
+            or self._lost_target(pin)
+        ):
             yield wrong
         else:
-            items = {name for one in meant if _pin_queries(pin, one) for name in one.all_items}
+            items = {name for snapshot in matching if _pin_queries(pin, snapshot) for name in snapshot.all_items}
             where = f" in dataset {pin.dataset}" if pin.dataset else ""
             for item in (*pin.must_include, *pin.must_not_include):
                 if item not in items:
                     yield f"no item {item!r} in catalog or baseline{where}{suggest_items(item, items)}"
 
-    def _closest(self, pin: Pin, what: str, name: str, known: Iterable[str]) -> str:
-        first = (what, pin.dataset) not in self.listed
-        self.listed.add((what, pin.dataset))
-        return suggest(name, known, listed=first)
+    def _closest(self, pin: Pin, kind: str, name: str, names: Iterable[str]) -> str:
+        first = (kind, pin.dataset) not in self.listed
+        self.listed.add((kind, pin.dataset))
+        return suggest(name, names, listed=first)
 
-    def _unasked_target(self, pin: Pin, meant: Sequence[SelectorSnapshot]) -> str:
+    def _unasked_target(self, pin: Pin, matching: Sequence[SelectorSnapshot]) -> str:
         """Why a query or tag of a dataset is in no query that is asked now; empty if it is, or if it is not there."""
-        heads = [one for one in self.heads if one in meant]
-        if any(_pin_queries(pin, one) for one in heads):
+        heads = [snapshot for snapshot in self.heads if snapshot in matching]
+        if any(_pin_queries(pin, snapshot) for snapshot in heads):
             return ""
         for head in heads:
-            if found := [(name, one) for name, one in head.unasked.items() if name == pin.query or pin.tag in one.tags]:
-                name, one = found[0]
-                have = "has" if len(found) == 2 else "have"
-                others = f", as {len(found) - 1:,} more that {have} it" if len(found) > 1 else ""
-                only = "" if pin.query else f"no query that is asked has the tag {pin.tag}: "
-                what = f"{only}query {name} is in dataset {head.dataset}, but {one.why}{others}"
-                return f"{what}; {self._mend(head.dataset, one)}, or take the pin out"
+            if matches := [
+                (name, query) for name, query in head.unasked.items() if name == pin.query or pin.tag in query.tags
+            ]:
+                name, query = matches[0]
+                have = "has" if len(matches) == 2 else "have"
+                suffix = f", as {len(matches) - 1:,} more that {have} it" if len(matches) > 1 else ""
+                prefix = "" if pin.query else f"no query that is asked has the tag {pin.tag}: "
+                message = f"{prefix}query {name} is in dataset {head.dataset}, but {query.why}{suffix}"
+                return f"{message}; {self._mend(head.dataset, query)}, or take the pin out"
         return ""
 
     def _mend(self, dataset: str, query: Unasked) -> str:
@@ -245,23 +257,27 @@ class _Sides:
         command = "" if folder is None else shlex.join(["ctxbench", "data", "label", str(folder)])
         return f"label it (`{command}`)" if command else "label it"
 
-    def _missing_target(self, pin: Pin, meant: Sequence[SelectorSnapshot]) -> str:
+    def _missing_target(self, pin: Pin, matching: Sequence[SelectorSnapshot]) -> str:
         """That no side has the query or tag; empty if one has."""
-        if any(_pin_queries(pin, one) for one in meant):
+        if any(_pin_queries(pin, snapshot) for snapshot in matching):
             return ""
         where = f" in dataset {pin.dataset}" if pin.dataset else ""
         if pin.query:
-            known = {name for one in meant for name in (*one.queries, *one.unasked)}
-            return f"no query {pin.query!r}{where or ' in this check'}{self._closest(pin, 'query', pin.query, known)}"
-        tags = {tag for one in meant for query in one.queries.values() for tag in query.tags}
-        tags |= {tag for one in meant for query in one.unasked.values() for tag in query.tags}
+            names = {name for snapshot in matching for name in (*snapshot.queries, *snapshot.unasked)}
+            return f"no query {pin.query!r}{where or ' in this check'}{self._closest(pin, 'query', pin.query, names)}"
+        tags = {tag for snapshot in matching for query in snapshot.queries.values() for tag in query.tags}
+        tags |= {tag for snapshot in matching for query in snapshot.unasked.values() for tag in query.tags}
         return f"no query has the tag {pin.tag!r}{where}{self._closest(pin, 'tag', pin.tag, tags)}"
 
     def _lost_target(self, pin: Pin) -> str:
         """What only the base knows of the query or tag of a pin, and what to do; empty if there is nothing."""
-        there = {(one.dataset, one.selector) for one in self.heads}
-        known = [one for one in self.bases if (one.dataset, one.selector) in there and _pin_queries(pin, one)]
-        if not known or any(_pin_queries(pin, one) for one in self.heads):
+        pairs = {(snapshot.dataset, snapshot.selector) for snapshot in self.heads}
+        former = [
+            snapshot
+            for snapshot in self.bases
+            if (snapshot.dataset, snapshot.selector) in pairs and _pin_queries(pin, snapshot)
+        ]
+        if not former or any(_pin_queries(pin, snapshot) for snapshot in self.heads):
             return ""
         if not pin.query:
             return f"no query that is asked now has the tag {pin.tag}; take the pin out, or put the tag back"
@@ -280,18 +296,20 @@ def explain_pins(
         queries: ids of those that were compared; of others nothing more is said.
     """
     explainer = _PinExplainer(pair, changes, queries)
-    found = []
+    failures = []
     for pin in pins:
-        if now := pin_failures([pin], pair.head, renamed=pair.renamed, before=pair.base):
-            before = {(one.query, one.about) for one in pin_failures([_with_base_ids(pin, pair)], pair.base)}
-            found += [explainer.explain(one, before) for one in now]
-    return tuple(found)
+        if current := pin_failures([pin], pair.head, renamed=pair.renamed, before=pair.base):
+            before = {
+                (failure.query, failure.about) for failure in pin_failures([_with_base_ids(pin, pair)], pair.base)
+            }
+            failures += [explainer.explain(failure, before) for failure in current]
+    return tuple(failures)
 
 
 def _with_base_ids(pin: Pin, pair: SnapshotPair) -> Pin:
     """The pin with the ids that items had at the base."""
     include, exclude = (
-        tuple(pair.base_ids.get(one, one) for one in items) for items in (pin.must_include, pin.must_not_include)
+        tuple(pair.base_ids.get(item, item) for item in items) for items in (pin.must_include, pin.must_not_include)
     )
     return replace(pin, must_include=include, must_not_include=exclude)
 
@@ -303,49 +321,53 @@ class _PinExplainer:
         self.pair = pair
         self.queries = frozenset(queries)
         self.changes: dict[str, dict[str, Change]] = {}
-        for one in changes:
-            self.changes.setdefault(one.query, {})[self.pair.head_id(one.item)] = one
+        for change in changes:
+            self.changes.setdefault(change.query, {})[self.pair.head_id(change.item)] = change
 
-    def explain(self, one: PinFailure, before: Collection[tuple[str, str]]) -> PinFailure:
+    def explain(self, failure: PinFailure, before: Collection[tuple[str, str]]) -> PinFailure:
         """The failure with its reasons; a pinned item is wanted back whether or not it is labelled."""
-        if one.query not in self.queries or not one.about:
-            return one
-        change = self.changes.get(one.query, {}).get(self.pair.renamed.get(one.about, one.about))
-        said = "; ".join([one.message, *self._reasons(one, change, before)])
+        if failure.query not in self.queries or not failure.about:
+            return failure
+        change = self.changes.get(failure.query, {}).get(self.pair.renamed.get(failure.about, failure.about))
+        message = "; ".join([failure.message, *self._reasons(failure, change, before)])
         if change is None:
-            return replace(one, message=said)
+            return replace(failure, message=message)
         from ctxbench.gate.remedies import find_remedy  # slow to import; most pins hold
 
         remedy = find_remedy(replace(change, required=True), change.cause, self.pair)
-        return replace(one, message=said, cause=change.cause, remedy=remedy)
+        return replace(failure, message=message, cause=change.cause, remedy=remedy)
 
-    def _reasons(self, one: PinFailure, change: Change | None, before: Collection[tuple[str, str]]) -> Iterator[str]:
-        if (new := self.pair.renamed.get(one.about)) is not None:
-            there = any(offered.id == new for offered in self.pair.head.answers[one.query].offered)
-            yield f"{one.about} is {new} now, which the pin is to name{', and is offered' if there else ''}"
+    def _reasons(
+        self, failure: PinFailure, change: Change | None, before: Collection[tuple[str, str]]
+    ) -> Iterator[str]:
+        if (new := self.pair.renamed.get(failure.about)) is not None:
+            is_offered = any(offered.id == new for offered in self.pair.head.answers[failure.query].offered)
+            yield f"{failure.about} is {new} now, which the pin is to name{', and is offered' if is_offered else ''}"
         if change is not None:
             yield _cause_text(change.cause, self.pair.head_id(change.item))
             return  # all that there is to say of an item
-        if (one.query, self.pair.base_ids.get(one.about, one.about)) in before:
+        if (failure.query, self.pair.base_ids.get(failure.about, failure.about)) in before:
             yield "it did not hold in the baseline either"
-        came = [(name, change) for name, change in self.changes.get(one.query, {}).items() if not change.lost]
-        if came and one.about in (ITEMS, TOKENS):
+        came = [(name, change) for name, change in self.changes.get(failure.query, {}).items() if not change.lost]
+        if came and failure.about in (ITEMS, TOKENS):
             yield f"came in: {first_few([f'{name} ({_cause_text(change.cause, name)})' for name, change in came])}"
-        if one.about == TOKENS:
-            yield from self._grown_text(one.query)
+        if failure.about == TOKENS:
+            yield from self._grown_text(failure.query)
 
     def _grown_text(self, query: str) -> Iterator[str]:
         """The items that were offered before and take more tokens now."""
-        was, now = self.pair.candidates(query)
-        both = [name for name, offered in now.offered.items() if name in was.offered and offered.origin != "session"]
-        more = {name: now.rows[name].tokens - was.rows[name].tokens for name in both}
-        if grew := sorted((name for name in both if more[name] > 0), key=lambda name: -more[name]):
-            yield f"longer now: {first_few([f'{name} ({more[name]:+,} tokens)' for name in grew])}"
+        before, after = self.pair.candidates(query)
+        names = [
+            name for name, offered in after.offered.items() if name in before.offered and offered.origin != "session"
+        ]
+        added = {name: after.rows[name].tokens - before.rows[name].tokens for name in names}
+        if grew := sorted((name for name in names if added[name] > 0), key=lambda name: -added[name]):
+            yield f"longer now: {first_few([f'{name} ({added[name]:+,} tokens)' for name in grew])}"
 
 
 def _cause_text(cause: Cause, item: str) -> str:
     """`item edited: text edited`, with what the cause names unless that is the item itself."""
-    others = [one for one in cause.subjects if one != item and one not in cause.detail]
-    named = first_few(others)
-    said = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
-    return told_cause(cause, said)
+    subjects = [subject for subject in cause.subjects if subject != item and subject not in cause.detail]
+    named = first_few(subjects)
+    text = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
+    return phrase_cause(cause, text)

@@ -12,7 +12,7 @@ from ctxbench.selectors.user_code import EndedError, confined, exit_held
 
 
 def plugin_steps(description: Any) -> tuple[str, ...]:
-    """Module and class of every step that is not of ctxbench, sorted, from what a selector says of itself."""
+    """Module and class of every step that is not of ctxbench, sorted, from a selector's description."""
     codes = [step.about.get("code") for pipeline in pipelines_in(description) for step in pipeline.steps()]
     return tuple(sorted({code.partition(" ")[0] for code in codes if isinstance(code, str)}))
 

@@ -28,9 +28,9 @@ from ctxbench.gate.value_texts import first_ids
 
 
 def scopes_of(snapshot: SelectorSnapshot) -> dict[str, frozenset[str]]:
-    """The ids of the items that can be offered, by the scope that holds them."""
-    found = group_pairs((scope, name) for name, fact in snapshot.items.items() for scope in fact.scopes)
-    return {scope: frozenset(names) for scope, names in found.items()}
+    """The ids of the items that can be offered, by scope."""
+    groups = group_pairs((scope, name) for name, fact in snapshot.items.items() for scope in fact.scopes)
+    return {scope: frozenset(names) for scope, names in groups.items()}
 
 
 def items_without_scope(
@@ -43,10 +43,10 @@ def items_without_scope(
         scopes: the scopes now, ids by name; where there are none, nothing has left them.
         renames: ids of items that go on under another one, old to new.
     """
-    required = {one for query in base.queries.values() if query.scope for group in query.required for one in group}
-    held = {*chain.from_iterable(scopes.values())}
-    out = {one for one in required if renames.get(one, one) not in held} if held else set()
-    return frozenset(one for one in out if one in base.items and base.items[one].scopes)
+    required = {item for query in base.queries.values() if query.scope for group in query.required for item in group}
+    scoped = {*chain.from_iterable(scopes.values())}
+    out = {item for item in required if renames.get(item, item) not in scoped} if scoped else set()
+    return frozenset(item for item in out if item in base.items and base.items[item].scopes)
 
 
 class Questions:
@@ -69,50 +69,55 @@ class Questions:
     ) -> None:
         self._base = base
         self._old = {new: old for old, new in renames.items()}
-        self._known = base.all_items.keys()
-        self._both = frozenset(base.items.keys() & {self._old.get(name, name) for name in offered})
-        self._before = {scope: ids & self._both for scope, ids in scopes_of(base).items()}
+        self._base_ids = base.all_items.keys()
+        self._shared = frozenset(base.items.keys() & {self._old.get(name, name) for name in offered})
+        self._before = {scope: ids & self._shared for scope, ids in scopes_of(base).items()}
         self._left_scopes = items_without_scope(base, scopes, renames)
         shared = {scope: self._shared_ids(ids) for scope, ids in scopes.items()}
-        same = {scope for scope, ids in shared.items() if self._before.get(scope) == ids}
-        self._now = {scope: self._before[scope] if scope in same else ids for scope, ids in shared.items()}
+        unchanged = {scope for scope, ids in shared.items() if self._before.get(scope) == ids}
+        self._after = {scope: self._before[scope] if scope in unchanged else ids for scope, ids in shared.items()}
 
-    def is_same_question(self, now: QueryFact, query: DatasetQuery | None) -> bool:
+    def is_same_question(self, fact: QueryFact, query: DatasetQuery | None) -> bool:
         """Whether a query is the same question as at the base.
 
         Args:
-            now: it; the base has one of that id.
-            query: the whole of it, without which one that names other ids than before is asked otherwise.
+            fact: of the query; the base has one of that id.
+            query: the query itself; without it, one that names other ids than before counts as another question.
         """
-        before = self._base.queries[now.id]
-        was, given = self._available(before, self._before), self._available(now, self._now)
-        told = was is not None and given is not None
-        if was is not None and given is not None and was is not given:
-            passed_over = self._left_scopes if before.scope and now.scope else frozenset()
-            if (was ^ given) - passed_over:
+        before = self._base.queries[fact.id]
+        old_ids, new_ids = self._available(before, self._before), self._available(fact, self._after)
+        are_known = old_ids is not None and new_ids is not None
+        if old_ids is not None and new_ids is not None and old_ids is not new_ids:
+            passed_over = self._left_scopes if before.scope and fact.scope else frozenset()
+            if (old_ids ^ new_ids) - passed_over:
                 return False
-        if now.asked == before.asked:
+        if fact.request_hash == before.request_hash:
             return True
-        versions = () if query is None else self._base_versions(query, before, available=told)
-        return any(asked_hash(one.as_row()) == before.asked for one in versions)
+        versions = () if query is None else self._base_versions(query, before, available=are_known)
+        return any(asked_hash(version.as_row()) == before.request_hash for version in versions)
 
-    def has_same_labels(self, now: QueryFact, query: DatasetQuery | None, labels: Sequence[Label]) -> bool:
+    def has_same_labels(self, fact: QueryFact, query: DatasetQuery | None, labels: Sequence[Label]) -> bool:
         """Whether a query has the same labels as at the base; arguments as in `is_same_question`, and its labels."""
-        before = self._base.queries[now.id].labelled
-        if now.labelled == before or query is None or not self._old:
-            return now.labelled == before
-        return QueryFact.of(query, [replace(one, item=self._base_key(one.item)) for one in labels]).labelled == before
+        before = self._base.queries[fact.id].labelled
+        if fact.labelled == before or query is None or not self._old:
+            return fact.labelled == before
+        return (
+            QueryFact.of(query, [replace(label, item=self._base_key(label.item)) for label in labels]).labelled
+            == before
+        )
 
     def scope_changes(self, queries: Iterable[QueryFact]) -> Iterator[str]:
-        """Texts that say what the scopes of some queries have lost and gained since the base, by scope name."""
-        pairs = {(self._base.queries[one.id].scope, one.scope) for one in queries if one.id in self._base.queries}
+        """What the scopes of some queries have lost and gained since the base, a text for each scope."""
+        pairs = {
+            (self._base.queries[query.id].scope, query.scope) for query in queries if query.id in self._base.queries
+        }
         for old, new in sorted(pairs):
-            was, given = (
+            old_ids, new_ids = (
                 side.get(scope, frozenset()) - self._left_scopes
-                for side, scope in ((self._before, old), (self._now, new))
+                for side, scope in ((self._before, old), (self._after, new))
             )
-            parts = [f"lost {first_ids(sorted(was - given))}"] if was - given else []
-            parts += [f"gained {first_ids(sorted(given - was))}"] if given - was else []
+            parts = [f"lost {first_ids(sorted(old_ids - new_ids))}"] if old_ids - new_ids else []
+            parts += [f"gained {first_ids(sorted(new_ids - old_ids))}"] if new_ids - old_ids else []
             if old and new and parts:
                 yield f"scope {new} {' and '.join(parts)}"
 
@@ -120,16 +125,16 @@ class Questions:
         """Whether the base lacks the items of some queries' scopes, as the first baselines do."""
         before = self._base.queries
         return any(
-            one.scope and not before[one.id].scope and one.asked == before[one.id].asked
-            for one in queries
-            if one.id in before
+            query.scope and not before[query.id].scope and query.request_hash == before[query.id].request_hash
+            for query in queries
+            if query.id in before
         )
 
     def _base_key(self, key: ItemKey) -> ItemKey:
         return ItemKey.parse(self._old[key.id]) if key.id in self._old else key
 
     def _shared_ids(self, ids: Iterable[str]) -> frozenset[str]:
-        return self._both & {self._old.get(name, name) for name in ids}
+        return self._shared & {self._old.get(name, name) for name in ids}
 
     def _available(self, fact: QueryFact, scopes: Mapping[str, frozenset[str]]) -> frozenset[str] | None:
         """Ids at the base of the items on both sides that a query may get; None = all, or not known."""
@@ -165,23 +170,24 @@ class Questions:
     def _base_list(self, keys: Sequence[ItemKey], before: Sequence[str]) -> tuple[ItemKey, ...]:
         """Items that a query names, by the ids of the base; as the base lists them if only gone items differ."""
         old = [self._base_key(key) for key in keys]
-        same = self._without_gone([key.id for key in old]) == self._without_gone(before)
-        return tuple(map(ItemKey.parse, before)) if same else tuple(old)
+        is_same = self._without_gone([key.id for key in old]) == self._without_gone(before)
+        return tuple(map(ItemKey.parse, before)) if is_same else tuple(old)
 
     def _base_session(self, session: Sequence[SessionItem], before: QueryFact) -> tuple[SessionItem, ...]:
-        """The items of a session, likewise; the base's session is known from what it offered."""
+        """The items of a session, by the ids of the base; the base's session is known from what it offered."""
         answer = self._base.answers.get(before.id)
         parts = [text.split(" ") for text in (session_items(answer) if answer is not None else ())]
-        held = [SessionItem(ItemKey.parse(name), mode) for mode, name in parts]
-        old = [SessionItem(self._base_key(one.key), one.mode) for one in session]
+        base_session = [SessionItem(ItemKey.parse(name), mode) for mode, name in parts]
+        old = [SessionItem(self._base_key(item.key), item.mode) for item in session]
         left = [
-            sorted((one.key.id, one.mode) for one in side if self._without_gone([one.key.id])) for side in (held, old)
+            sorted((item.key.id, item.mode) for item in side if self._without_gone([item.key.id]))
+            for side in (base_session, old)
         ]
-        return tuple(held if left[0] == left[1] else old)
+        return tuple(base_session if left[0] == left[1] else old)
 
     def _without_gone(self, ids: Iterable[str]) -> list[str]:
         """Ids without those of items that are gone."""
-        return [name for name in ids if name in self._both or name not in self._known]
+        return [name for name in ids if name in self._shared or name not in self._base_ids]
 
     def _base_results(self, results: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         names = result_names({ItemKey.parse(new): ItemKey.parse(old) for new, old in self._old.items()})
@@ -190,11 +196,11 @@ class Questions:
 
 def result_names(renames: Mapping[ItemKey, ItemKey]) -> dict[str, str]:
     """Names of renamed tools in results of tools, old to new: `name`, `server/name`, and the id."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for old, new in renames.items():
         if old.type == "tool":
-            found |= dict(zip(tool_names(old), tool_names(new), strict=True))
-    return found
+            names |= dict(zip(tool_names(old), tool_names(new), strict=True))
+    return names
 
 
 def tool_names(tool: ItemKey) -> tuple[str, str, str]:

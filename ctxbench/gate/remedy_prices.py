@@ -34,11 +34,11 @@ def with_remedy_prices(
         queries: ids of those compared.
         metrics: as they were judged; without `tokens` among them nothing is added.
     """
-    judged = next((one for one in metrics if one.metric == PRICES[0]), None)
-    if judged is None or not any(one.remedy.changed for one in groups):
+    judged = next((verdict for verdict in metrics if verdict.metric == PRICES[0]), None)
+    if judged is None or not any(group.remedy.changed for group in groups):
         return tuple(groups)
     prices = _Prices(pair, queries, judged)
-    return tuple(replace(one, remedy=prices.added(one.remedy)) for one in groups)
+    return tuple(replace(group, remedy=prices.added(group.remedy)) for group in groups)
 
 
 class _Prices:
@@ -55,22 +55,20 @@ class _Prices:
         values: dict[str, dict[str, Any]] = {path: {} for path, _, _ in remedy.changed}
         for path, name, value in remedy.changed:
             values[path][name] = value
-        steps = [with_values(one, {**one.values, **values.get(one.path, {})}) for one in self.steps]
-        metric, found = parse_metric(self.judged.metric), self.judged.comparison
-        then = self._mean_tokens(steps)
-        told = f"{levels(metric, found.other, then)} prompt tokens on average"
-        if then - found.base > self.judged.tolerance:
-            held = (
-                f"{size(metric, self.judged.tolerance)} over the baseline's {level(metric, found.base)} are tolerated"
-            )
-            told += f", which is worse: {held}"
-        return replace(remedy, price=told)
+        steps = [with_values(step, {**step.values, **values.get(step.path, {})}) for step in self.steps]
+        metric, comparison = parse_metric(self.judged.metric), self.judged.comparison
+        tokens = self._mean_tokens(steps)
+        text = f"{levels(metric, comparison.other, tokens)} prompt tokens on average"
+        if tokens - comparison.base > self.judged.tolerance:
+            base = level(metric, comparison.base)
+            text += f", which is worse: {size(metric, self.judged.tolerance)} over the baseline's {base} are tolerated"
+        return replace(remedy, price=text)
 
     @cached_property
     def cases(self) -> tuple[ReplayCase, ...]:
         """The candidates of every query; none where a replay does not give what is offered now."""
         head = self.pair.head
-        expands = any(one.kind == "expand" and one.values.get("enabled", True) for one in self.steps)
+        expands = any(step.kind == "expand" and step.values.get("enabled", True) for step in self.steps)
         if head.repeats > 1 or expands or not can_replay(self.steps):
             return ()
         cases, n = [], 0
@@ -79,18 +77,18 @@ class _Prices:
             n += len(side.rows)
             if n > _MOST_ROWS or not has_all_candidates(head.answers, query):
                 return ()
-            cases.append(ReplayCase(own=None, rivals=[*side.rows.values()], bar=side.bar))
-        kept = replay_offers(self.steps, cases)
-        same = all(
+            cases.append(ReplayCase(candidate=None, rivals=[*side.rows.values()], bar=side.bar))
+        offers = replay_offers(self.steps, cases)
+        is_exact = all(
             {row.id for row in rows} == set(self.pair.candidates(query)[1].offered)
-            for query, rows in zip(self.queries, kept, strict=True)
+            for query, rows in zip(self.queries, offers, strict=True)
         )
-        return tuple(cases) if same else ()
+        return tuple(cases) if is_exact else ()
 
     def _mean_tokens(self, steps: Sequence[FlatStep]) -> float:
         return sum(map(_added_tokens, replay_offers(steps, self.cases))) / len(self.cases)
 
 
 def _added_tokens(rows: Sequence[Candidate]) -> int:
-    """The tokens of what is offered beside the session."""
+    """The tokens of what is offered, without the session."""
     return sum(row.tokens for row in rows if row.origin != "session")

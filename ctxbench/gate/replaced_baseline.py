@@ -1,6 +1,6 @@
 """Finds the baseline that the one at hand replaced, and which figures and settings differ.
 
-Who makes selection worse and accepts it in the same change must not pass unseen. The baseline that was there before is
+A change that makes selection worse and accepts it as well must not go unnoticed. The baseline that was there before is
 the one that git has where the branch left the default branch; on that branch itself, the one in the last commit, or in
 the commit before it if that is what stands there now. Where git does not tell, as in a shallow clone, the baseline
 itself tells which figures it replaced.
@@ -31,21 +31,21 @@ _QUERIES = "queries"
 
 
 class _Former(NamedTuple):
-    """What git tells of the baseline before this change.
+    """The baseline before this change, as far as git has it.
 
     Attributes:
-        known: whether it tells anything.
+        is_known: whether it tells anything.
         head: the manifest of the baseline that was there; None = there was none, or it is the one at hand.
         commit: that has it.
     """
 
-    known: bool
+    is_known: bool
     head: Mapping[str, Any] | None = None
     commit: str = ""
 
 
 def find_replacement(file: GateFile, head: Mapping[str, Any], bases: Sequence[SelectorSnapshot]) -> Replacement | None:
-    """Tell whether the baseline of a gate file replaced another one in this change.
+    """Find out whether the baseline of a gate file replaced another one in this change.
 
     Args:
         file: the gate file.
@@ -53,8 +53,8 @@ def find_replacement(file: GateFile, head: Mapping[str, Any], bases: Sequence[Se
         bases: the snapshots of its baseline.
     """
     data = read_bytes(file.baseline / MANIFEST).replace(b"\r\n", b"\n")
-    former = _former_baseline(file, data, kept="replaced" in head)
-    old = former.head if former.known else head.get("replaced")
+    former = _former_baseline(file, data, records_replaced="replaced" in head)
+    old = former.head if former.is_known else head.get("replaced")
     if old is None or _content(old) == _content(head):
         return None
     return Replacement(
@@ -66,7 +66,7 @@ def find_replacement(file: GateFile, head: Mapping[str, Any], bases: Sequence[Se
 
 def replaced_by_accepting(file: GateFile) -> Mapping[str, Any] | None:
     """The manifest of the baseline that accepting anew replaces; None where there is none that can be read."""
-    former = _former_baseline(file, None, kept=True)
+    former = _former_baseline(file, None, records_replaced=True)
     if former.head is not None:
         return former.head if "settings" in former.head else None
     try:
@@ -75,47 +75,47 @@ def replaced_by_accepting(file: GateFile) -> Mapping[str, Any] | None:
         return None
 
 
-def _former_baseline(file: GateFile, data: bytes | None, *, kept: bool) -> _Former:
+def _former_baseline(file: GateFile, data: bytes | None, *, records_replaced: bool) -> _Former:
     """The baseline before this change, as git has it.
 
     Args:
         file: the gate file.
         data: of the manifest at hand; None where it is about to be replaced.
-        kept: whether the baseline tells itself what it replaced, so that it matters whether git does.
+        records_replaced: whether the baseline itself has what it replaced, so that git must be looked at first.
     """
     path = file.baseline / MANIFEST
     versions = file_versions(path, (_HERE, _PARENT, *_DEFAULT_BRANCHES))
     is_merged = any(branch in versions for branch in _DEFAULT_BRANCHES)  # else this change may have moved it here
-    if is_merged and {*versions.values()} == {data} and (_PARENT in versions or not kept):
-        return _Former(known=True)
+    if is_merged and {*versions.values()} == {data} and (_PARENT in versions or not records_replaced):
+        return _Former(is_known=True)
     revision = _revision_before(file.path.parent, committed=versions.get(_HERE) == data)
     gate = file_versions(file.path, (revision,)) if revision else {}
     before = file_versions(path, (revision,)) if revision else {}
     if gate and not before:
         before = file_versions(_baseline_at(file, gate[revision]) / MANIFEST, (revision,))
     if not before:
-        return _Former(known=bool(gate))
+        return _Former(is_known=bool(gate))
     if before[revision] == data:
-        return _Former(known=True)
-    return _Former(known=True, head=_parsed(before[revision]), commit=revision[:_SHORT])
+        return _Former(is_known=True)
+    return _Former(is_known=True, head=_parsed(before[revision]), commit=revision[:_SHORT])
 
 
 def _revision_before(folder: Path, *, committed: bool) -> str:
-    """The commit before this change; empty where git does not tell.
+    """The commit before this change; empty where git does not have it.
 
     Args:
         folder: in the checkout.
         committed: whether the baseline at hand is the one in the last commit.
     """
     try:
-        here = merge_base(folder, _HERE)
+        head = merge_base(folder, _HERE)
         forks = (merge_base(folder, branch) for branch in _DEFAULT_BRANCHES)
-        fork = next(filter(None, forks), here)
+        fork = next(filter(None, forks), head)
     except UserError:
         return ""
-    if fork != here or not here:
+    if fork != head or not head:
         return fork
-    return _PARENT if committed else here
+    return _PARENT if committed else head
 
 
 def _baseline_at(file: GateFile, data: bytes) -> Path:
@@ -146,12 +146,12 @@ def _content(head: Mapping[str, Any]) -> Any:
 
 def _figure_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[FigureChange]:
     """The figures that differ, in the order of the new manifest, then those that are gone."""
-    before, now = _figures(old), _figures(new)
-    for key in dict.fromkeys([*now, *before]):
-        if before.get(key) != now.get(key):
+    before, after = _figures(old), _figures(new)
+    for key in dict.fromkeys([*after, *before]):
+        if before.get(key) != after.get(key):
             dataset, selector, metric = key
             yield FigureChange(
-                dataset=dataset, selector=selector, metric=metric, before=before.get(key), now=now.get(key)
+                dataset=dataset, selector=selector, metric=metric, before=before.get(key), after=after.get(key)
             )
 
 
@@ -168,11 +168,13 @@ def _figures(head: Mapping[str, Any]) -> dict[tuple[str, str, str], float | None
     }
 
 
-def _loosened_by(old: Mapping[str, Any], now: CheckSettings, bases: Sequence[SelectorSnapshot]) -> tuple[Loosened, ...]:
+def _loosened_by(
+    old: Mapping[str, Any], current: CheckSettings, bases: Sequence[SelectorSnapshot]
+) -> tuple[Loosened, ...]:
     """The settings that were loosened when the baseline was accepted anew; none where the old ones are not known."""
     try:
         before = accepted_settings(old, Path())
     except UserError:
         return ()
-    _, loosened = stricter_settings(now, before, bases)
-    return (*loosened, *loosened_pins(lost_pins(now.pins, before.pins, {})))
+    _, loosened = stricter_settings(current, before, bases)
+    return (*loosened, *loosened_pins(lost_pins(current.pins, before.pins, {})))

@@ -36,7 +36,7 @@ class Candidate:
 
     Attributes:
         id: of the item.
-        place: in the catalog, for ties.
+        position: in the catalog, for ties.
         score: None for what the session holds.
         origin: `session`, `search` or `expansion`.
         chunk: of the request that it was found by; -1 = none is known.
@@ -45,7 +45,7 @@ class Candidate:
     """
 
     id: str
-    place: int
+    position: int
     score: float | None
     origin: str = "search"
     chunk: int = -1
@@ -65,16 +65,16 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReplayCase:
-    """A question to a replay: do the cuts keep an item among these rivals?
+    """The input of a replay: do the cuts keep an item among these rivals?
 
     Attributes:
-        own: the item; None where it is no candidate, so that it is not kept.
+        candidate: the item; None where it is no candidate, so that it is not kept.
         rivals: the other candidates, in any order.
         bar: what was found with a lower score has no chunk among the best `topK`, nor has of those with this very score
             what the rule kept out; how many chunks stand between items is not known, to be counted anew.
     """
 
-    own: Candidate | None
+    candidate: Candidate | None
     rivals: Sequence[Candidate] = field(default_factory=tuple)
     bar: float = -np.inf
 
@@ -83,16 +83,16 @@ def can_replay(steps: Sequence[FlatStep] | None) -> bool:
     """Whether everything that these steps do after scoring can be replayed."""
     if steps is None:
         return False
-    first = next((place for place, one in enumerate(steps) if one.kind == "expand"), len(steps))
-    behind = {one.kind for one in steps[first:]}
-    several = any(one.kind == "expand" and one.values.get("depth", 1) > 1 for one in steps)
-    lacking = (
-        "rank" in behind,  # what the cuts before it saw is in no score that is kept
-        "fit" in behind and several,  # which pass brought an item in is not kept, and one stands behind the other
-        any(one.values.get("frame") for one in steps),  # what a prompt costs is not known
+    first = next((index for index, step in enumerate(steps) if step.kind == "expand"), len(steps))
+    later_kinds = {step.kind for step in steps[first:]}
+    several = any(step.kind == "expand" and step.values.get("depth", 1) > 1 for step in steps)
+    obstacles = (
+        "rank" in later_kinds,  # what the cuts before it saw is in no score that is kept
+        "fit" in later_kinds and several,  # which pass brought an item in is not kept, and one stands behind the other
+        any(step.values.get("frame") for step in steps),  # what a prompt costs is not known
     )
-    cuts = [one.name for one in steps if one.kind not in ("analyse", "retrieve", "rank", "expand")]
-    return not any(lacking) and all(name in REPLAYED for name in cuts)
+    cuts = [step.name for step in steps if step.kind not in ("analyse", "retrieve", "rank", "expand")]
+    return not any(obstacles) and all(name in REPLAYED for name in cuts)
 
 
 def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[bool]:
@@ -102,15 +102,17 @@ def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[
         steps: of a pipeline, as `can_replay` wants them; what they do before the first cut is in the scores already.
         cases: each on its own.
     """
-    by_rank = {"gap", "per_chunk"}.isdisjoint(one.name for one in steps)
-    known = [_without_lower_rivals(case) if by_rank else case for case in cases if case.own is not None]
-    if not known:
+    by_rank = {"gap", "per_chunk"}.isdisjoint(step.name for step in steps)
+    cases_with_item = [_without_lower_rivals(case) if by_rank else case for case in cases if case.candidate is not None]
+    if not cases_with_item:
         return [False] * len(cases)
-    rows = [(number, row) for number, case in enumerate(known) for row in _in_catalog_order(case)]
-    chosen = _chosen(steps, known, rows)
-    number = {(case, row.id): place for place, (case, row) in enumerate(rows)}
-    answers = iter([number[n, case.own.id] in chosen for n, case in enumerate(known) if case.own is not None])
-    return [False if case.own is None else next(answers) for case in cases]
+    rows = [(number, row) for number, case in enumerate(cases_with_item) for row in _in_catalog_order(case)]
+    chosen = _chosen(steps, cases_with_item, rows)
+    number = {(case, row.id): index for index, (case, row) in enumerate(rows)}
+    answers = iter(
+        [number[n, case.candidate.id] in chosen for n, case in enumerate(cases_with_item) if case.candidate is not None]
+    )
+    return [False if case.candidate is None else next(answers) for case in cases]
 
 
 def replay_offers(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[list[Candidate]]:
@@ -118,18 +120,18 @@ def replay_offers(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> lis
 
     Args:
         steps: as for `replay_cuts`.
-        cases: each on its own; where `own` is None, all candidates are rivals.
+        cases: each on its own; where `candidate` is None, all candidates are rivals.
     """
     rows = [(number, row) for number, case in enumerate(cases) for row in _in_catalog_order(case)]
-    kept: list[list[Candidate]] = [[] for _ in cases]
-    for place in sorted(_chosen(steps, cases, rows)):
-        number, row = rows[place]
-        kept[number].append(row)
-    return kept
+    offers: list[list[Candidate]] = [[] for _ in cases]
+    for index in sorted(_chosen(steps, cases, rows)):
+        number, row = rows[index]
+        offers[number].append(row)
+    return offers
 
 
 def _chosen(steps: Sequence[FlatStep], cases: Sequence[ReplayCase], rows: Sequence[tuple[int, Candidate]]) -> set[int]:
-    """The places among `rows` that the cuts keep; each row has the number of its case."""
+    """The indices of `rows` that the cuts keep; each row has the number of its case."""
     if not rows:
         return set()
     table, types = _table(len(cases), rows, np.array([case.bar for case in cases]))
@@ -142,10 +144,10 @@ def _chosen(steps: Sequence[FlatStep], cases: Sequence[ReplayCase], rows: Sequen
 
 def _without_lower_rivals(case: ReplayCase) -> ReplayCase:
     """The case without rivals that rank behind the item, which no cut of a ranking's beginning depends on."""
-    if case.own is None or case.own.score is None:
+    if case.candidate is None or case.candidate.score is None:
         return case
-    own = _rank_key(case.own)
-    return replace(case, rivals=[row for row in case.rivals if row.score is None or _rank_key(row) <= own])
+    key = _rank_key(case.candidate)
+    return replace(case, rivals=[row for row in case.rivals if row.score is None or _rank_key(row) <= key])
 
 
 def _rank_key(row: Candidate) -> tuple[int, float]:
@@ -154,12 +156,12 @@ def _rank_key(row: Candidate) -> tuple[int, float]:
 
 
 def _in_catalog_order(case: ReplayCase) -> list[Candidate]:
-    rows = {row.id: row for row in (*case.rivals, case.own) if row is not None}
-    return sorted(rows.values(), key=lambda row: row.place)
+    rows = {row.id: row for row in (*case.rivals, case.candidate) if row is not None}
+    return sorted(rows.values(), key=lambda row: row.position)
 
 
 def _table(n: int, rows: Sequence[tuple[int, Candidate]], bars: Any) -> tuple[Candidates, Any]:
-    """All cases as one table, one request each; an item's number is its place among all rows."""
+    """All cases as one table, one request each; an item's number is its index among all rows."""
     origin = np.array([_ORIGINS[row.origin] for _, row in rows], dtype=np.int64)
     score = [np.nan if row.origin == "session" else row.score or 0.0 for _, row in rows]
     table = Candidates.build(
@@ -171,52 +173,52 @@ def _table(n: int, rows: Sequence[tuple[int, Candidate]], bars: Any) -> tuple[Ca
         mode=np.full(len(rows), Mode.AGENT, dtype=np.int64),
         query_chunk=np.array([row.chunk for _, row in rows], dtype=np.int64),
     )
-    found = table.ranked
-    place = place_among(table, found)  # an item's best chunk has as many chunks before it as items, or more
+    ranked = table.ranked
+    ranks = place_among(table, ranked)  # an item's best chunk has as many chunks before it as items, or more
     tied = np.array([row.beyond_chunks for _, row in rows])[table.item]
     bar = bars[table.request]
-    beyond = found & ((table.score < bar) | (tied & (table.score == bar)))
-    return table.reordered(chunk_rank=np.where(beyond, _BEYOND_TOP_K, place)), np.array([row.type for _, row in rows])
+    beyond = ranked & ((table.score < bar) | (tied & (table.score == bar)))
+    return table.reordered(chunk_rank=np.where(beyond, _BEYOND_TOP_K, ranks)), np.array([row.type for _, row in rows])
 
 
 def _apply_cut(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -> Candidates:
     """Apply one cut to the candidates of its item types."""
-    own: BoolArray = np.isin(types[table.item], step.types)
+    in_domain: BoolArray = np.isin(types[table.item], step.types)
     call = registry.build(step.kind, step.name, step.values)
     query: Any = SimpleNamespace(batch=SimpleNamespace(catalog=None))
     resources: Any = SimpleNamespace(tokens=lambda _catalog, _items=None: costs)
-    part: Candidates = call(query, table.taken(own), resources)
-    return concatenated([part, table.taken(~own)])
+    part: Candidates = call(query, table.taken(in_domain), resources)
+    return concatenated([part, table.taken(~in_domain)])
 
 
 def with_setting(
-    steps: Sequence[FlatStep], other: Sequence[FlatStep], setting: SettingDifference
+    steps: Sequence[FlatStep], source_steps: Sequence[FlatStep], setting: SettingDifference
 ) -> tuple[FlatStep, ...]:
     """Give steps one setting of the other side: a parameter or a key of it, a whole step, or the order of steps.
 
     Args:
         steps: changed.
-        other: where the setting is taken from.
+        source_steps: where the setting is taken from.
         setting: which one.
     """
-    theirs = {one.path: one for one in other}
-    order = {path: place for place, path in enumerate(theirs)}
+    theirs = {step.path: step for step in source_steps}
+    order = {path: index for index, path in enumerate(theirs)}
     if setting.path == ORDER:
-        return tuple(sorted(steps, key=lambda one: order.get(one.path, len(order))))
-    ours = {one.path for one in steps}
+        return tuple(sorted(steps, key=lambda step: order.get(step.path, len(order))))
+    ours = {step.path for step in steps}
     path, name = setting.step, setting.parameter
     if path in theirs and path not in ours:
-        behind = [n for n, one in enumerate(steps) if order.get(one.path, -1) > order[path]]
-        at = min(behind, default=len(steps))
+        later = [n for n, step in enumerate(steps) if order.get(step.path, -1) > order[path]]
+        at = min(later, default=len(steps))
         return (*steps[:at], theirs[path], *steps[at:])
     if path in ours and path not in theirs:
-        return tuple(one for one in steps if one.path != path)
-    held = theirs[path].values if path in theirs else {}
-    if name not in held:
+        return tuple(step for step in steps if step.path != path)
+    values = theirs[path].values if path in theirs else {}
+    if name not in values:
         return tuple(steps)
-    own = next(one.values.get(name) for one in steps if one.path == path)
-    value = with_value_of(own, held[name], setting.keys)
-    return tuple(with_values(one, {**one.values, name: value}) if one.path == path else one for one in steps)
+    current = next(step.values.get(name) for step in steps if step.path == path)
+    value = with_value_of(current, values[name], setting.keys)
+    return tuple(with_values(step, {**step.values, name: value}) if step.path == path else step for step in steps)
 
 
 def with_values(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:

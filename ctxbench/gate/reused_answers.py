@@ -76,16 +76,18 @@ def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnsw
     Returns:
         The answers of the baseline; None where anything that decides one has changed, or may have.
     """
-    named = {one.inputs: one.dataset for one in bases if one.inputs}
+    named = {snapshot.inputs: snapshot.dataset for snapshot in bases if snapshot.inputs}
     datasets = [named.get(inputs_of(file.experiment, reference)) for reference in file.experiment.datasets]
     if None in datasets or len(set(datasets)) < len(datasets):
         return None
-    by_name = {(one.dataset, one.selector): one for one in bases}
-    wanted = list(product(datasets, [spec.name for spec in file.experiment.selectors]))
-    known = [by_name[pair] for pair in wanted if pair in by_name]
-    if len(known) < len(wanted) or not _selectors_unchanged(file, known):
+    by_name = {(snapshot.dataset, snapshot.selector): snapshot for snapshot in bases}
+    pairs = list(product(datasets, [spec.name for spec in file.experiment.selectors]))
+    snapshots = [by_name[pair] for pair in pairs if pair in by_name]
+    if len(snapshots) < len(pairs) or not _selectors_unchanged(file, snapshots):
         return None
-    pinned = {pin.query for pin in file.settings.pins if pin.query}.difference(*(one.queries for one in known))
+    pinned = {pin.query for pin in file.settings.pins if pin.query}.difference(
+        *(snapshot.queries for snapshot in snapshots)
+    )
     if pinned and any(query.id in pinned for _, drawn in _drawn(file, bases) for query in drawn.queries):
         return None  # a pin names a query that was not asked for its labels
     references = {
@@ -95,8 +97,13 @@ def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnsw
     }
     shipped = {spec.name: spec.shipped for spec in file.experiment.selectors}
     heads = [
-        replace(one, source="this run", reused=True, identity=replace(one.identity, shipped=shipped[one.selector]))
-        for one in known
+        replace(
+            snapshot,
+            source="this run",
+            reused=True,
+            identity=replace(snapshot.identity, shipped=shipped[snapshot.selector]),
+        )
+        for snapshot in snapshots
     ]
     return GateAnswers(heads, references)
 
@@ -104,7 +111,7 @@ def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnsw
 def with_unasked(
     file: GateFile, heads: Sequence[SelectorSnapshot], bases: Sequence[SelectorSnapshot]
 ) -> list[SelectorSnapshot]:
-    """Snapshots with the queries of their datasets that are not asked, which a baseline does not tell.
+    """Snapshots with the queries of their datasets that are not asked, which a baseline does not have.
 
     Args:
         file: without faults.
@@ -114,8 +121,8 @@ def with_unasked(
     from ctxbench.gate.comparability import unasked
 
     pinned = {pin.query for pin in file.settings.pins}
-    found = {whole.name: unasked(whole, drawn.measured(also=pinned)) for whole, drawn in _drawn(file, bases)}
-    return [replace(one, unasked=found[one.dataset]) for one in heads]
+    skipped = {dataset.name: unasked(dataset, drawn.measured(also=pinned)) for dataset, drawn in _drawn(file, bases)}
+    return [replace(snapshot, unasked=skipped[snapshot.dataset]) for snapshot in heads]
 
 
 def _drawn(file: GateFile, bases: Sequence[SelectorSnapshot]) -> Iterator[tuple[Dataset, Dataset]]:
@@ -125,8 +132,8 @@ def _drawn(file: GateFile, bases: Sequence[SelectorSnapshot]) -> Iterator[tuple[
 
     experiment = file.experiment
     for reference in experiment.datasets:
-        whole = open_edited(reference, bases=bases, base=experiment.base)
-        yield whole, select_queries(whole, split=experiment.split, sample=experiment.sample, seed=experiment.seed)
+        dataset = open_edited(reference, bases=bases, base=experiment.base)
+        yield dataset, select_queries(dataset, split=experiment.split, sample=experiment.sample, seed=experiment.seed)
 
 
 def _selectors_unchanged(file: GateFile, bases: Sequence[SelectorSnapshot]) -> bool:
@@ -135,21 +142,24 @@ def _selectors_unchanged(file: GateFile, bases: Sequence[SelectorSnapshot]) -> b
     parts = {part for metric in file.settings.metrics for part in metric.parts}
     if any(spec.outside or spec.like is not None for spec in experiment.selectors):
         return False
-    here = versions()
-    if not all(one.identity.versions == here and parts <= one.metrics.keys() for one in bases):
+    current_versions = versions()
+    if not all(
+        snapshot.identity.versions == current_versions and parts <= snapshot.metrics.keys() for snapshot in bases
+    ):
         return False
     try:
         embedder = open_embedder(experiment.embedder)
         counter = open_counter(experiment.tokens, cache=cache_dir())
-        made = experiment.make_selectors(local_resources(embedder, counter), {})
-        described = {name: selector.describe() for name, selector in made.items()}
+        selectors = experiment.make_selectors(local_resources(embedder, counter), {})
+        described = {name: selector.describe() for name, selector in selectors.items()}
     except UserError:
         return False  # computing it says what is wrong
     if foreign_code(type(embedder)) or any(map(plugin_steps, described.values())):
         return False
     values = {spec.name: dict(spec.values) for spec in experiment.selectors}
     return all(
-        _same_description(one.identity, described[one.selector], values[one.selector], counter.name) for one in bases
+        _same_description(snapshot.identity, described[snapshot.selector], values[snapshot.selector], counter.name)
+        for snapshot in bases
     )
 
 
@@ -157,5 +167,5 @@ def _same_description(
     before: Identity, description: Mapping[str, Any], values: Mapping[str, Any], counter: str
 ) -> bool:
     """Whether a selector describes itself as it did in the baseline."""
-    now = json.loads(dump_json([description, values]))
-    return not before.outside and before.tokens == counter and now == [before.selector, before.values]
+    current = json.loads(dump_json([description, values]))
+    return not before.outside and before.tokens == counter and current == [before.selector, before.values]

@@ -52,17 +52,17 @@ class QueryCandidates:
     @cached_property
     def lowest_score(self) -> float:
         """The lowest known score of what the search found; a candidate that is not known has this score or less."""
-        return min((row.score for row in self.found.values() if row.score is not None), default=math.inf)
+        return min((row.score for row in self.searched.values() if row.score is not None), default=math.inf)
 
     @cached_property
-    def found(self) -> Mapping[str, Candidate]:
+    def searched(self) -> Mapping[str, Candidate]:
         """What the search found, by id."""
         return {name: row for name, row in self.rows.items() if row.origin == "search" and row.score is not None}
 
     @cached_property
     def bar(self) -> float:
         """The best score among the candidates that have no chunk among the best topK."""
-        beyond = [name for name, row in self.found.items() if row.beyond_chunks]
+        beyond = [name for name, row in self.searched.items() if row.beyond_chunks]
         return max(map(self.score, beyond), default=-math.inf)
 
     def rule(self, name: str) -> Rule | None:
@@ -72,7 +72,7 @@ class QueryCandidates:
 
     def score(self, name: str) -> float:
         """The score of an item that the search found; minus infinity if the search is not known to have found it."""
-        row = self.found.get(name)
+        row = self.searched.get(name)
         return -math.inf if row is None or row.score is None else row.score
 
 
@@ -99,7 +99,7 @@ class ChangeContext:
         return self.base if self.lost else self.head
 
     @property
-    def lacking(self) -> QueryCandidates:
+    def excluding(self) -> QueryCandidates:
         """The side on which it is out."""
         return self.head if self.lost else self.base
 
@@ -120,7 +120,7 @@ class SnapshotPair:
         self.renamed = inputs.renamed
         self.base_ids = {new: old for old, new in self.renamed.items()}
         gone = [name for name in base.items if name not in head.items]
-        self._place = {name: place for place, name in enumerate([*head.items, *gone])}
+        self._positions = {name: position for position, name in enumerate([*head.items, *gone])}
         self.changed_items = {*inputs.edited, *inputs.new, *self.renamed.values(), *inputs.gone}
         self._candidates: dict[str, tuple[QueryCandidates, QueryCandidates]] = {}
         self._moves: dict[str, Mapping[str, float]] = {}
@@ -155,14 +155,14 @@ class SnapshotPair:
 
     @cached_property
     def query_places(self) -> Mapping[str, int]:
-        """The place of every query in the order of the head."""
-        return {query: place for place, query in enumerate(self.head.queries)}
+        """The position of every query in the order of the head."""
+        return {query: position for position, query in enumerate(self.head.queries)}
 
     @cached_property
     def weighs_the_catalog(self) -> bool:
         """Whether an item's score depends on what else is in the catalog, so that scores are no similarities."""
         steps = self.steps[1] or ()
-        return any(one.kind == "rank" or (one.kind == "retrieve" and one.name not in _INDEPENDENT) for one in steps)
+        return any(step.kind == "rank" or (step.kind == "retrieve" and step.name not in _INDEPENDENT) for step in steps)
 
     def head_id(self, item: str) -> str:
         """The id at the head of an item of either side; the id at the base if the item is gone."""
@@ -185,21 +185,21 @@ class SnapshotPair:
         rows = {}
         answer = snapshot.answers[query]
         orders = _order_scores(answer)
-        for one in (*answer.offered, *answer.near):
-            name = self.head_id(one.id)
-            fact = snapshot.items.get(one.id)
+        for candidate in (*answer.offered, *answer.near):
+            name = self.head_id(candidate.id)
+            fact = snapshot.items.get(candidate.id)
             rows[name] = Candidate(
                 id=name,
-                place=self._place.get(name, len(self._place)),
-                score=orders.get(one.id, rounded(one.score)),  # as a baseline has it
-                origin=one.origin,
-                chunk=-1 if one.pair is None else one.pair.query_chunk,
+                position=self._positions.get(name, len(self._positions)),
+                score=orders.get(candidate.id, rounded(candidate.score)),  # as a baseline has it
+                origin=candidate.origin,
+                chunk=-1 if candidate.pair is None else candidate.pair.query_chunk,
                 tokens=0 if fact is None else fact.tokens,
-                rule=one.rule,
+                rule=candidate.rule,
             )
         return QueryCandidates(
             rows=rows,
-            offered={self.head_id(one.id): one for one in answer.offered},
+            offered={self.head_id(candidate.id): candidate for candidate in answer.offered},
             complete=has_all_candidates(snapshot.answers, query),
         )
 
@@ -207,20 +207,20 @@ class SnapshotPair:
         """How far the scores of unchanged items moved, by id; of items whose score is known on both sides."""
         if query not in self._moves:
             before, after = self.candidates(query)
-            both = [name for name in after.found if name in before.found and name not in self.changed_items]
-            self._moves[query] = {name: after.score(name) - before.score(name) for name in both}
+            shared = [name for name in after.searched if name in before.searched and name not in self.changed_items]
+            self._moves[query] = {name: after.score(name) - before.score(name) for name in shared}
         return self._moves[query]
 
     def scores_moved(self, query: str) -> bool:
         """Whether scores of unchanged items moved in a query; where none is known, whether any did in another query."""
         moves = self.score_moves(query)
-        return any(abs(one) > MARGIN for one in moves.values()) if moves else self.moved_anywhere
+        return any(abs(move) > MARGIN for move in moves.values()) if moves else self.moved_anywhere
 
     @cached_property
     def moved_anywhere(self) -> bool:
         """Whether the score of an unchanged item moved in any query."""
-        both = [query for query in self.head.answers if query in self.base.answers]
-        return any(abs(one) > MARGIN for query in both for one in self.score_moves(query).values())
+        shared = [query for query in self.head.answers if query in self.base.answers]
+        return any(abs(move) > MARGIN for query in shared for move in self.score_moves(query).values())
 
     def expected_score(self, query: str, score: float) -> float:
         """What a score of the base would be at the head if it had moved as those of unchanged items did.
@@ -228,10 +228,10 @@ class SnapshotPair:
         By quantiles: the k-th best of those scores becomes the k-th best. Between them a line, beyond them the line
         through the ends; where fewer than two are known, the score stays as it was.
         """
-        sides, both = self.candidates(query), list(self.score_moves(query))
-        if len(both) < 2:
+        sides, shared = self.candidates(query), list(self.score_moves(query))
+        if len(shared) < 2:
             return score
-        before, after = (sorted(map(side.score, both)) for side in sides)
+        before, after = (sorted(map(side.score, shared)) for side in sides)
         low, high = before[0], before[-1]
         if low < score < high:
             return float(np.interp(score, before, after))
@@ -243,20 +243,22 @@ class SnapshotPair:
         """The largest distance of an unchanged item's score from its `expected_score`; 0 where none is known."""
         before, after = self.candidates(query)
         missed = [
-            abs(after.score(one) - self.expected_score(query, before.score(one))) for one in self.score_moves(query)
+            abs(after.score(name) - self.expected_score(query, before.score(name))) for name in self.score_moves(query)
         ]
         return max(missed, default=0.0)
 
     def rival_types(self, item: str) -> tuple[str, ...]:
         """The item types that compete with an item in a cut: those of its domain."""
         kind = item.partition(":")[0]
-        steps = [one for one in self.steps[1] or () if not one.scores and one.kind != "expand" and kind in one.types]
-        return min((one.types for one in steps), key=len, default=ITEM_TYPES)
+        steps = [
+            step for step in self.steps[1] or () if not step.scores and step.kind != "expand" and kind in step.types
+        ]
+        return min((step.types for step in steps), key=len, default=ITEM_TYPES)
 
 
 def _order_scores(answer: AnswerFact) -> Mapping[str, float]:
-    """Scores -1, -2, ... by id that stand for the order of a selector without scores; empty for one that has scores."""
-    found = [one for one in (*answer.offered, *answer.near) if one.origin == "search"]
-    if any(one.score is not None for one in found):
+    """Scores -1, -2, ... by id for the order of a selector without scores; empty for one that has scores."""
+    candidates = [candidate for candidate in (*answer.offered, *answer.near) if candidate.origin == "search"]
+    if any(candidate.score is not None for candidate in candidates):
         return {}
-    return {one.id: -float(place) for place, one in enumerate(found, start=1)}
+    return {candidate.id: -float(position) for position, candidate in enumerate(candidates, start=1)}

@@ -89,9 +89,9 @@ def take(
         resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
     with ExitStack() as end:
         return [
-            one
+            snapshot
             for name in prepared.datasets
-            for one in _Taking(prepared, resources, name, pinned).snapshots(repeats, progress, end)
+            for snapshot in _Taking(prepared, resources, name, pinned).snapshots(repeats, progress, end)
         ]
 
 
@@ -111,7 +111,7 @@ class _Taking:
 
     @cached_property
     def described(self) -> dict[str, dict[str, Any]]:
-        """What every selector says of itself."""
+        """The description of every selector."""
         return {name: _as_json(selector.describe()) for name, selector in self.selectors.items()}
 
     @cached_property
@@ -138,28 +138,28 @@ class _Taking:
     def snapshots(self, repeats: int, progress: Progress, end: ExitStack) -> list[SelectorSnapshot]:
         for selector in self.selectors.values():
             end.callback(getattr(selector, "close", lambda: None))
-        rounds = self._asked(repeats, progress)
+        rounds = self._ask_all(repeats, progress)
         facts = facts_of(self.dataset, self.prepared.item_tokens[self.name].tolist())
         return [self._snapshot(name, rounds[name], facts) for name in self.selectors]
 
-    def _asked(self, repeats: int, progress: Progress) -> dict[str, list[Slice]]:
+    def _ask_all(self, repeats: int, progress: Progress) -> dict[str, list[Slice]]:
         """The answers of every selector, a slice of all queries for each time it was asked."""
         requests = self.dataset.requests()
         in_turn = sorted(self.selectors, key=lambda name: isinstance(self.selectors[name], AsManyAs))
-        found: dict[str, list[list[Slice]]] = {
+        answers: dict[str, list[list[Slice]]] = {
             name: [[] for _ in range(self._times(name, repeats))] for name in in_turn
         }
         for first in range(0, len(requests), SLICE):
             batch = Batch.of(self.dataset.current_catalog, requests[first : first + SLICE])
             for name in in_turn:
-                for time, slices in enumerate(found[name]):
+                for time, slices in enumerate(answers[name]):
                     selector, foreign = self._select(name, time), plugin_steps(self.described[name])
-                    like = found[selector.like.name][time][-1] if isinstance(selector, AsManyAs) else None
+                    like = answers[selector.like.name][time][-1] if isinstance(selector, AsManyAs) else None
                     with guard_plugins(selector.name, foreign, on=f"queries {batch.ids[0]} to {batch.ids[-1]}"):
                         slices.append(answered(selector, batch, like=like))
             self.memo.clear()
             progress(self.name, min(first + SLICE, len(requests)), len(requests))
-        return {name: [joined_slices(slices) for slices in times] for name, times in found.items()}
+        return {name: [joined_slices(slices) for slices in times] for name, times in answers.items()}
 
     def _worth(self, answers: Slice) -> Slice:
         """The answers without what is shown so little of that it is worth nothing: a rule keeps it out."""
@@ -167,19 +167,19 @@ class _Taking:
         return replace(answers, candidates=table.marked(~enough_shown(self.dataset, table), SHOWN_TOO_LITTLE))
 
     def _times(self, name: str, repeats: int) -> int:
-        """How often a selector is asked: again only where it may answer otherwise."""
+        """How often a selector is asked: more than once only where answers may differ."""
         selector = self.selectors[name]
         if isinstance(selector, AsManyAs):
             return self._times(selector.like.name, repeats)
         return repeats if isinstance(selector, External) and not isinstance(selector, FileSelector) else 1
 
     def _select(self, name: str, time: int) -> Selector:
-        """The selector as it is asked at a time: one outside anew, for answers that it kept are not taken again."""
+        """The selector for one repeat; an external one without its cached answers."""
         selector = self.selectors[name]
         if not time or not isinstance(selector, External):
             return selector
-        again = SimpleNamespace(name=name, describe=selector.describe, select=partial(selector.select, time=time))
-        return cast("Selector", again)
+        repeated = SimpleNamespace(name=name, describe=selector.describe, select=partial(selector.select, time=time))
+        return cast("Selector", repeated)
 
     def _snapshot(self, name: str, times: Sequence[Slice], facts: _Facts) -> SelectorSnapshot:
         values = [measured(self.metrics, self.labels.evidence(answers), answers) for answers in times]
@@ -203,7 +203,7 @@ class _Taking:
             disabled=disabled,
             queries=facts[1],
             answers=TableAnswers(self.dataset.catalog, self._worth(times[0]), errors=errors),
-            metrics={metric: np.mean([one[metric] for one in values], axis=0) for metric in values[0]},
+            metrics={metric: np.mean([row[metric] for row in values], axis=0) for metric in values[0]},
             identity=identity,
             repeats=len(times),
             spread=_spread(values),
@@ -220,13 +220,13 @@ def _spread(values: Sequence[Mapping[Metric, FloatArray]]) -> dict[str, float]:
     """The standard deviation of every metric's mean over repeats; empty without repeats."""
     if len(values) < 2:
         return {}
-    means = {metric: [mean_of(one[metric]).value for one in values] for metric in values[0]}
-    return {str(metric): float(np.std(found, ddof=1)) for metric, found in means.items()}
+    means = {metric: [mean_of(row[metric]).value for row in values] for metric in values[0]}
+    return {str(metric): float(np.std(column, ddof=1)) for metric, column in means.items()}
 
 
 def _unsteady(times: Sequence[Slice]) -> tuple[str, ...]:
     """The queries whose offer differs between times."""
-    offers = [_offers(one) for one in times]
+    offers = [_offers(answers) for answers in times]
     return tuple(
         query for row, query in enumerate(times[0].queries) if any(offer[row] != offers[0][row] for offer in offers)
     )
@@ -239,19 +239,19 @@ def _offers(answers: Slice) -> list[frozenset[int]]:
 
 
 def _embedder(description: Any) -> str:
-    """The key of the embedder that a selector says it uses, itself or within; empty if none."""
+    """The key of the embedder in a selector's description, at any depth; empty if none."""
     if isinstance(description, Mapping):
-        own = description.get("identities")
-        if isinstance(own, Mapping) and "embedder" in own:
-            return str(own["embedder"])
-        return next((found for one in description.values() if (found := _embedder(one))), "")
+        identities = description.get("identities")
+        if isinstance(identities, Mapping) and "embedder" in identities:
+            return str(identities["embedder"])
+        return next((key for value in description.values() if (key := _embedder(value))), "")
     return ""
 
 
 def _as_json(value: Mapping[str, Any]) -> dict[str, Any]:
     """As a file has it: lists for tuples."""
-    found: dict[str, Any] = json.loads(dump_json(value))
-    return found
+    result: dict[str, Any] = json.loads(dump_json(value))
+    return result
 
 
 def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[SelectorSnapshot]:
@@ -271,18 +271,18 @@ def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[Se
         ParameterError: a dataset has changed since, or cannot be found: all of them.
     """
     if not folder.is_dir():
-        what = f"{folder} is a file" if folder.exists() else f"there is no folder {folder}"
-        raise StorageError(f"{what}; expected the folder of a finished run (`ctxbench run`)")
+        message = f"{folder} is a file" if folder.exists() else f"there is no folder {folder}"
+        raise StorageError(f"{message}; expected the folder of a finished run (`ctxbench run`)")
     store = RunFolder(folder)
     manifest = store.read("manifest.json")
     datasets = _datasets_of_run(folder, manifest, opened or {})
     counter = open_counter(manifest["tokens"], cache=cache_dir())
-    found = []
+    snapshots = []
     for dataset, left_out in datasets:
         facts = facts_of(dataset, count_tokens(counter, dataset.catalog).tolist())
         parts = [_of_part(store, manifest, dataset, selector, facts) for selector in manifest["selectors"]]
-        found += [replace(part, unasked=left_out) for part in parts]
-    return found
+        snapshots += [replace(part, unasked=left_out) for part in parts]
+    return snapshots
 
 
 def _datasets_of_run(
@@ -291,27 +291,27 @@ def _datasets_of_run(
     """The datasets of a run, with the queries that were asked, and why others were not."""
     base = _short(folder / str(RunFolder(folder).read("timings.json").get("experiment_folder", ".")))
     experiment = manifest["experiment"]
-    wrong, found = [], []
+    wrong, datasets = [], []
     for name, about in manifest["datasets"].items():
         try:
-            whole = opened[name] if name in opened else open_dataset(str(about["reference"]), base=base)
+            full_dataset = opened[name] if name in opened else open_dataset(str(about["reference"]), base=base)
             split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
-            dataset = select_queries(whole, split=split, sample=sample, seed=int(experiment["seed"]))
+            dataset = select_queries(full_dataset, split=split, sample=sample, seed=int(experiment["seed"]))
         except UserError as error:
             wrong.append(f"dataset {name} of {folder} cannot be read: {error}")
             continue
-        asked = dataset.measured() if "only_negatives" in about else dataset.judged()  # runs of older versions
-        found.append((asked, unasked(whole, asked)))
+        subset = dataset.measured() if "only_negatives" in about else dataset.judged()  # runs of older versions
+        datasets.append((subset, unasked(full_dataset, subset)))
         if dataset.hash != about["hash"]:
-            what = f"hash {dataset.hash[:12]}, the run's is {str(about['hash'])[:12]}"
-            wrong.append(f"dataset {name} has changed since {folder} was made ({what})")
+            message = f"hash {dataset.hash[:12]}, the run's is {str(about['hash'])[:12]}"
+            wrong.append(f"dataset {name} has changed since {folder} was made ({message})")
     if wrong:
         raise ParameterError(
             f"{'; '.join(wrong)}; two runs can be compared while their datasets are as they were in both: bring the "
             "datasets back, or run both again. To compare across an edit, accept the baseline of a gate file "
             "before it (`ctxbench check --accept`), and check after it"
         )
-    return found
+    return datasets
 
 
 def _short(path: Path) -> Path:
@@ -329,11 +329,13 @@ def _of_part(
     """The snapshot of one selector on one dataset of a run."""
     part = store.load(dataset.name, selector)
     items, disabled = by_state(facts[0])
-    known = facts[1]
-    if set(part.answers.queries) != set(known):
+    query_facts = facts[1]
+    if set(part.answers.queries) != set(query_facts):
         where = store.part_path(dataset.name, selector)
         raise StorageError(f"{where} answers other queries than dataset {dataset.name} has; run again")
-    queries = {query: known[query] for query in part.answers.queries}  # their order is no part of a dataset's hash
+    queries = {
+        query: query_facts[query] for query in part.answers.queries
+    }  # their order is no part of a dataset's hash
     about = manifest["selectors"][selector]
     identity = Identity(
         selector=about["description"],
@@ -392,8 +394,8 @@ def ask(
     snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, pinned=pinned, progress=progress)
     if bases is None:
         hashes = zip(prepared.datasets, before, _input_hashes(file), strict=True)
-        inputs = {name: now if now == old else "" for name, old, now in hashes}  # empty for files written to meanwhile
-        snapshots = [replace(one, inputs=inputs[one.dataset]) for one in snapshots]
+        inputs = {name: new if new == old else "" for name, old, new in hashes}  # empty for files written to meanwhile
+        snapshots = [replace(snapshot, inputs=inputs[snapshot.dataset]) for snapshot in snapshots]
     return GateAnswers(snapshots, prepared.references, resources)
 
 

@@ -79,7 +79,7 @@ class QueryFact:
 
     Attributes:
         id: of the query.
-        asked: hash of what the selector is asked, its tags, group and split left out; `SHORT` hex digits.
+        request_hash: hash of what the selector is asked, its tags, group and split left out; `SHORT` hex digits.
         labelled: hash of its labels; `SHORT` hex digits.
         required: item ids that must be offered; each inner tuple is a set of alternatives, any one of which is enough.
             Empty where not all that is required is known: what is lost there is not counted.
@@ -87,21 +87,21 @@ class QueryFact:
         group: paraphrases share it; its id where it has none.
         tags: for pins.
         text: what the user asks; empty where texts are kept out.
-        others: its labels that `required` does not tell (helpful and irrelevant items, alternatives, dependencies),
-            each as item id, grade, via and alternatives, sorted; see `labels`.
+        extra_labels: its labels that are not in `required` (helpful and irrelevant items, alternatives,
+            dependencies), each as item id, grade, via and alternatives, sorted; see `labels`.
         scope: the name of the set of items that it may get, whose items `ItemFact.scopes` tells; empty = it has none.
         lists: ids of the items in its own lists by their names, those of `LISTS` that it has.
     """
 
     id: str
-    asked: str
+    request_hash: str
     labelled: str
     required: tuple[tuple[str, ...], ...] = ()
     needs_nothing: bool = False
     group: str = ""
     tags: tuple[str, ...] = ()
     text: str = ""
-    others: tuple[LabelFact, ...] = ()
+    extra_labels: tuple[LabelFact, ...] = ()
     scope: str = ""
     lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -110,19 +110,19 @@ class QueryFact:
         """The facts of a query, with its text."""
         row = query.as_row()
         labelled = label_facts(labels)
-        whole = () if query.partly_labelled else labels
-        required = [(place, label) for place, label in enumerate(whole) if label.grade == Grade.REQUIRED]
-        needs = group_pairs((label.alternatives or f"\0{place}", label.item.id) for place, label in required)
+        complete_labels = () if query.partly_labelled else labels
+        required = [(index, label) for index, label in enumerate(complete_labels) if label.grade == Grade.REQUIRED]
+        needs = group_pairs((label.alternatives or f"\0{index}", label.item.id) for index, label in required)
         return cls(
             id=query.id,
-            asked=asked_hash(row),
+            request_hash=asked_hash(row),
             labelled=_label_hash(query.needs_nothing, labelled),
-            required=tuple(sorted(tuple(sorted(one)) for one in needs.values())),
+            required=tuple(sorted(tuple(sorted(ids)) for ids in needs.values())),
             needs_nothing=query.needs_nothing,
             group=query.group or query.id,
             tags=query.tags,
             text=query.request.text,
-            others=tuple(one for one in labelled if query.partly_labelled or one[1:] != _USUAL_LABEL),
+            extra_labels=tuple(fact for fact in labelled if query.partly_labelled or fact[1:] != _USUAL_LABEL),
             scope=query.scope or "",
             lists={name: tuple(row[name]) for name in LISTS if name in row},
         )
@@ -134,10 +134,14 @@ class QueryFact:
 
     def labels(self) -> list[LabelFact] | None:
         """All its labels, sorted; None where they are not known, as alternatives without texts are not."""
-        told = {name for name, grade, _, _ in self.others if grade == Grade.REQUIRED}
-        plain = [one[0] for one in self.required if len(one) == 1 and one[0] not in told]
-        found = sorted([*self.others, *((name, *_USUAL_LABEL) for name in plain)])
-        return found if _label_hash(self.needs_nothing, found) == self.labelled else None
+        required_ids = {name for name, grade, _, _ in self.extra_labels if grade == Grade.REQUIRED}
+        plain = [
+            alternatives[0]
+            for alternatives in self.required
+            if len(alternatives) == 1 and alternatives[0] not in required_ids
+        ]
+        labels = sorted([*self.extra_labels, *((name, *_USUAL_LABEL) for name in plain)])
+        return labels if _label_hash(self.needs_nothing, labels) == self.labelled else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -160,7 +164,9 @@ class AnswerFact:
     @cached_property
     def score_of(self) -> Mapping[str, float]:
         """Scores of all candidates that have one, offered or not, by item id."""
-        return {one.id: one.score for one in (*self.offered, *self.near) if one.score is not None}
+        return {
+            candidate.id: candidate.score for candidate in (*self.offered, *self.near) if candidate.score is not None
+        }
 
 
 class Unasked(NamedTuple):
@@ -201,10 +207,10 @@ class Identity:
     outside: bool = False
     shipped: str = ""
 
-    def same_as(self, other: Identity, versions: Iterable[str]) -> bool:
+    def same_as(self, identity: Identity, versions: Iterable[str]) -> bool:
         """Whether selector, model, token counter and some versions are the same."""
-        alike = (self.selector, self.embedder, self.tokens) == (other.selector, other.embedder, other.tokens)
-        return alike and all(self.versions.get(name) == other.versions.get(name) for name in versions)
+        alike = (self.selector, self.embedder, self.tokens) == (identity.selector, identity.embedder, identity.tokens)
+        return alike and all(self.versions.get(name) == identity.versions.get(name) for name in versions)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -262,7 +268,7 @@ class SelectorSnapshot:
 
     @property
     def contents(self) -> dict[str, tuple[str, bool]]:
-        """Of all items by id, the hash and whether a scope holds the item."""
+        """The hash of each item by id, and whether it is in a scope."""
         return {name: (fact.hash, bool(fact.scopes)) for name, fact in self.all_items.items()}
 
     def rows_of(self, queries: Sequence[str]) -> IntArray:
@@ -272,7 +278,7 @@ class SelectorSnapshot:
 
     @property
     def steady(self) -> bool:
-        """Whether the selector is known to repeat its answers; for one of the user, by asking more than once."""
+        """Whether the selector is known to repeat its answers; for an external one, by asking more than once."""
         return not self.unsteady and (not self.identity.outside or self.repeats > 1)
 
 
@@ -283,16 +289,16 @@ def content_hash(value: Any) -> str:
 
 def label_facts(labels: Iterable[Label]) -> list[LabelFact]:
     """Labels of one query as a snapshot has them, sorted."""
-    return sorted((one.item.id, int(one.grade), one.via, one.alternatives) for one in labels)
+    return sorted((label.item.id, int(label.grade), label.via, label.alternatives) for label in labels)
 
 
 def asked_hash(row: Mapping[str, Any]) -> str:
     """Hash of what a selector is asked for a query, given its row."""
-    own = {"split", "group", "tags", "needs", "labelled"}
-    kept = {name: value for name, value in row.items() if name not in own}
-    if kept.get("session"):  # what it holds comes into the one order, whatever order it is written in
-        kept["session"] = sorted(kept["session"], key=dump_json)
-    return content_hash(_normalised(kept))
+    excluded = {"split", "group", "tags", "needs", "labelled"}
+    fields = {name: value for name, value in row.items() if name not in excluded}
+    if fields.get("session"):  # what it holds comes into the one order, whatever order it is written in
+        fields["session"] = sorted(fields["session"], key=dump_json)
+    return content_hash(_normalised(fields))
 
 
 def _normalised(value: Any) -> Any:
@@ -300,12 +306,12 @@ def _normalised(value: Any) -> Any:
     if isinstance(value, str):
         return value if value.isascii() else unicodedata.normalize("NFC", value)
     if isinstance(value, Mapping):
-        return {name: _normalised(one) for name, one in value.items()}
-    return [_normalised(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _normalised(entry) for name, entry in value.items()}
+    return [_normalised(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _label_hash(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:
-    return content_hash([needs_nothing, [list(one) for one in labels]])
+    return content_hash([needs_nothing, [list(label) for label in labels]])
 
 
 def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFact], dict[str, QueryFact]]:
@@ -348,20 +354,22 @@ class TableAnswers(Mapping[str, AnswerFact]):
         self._table: Candidates = answers.candidates
         self._scored = answers.scored
         self._row = {query: row for row, query in enumerate(answers.queries)}
-        self._made: dict[str, AnswerFact] = {}
+        self._facts: dict[str, AnswerFact] = {}
         chosen = self._table.chosen
         self._start = self._table.starts_of(chosen).tolist()
         self._ids = [catalog.ids[item] for item in self._table.item[chosen].tolist()]
 
     def __getitem__(self, query: str) -> AnswerFact:
-        if query not in self._made:
+        if query not in self._facts:
             rows = self._table.rows(self._row[query])
             offered = offered_rows(self._catalog, self._table, rows, chosen=True)
             near = offered_rows(self._catalog, self._table, rows, chosen=False)
             if not self._scored and _are_order_scores((*offered, *near)):
-                offered, near = (tuple([replace(one, score=None) for one in side]) for side in (offered, near))
-            self._made[query] = AnswerFact(query=query, offered=offered, near=near, error=self.errors.get(query, ""))
-        return self._made[query]
+                offered, near = (
+                    tuple([replace(candidate, score=None) for candidate in side]) for side in (offered, near)
+                )
+            self._facts[query] = AnswerFact(query=query, offered=offered, near=near, error=self.errors.get(query, ""))
+        return self._facts[query]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._row)
@@ -377,26 +385,26 @@ class TableAnswers(Mapping[str, AnswerFact]):
         row = self._row[query]
         return self._ids[self._start[row] : self._start[row + 1]]
 
-    def only(self, queries: Iterable[str]) -> TableAnswers:
-        """The answers to some of the queries; what was made of them so far is shared."""
+    def select(self, queries: Iterable[str]) -> TableAnswers:
+        """The answers to some of the queries; facts that were made so far are shared."""
         row = {query: self._row[query] for query in queries}
         errors = {query: text for query, text in self.errors.items() if query in row}
-        few = copy(self)
-        vars(few).update(_row=row, errors=errors)
-        return few
+        result = copy(self)
+        vars(result).update(_row=row, errors=errors)
+        return result
 
 
 def _are_order_scores(rows: Iterable[Offered]) -> bool:
     """Whether the scores of one request are -1, -2, ..., as an order without scores is written."""
-    scores = sorted((one.score for one in rows if one.score is not None), reverse=True)
-    return scores == [-float(place) for place in range(1, len(scores) + 1)]
+    scores = sorted((candidate.score for candidate in rows if candidate.score is not None), reverse=True)
+    return scores == [-float(rank) for rank in range(1, len(scores) + 1)]
 
 
 def offered_ids(answers: Mapping[str, AnswerFact], query: str) -> list[str]:
     """The ids of the items that a query was offered, best first."""
     if isinstance(answers, TableAnswers):
         return answers.offered_ids(query)
-    return [one.id for one in answers[query].offered]
+    return [candidate.id for candidate in answers[query].offered]
 
 
 def has_all_candidates(answers: Mapping[str, AnswerFact], query: str) -> bool:

@@ -83,10 +83,10 @@ class StoredVectors:
     def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         """Which texts are there, shape (n_texts,), and their vectors, shape (n_texts, dimensions), else zero."""
         rows = np.array([self.rows.get(text_hash(text), -1) for text in texts], dtype=np.int64)
-        found = rows >= 0
+        is_stored = rows >= 0
         vectors = np.zeros((len(texts), self.vectors.shape[1]), dtype=np.float32)
-        vectors[found] = self.vectors[rows[found]]
-        return found, vectors
+        vectors[is_stored] = self.vectors[rows[is_stored]]
+        return is_stored, vectors
 
 
 class BaselineStore(VectorStore):
@@ -110,10 +110,10 @@ class BaselineStore(VectorStore):
 
     def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         """See `Store.look_up`."""
-        found, vectors = self._first.look_up(texts)
-        if missing := np.flatnonzero(~found).tolist():
-            found[missing], vectors[missing] = super().look_up([texts[place] for place in missing])
-        return found, vectors
+        is_stored, vectors = self._first.look_up(texts)
+        if missing := np.flatnonzero(~is_stored).tolist():
+            is_stored[missing], vectors[missing] = super().look_up([texts[index] for index in missing])
+        return is_stored, vectors
 
 
 class GateVectors(Vectors):
@@ -121,7 +121,7 @@ class GateVectors(Vectors):
 
     Args:
         embedder, store, progress: as for `Vectors`.
-        lacking: why a baseline has no vector of a text, for messages.
+        missing_reason: why a baseline has no vector of a text, for messages.
         last: vectors to take where neither the store nor the model has any.
     """
 
@@ -130,13 +130,13 @@ class GateVectors(Vectors):
         embedder: Embedder,
         store: Store,
         *,
-        lacking: str,
+        missing_reason: str,
         last: StoredVectors | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         super().__init__(embedder, store, progress=progress)
         self.vectors_by_text: dict[str, Float32Array] = {}
-        self._lacking = lacking
+        self._missing_reason = missing_reason
         self._last = last
 
     def get(self, texts: Sequence[str]) -> Float32Array:
@@ -151,7 +151,7 @@ class GateVectors(Vectors):
             distinct = list(dict.fromkeys(texts))
             new = len(distinct) - int(self._look_up(distinct)[0].sum())
             raise ModelError(
-                f"{new} text{'s have' if new > 1 else ' has'} no vector ({self._lacking}), "
+                f"{new} text{'s have' if new > 1 else ' has'} no vector ({self._missing_reason}), "
                 f"and the model that would make them cannot be used: {error}. "
                 f"Write the vectors on a machine that has the model ({accept_command('--vectors')}) and commit them, "
                 "or install the model here"
@@ -182,7 +182,7 @@ def gate_resources(
     """Make resources whose vectors come from a baseline, then from this machine's store, then from the model.
 
     Where a baseline is accepted, they come from this machine's store or the model, and from the baseline so far only
-    where neither is there: what someone else put beside it would else go on unseen.
+    where neither is there: vectors that someone else put there would else stay unnoticed.
 
     Vectors of another model than the experiment's are not used: a model is under test like anything else.
 
@@ -197,18 +197,20 @@ def gate_resources(
         StorageError: the vectors are damaged, or not those that were accepted.
         InputError: `baseline.json` beside them is damaged.
     """
-    own = VectorStore(prepared.embedder.identity)
-    stored = _usable_vectors(folder, own.identity, accepting=accepting)
-    store: Store = own
+    local_store = VectorStore(prepared.embedder.identity)
+    stored = _usable_vectors(folder, local_store.identity, accepting=accepting)
+    store: Store = local_store
     last: StoredVectors | None = None
     if stored is None:
-        lacking = f"{folder} has no {VECTORS}"
-    elif stored.embedder != own.identity.key:
-        lacking = f"{folder / VECTORS} is of {stored.embedder}, the experiment's model is {own.identity.key}"
+        missing_reason = f"{folder} has no {VECTORS}"
+    elif stored.embedder != local_store.identity.key:
+        missing_reason = (
+            f"{folder / VECTORS} is of {stored.embedder}, the experiment's model is {local_store.identity.key}"
+        )
     else:
-        store, last = (own, stored) if accepting else (BaselineStore(stored, own.identity), None)
-        lacking = f"new since {folder / VECTORS} was written"
-    vectors = GateVectors(prepared.embedder, store, lacking=lacking, last=last, progress=progress)
+        store, last = (local_store, stored) if accepting else (BaselineStore(stored, local_store.identity), None)
+        missing_reason = f"new since {folder / VECTORS} was written"
+    vectors = GateVectors(prepared.embedder, store, missing_reason=missing_reason, last=last, progress=progress)
     return GateResources(vectors, prepared.counter)
 
 
@@ -229,7 +231,7 @@ def _usable_vectors(folder: Path, identity: EmbedderIdentity, *, accepting: bool
 
 
 def accepted_vectors(folder: Path) -> StoredVectors:
-    """The vectors beside a baseline, which must be those that were accepted with it.
+    """The vectors of a baseline, which must be those that were accepted with it.
 
     Args:
         folder: of the baseline, with a file of vectors.
@@ -241,8 +243,8 @@ def accepted_vectors(folder: Path) -> StoredVectors:
     path = folder / VECTORS
     stored = read_vectors(path)
     if read_manifest(folder).get("vectors") != file_hash(read_bytes(path)):
-        what = f"{path} is not the file that was accepted: {MANIFEST} has another hash of it, or none"
-        raise StorageError(f"{what}; bring both back from git, or accept again ({accept_command('--vectors')})")
+        message = f"{path} is not the file that was accepted: {MANIFEST} has another hash of it, or none"
+        raise StorageError(f"{message}; bring both back from git, or accept again ({accept_command('--vectors')})")
     return stored
 
 
@@ -263,19 +265,23 @@ class BaselineCounter:
         """Count; see `TokenCounter.count`."""
         if len(ids) != len(texts):
             raise ValueError(f"as many ids as texts are needed, got {len(ids)} and {len(texts)}")
-        known = [self._counts.get((name, content_hash(text)), -1) for name, text in zip(ids, texts, strict=True)]
-        found = np.array(known, dtype=np.int64)
-        if missing := np.flatnonzero(found < 0).tolist():
-            found[missing] = self._counter.count([ids[place] for place in missing], [texts[place] for place in missing])
-        return found
+        stored_counts = [
+            self._counts.get((name, content_hash(text)), -1) for name, text in zip(ids, texts, strict=True)
+        ]
+        counts = np.array(stored_counts, dtype=np.int64)
+        if missing := np.flatnonzero(counts < 0).tolist():
+            counts[missing] = self._counter.count(
+                [ids[index] for index in missing], [texts[index] for index in missing]
+            )
+        return counts
 
 
 def baseline_counts(snapshots: Iterable[SelectorSnapshot]) -> Callable[[TokenCounter], TokenCounter]:
     """Make the argument `counting` of `prepare`: a counter that takes counts of items from the baseline."""
     by_counter: dict[str, dict[tuple[str, str], int]] = {}
-    for one in snapshots:
-        counts = by_counter.setdefault(one.identity.tokens, {})
-        counts.update(((item.id, item.prompt), item.tokens) for item in one.all_items.values() if item.prompt)
+    for snapshot in snapshots:
+        counts = by_counter.setdefault(snapshot.identity.tokens, {})
+        counts.update(((item.id, item.prompt), item.tokens) for item in snapshot.all_items.values() if item.prompt)
 
     def counting(counter: TokenCounter) -> TokenCounter:
         counts = by_counter.get(counter.name)
@@ -302,14 +308,14 @@ def vectors_bytes(vectors: Mapping[str, Float32Array], embedder: str, before: by
         before: the file so far: a vector that is no further from the one there than `MARGIN` stays as it stands, for
             then no score moves by more.
     """
-    stands = None
+    stored = None
     with suppress(StorageError):  # a damaged file is written anew
-        stands = None if before is None else _from_bytes(before, Path())
+        stored = None if before is None else _from_bytes(before, Path())
     by_hash = {text_hash(text): np.asarray(vector, dtype="<f4") for text, vector in vectors.items()}
-    if stands is not None and stands.embedder == embedder:
+    if stored is not None and stored.embedder == embedder:
         for key, vector in by_hash.items():
-            if key in stands.rows and len(vector) == stands.vectors.shape[1]:
-                old = stands.vectors[stands.rows[key]]
+            if key in stored.rows and len(vector) == stored.vectors.shape[1]:
+                old = stored.vectors[stored.rows[key]]
                 by_hash[key] = old if float(np.linalg.norm(vector - old)) <= MARGIN else vector
     keys = sorted(by_hash)
     meta = dump_json({"format": _FORMAT, "embedder": embedder}).encode()

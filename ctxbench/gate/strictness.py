@@ -18,50 +18,50 @@ from ctxbench.gate.snapshots import SelectorSnapshot
 
 
 def stricter_settings(
-    now: CheckSettings, before: CheckSettings, bases: Sequence[SelectorSnapshot]
+    current: CheckSettings, before: CheckSettings, bases: Sequence[SelectorSnapshot]
 ) -> tuple[CheckSettings, tuple[Loosened, ...]]:
     """The settings with the baseline's where they are looser, and which those are; pins excepted, see `lost_pins`.
 
     Args:
-        now: of the gate file.
+        current: of the gate file.
         before: those that the baseline was accepted with.
         bases: the snapshots of the baseline: tolerances and allowances may depend on their figures.
     """
-    gone = [metric for metric in before.metrics if metric not in now.metrics]
+    gone = [metric for metric in before.metrics if metric not in current.metrics]
     looser = [
         metric
         for metric in dict.fromkeys([*before.metrics, FORBIDDEN_OFFERED])  # the latter is judged without being named
-        if metric not in gone and _is_larger(now.tolerance(metric), before.tolerance(metric), metric, bases)
+        if metric not in gone and _is_larger(current.tolerance(metric), before.tolerance(metric), metric, bases)
     ]
     loosened = [Loosened("metrics", str(metric)) for metric in gone]
     loosened += [
-        Loosened(f"tolerance of {metric}", str(before.tolerance(metric)), str(now.tolerance(metric)))
+        Loosened(f"tolerance of {metric}", str(before.tolerance(metric)), str(current.tolerance(metric)))
         for metric in looser
     ]
     numbers = {
-        "confidence": now.confidence > before.confidence,
-        "max_lost_required": _allows_more(now, before, bases),
-        "repeats": now.repeats < before.repeats,
+        "confidence": current.confidence > before.confidence,
+        "max_lost_required": _allows_more(current, before, bases),
+        "repeats": current.repeats < before.repeats,
     }
-    kept = {name: getattr(before, name) for name, is_looser in numbers.items() if is_looser}
-    loosened += [Loosened(name, _text(value), _text(getattr(now, name))) for name, value in kept.items()]
-    metrics = (*now.metrics, *gone)
-    tolerances = {metric: now.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
+    stricter = {name: getattr(before, name) for name, is_looser in numbers.items() if is_looser}
+    loosened += [Loosened(name, _text(value), _text(getattr(current, name))) for name, value in stricter.items()]
+    metrics = (*current.metrics, *gone)
+    tolerances = {metric: current.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
     tolerances |= {metric: before.tolerance(metric) for metric in (*gone, *looser)}
-    settings = replace(now, metrics=metrics, tolerances=tolerances, seed=before.seed, **kept)
+    settings = replace(current, metrics=metrics, tolerances=tolerances, seed=before.seed, **stricter)
     return settings, tuple(loosened)
 
 
-def lost_pins(now: Sequence[Pin], before: Sequence[Pin], renamed: Mapping[str, str]) -> tuple[Pin, ...]:
+def lost_pins(current: Sequence[Pin], before: Sequence[Pin], renamed: Mapping[str, str]) -> tuple[Pin, ...]:
     """What pins of the baseline demand and no pin of the gate file does any more, a pin for each demand.
 
     Args:
-        now: the pins of the gate file.
+        current: the pins of the gate file.
         before: those that the baseline was accepted with.
         renamed: ids of items that go on under another id, old to new.
     """
     demands = (replace(demand, line=0) for pin in before for demand in pin.demands())
-    return tuple(demand for demand in demands if not any(pin.covers(demand, renamed) for pin in now))
+    return tuple(demand for demand in demands if not any(pin.covers(demand, renamed) for pin in current))
 
 
 def loosened_pins(lost: Sequence[Pin]) -> Iterator[Loosened]:
@@ -73,16 +73,16 @@ def _text(value: float | None) -> str:
     return "default" if value is None else f"{value}"
 
 
-def _is_larger(now: Tolerance, before: Tolerance, metric: Metric, bases: Sequence[SelectorSnapshot]) -> bool:
+def _is_larger(current: Tolerance, before: Tolerance, metric: Metric, bases: Sequence[SelectorSnapshot]) -> bool:
     """Whether a tolerance is larger on any dataset; a share and an amount compare by the means of the baseline."""
-    if now.relative == before.relative:
-        return now.amount > before.amount
+    if current.relative == before.relative:
+        return current.amount > before.amount
     values = [base.metrics[part] for base in bases for part in metric.parts if part in base.metrics]
     means = [float(np.nanmean(column)) for column in values if not np.isnan(column).all()]
-    return not means or any(now.of(mean) > before.of(mean) for mean in means)
+    return not means or any(current.of(mean) > before.of(mean) for mean in means)
 
 
-def _allows_more(now: CheckSettings, before: CheckSettings, bases: Sequence[SelectorSnapshot]) -> bool:
+def _allows_more(current: CheckSettings, before: CheckSettings, bases: Sequence[SelectorSnapshot]) -> bool:
     """Whether more required items may be lost of any selector; the default depends on how many queries need some."""
     needs = [sum(bool(query.required) for query in base.queries.values()) for base in bases]
-    return any(now.allowed(need) > before.allowed(need) for need in needs)
+    return any(current.allowed(need) > before.allowed(need) for need in needs)

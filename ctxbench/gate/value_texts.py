@@ -21,30 +21,30 @@ def first_ids(ids: Sequence[str]) -> str:
     return ", ".join(ids[:_MAX_NAMED]) + (", ..." if len(ids) > _MAX_NAMED else "")
 
 
-def first_few(said: Sequence[str], at_most: int = _MAX_NAMED) -> str:
+def first_few(texts: Sequence[str], at_most: int = _MAX_NAMED) -> str:
     """The first few of some texts, and how many more there are: `a, b, c and 2 more`."""
-    more = f" and {len(said) - at_most} more" if len(said) > at_most else ""
-    return f"{', '.join(said[:at_most])}{more}"
+    suffix = f" and {len(texts) - at_most} more" if len(texts) > at_most else ""
+    return f"{', '.join(texts[:at_most])}{suffix}"
 
 
-def shortened(text: str, most: int, *, at_word: bool = False) -> str:
+def shortened(text: str, limit: int, *, at_word: bool = False) -> str:
     """A text of at most so many characters: where it is cut it ends in `...`, and no bracket or quote stays open.
 
     Args:
         text: on one line.
-        most: characters, 3 or more.
+        limit: characters, 3 or more.
         at_word: cut behind a word, unless more than half would go.
     """
-    if len(text) <= most:
+    if len(text) <= limit:
         return text
-    end = most - 3
+    end = limit - 3
     while True:
         head = text[:end]
         if at_word:
             words = text[: end + 1].rpartition(" ")[0]
-            head = words if 2 * len(words) > most else head.rstrip()
+            head = words if 2 * len(words) > limit else head.rstrip()
         closing = _left_open(head)
-        if len(head) + 3 + len(closing) <= most:
+        if len(head) + 3 + len(closing) <= limit:
             return f"{head}...{closing}"
         end -= 1
 
@@ -65,12 +65,12 @@ def level(metric: Metric, value: float) -> str:
     return f"{_digits(metric, value)}{'%' if _is_share(metric) else ''}"
 
 
-def levels(metric: Metric, was: float, now: float) -> str:
-    """Two means, `151.2 -> 151.9`: with as many decimals as their difference is told with, so that they show it."""
-    _, _, decimals = _size(metric, abs(now - was)).partition(".")
-    least = len(decimals) if was != now and decimals.isdigit() else 0
+def levels(metric: Metric, before: float, after: float) -> str:
+    """Two means, `151.2 -> 151.9`: with as many decimals as their difference needs."""
+    _, _, decimals = _size(metric, abs(after - before)).partition(".")
+    min_decimals = len(decimals) if before != after and decimals.isdigit() else 0
     unit = "%" if _is_share(metric) else ""
-    return " -> ".join(f"{_digits(metric, one, least=least)}{unit}" for one in (was, now))
+    return " -> ".join(f"{_digits(metric, value, min_decimals=min_decimals)}{unit}" for value in (before, after))
 
 
 def signed_difference(metric: Metric, difference: float, *, beyond: float | None = None) -> str:
@@ -86,7 +86,7 @@ def signed_difference(metric: Metric, difference: float, *, beyond: float | None
     if beyond is not None and text == _size(metric, beyond):
         scale = 100.0 if _is_share(metric) else 1.0
         finer = [f"{abs(difference) * scale:,.{digits}f}" for digits in range(1, 5)]
-        text = next((one for one in finer if float(one.replace(",", "")) > beyond * scale), text)
+        text = next((candidate for candidate in finer if float(candidate.replace(",", "")) > beyond * scale), text)
     return f"{sign}{text}{' points' if _is_share(metric) else ''}"
 
 
@@ -111,15 +111,15 @@ def _size(metric: Metric, value: float) -> str:
     return text
 
 
-def _digits(metric: Metric, value: float, *, least: int = 0) -> str:
+def _digits(metric: Metric, value: float, *, min_decimals: int = 0) -> str:
     """A value without its unit: one decimal for per cent, none for tokens from 10 on, two for others below 100.
 
-    `least` asks for more decimals.
+    `min_decimals` asks for more.
     """
     if _is_share(metric):
-        return f"{value * 100.0:.{max(1, least)}f}"
+        return f"{value * 100.0:.{max(1, min_decimals)}f}"
     usual = (0 if abs(value) >= 10 else 1) if metric.declaration.unit == "tokens" else 2 if abs(value) < 100 else 0
-    return f"{value:,.{max(usual, least)}f}"
+    return f"{value:,.{max(usual, min_decimals)}f}"
 
 
 def shown_value(value: Any) -> str:

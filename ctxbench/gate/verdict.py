@@ -30,7 +30,7 @@ _ADDED, _TOTAL = "tokens", "total_tokens"  # of what is added to a prompt; and w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossFacts:
-    """What was lost by a selector, which decides its verdict beside metrics and pins.
+    """The losses of a selector, which decide its verdict together with metrics and pins.
 
     Attributes:
         unmet: what queries require, and nothing can meet any more; empty where that is allowed.
@@ -59,8 +59,8 @@ class LossFacts:
         net = self.lost - self.gained
         if net <= self.allowed:
             return ""
-        what = f"{net} more required item{'' if net == 1 else 's'} lost than gained"
-        return f"{what}, {self.allowed} allowed ({self.lost} lost, {self.gained} gained)"
+        message = f"{net} more required item{'' if net == 1 else 's'} lost than gained"
+        return f"{message}, {self.allowed} allowed ({self.lost} lost, {self.gained} gained)"
 
 
 def decide_verdict(
@@ -74,8 +74,8 @@ def decide_verdict(
         facts: what else is known.
         alpha: at or below which lost items of a selector that is not deterministic are no chance.
     """
-    by = {verdict: [one for one in metrics if one.verdict is verdict] for verdict in Verdict}
-    worse = [f"pin broken, query {one.query}: {one.message}" for one in pins]
+    by = {verdict: [metric for metric in metrics if metric.verdict is verdict] for verdict in Verdict}
+    worse = [f"pin broken, query {failure.query}: {failure.message}" for failure in pins]
     worse += [unmet_text(facts.unmet)] if facts.unmet else []
     unsure = []
     if facts.too_many and facts.p <= alpha:
@@ -83,8 +83,8 @@ def decide_verdict(
     elif facts.by_group is not None and facts.too_many:
         lost, gained = facts.by_group
         groups = f"{lost} group{'' if lost == 1 else 's'} of queries lost net, {gained} gained"
-        what = f"{facts.too_many}, by a selector that is not deterministic"
-        unsure.append(f"{what}: it may be chance ({groups}, p = {facts.p:.2g})")
+        message = f"{facts.too_many}, by a selector that is not deterministic"
+        unsure.append(f"{message}: it may be chance ({groups}, p = {facts.p:.2g})")
     for metric in by[Verdict.WORSE]:
         worse.append(f"{_change_text(metric)}, more than {_tolerance_text(metric)}{_p_text(metric, facts)}")
     if worse:
@@ -92,12 +92,12 @@ def decide_verdict(
     if unsure or by[Verdict.CANNOT_TELL]:
         return Verdict.CANNOT_TELL, (
             *unsure,
-            *(undecided_text(one, deterministic=facts.deterministic) for one in by[Verdict.CANNOT_TELL]),
+            *(undecided_text(metric, deterministic=facts.deterministic) for metric in by[Verdict.CANNOT_TELL]),
         )
     moved = _moved_into_sessions(metrics)
-    if better := [one for one in by[Verdict.BETTER] if not (moved and one.metric == _ADDED)]:
-        return Verdict.BETTER, (*(f"{_change_text(one)}{_p_text(one, facts)}" for one in better), *moved)
-    return Verdict.SAME, ("; ".join((*moved, _same_reason(metrics, facts, told=_ADDED if moved else ""))),)
+    if better := [metric for metric in by[Verdict.BETTER] if not (moved and metric.metric == _ADDED)]:
+        return Verdict.BETTER, (*(f"{_change_text(metric)}{_p_text(metric, facts)}" for metric in better), *moved)
+    return Verdict.SAME, ("; ".join((*moved, _same_reason(metrics, facts, reported=_ADDED if moved else ""))),)
 
 
 def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> tuple[str, ...]:
 
     Nothing is saved where the total fell by no more than is tolerated of the tokens that are added.
     """
-    by_name = {one.metric: one for one in metrics}
+    by_name = {metric.metric: metric for metric in metrics}
     added, total = by_name.get(_ADDED), by_name.get(_TOTAL)
     if added is None or total is None or added.verdict is not Verdict.BETTER:
         return ()
@@ -114,69 +114,69 @@ def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> tuple[str, ...]:
     return (f"{_change_text(added)}, which the session holds now: {_change_text(total)}",)
 
 
-def _change_text(one: MetricVerdict) -> str:
-    found = one.comparison
-    metric = parse_metric(one.metric)
-    sides = levels(metric, found.base, found.other)
-    exceeds = one.tolerance if abs(found.difference) > one.tolerance else None
-    return f"{one.metric} {sides} ({signed_difference(metric, found.difference, beyond=exceeds)})"
+def _change_text(verdict: MetricVerdict) -> str:
+    comparison = verdict.comparison
+    metric = parse_metric(verdict.metric)
+    sides = levels(metric, comparison.base, comparison.other)
+    exceeds = verdict.tolerance if abs(comparison.difference) > verdict.tolerance else None
+    return f"{verdict.metric} {sides} ({signed_difference(metric, comparison.difference, beyond=exceeds)})"
 
 
-def _tolerance_text(one: MetricVerdict) -> str:
-    return f"the {size(parse_metric(one.metric), one.tolerance)} tolerated"
+def _tolerance_text(verdict: MetricVerdict) -> str:
+    return f"the {size(parse_metric(verdict.metric), verdict.tolerance)} tolerated"
 
 
-def _p_text(one: MetricVerdict, facts: LossFacts) -> str:
+def _p_text(verdict: MetricVerdict, facts: LossFacts) -> str:
     """The p-value of a metric, for the end of a sentence; empty for a deterministic selector."""
-    return "" if facts.deterministic else f", {_p_value(one)}"
+    return "" if facts.deterministic else f", {_p_value(verdict)}"
 
 
-def _p_value(one: MetricVerdict) -> str:
+def _p_value(verdict: MetricVerdict) -> str:
     """`p = 0.031`; `p <= 0.0002` where random flips know no more of it."""
-    return f"p {'<=' if one.comparison.p_holm_at_floor else '='} {one.comparison.p_holm:.2g}"
+    return f"p {'<=' if verdict.comparison.p_holm_at_floor else '='} {verdict.comparison.p_holm:.2g}"
 
 
-def undecided_text(one: MetricVerdict, *, deterministic: bool) -> str:
-    """A metric that moved by more than is tolerated, and why that cannot be told; in a sentence."""
-    why = undecided_reason(one, deterministic=deterministic)
-    return f"{_change_text(one)}: more than {_tolerance_text(one)}, but {why}"
+def undecided_text(verdict: MetricVerdict, *, deterministic: bool) -> str:
+    """A metric that moved by more than is tolerated, and why that is inconclusive; in a sentence."""
+    why = undecided_reason(verdict, deterministic=deterministic)
+    return f"{_change_text(verdict)}: more than {_tolerance_text(verdict)}, but {why}"
 
 
-def undecided_reason(one: MetricVerdict, *, deterministic: bool) -> str:
-    """Why a difference cannot be told: too few queries, and how many would tell, where that is known."""
-    needed = "" if one.comparison.needed is None else f"; {one.comparison.needed:,} queries would tell"
-    return f"{_weak_evidence_text(one, deterministic=deterministic)}{needed}"
+def undecided_reason(verdict: MetricVerdict, *, deterministic: bool) -> str:
+    """Why a difference is inconclusive: too few queries, and how many would suffice, where that is known."""
+    suffix = "" if verdict.comparison.needed is None else f"; {verdict.comparison.needed:,} queries would tell"
+    return f"{_weak_evidence_text(verdict, deterministic=deterministic)}{suffix}"
 
 
-def _weak_evidence_text(one: MetricVerdict, *, deterministic: bool) -> str:
-    queries = count(one.comparison.n, "query", "queries")
+def _weak_evidence_text(verdict: MetricVerdict, *, deterministic: bool) -> str:
+    queries = count(verdict.comparison.n, "query", "queries")
     if deterministic:
-        are, them = ("is", "it") if one.comparison.n == 1 else ("are", "them")
+        are, them = ("is", "it") if verdict.comparison.n == 1 else ("are", "them")
         return f"{queries} {are} too few to tell it of others like {them}"
-    return f"not told apart from chance on {queries} ({_p_value(one)})"
+    return f"not told apart from chance on {queries} ({_p_value(verdict)})"
 
 
-def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, told: str = "") -> str:
-    """Why nothing moved enough; one metric may be told already."""
+def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, reported: str = "") -> str:
+    """Why nothing moved enough; the metric `reported` is left out."""
     parts = []
     if facts.lost or facts.gained:
         lost = f"{facts.lost} required item{'' if facts.lost == 1 else 's'} lost"
         parts.append(f"{lost}, {facts.gained} gained (a net loss of {facts.allowed} is allowed)")
-    for one in metrics:
-        if one.metric == told:
+    for verdict in metrics:
+        if verdict.metric == reported:
             continue
-        if exceeds(one.comparison, one.tolerance):
-            rises = one.comparison.difference > 0
-            way = "better" if rises == (parse_metric(one.metric).declaration.better == "higher") else "worse"
-            what = f"{_change_text(one)}: for the {way} by more than {_tolerance_text(one)}"
-            parts.append(f"{what}, but {_weak_evidence_text(one, deterministic=facts.deterministic)}")
-        elif one.comparison.n and one.comparison.difference:
-            parts.append(f"{_change_text(one)} within {_tolerance_text(one)}")
-    return "; ".join(parts) or ("no required item lost" if told else "no required item lost, no metric moved")
+        if exceeds(verdict.comparison, verdict.tolerance):
+            rises = verdict.comparison.difference > 0
+            direction = "better" if rises == (parse_metric(verdict.metric).declaration.better == "higher") else "worse"
+            message = f"{_change_text(verdict)}: for the {direction} by more than {_tolerance_text(verdict)}"
+            parts.append(f"{message}, but {_weak_evidence_text(verdict, deterministic=facts.deterministic)}")
+        elif verdict.comparison.n and verdict.comparison.difference:
+            parts.append(f"{_change_text(verdict)} within {_tolerance_text(verdict)}")
+    return "; ".join(parts) or ("no required item lost" if reported else "no required item lost, no metric moved")
 
 
 def with_servers(check: SelectorCheck, servers: Sequence[CapturedServer]) -> SelectorCheck:
-    """The check with the servers that were not asked among its reasons; it cannot be told where one is outdated.
+    """The check with the servers that were not asked among its reasons; inconclusive where one is outdated.
 
     Args:
         check: over the tools as captured.
@@ -184,35 +184,38 @@ def with_servers(check: SelectorCheck, servers: Sequence[CapturedServer]) -> Sel
     """
     if not servers:
         return check
-    told = tuple(server_reasons(servers))
-    if not any(one.outdated for one in servers) or check.verdict not in (Verdict.SAME, Verdict.BETTER):
-        return replace(check, reasons=(*check.reasons, *told), servers=tuple(servers))
+    reasons = tuple(server_reasons(servers))
+    if not any(server.outdated for server in servers) or check.verdict not in (Verdict.SAME, Verdict.BETTER):
+        return replace(check, reasons=(*check.reasons, *reasons), servers=tuple(servers))
     unless = tuple(f"as captured, it is {check.verdict}: {reason}" for reason in check.reasons)
-    return replace(check, verdict=Verdict.CANNOT_TELL, reasons=(*told, *unless), servers=tuple(servers))
+    return replace(check, verdict=Verdict.CANNOT_TELL, reasons=(*reasons, *unless), servers=tuple(servers))
 
 
 def server_reasons(servers: Sequence[CapturedServer]) -> Iterator[str]:
     """Sentences on servers that were not asked: one for each that is outdated or absent, then one for all of a date."""
-    for one in servers:
-        if one.error:
-            why = one.error.splitlines()[0].partition("; its last lines")[0]  # what a program printed is not quoted
-            yield f"server {one.name} did not answer, so that its tools as captured {_day(one)} were checked: {why}"
-        elif one.absent:
-            ask = ": ask it (--recapture)" if one.outdated else ""
-            yield f"server {one.name} was never captured, so that none of its tools were checked{ask}"
-        elif one.changed:
-            what = f"server {one.name} was not asked, and {first_ids(one.changed)} changed since it was captured"
-            yield f"{what} {_day(one)}: ask it again (--recapture)"
-        elif one.unverified:
-            what = f"server {one.name} was not asked, and its snapshot {_day(one)} does not say what was then in"
-            yield f"{what} {first_ids(one.unverified)}: ask it again (--recapture)"
-    by = group_pairs(((_day(one), one.verified), one.name) for one in servers if not (one.outdated or one.absent))
+    for server in servers:
+        if server.error:
+            why = server.error.splitlines()[0].partition("; its last lines")[0]  # what a program printed is not quoted
+            text = f"server {server.name} did not answer, so that its tools as captured {_day(server)} were checked"
+            yield f"{text}: {why}"
+        elif server.absent:
+            ask = ": ask it (--recapture)" if server.outdated else ""
+            yield f"server {server.name} was never captured, so that none of its tools were checked{ask}"
+        elif server.changed:
+            text = f"server {server.name} was not asked, and {first_ids(server.changed)} changed since it was captured"
+            yield f"{text} {_day(server)}: ask it again (--recapture)"
+        elif server.unverified:
+            text = f"server {server.name} was not asked, and its snapshot {_day(server)} does not say what was then in"
+            yield f"{text} {first_ids(server.unverified)}: ask it again (--recapture)"
+    by = group_pairs(
+        ((_day(server), server.verified), server.name) for server in servers if not (server.outdated or server.absent)
+    )
     for (day, verified), names in by.items():
         alone = len(names) == 1
-        what = f"server {names[0]} was" if alone else f"servers {', '.join(names)} were"
+        text = f"server {names[0]} was" if alone else f"servers {', '.join(names)} were"
         tools = "its tools are" if alone else "their tools are"
         since = "" if verified else ", and not verified since: no files of the repository are known that give them"
-        yield f"{what} not asked: {tools} as captured {day}{since}"
+        yield f"{text} not asked: {tools} as captured {day}{since}"
 
 
 def _day(server: CapturedServer) -> str:
@@ -236,23 +239,24 @@ def unmet_requirements(
     if head.items is base.items:
         return ()  # no selector was asked, since nothing has changed
     old = {new: name for name, new in comparability.renamed.items()}
-    found: dict[tuple[str, ...], list[str]] = {}
+    unmet: dict[tuple[str, ...], list[str]] = {}
     for query in comparability.queries:
         for group in head.queries[query].required:
-            if _can_be_met(group, head, query) or not _can_be_met([old.get(one, one) for one in group], base, query):
+            if _can_be_met(group, head, query) or not _can_be_met([old.get(name, name) for name in group], base, query):
                 continue
             left = tuple(name for name in group if old.get(name, name) in base.items)
-            found.setdefault(left or tuple(group), []).append(query)
+            unmet.setdefault(left or tuple(group), []).append(query)
     return tuple(
         UnmetRequirement(
             items=items,
-            why=" or ".join(dict.fromkeys(_item_reason(one, head) for one in items)),
+            why=" or ".join(dict.fromkeys(_item_reason(item, head) for item in items)),
             queries=tuple(ids),
             before=sum(
-                not {old.get(one, one) for one in items}.isdisjoint(offered_ids(base.answers, query)) for query in ids
+                not {old.get(item, item) for item in items}.isdisjoint(offered_ids(base.answers, query))
+                for query in ids
             ),
         )
-        for items, ids in found.items()
+        for items, ids in unmet.items()
     )
 
 
@@ -262,18 +266,18 @@ def unmet_text(unmet: Sequence[UnmetRequirement]) -> str:
     Args:
         unmet: at least one.
     """
-    items = [*dict.fromkeys(item for one in unmet for item in one.items)]
-    queries = [*dict.fromkeys(query for one in unmet for query in one.queries)]
-    why = " or ".join(dict.fromkeys(one.why for one in unmet))
-    before = sum(one.before for one in unmet)
-    what = f"required by {count(len(queries), 'query', 'queries')}, offered to {before or 'none'} before"
-    return f"{what}, and nothing else would do: {first_ids(items)} ({why}; {first_ids(queries)})"
+    items = [*dict.fromkeys(item for requirement in unmet for item in requirement.items)]
+    queries = [*dict.fromkeys(query for requirement in unmet for query in requirement.queries)]
+    why = " or ".join(dict.fromkeys(requirement.why for requirement in unmet))
+    before = sum(requirement.before for requirement in unmet)
+    text = f"required by {count(len(queries), 'query', 'queries')}, offered to {before or 'none'} before"
+    return f"{text}, and nothing else would do: {first_ids(items)} ({why}; {first_ids(queries)})"
 
 
 def _can_be_met(group: Sequence[str], side: SelectorSnapshot, query: str) -> bool:
-    """Whether one of some alternatives can be offered, or is held by the session."""
-    asked = side.queries[query]
-    if any(one in side.items and not exclusion_reason(one, asked, side.items[one]) for one in group):
+    """Whether one of some alternatives can be offered, or is in the session."""
+    fact = side.queries[query]
+    if any(item in side.items and not exclusion_reason(item, fact, side.items[item]) for item in group):
         return True
     return not {*group}.isdisjoint(offered_ids(side.answers, query))
 

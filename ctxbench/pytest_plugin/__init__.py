@@ -39,14 +39,14 @@ def _ctxbench_open(pytestconfig: pytest.Config) -> Iterator[Callable[[Setup], Op
     """Opens each setup once a session; closes them at its end."""
     opened: dict[Setup, OpenSetup] = {}
 
-    def once(setup: Setup) -> OpenSetup:
+    def open_once(setup: Setup) -> OpenSetup:
         if setup not in opened:
             opened[setup] = open_setup(setup, pytestconfig.rootpath)
         return opened[setup]
 
-    yield once
-    for one in opened.values():
-        one.close()
+    yield open_once
+    for setup in opened.values():
+        setup.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What the fixture `assert_offers` gives: assertions on what a selector offers."""
+"""The fixture `assert_offers`: assertions on what a selector offers."""
 
 from __future__ import annotations
 
@@ -56,28 +56,28 @@ class AssertOffers:
             What was offered.
 
         Raises:
-            AssertionError: the demands are not met; says why, and what would mend it.
+            AssertionError: the demands are not met; the message has reasons and suggested fixes.
             ParameterError, InputError: nothing is demanded, or an id is unknown.
             SelectorError: an outside selector failed.
         """
         __tracebackhide__ = True
         try:
             opened = self._open(self._setup)
-            wanted, unwanted = _known(opened.catalog, include=include, exclude=exclude)
-            _check_demands(wanted, unwanted, max_items=max_items, max_tokens=max_tokens)
-            asked = self._ask(opened, text, session)
+            included, excluded = _parse_ids(opened.catalog, include=include, exclude=exclude)
+            _check_demands(included, excluded, max_items=max_items, max_tokens=max_tokens)
+            answer = self._ask(opened, text, session)
         except UserError as error:
             from ctxbench.pytest_plugin.explained_request import fit_to_print
 
             raise fit_to_print(error) from None
-        if message := _unmet(asked, wanted, unwanted, max_items=max_items, max_tokens=max_tokens):
+        if message := _unmet(answer, included, excluded, max_items=max_items, max_tokens=max_tokens):
             raise AssertionError(message)
-        return asked.selection
+        return answer.selection
 
     def using(self, *, catalog: str = "", selector: str = "", embedder: str = "") -> AssertOffers:
         """The same with another catalog, selector or embedder, each named as in `Setup`; empty = as it is."""
-        given = {"catalog": catalog, "selector": selector, "embedder": embedder}
-        setup = replace(self._setup, **{name: value for name, value in given.items() if value})
+        changes = {"catalog": catalog, "selector": selector, "embedder": embedder}
+        setup = replace(self._setup, **{name: value for name, value in changes.items() if value})
         return AssertOffers(setup, self._open)
 
     def _ask(self, opened: OpenSetup, text: str | Request, session: Iterable[str] | None) -> ExplainedAnswer:
@@ -91,14 +91,14 @@ class AssertOffers:
             return ask(opened, text)
         if not isinstance(text, str):
             raise ParameterError(f"what is asked must be a text or a Request, got {text!r}")
-        held = None
+        items = None
         if session is not None:
-            (ids,) = _known(opened.catalog, session=session)
-            held = tuple(SessionItem(ItemKey.parse(one)) for one in ids)
-        return ask(opened, Request(id="assert_offers", text=text, session=held))
+            (ids,) = _parse_ids(opened.catalog, session=session)
+            items = tuple(SessionItem(ItemKey.parse(item_id)) for item_id in ids)
+        return ask(opened, Request(id="assert_offers", text=text, session=items))
 
 
-def _known(catalog: Catalog, **lists: Iterable[str]) -> list[tuple[str, ...]]:
+def _parse_ids(catalog: Catalog, **lists: Iterable[str]) -> list[tuple[str, ...]]:
     """Lists of item ids, by what they are, as the catalog writes them.
 
     Raises:
@@ -111,25 +111,27 @@ def _known(catalog: Catalog, **lists: Iterable[str]) -> list[tuple[str, ...]]:
 
     def closest(text: str) -> str:
         open_to_all = catalog.facts.open_to(None, None).tolist()  # what else there is, is suggested to nobody
-        return suggest_items(text, [one for one, is_open in zip(catalog.ids, open_to_all, strict=True) if is_open])
+        return suggest_items(
+            text, [item_id for item_id, is_open in zip(catalog.ids, open_to_all, strict=True) if is_open]
+        )
 
-    for what, ids in lists.items():
+    for label, ids in lists.items():
         if isinstance(ids, str):
-            raise ParameterError(f"{what} must be a list of item ids, got the text {ids!r}; write {what}=[{ids!r}]")
-        found: list[str] = []
-        for one in ids:
+            raise ParameterError(f"{label} must be a list of item ids, got the text {ids!r}; write {label}=[{ids!r}]")
+        known_ids: list[str] = []
+        for item_id in ids:
             try:
-                place = catalog.find(one)
-                if place is None:
-                    faults.append(Fault(f"{what}: the catalog has no item {one!r}{closest(one)}"))
+                position = catalog.find(item_id)
+                if position is None:
+                    faults.append(Fault(f"{label}: the catalog has no item {item_id!r}{closest(item_id)}"))
                 else:
-                    found.append(catalog.ids[place])
+                    known_ids.append(catalog.ids[position])
             except ParameterError as error:
-                faults.append(Fault(f"{what}: {error}{closest(str(one))}"))
-        twice = [one for place, one in enumerate(found) if one in found[:place]]
+                faults.append(Fault(f"{label}: {error}{closest(str(item_id))}"))
+        twice = [item_id for index, item_id in enumerate(known_ids) if item_id in known_ids[:index]]
         if twice and not faults:
-            raise ParameterError(f"{what} names {twice[0]} twice")
-        read.append(tuple(found))
+            raise ParameterError(f"{label} names {twice[0]} twice")
+        read.append(tuple(known_ids))
     raise_faults(faults)
     return read
 
@@ -140,28 +142,28 @@ def _check_demands(
     for name, value in (("max_items", max_items), ("max_tokens", max_tokens)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
             raise ParameterError(f"{name} must be a whole number, 0 or more, got {value!r}")
-    if both := [one for one in include if one in exclude]:
-        raise ParameterError(f"{', '.join(both)}: in include and in exclude; no answer does both")
+    if shared := [item_id for item_id in include if item_id in exclude]:
+        raise ParameterError(f"{', '.join(shared)}: in include and in exclude; no answer does both")
     if not include and not exclude and max_items is None and max_tokens is None:
         raise ParameterError("nothing is demanded: give include, exclude, max_items or max_tokens")
 
 
 def _unmet(
-    asked: ExplainedAnswer,
+    answer: ExplainedAnswer,
     include: Sequence[str],
     exclude: Sequence[str],
     *,
     max_items: int | None,
     max_tokens: int | None,
 ) -> str:
-    """What is said of demands that are not met; empty if all are."""
+    """A message about demands that are not met; empty if all are."""
     from ctxbench.pytest_plugin.explained_request import absence_lines, presence_lines, report, too_long, too_many
 
-    offered = asked.offered
-    findings = [absence_lines("missing", one, asked) for one in include if one not in offered]
-    findings += [presence_lines("unwanted", one, asked) for one in exclude if one in offered]
-    if max_items is not None and len(asked.added) > max_items:
-        findings.append(too_many(asked, max_items))
-    if max_tokens is not None and sum(one.tokens for one in asked.added) > max_tokens:
-        findings.append(too_long(asked, max_tokens))
-    return report("not offered as demanded", asked, findings) if findings else ""
+    offered = answer.offered
+    findings = [absence_lines("missing", item_id, answer) for item_id in include if item_id not in offered]
+    findings += [presence_lines("unwanted", item_id, answer) for item_id in exclude if item_id in offered]
+    if max_items is not None and len(answer.added) > max_items:
+        findings.append(too_many(answer, max_items))
+    if max_tokens is not None and sum(item.tokens for item in answer.added) > max_tokens:
+        findings.append(too_long(answer, max_tokens))
+    return report("not offered as demanded", answer, findings) if findings else ""

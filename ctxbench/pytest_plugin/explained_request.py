@@ -1,4 +1,4 @@
-"""One request, asked and explained, and what a failed assertion says: what is missing, by which rule, what mends it."""
+"""Answers one request with explanations, and phrases failed assertions: what is missing, by which rule, the fix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ExplainedAnswer:
     """What a request was offered, and why.
 
     Attributes:
-        opened: whom it was asked of.
+        opened: the setup that answered.
         request: what was asked.
         selection: the answer.
         chosen, left_out: with their texts, in the one order; the texts of an outside selector's pairs are empty.
@@ -48,12 +48,12 @@ class ExplainedAnswer:
     @property
     def added(self) -> tuple[Explained, ...]:
         """What the selector added to what the session holds."""
-        return tuple(one for one in self.chosen if one.offered.origin != "session")
+        return tuple(explained for explained in self.chosen if explained.offered.origin != "session")
 
     @property
     def offered(self) -> dict[str, Explained]:
         """What is offered, the session's items among it, by id."""
-        return {one.offered.id: one for one in self.chosen}
+        return {explained.offered.id: explained for explained in self.chosen}
 
     @cached_property
     def ranking(self) -> tuple[Explained, ...]:
@@ -62,11 +62,13 @@ class ExplainedAnswer:
         Of a selector that gives an order and no scores, everything in that order, what it chose first.
         """
         position = self.opened.catalog.position
-        found = (*self.added, *self.left_out)
-        scored = [one for one in found if one.offered.score is not None]
+        candidates = (*self.added, *self.left_out)
+        scored = [explained for explained in candidates if explained.offered.score is not None]
         if not scored:
-            return found
-        return tuple(sorted(scored, key=lambda one: (-(one.offered.score or 0.0), position(one.offered.id))))
+            return candidates
+        return tuple(
+            sorted(scored, key=lambda explained: (-(explained.offered.score or 0.0), position(explained.offered.id)))
+        )
 
 
 def ask(opened: OpenSetup, request: Request) -> ExplainedAnswer:
@@ -91,19 +93,19 @@ def ask(opened: OpenSetup, request: Request) -> ExplainedAnswer:
     )
 
 
-def report(head: str, asked: ExplainedAnswer, findings: Iterable[Sequence[str]]) -> str:
+def report(head: str, answer: ExplainedAnswer, findings: Iterable[Sequence[str]]) -> str:
     """A message: what was asked of whom, each finding with its lines, and all that was offered."""
-    text = " ".join(asked.request.text.split())
-    lines = [f"{head}: {asked.opened.label} on {asked.opened.place}, asked “{text}”"]
-    lines += [f"  {note}" for note in asked.selection.trace]
+    text = " ".join(answer.request.text.split())
+    lines = [f"{head}: {answer.opened.label} on {answer.opened.catalog_name}, asked “{text}”"]
+    lines += [f"  {note}" for note in answer.selection.trace]
     for first, *rest in findings:
         lines += ["", f"  {first}", *(f"      {line}" for line in rest)]
-    n, held = len(asked.added), len(asked.chosen) - len(asked.added)
-    beside = f" beside {held} in the session" if held else ""
-    lines += ["", f"  {n} item{'' if n == 1 else 's'} offered{beside}:" if asked.chosen else "  nothing is offered"]
-    lines += [f"    {line}" for line in candidate_lines(asked.chosen, pairs=False)]
-    if near := asked.left_out[:_NEAR]:
-        lines += [f"  nearest that stayed out ({len(near)} of {len(asked.left_out)} candidates):"]
+    n, n_in_session = len(answer.added), len(answer.chosen) - len(answer.added)
+    suffix = f" beside {n_in_session} in the session" if n_in_session else ""
+    lines += ["", f"  {n} item{'' if n == 1 else 's'} offered{suffix}:" if answer.chosen else "  nothing is offered"]
+    lines += [f"    {line}" for line in candidate_lines(answer.chosen, pairs=False)]
+    if near := answer.left_out[:_NEAR]:
+        lines += [f"  nearest that stayed out ({len(near)} of {len(answer.left_out)} candidates):"]
         lines += [f"    {line}" for line in candidate_lines(near, pairs=False)]
     return joined(lines)
 
@@ -114,70 +116,72 @@ def fit_to_print(error: UserError) -> UserError:
     return error.with_traceback(None)
 
 
-def absence_lines(what: str, item: str, asked: ExplainedAnswer) -> list[str]:
-    """Why an item is not offered: its rank, score, rule, by how much it misses, what is in front, what would mend it.
+def absence_lines(label: str, item: str, answer: ExplainedAnswer) -> list[str]:
+    """Why an item is not offered: its rank, score, rule, the missing score, the items in front, a suggested fix.
 
     Args:
-        what: what the line begins with, such as `missing`.
+        label: what the line begins with, such as `missing`.
         item: id of an item of the catalog that is not offered.
-        asked: the answer.
+        answer: the answer.
     """
-    one = next((one for one in asked.left_out if one.offered.id == item), None)
-    if one is None:
-        return [f"{what}: {item}", *_no_candidate(item, asked)]
-    lines = [f"{what}: {item}", f"{_standing(one, asked)}; kept out by the rule: {one.offered.rule}"]
-    scores = [other.offered.score for other in asked.added if other.offered.score is not None]
-    missed = min(scores) - one.offered.score if scores and one.offered.score is not None else 0.0
+    explained = next((candidate for candidate in answer.left_out if candidate.offered.id == item), None)
+    if explained is None:
+        return [f"{label}: {item}", *_no_candidate(item, answer)]
+    lines = [f"{label}: {item}", f"{_standing(explained, answer)}; kept out by the rule: {explained.offered.rule}"]
+    scores = [rival.offered.score for rival in answer.added if rival.offered.score is not None]
+    missed = min(scores) - explained.offered.score if scores and explained.offered.score is not None else 0.0
     if missed > 0:
         lines.append(f"{missed:.3g} below the lowest score that is offered, {min(scores):.3f}")
-    if pair := winning_pair(one):
+    if pair := winning_pair(explained):
         lines.append(f"its best pair: {pair}")
-    place = asked.ranking.index(one) if one in asked.ranking else 0
-    if front := [f"{other.offered.id}{_scored(' ', other)}" for other in asked.ranking[:place]]:
+    rank = answer.ranking.index(explained) if explained in answer.ranking else 0
+    if front := [f"{rival.offered.id}{_scored(' ', rival)}" for rival in answer.ranking[:rank]]:
         lines.append(f"in front of it: {first_few(front, _IN_FRONT)}")
-    few = 0 < len(front) <= 2 * _IN_FRONT
-    crowd = "; or merge, reword or disable what stands in front of it" if few else ""
-    reword = f"say in {_words_of(one)} what such a request asks for"
+    is_short = 0 < len(front) <= 2 * _IN_FRONT
+    crowd = "; or merge, reword or disable what stands in front of it" if is_short else ""
+    reword = f"say in {_words_of(explained)} what such a request asks for"
     lines.append(f"to mend it: {reword}{crowd}; or loosen the setting in the rule")
     return lines
 
 
-def presence_lines(what: str, item: str, asked: ExplainedAnswer) -> list[str]:
+def presence_lines(label: str, item: str, answer: ExplainedAnswer) -> list[str]:
     """Why an item is offered: its rank, score, and the pair that brought it in.
 
     Args:
-        what: what the line begins with, such as `unwanted`.
+        label: what the line begins with, such as `unwanted`.
         item: id of an item that is offered.
-        asked: the answer.
+        answer: the answer.
     """
-    one = asked.offered[item]
-    if one.offered.origin == "session":
-        always = one.offered.mode == "always"
-        mend = f"set `include` of {item} to agent or manual" if always else f"leave {item} out of the session"
-        return [f"{what}: {item}", f"the session holds it ({one.offered.mode})", f"to mend it: {mend}"]
-    lines = [f"{what}: {item}", _standing(one, asked)]
-    if pair := winning_pair(one):
+    explained = answer.offered[item]
+    if explained.offered.origin == "session":
+        is_always = explained.offered.mode == "always"
+        mend = f"set `include` of {item} to agent or manual" if is_always else f"leave {item} out of the session"
+        return [f"{label}: {item}", f"the session holds it ({explained.offered.mode})", f"to mend it: {mend}"]
+    lines = [f"{label}: {item}", _standing(explained, answer)]
+    if pair := winning_pair(explained):
         lines.append(f"brought in by: {pair}")
-    lines.append(f"to mend it: take the words that such a request uses out of {_words_of(one)}; or tighten the cut")
+    lines.append(
+        f"to mend it: take the words that such a request uses out of {_words_of(explained)}; or tighten the cut"
+    )
     return lines
 
 
-def too_many(asked: ExplainedAnswer, at_most: int) -> list[str]:
+def too_many(answer: ExplainedAnswer, at_most: int) -> list[str]:
     """That more items were added than wanted, and which come last."""
-    last = [one.offered.id for one in asked.added[at_most:]]
+    last = [explained.offered.id for explained in answer.added[at_most:]]
     return [
-        f"too many items: {len(asked.added)} are offered, at most {at_most} wanted",
+        f"too many items: {len(answer.added)} are offered, at most {at_most} wanted",
         f"the last {len(last)}: {', '.join(last)}",
         "to mend it: tighten the cut; or merge or disable what is not needed",
     ]
 
 
-def too_long(asked: ExplainedAnswer, at_most: int) -> list[str]:
+def too_long(answer: ExplainedAnswer, at_most: int) -> list[str]:
     """That what was added has more tokens than wanted, and which items cost most."""
-    total = sum(one.tokens for one in asked.added)
-    costly = sorted(asked.added, key=lambda one: -one.tokens)[:_IN_FRONT]
-    costs = ", ".join(f"{one.offered.id} {one.tokens:,}" for one in costly)
-    counter = asked.opened.resources.identity("tokens")
+    total = sum(explained.tokens for explained in answer.added)
+    costly = sorted(answer.added, key=lambda explained: -explained.tokens)[:_IN_FRONT]
+    costs = ", ".join(f"{explained.offered.id} {explained.tokens:,}" for explained in costly)
+    counter = answer.opened.resources.identity("tokens")
     return [
         f"too many tokens: {total:,} ({counter}) are offered, at most {at_most:,} wanted",
         f"most cost: {costs}",
@@ -185,61 +189,63 @@ def too_long(asked: ExplainedAnswer, at_most: int) -> list[str]:
     ]
 
 
-def _standing(one: Explained, asked: ExplainedAnswer) -> str:
-    if one not in asked.ranking:
-        return f"no score ({one.offered.mode})"
-    by = "" if one.offered.origin == "search" else f", by {one.offered.origin}"
-    return f"rank {asked.ranking.index(one) + 1} of {len(asked.ranking)} found{_scored(', score ', one)}{by}"
+def _standing(explained: Explained, answer: ExplainedAnswer) -> str:
+    if explained not in answer.ranking:
+        return f"no score ({explained.offered.mode})"
+    by = "" if explained.offered.origin == "search" else f", by {explained.offered.origin}"
+    return (
+        f"rank {answer.ranking.index(explained) + 1} of {len(answer.ranking)} found{_scored(', score ', explained)}{by}"
+    )
 
 
-def _scored(before: str, one: Explained) -> str:
-    """A score behind some words; empty where the selector gives none."""
-    return "" if one.offered.score is None else f"{before}{one.offered.score:.3f}"
+def _scored(before: str, explained: Explained) -> str:
+    """A score after a prefix; empty where the selector gives none."""
+    return "" if explained.offered.score is None else f"{before}{explained.offered.score:.3f}"
 
 
-def _words_of(one: Explained) -> str:
-    return "its description" if one.item.type == "tool" else "its description or text"
+def _words_of(explained: Explained) -> str:
+    return "its description" if explained.item.type == "tool" else "its description or text"
 
 
-def _no_candidate(item: str, asked: ExplainedAnswer) -> list[str]:
-    """Why an item of the catalog is no candidate, and what would mend it."""
-    place = asked.opened.catalog.position(item)
-    found = asked.opened.catalog[place]
-    only, available = asked.request.only, asked.request.available
+def _no_candidate(item: str, answer: ExplainedAnswer) -> list[str]:
+    """Why an item of the catalog is no candidate, and a suggested fix."""
+    position = answer.opened.catalog.position(item)
+    entry = answer.opened.catalog[position]
+    restriction, available = answer.request.only, answer.request.available
     reasons = (
         (
-            not asked.batch.visible[0, place],  # whose it is, and what else is so of it, is not said
+            not answer.batch.visible[0, position],  # whose it is, and what else is so of it, is not said
             "this request does not see it",
             "ask in the workspace, as the user and at the time of the item",
         ),
-        (not found.enabled, "it is not enabled", "set `enabled` to true"),
-        (found.key in asked.request.removed, "it was removed from the session", "do not remove it"),
+        (not entry.enabled, "it is not enabled", "set `enabled` to true"),
+        (entry.key in answer.request.removed, "it was removed from the session", "do not remove it"),
         (
-            available is not None and found.key not in available,
+            available is not None and entry.key not in available,
             "it is not available to this request",
             "put it into the request's `available`",
         ),
         (
-            found.include == "manual",
+            entry.include == "manual",
             "its include mode is manual, so no search brings it in",
             "set `include` to agent",
         ),
         (
-            found.include == "always",
+            entry.include == "always",
             "its include mode is always, and the session of this request is given without it",
             "",
         ),
         (
-            only is not None and not asked.batch.eligible[0, place],
+            restriction is not None and not answer.batch.eligible[0, position],
             "it is outside of what this request is restricted to",
             "loosen the request's `only`",
         ),
-        (not asked.ours, "the selector did not answer it", ""),
-        (not asked.batch.requests[0].text.strip(), "the request has no text, so nothing is searched", ""),
+        (not answer.ours, "the selector did not answer it", ""),
+        (not answer.batch.requests[0].text.strip(), "the request has no text, so nothing is searched", ""),
         (
             True,
             "the search did not find it: nothing in it matches, or too much matches better",
-            f"say in its description what such a request asks for ({len(asked.ranking)} were found)",
+            f"say in its description what such a request asks for ({len(answer.ranking)} were found)",
         ),
     )
     why, mend = next((why, mend) for applies, why, mend in reasons if applies)

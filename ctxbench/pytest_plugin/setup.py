@@ -48,7 +48,7 @@ class OpenSetup:
 
     Attributes:
         label: what messages call the selector.
-        place: what messages call the catalog.
+        catalog_name: what messages call the catalog.
         catalog: the items.
         selector: ours or outside.
         resources: what ours use.
@@ -57,7 +57,7 @@ class OpenSetup:
     """
 
     label: str
-    place: str
+    catalog_name: str
     catalog: Catalog
     selector: Selector
     resources: LocalResources
@@ -81,7 +81,7 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
         return _of_gate(setup, root / setup.gate)
     named = setup.selector or (setup.catalog if is_agent_file(root / setup.catalog) else _DEFAULT["selector"])
     agent = named if is_agent_file(root / named) else ""
-    if not (place := setup.catalog or agent):
+    if not (catalog_name := setup.catalog or agent):
         raise ParameterError(
             "nothing says which catalog to select from: set ctxbench_catalog (a file, folder or dataset's name) or "
             "ctxbench_gate (a gate file) in the ini options of pytest, or override the fixture ctxbench_setup"
@@ -90,18 +90,18 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
     from ctxbench.cli.select import find_catalog
     from ctxbench.selectors.pipelines import PipelineSelector
 
-    path = root / place
-    catalog = find_catalog(str(path) if path.exists() else place)
+    path = root / catalog_name
+    catalog = find_catalog(str(path) if path.exists() else catalog_name)
     resources = _resources(setup.embedder, setup.tokens)
-    own = agent_own_spec(agent, base=root) if agent else None
-    if own is not None:
-        selector, label = own.make(resources, {}), own.name
+    agent_spec = agent_own_spec(agent, base=root) if agent else None
+    if agent_spec is not None:
+        selector, label = agent_spec.make(resources, {}), agent_spec.name
     else:
         definition, preset, label = _definition(named, root)
         selector = PipelineSelector(label, definition.pipeline(definition.values(preset)), resources)
     return OpenSetup(
         label=label,
-        place=place,
+        catalog_name=catalog_name,
         catalog=catalog,
         selector=selector,
         resources=resources,
@@ -125,8 +125,8 @@ def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]
     if mark and not _holds_pipeline(path):
         return read_presets(path).definition(preset), preset, f"{path.stem}/{preset}"
     if mark:
-        found = read_definition(path)
-        return found, preset, f"{found.name}/{preset}"
+        definition = read_definition(path)
+        return definition, preset, f"{definition.name}/{preset}"
     if is_agent_file(path):
         return *find_definition(selector, base=root), selector_name(selector)
     if is_file(selector) and not _holds_pipeline(path):
@@ -134,8 +134,8 @@ def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]
             f"{selector} holds no pipeline: ctxbench_selector takes the YAML file of one, with name and pipeline, or "
             "an agent file; a callable, command or endpoint of your own goes in that or in a gate file (ctxbench_gate)"
         )
-    found, named = find_definition(selector, base=root)
-    return found, named, found.name if named is None else f"{found.name}/{named}"
+    definition, named = find_definition(selector, base=root)
+    return definition, named, definition.name if named is None else f"{definition.name}/{named}"
 
 
 def _holds_pipeline(path: Path) -> bool:
@@ -165,15 +165,15 @@ def _of_gate(setup: Setup, path: Path) -> OpenSetup:
     resources = _resources(embedder, tokens, stored=gate.baseline / VECTORS)
     dataset = open_dataset(datasets[named], base=experiment.base)
     memo: dict[str, Any] = {}
-    made = experiment.make_selectors(resources, memo)
+    by_name = experiment.make_selectors(resources, memo)
     return OpenSetup(
         label=label,
-        place=dataset.name,
+        catalog_name=dataset.name,
         catalog=dataset.catalog,
-        selector=made[label],
+        selector=by_name[label],
         resources=resources,
         memo=memo,
-        close=partial(_close, tuple(made.values())),
+        close=partial(_close, tuple(by_name.values())),
     )
 
 
@@ -194,8 +194,8 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> Loc
     model = open_embedder(embedder or _DEFAULT["embedder"])
     store: Store = VectorStore(model.identity)
     if stored is not None and stored.exists():
-        found = accepted_vectors(stored.parent)
-        store = BaselineStore(found, model.identity) if found.embedder == model.identity.key else store
+        vectors = accepted_vectors(stored.parent)
+        store = BaselineStore(vectors, model.identity) if vectors.embedder == model.identity.key else store
     counter = open_counter(tokens or _DEFAULT["tokens"], cache=cache_dir())
     return LocalResources(Vectors(model, store), counter)
 

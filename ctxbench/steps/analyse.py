@@ -22,15 +22,15 @@ class _OfText(Strategy):
     """An analysis that splits the text of a request by a chunking rule, and looks at nothing else."""
 
     def __post_init__(self) -> None:
-        self.made()  # what is wrong with a parameter is said now
+        self.build_rule()  # what is wrong with a parameter is said now
 
-    def made(self) -> Rule:
+    def build_rule(self) -> Rule:
         """The rule with these parameters."""
         raise NotImplementedError
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
         """Chunk the text of every request."""
-        rule = self.made()
+        rule = self.build_rule()
         return Query.of_chunks(batch, [rule(request.text) for request in batch.requests])
 
 
@@ -49,7 +49,7 @@ class Sentences(_OfText):
     limit: int = CHUNK_LIMIT
     rule: Literal["original", "marked"] = "original"
 
-    def made(self) -> Rule:
+    def build_rule(self) -> Rule:
         """The rule with these parameters."""
         if self.rule != "marked":
             return chunk_rules.SentenceRule(self.limit)
@@ -73,7 +73,7 @@ class Clauses(_OfText):
     shortest: int = 3
     limit: int = CHUNK_LIMIT
 
-    def made(self) -> Rule:
+    def build_rule(self) -> Rule:
         """The rule with these parameters."""
         from ctxbench.text.chunking import finer
 
@@ -99,7 +99,7 @@ class Windows(_OfText):
     overlap: int = 4
     unit: Literal["words", "characters"] = "words"
 
-    def made(self) -> Rule:
+    def build_rule(self) -> Rule:
         """The rule with these parameters."""
         from ctxbench.text.chunking import finer
 
@@ -113,7 +113,7 @@ class Whole(_OfText):
     A blank request has no chunk. Cost: none. Source: the usual practice of dense retrieval.
     """
 
-    def made(self) -> Rule:
+    def build_rule(self) -> Rule:
         """The rule that takes a text whole."""
         return chunk_rules.WholeRule()
 
@@ -156,9 +156,9 @@ class History(Strategy):
         return _weighted_query(batch, rows, ChunkKind.HISTORY)
 
     def _weighted(self, request: Request, rule: Rule) -> Iterator[tuple[str, float]]:
-        said = [message.content for message in request.history if message.role == "user"][-self.turns :]
-        for place, text in enumerate(said):
-            weight = self.decay ** (len(said) - place)
+        messages = [message.content for message in request.history if message.role == "user"][-self.turns :]
+        for index, text in enumerate(messages):
+            weight = self.decay ** (len(messages) - index)
             yield from ((chunk, weight) for chunk in rule(text) if weight > 0)
 
 
@@ -219,8 +219,8 @@ class Keywords(Strategy):
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
         """Find the keywords of every request."""
-        found = tuple(keywords(request.text) for request in batch.requests)
-        return replace(Query.of_chunks(batch, [[]] * len(batch)), keywords=found)
+        words = tuple(keywords(request.text) for request in batch.requests)
+        return replace(Query.of_chunks(batch, [[]] * len(batch)), keywords=words)
 
 
 def _weighted_query(batch: Batch, rows: Sequence[Sequence[tuple[str, float]]], kind: ChunkKind) -> Query:

@@ -67,11 +67,11 @@ class Probability(_FromFile):
     def uses(self) -> tuple[str, ...]:
         """The resources whose identity decides the columns of the file's fits."""
         columns = [name for fit in self.calibrations.fits for name in fit.values.get("columns", {})]
-        known = [name for name in columns if not name.startswith(("best.", "most.", "least."))]
-        return tuple(dict.fromkeys(["embedder", *resources_of(known)]))
+        plain_columns = [name for name in columns if not name.startswith(("best.", "most.", "least."))]
+        return tuple(dict.fromkeys(["embedder", *resources_of(plain_columns)]))
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
-        """Refuse a file of several fits, none of them for the catalog, and a fit of unknown columns.
+        """Check that the file has a fit for the catalog, with known columns.
 
         Raises:
             ParameterError: it is such.
@@ -82,15 +82,15 @@ class Probability(_FromFile):
         """What a user should know of using the fit here."""
         fit = self.calibrations.fit(self.calibrated, catalog)
         embedder = resources.identity("embedder")
-        whose = f"the fit of {fit.dataset}" if fit.catalog else "the fit of several datasets"
+        origin = f"the fit of {fit.dataset}" if fit.catalog else "the fit of several datasets"
         if fit.embedder != embedder:
             yield (
-                f"{whose} was made with the embedder {fit.embedder}, and this is {embedder}: its "
+                f"{origin} was made with the embedder {fit.embedder}, and this is {embedder}: its "
                 "probabilities may be off; `ctxbench calibrate probability` fits it to your labels"
             )
         if fit.catalog and fit.catalog != catalog.hash:
             yield (
-                f"{whose} was made over another catalog ({fit.catalog[:12]}, this is "
+                f"{origin} was made over another catalog ({fit.catalog[:12]}, this is "
                 f"{catalog.hash[:12]}); it carries over, and fitting again would sharpen it"
             )
 
@@ -115,12 +115,12 @@ class Probability(_FromFile):
         """Put the probability in the place of the score."""
         model = self.model(query.batch.catalog, resources)
         table = with_features(candidates, model.columns, query, resources, labelled=model.labelled)
-        found = Found.of(query, table, resources)
+        hits = Found.of(query, table, resources)
         probability, retrieved = np.full((2, len(table)), np.nan)
-        retrieved[found.rows] = found.score
-        probability[found.rows] = model.probabilities(column_values(table, model.columns, found))
-        kept = {name: table.columns[name] for name in LABELLED if name in model.columns}
-        return rescored(candidates.with_columns(**kept, **{RETRIEVED: retrieved}), probability)
+        retrieved[hits.rows] = hits.score
+        probability[hits.rows] = model.probabilities(column_values(table, model.columns, hits))
+        columns = {name: table.columns[name] for name in LABELLED if name in model.columns}
+        return rescored(candidates.with_columns(**columns, **{RETRIEVED: retrieved}), probability)
 
 
 def _model(calibrations: Calibrations, fit: Fit) -> Logistic:
@@ -183,12 +183,12 @@ class AtLeast(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is below the threshold, and what is beyond `at_most`."""
         alive = candidates.chosen & candidates.ranked
-        place = place_among(candidates, alive)
-        low = alive & (candidates.score < self.threshold) & (place >= self.at_least)
+        rank = place_among(candidates, alive)
+        low = alive & (candidates.score < self.threshold) & (rank >= self.at_least)
         table = candidates.marked(low, Rule.of("threshold", threshold=self.threshold))
         if self.at_most is None:
             return table
-        return table.marked(alive & ~low & (place >= self.at_most), Rule.of("first_at_most", at_most=self.at_most))
+        return table.marked(alive & ~low & (rank >= self.at_most), Rule.of("first_at_most", at_most=self.at_most))
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class Abstain(_FromFile):
         _check_holds(self.calibrations, self.calibrated)
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
-        """Refuse a catalog or an embedder that the file has no fit for.
+        """Check that the file has a fit for the catalog and the embedder.
 
         Raises:
             ParameterError: it has none.
@@ -241,23 +241,23 @@ class Abstain(_FromFile):
             return candidates
         model = self.model(query.batch.catalog, resources)
         features = features[:, [REQUEST.index(name) for name in model.columns]]
-        needed = np.ones(candidates.n_requests, dtype=np.float64)
-        needed[requests] = model.probabilities(features, request_vectors(query, requests, resources))
-        silent = needed < self.threshold
-        shown = np.round(needed, 2)  # a rule for every two digits, not for every request
+        probability = np.ones(candidates.n_requests, dtype=np.float64)
+        probability[requests] = model.probabilities(features, request_vectors(query, requests, resources))
+        silent = probability < self.threshold
+        rounded = np.round(probability, 2)  # a rule for every two digits, not for every request
         table = candidates
-        for value in np.unique(shown[silent]).tolist():
-            rows = (silent & (shown == value))[candidates.request]
+        for value in np.unique(rounded[silent]).tolist():
+            rows = (silent & (rounded == value))[candidates.request]
             table = table.marked(rows, Rule.of("abstain", probability=value, threshold=self.threshold))
         return table
 
 
-def _check_holds(calibrations: Calibrations, what: str) -> None:
-    """Refuse a file without any fit of a kind."""
-    if what not in calibrations.kinds():
-        held = " and ".join(calibrations.kinds()) or "nothing"
+def _check_holds(calibrations: Calibrations, kind: str) -> None:
+    """Check that the file has a fit of a kind."""
+    if kind not in calibrations.kinds():
+        kinds = " and ".join(calibrations.kinds()) or "nothing"
         raise ParameterError(
-            f"{calibrations.path} holds fits of {held}, none of {what}; make one with {calibrations.command(what)}"
+            f"{calibrations.path} holds fits of {kinds}, none of {kind}; make one with {calibrations.command(kind)}"
         )
 
 
@@ -291,17 +291,17 @@ class Price(Strategy):
         Raises:
             ParameterError: a score is no probability.
         """
-        found = candidates.tier > 0
-        probability = np.where(found, candidates.score, np.nan)
-        wrong = np.flatnonzero(found & ~((probability >= 0) & (probability <= 1)))
+        searched = candidates.tier > 0
+        probability = np.where(searched, candidates.score, np.nan)
+        wrong = np.flatnonzero(searched & ~((probability >= 0) & (probability <= 1)))
         if len(wrong):
             raise ParameterError(
                 f"price needs a probability as score, got {probability[wrong[0]]:g}; put `probability` in front of it"
             )
         table = candidates.with_columns(**{PROBABILITY_COLUMN: probability})
-        cost = candidates.prices(resources.tokens(query.batch.catalog, candidates.item[found]))
+        cost = candidates.prices(resources.tokens(query.batch.catalog, candidates.item[searched]))
         score = np.zeros(len(candidates), dtype=np.float64)
-        for row in np.flatnonzero(found).tolist():  # one by one: vectorised logarithms differ in the last bit
+        for row in np.flatnonzero(searched).tolist():  # one by one: vectorised logarithms differ in the last bit
             p = min(max(float(probability[row]), _LEAST), 1.0 - _LEAST)
             score[row] = math.log(p) - math.log1p(-p) - math.log(int(cost[row]) + self.overhead)
         return rescored(table, score)
@@ -326,9 +326,9 @@ class Features(Strategy):
         if not self.columns:
             raise ParameterError("columns must name one or more features, got none")
         families_of(self.columns)
-        if own := sorted(set(LABELLED) & set(self.columns)):
+        if names := sorted(set(LABELLED) & set(self.columns)):
             raise ParameterError(
-                f"columns name {' and '.join(own)}, which say what labelled requests needed; only a fit holds such "
+                f"columns name {' and '.join(names)}, which say what labelled requests needed; only a fit holds such "
                 "requests, and the step `probability` makes these columns itself"
             )
 

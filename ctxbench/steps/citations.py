@@ -45,34 +45,34 @@ class Citations(Strategy):
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
         """Build one prompt a request."""
-        prompts, chosen = [], [chosen_items(query, candidates, place) for place in range(len(query.batch))]
-        for place, texts in enumerate(self._texts(query, candidates, chosen, resources)):
-            context = "\n\n".join(map(_written, citations(query, candidates, place), texts))
-            tools = [item for item, _ in chosen[place] if item.type == "tool"]
-            given = {"system": self.system, "context": context}
-            prompts.append(Prompt.around(query.batch.requests[place], [context] if context else [], tools, **given))
+        prompts, chosen = [], [chosen_items(query, candidates, index) for index in range(len(query.batch))]
+        for index, texts in enumerate(self._texts(query, candidates, chosen, resources)):
+            context = "\n\n".join(map(_written, citations(query, candidates, index), texts))
+            tools = [item for item, _ in chosen[index] if item.type == "tool"]
+            options = {"system": self.system, "context": context}
+            prompts.append(Prompt.around(query.batch.requests[index], [context] if context else [], tools, **options))
         return prompts
 
     def _texts(
         self, query: Query, candidates: Candidates, chosen: Sequence[Sequence[tuple[Item, int]]], resources: Resources
     ) -> list[list[str]]:
         """What is shown of the items of each request but tools, with its matches marked; the same text once."""
-        shown = [
+        excerpts = [
             [text_shown(item, part_of(candidates, row)) for item, row in items if item.type != "tool"]
             for items in chosen
         ]
-        if not self.marks or not any(shown):
-            return shown
-        asked, index = (
-            [asked_words(query, place) for place in range(len(shown))],
+        if not self.marks or not any(excerpts):
+            return excerpts
+        word_lists, index = (
+            [asked_words(query, row) for row in range(len(excerpts))],
             resources.get(f"text_index:{self.index}"),
         )
-        distinct: dict[tuple[str, ...], dict[str, str]] = {words: {} for words in asked}
-        for words, texts in zip(asked, shown, strict=True):
+        distinct: dict[tuple[str, ...], dict[str, str]] = {words: {} for words in word_lists}
+        for words, texts in zip(word_lists, excerpts, strict=True):
             distinct[words].update(dict.fromkeys(texts, ""))
-        for words, found in distinct.items():
-            found.update(zip(found, map(marked, found, index.marks(list(found), words)), strict=True))
-        return [[distinct[words][text] for text in texts] for words, texts in zip(asked, shown, strict=True)]
+        for words, by_text in distinct.items():
+            by_text.update(zip(by_text, map(marked, by_text, index.marks(list(by_text), words)), strict=True))
+        return [[distinct[words][text] for text in texts] for words, texts in zip(word_lists, excerpts, strict=True)]
 
 
 def _written(citation: Citation, text: str) -> str:

@@ -24,7 +24,7 @@ DISTANCE = "code.distance"
 Neighbours: TypeAlias = Callable[[int], tuple[IntArray, FloatArray]]
 """The files that one file leads to, and how much so, in (0, 1]."""
 Leads: TypeAlias = dict[int, tuple[float, int]]
-"""What leads: by file a weight > 0, and the item that stands for it."""
+"""What leads: by file a weight > 0, and the item of the file that is named as the origin."""
 Row: TypeAlias = tuple[int, float, int, int]
 """What is brought in: item, score, the item that led there, and the distance."""
 
@@ -67,20 +67,20 @@ class CodeLinks(Strategy):
         """Bring in what the chosen files lead to."""
         if self.off:
             return candidates
-        trees, found = code_trees(query.batch.catalog, resources), []
+        trees, rows = code_trees(query.batch.catalog, resources), []
         for at, chosen in _chosen(candidates):
             tree = trees.of(query.batch.visible[at])
             leads = _leads(tree, chosen)
             free = query.batch.eligible[at][tree.item] & ~np.isin(tree.item, chosen)
             reach = self._by_rank if self.by == "pagerank" else self._by_passes
             edges = self._edges(query.batch, at, tree, resources)
-            found += [(at, *one) for one in reach(tree, leads, free, edges)] if leads else []
-        score = np.array([row[2] for row in found], dtype=np.float64)
-        whole = np.array([(row[0], row[1], row[3], row[4]) for row in found], dtype=np.int64).reshape(-1, 4)
-        request, item, via, distance = whole.T
+            rows += [(at, *row) for row in reach(tree, leads, free, edges)] if leads else []
+        score = np.array([row[2] for row in rows], dtype=np.float64)
+        numbers = np.array([(row[0], row[1], row[3], row[4]) for row in rows], dtype=np.int64).reshape(-1, 4)
+        request, item, via, distance = numbers.T
         mode, origin = np.full(len(item), Mode.EXPANSION, dtype=np.int64), Origin.EXPANSION + distance - 1
-        given = {"score": score, "via_item": via, "origin": origin, "mode": mode}
-        table = brought_in(candidates, request, item, **given)
+        columns = {"score": score, "via_item": via, "origin": origin, "mode": mode}
+        table = brought_in(candidates, request, item, **columns)
         return with_values(table, request, item, {DISTANCE: distance.astype(np.float64)})
 
     def _by_passes(self, tree: CodeTree, leads: Leads, free: BoolArray, edges: Neighbours) -> Iterator[Row]:
@@ -90,15 +90,15 @@ class CodeLinks(Strategy):
             score: dict[int, float] = {}
             best: dict[int, tuple[float, int]] = {}
             for file, (weight, via) in front.items():
-                for end, share in zip(*(one.tolist() for one in edges(file)), strict=True):
+                for end, share in zip(*(array.tolist() for array in edges(file)), strict=True):
                     if free[end]:
                         score[end] = score.get(end, 0.0) + weight * share
-                        best[end] = max(best.get(end, (0.0, -1)), (weight * share, via), key=lambda one: one[0])
-            taken = sorted(score, key=lambda end: (-score[end], end))[:room]
-            yield from ((int(tree.item[end]), score[end], best[end][1], distance) for end in taken)
-            free[taken] = False
-            room -= len(taken)
-            front = {end: (score[end] / 2, int(tree.item[end])) for end in taken}
+                        best[end] = max(best.get(end, (0.0, -1)), (weight * share, via), key=lambda pair: pair[0])
+            chosen = sorted(score, key=lambda end: (-score[end], end))[:room]
+            yield from ((int(tree.item[end]), score[end], best[end][1], distance) for end in chosen)
+            free[chosen] = False
+            room -= len(chosen)
+            front = {end: (score[end] / 2, int(tree.item[end])) for end in chosen}
 
     def _by_rank(self, tree: CodeTree, leads: Leads, free: BoolArray, edges: Neighbours) -> Iterator[Row]:
         """What a walk comes by most often: item, rank, the item that passes most on to it, and its distance."""
@@ -109,11 +109,11 @@ class CodeLinks(Strategy):
             reached = []
             for file in front:
                 via = leads[file][1] if file in leads else int(tree.item[file])
-                for end, share in zip(*(one.tolist() for one in edges(file)), strict=True):
+                for end, share in zip(*(array.tolist() for array in edges(file)), strict=True):
                     if distance.setdefault(end, step) == step:
                         reached.append(end)
-                        given = (float(rank[file]) * share, via)
-                        passed[end] = max(passed.get(end, (0.0, -1)), given, key=lambda one: one[0])
+                        candidate = (float(rank[file]) * share, via)
+                        passed[end] = max(passed.get(end, (0.0, -1)), candidate, key=lambda pair: pair[0])
             front = list(dict.fromkeys(reached))
         near = sorted((file for file in passed if free[file]), key=lambda file: (-rank[file], file))
         for file in near[: self.max_files]:
@@ -123,16 +123,16 @@ class CodeLinks(Strategy):
         """Where each file of a request's tree leads."""
         if self.by == "co_change":
             past = commit_history(batch.catalog, resources)
-            seen = past.seen(batch, request)
+            visible = past.seen(batch, request)
 
             def changed_with(file: int) -> tuple[IntArray, FloatArray]:
-                share = past.together(int(tree.item[file]), seen)[tree.item]
+                share = past.together(int(tree.item[file]), visible)[tree.item]
                 return np.flatnonzero(share), share[share > 0]
 
             return changed_with
         edges = {"imports": "imports", "references": "users", "tests": "tests", "pagerank": "links"}[self.by]
-        found: Neighbours = getattr(tree, edges).of_file
-        return found
+        neighbours: Neighbours = getattr(tree, edges).of_file
+        return neighbours
 
 
 def _chosen(candidates: Candidates) -> Iterator[tuple[int, IntArray]]:
@@ -145,9 +145,9 @@ def _chosen(candidates: Candidates) -> Iterator[tuple[int, IntArray]]:
 
 def _leads(tree: CodeTree, chosen: IntArray) -> Leads:
     """The files that lead: those of the chosen items, each with 1 / the place of the first of them, and that item."""
-    found: Leads = {}
+    leads: Leads = {}
     for item in chosen.tolist():
         file = int(tree.file_at[tree.paths.path.code[item]])
         if file >= 0:
-            found.setdefault(file, (1.0 / (len(found) + 1), item))
-    return found
+            leads.setdefault(file, (1.0 / (len(leads) + 1), item))
+    return leads

@@ -40,8 +40,8 @@ class Intent(Strategy):
     def __call__(self, batch: Batch, resources: Resources) -> Query:
         """Read the intent of every request."""
         texts = [request.text for request in batch.requests]
-        found = tuple(read_intent(text).as_dict() if text.strip() else None for text in texts)
-        return replace(_without_chunks(batch), intent=found, keywords=tuple(keywords(text) for text in texts))
+        intents = tuple(read_intent(text).as_dict() if text.strip() else None for text in texts)
+        return replace(_without_chunks(batch), intent=intents, keywords=tuple(keywords(text) for text in texts))
 
 
 @dataclass(frozen=True)
@@ -89,17 +89,17 @@ class Plan(Strategy):
             return query
         rows = [row for row, request in enumerate(batch.requests) if request.text.strip()]
         texts = [batch.requests[row].text for row in rows]
-        made = dict(zip(rows, self._by_model(texts, resources) if self.uses else [None] * len(rows), strict=True))
+        by_row = dict(zip(rows, self._by_model(texts, resources) if self.uses else [None] * len(rows), strict=True))
         paths = item_paths(batch.catalog, resources)
         plans, notes = [], []
         for row, request in enumerate(batch.requests):
-            plan, said = _fallen_back(request.text, made.get(row))
-            notes += [replace(note, query=request.id) for note in said]
+            plan, fallbacks = _fallen_back(request.text, by_row.get(row))
+            notes += [replace(note, query=request.id) for note in fallbacks]
             if plan is not None:
-                plan, gone = plan.over(partial(_called, paths=paths, seen=paths.seen(batch.visible[row])))
+                plan, gone = plan.over(partial(_called, paths=paths, visible=paths.seen(batch.visible[row])))
                 if gone:
-                    what = f"the plan names {', '.join(gone)}, which the request does not see; left out"
-                    notes.append(Note(_STEP, "failed", what, query=request.id))
+                    message = f"the plan names {', '.join(gone)}, which the request does not see; left out"
+                    notes.append(Note(_STEP, "failed", message, query=request.id))
             plans.append(None if plan is None else plan.as_dict())
         return replace(query, plan=tuple(plans), notes=tuple(notes))
 
@@ -123,12 +123,12 @@ def _fallen_back(text: str, by_model: ContextPlan | str | None) -> tuple[Context
     return plan, why
 
 
-def _called(name: str, paths: ItemPaths, seen: BoolArray) -> tuple[str, ...]:
-    """The paths that a name stands for among those seen: the one that is it, else those that end so, sorted."""
+def _called(name: str, paths: ItemPaths, visible: BoolArray) -> tuple[str, ...]:
+    """The visible paths that a name means: the path of that name, else those that end with it, sorted."""
     name = name.replace("\\", "/").removeprefix("./").strip("/")
     ends = paths.ends.get(name.lower(), ())
-    found = [paths.path.names[place] for place in ends if seen[place]]
-    return (name,) if name in found else tuple(sorted(found)[:_MOST_FILES])
+    matches = [paths.path.names[index] for index in ends if visible[index]]
+    return (name,) if name in matches else tuple(sorted(matches)[:_MOST_FILES])
 
 
 def _without_chunks(batch: Batch) -> Query:

@@ -29,8 +29,8 @@ class _CodeSearch(Strategy):
         check_range("n", self.n, 0)
         if not self.types:
             raise ParameterError("types must name at least one type of item: file or chunk")
-        for one in self.types:
-            check_choice("each of types", one, ("file", "chunk"))
+        for item_type in self.types:
+            check_choice("each of types", item_type, ("file", "chunk"))
 
     @property
     def depth(self) -> int:
@@ -42,11 +42,11 @@ class _CodeSearch(Strategy):
         batch = query.batch
         if not self.n or not len(batch):
             return Candidates.empty(len(batch))
-        typed, scores, found = batch.catalog.facts.type.among(self.types), [], []
+        typed, scores, masks = batch.catalog.facts.type.among(self.types), [], []
         for request, eligible in enumerate(batch.eligible):
             scores.append(self._scores(query, request, resources))
-            found.append(eligible & typed & (scores[-1] > 0))
-        return ranked_by(scores, found, depth=self.n)
+            masks.append(eligible & typed & (scores[-1] > 0))
+        return ranked_by(scores, masks, depth=self.n)
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         """The score of every item for a request, shape (n_items,), >= 0."""
@@ -85,8 +85,8 @@ class CommitVotes(_CodeSearch):
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         batch, history = query.batch, commit_history(query.batch.catalog, resources)
         span = slice(int(query.start[request]), int(query.start[request + 1]))
-        seen = history.seen(batch, request)
-        voices = history.voices(query.text[span], query.weight[span].tolist(), seen, self.commits, self.spread)
+        visible = history.seen(batch, request)
+        voices = history.voices(query.text[span], query.weight[span].tolist(), visible, self.commits, self.spread)
         return history.votes(voices)
 
 
@@ -136,13 +136,13 @@ class PathPattern(_CodeSearch):
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         paths, chunks = item_paths(query.batch.catalog, resources), query.chunks(request)
-        seen = paths.seen(query.batch.visible[request])
-        score = np.zeros(len(seen))
-        score[named_paths(query.batch.requests[request].text, paths.ends, seen)] = 1.0
+        visible = paths.seen(query.batch.visible[request])
+        score = np.zeros(len(visible))
+        score[named_paths(query.batch.requests[request].text, paths.ends, visible)] = 1.0
         if not (patterns := _planned(query, request, "file_patterns", "patterns")):
-            return paths.by_item(score + paths.shares(chunks, seen))
-        for one in np.flatnonzero(seen).tolist():
-            score[one] += sum(fits_pattern(paths.path.names[one], pattern) for pattern in patterns) / len(patterns)
+            return paths.by_item(score + paths.shares(chunks, visible))
+        for index in np.flatnonzero(visible).tolist():
+            score[index] += sum(fits_pattern(paths.path.names[index], pattern) for pattern in patterns) / len(patterns)
         return paths.by_item(score)
 
 
@@ -191,13 +191,13 @@ class EntryPoints(_CodeSearch):
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         paths = item_paths(query.batch.catalog, resources)
-        score, seen = paths.entries.copy(), paths.seen(query.batch.visible[request])
-        score[named_paths(" ".join(_planned(query, request, "entry_files")), paths.ends, seen)] = 2.0
+        score, visible = paths.entries.copy(), paths.seen(query.batch.visible[request])
+        score[named_paths(" ".join(_planned(query, request, "entry_files")), paths.ends, visible)] = 2.0
         return paths.by_item(score)
 
 
 def _planned(query: Query, request: int, *names: str) -> list[str]:
     """What a request's plan, and the strategy in it, hold under some names, each text once; nothing without a plan."""
     plan = query.plan[request] or {}
-    held = [one.get(name) or () for name in names for one in (plan, plan.get("strategy") or {})]
-    return list(dict.fromkeys(str(text) for texts in held for text in texts))
+    values = [source.get(name) or () for name in names for source in (plan, plan.get("strategy") or {})]
+    return list(dict.fromkeys(str(text) for texts in values for text in texts))

@@ -68,10 +68,10 @@ class Standard(Strategy):
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what the three rules keep out, in that order."""
-        found = candidates.ranked
-        table = candidates.marked(found & (candidates.chunk_rank >= self.topK), Rule.of(TOP_K, topK=self.topK))
-        table = table.marked(found & (candidates.score <= 0), Rule.of("positive"))
-        alive = found & table.chosen
+        ranked = candidates.ranked
+        table = candidates.marked(ranked & (candidates.chunk_rank >= self.topK), Rule.of(TOP_K, topK=self.topK))
+        table = table.marked(ranked & (candidates.score <= 0), Rule.of("positive"))
+        alive = ranked & table.chosen
         high = _count(table, alive & (table.score >= self.includeScore))
         length = offered_length(_count(table, alive), high, self.topN)
         beyond = alive & (place_among(table, alive) >= length[table.request])
@@ -100,20 +100,20 @@ class TopChunks(Strategy):
         return self.topK
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark the items whose best chunk stands behind."""
-        behind = candidates.ranked & (candidates.chunk_rank >= self.topK)
-        return candidates.marked(behind, Rule.of(TOP_K, topK=self.topK))
+        """Mark the items whose best chunk is beyond topK."""
+        beyond = candidates.ranked & (candidates.chunk_rank >= self.topK)
+        return candidates.marked(beyond, Rule.of(TOP_K, topK=self.topK))
 
 
-def offered_length(found: IntArray, high: IntArray, topN: int) -> IntArray:  # noqa: N803 - the documents' name
-    """How many items the standard cut offers: max(high, min(topN, found)).
+def offered_length(n_matching: IntArray, high: IntArray, topN: int) -> IntArray:  # noqa: N803 - the specification's name
+    """How many items the standard cut offers: max(high, min(topN, n_matching)).
 
     Args:
-        found: items with a chunk among the best topK and a score above 0, shape (n,).
+        n_matching: items with a chunk among the best topK and a score above 0, shape (n,).
         high: how many of them score at least includeScore, shape (n,).
         topN: the floor, >= 0.
     """
-    return np.maximum(high, np.minimum(topN, found))
+    return np.maximum(high, np.minimum(topN, n_matching))
 
 
 def _count(table: Candidates, rows: BoolArray) -> IntArray:
@@ -186,16 +186,16 @@ class PerChunk(Strategy):
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Promote, and mark what is displaced."""
-        found = candidates.ranked
-        own = candidates.via_item < 0  # else the chunk is one of the item that led here, not of the request
-        of_chunk = found & own & (candidates.query_chunk >= 0)
-        held, waiting = of_chunk & candidates.chosen, of_chunk & ~candidates.chosen & (candidates.score > self.above)
-        has = _counts(candidates, held)
+        ranked = candidates.ranked
+        direct = candidates.via_item < 0  # else the chunk is one of the item that led here, not of the request
+        of_chunk = ranked & direct & (candidates.query_chunk >= 0)
+        offered, waiting = of_chunk & candidates.chosen, of_chunk & ~candidates.chosen & (candidates.score > self.above)
+        has = _counts(candidates, offered)
         level = np.where(waiting, has + _place_in_chunk(candidates, waiting), np.iinfo(np.int64).max)
         promoted = waiting & (level < self.minimum)
         if not self.displace:
             return candidates.promoted(promoted)
-        spare = found & candidates.chosen & (~of_chunk | (_place_in_chunk(candidates, held) >= self.minimum))
+        spare = ranked & candidates.chosen & (~of_chunk | (_place_in_chunk(candidates, offered) >= self.minimum))
         n_promoted, n_spare = (np.bincount(candidates.request[rows], minlength=candidates.n_requests)
                                for rows in (promoted, spare))  # fmt: skip
         n = np.minimum(n_promoted, n_spare)
@@ -216,21 +216,21 @@ def _place_in_chunk(table: Candidates, rows: BoolArray) -> IntArray:
     """The 0-based place of each of `rows` among those of its request and query chunk, in the one order; else -1."""
     code, _ = _codes(table)
     at = np.flatnonzero(rows)
-    return _places(at, code[at], at, len(table))
+    return _ranks_by_group(at, code[at], at, len(table))
 
 
 def _rank(table: Candidates, rows: BoolArray, key: IntArray) -> IntArray:
     """The 0-based place of each of `rows` among those of its request by rising `key`, then the one order; else -1."""
     at = np.flatnonzero(rows)
-    return _places(at, table.request[at], key[at], len(table))
+    return _ranks_by_group(at, table.request[at], key[at], len(table))
 
 
-def _places(at: IntArray, group: IntArray, key: IntArray, n: int) -> IntArray:
+def _ranks_by_group(at: IntArray, group: IntArray, key: IntArray, n: int) -> IntArray:
     by_key = np.lexsort((at, key, group))
     at, group = at[by_key], group[by_key]
-    place = np.arange(len(at), dtype=np.int64)
+    index = np.arange(len(at), dtype=np.int64)
     out = np.full(n, -1, dtype=np.int64)
-    out[at] = place - np.maximum.accumulate(np.where(firsts(group), place, 0))
+    out[at] = index - np.maximum.accumulate(np.where(firsts(group), index, 0))
     return out
 
 
@@ -284,7 +284,7 @@ class Margin(Strategy):
 
     @property
     def thresholds(self) -> dict[str, dict[str, float]]:
-        """The lowest score that is within the margin, as it stands to the best of its request."""
+        """The lowest score that is within the margin, relative to the best of its request."""
         return {self.of: {"margin": -self.margin if self.of == "difference" else 1 - self.margin}}
 
     @property
@@ -295,9 +295,9 @@ class Margin(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is beyond the margin."""
         scores = _scores(candidates)
-        found = np.isfinite(scores)
-        best = np.where(found[:, :1], scores[:, :1], 0.0)
-        within = (fallen(np.where(found, scores, best), best, self.of) <= self.margin).sum(axis=1, where=found)
+        present = np.isfinite(scores)
+        best = np.where(present[:, :1], scores[:, :1], 0.0)
+        within = (fallen(np.where(present, scores, best), best, self.of) <= self.margin).sum(axis=1, where=present)
         rule = Rule.of("margin_share" if self.of == "ratio" else "margin", margin=self.margin)
         return _cut(candidates, np.maximum(within, self.at_least), rule, at_most=self.at_most)
 
@@ -356,14 +356,14 @@ class Gap(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is below the gap."""
         scores = _scores(candidates)[:, : self.at_most + 1]
-        found = np.isfinite(scores).sum(axis=1)
+        counts = np.isfinite(scores).sum(axis=1)
         fallen = np.full((len(scores), self.at_most), -np.inf)  # column i: the gap behind i + 1 items
-        held = np.isfinite(scores[:, 1:])
-        upper, lower = scores[:, :-1][held], scores[:, 1:][held]
-        fallen[:, : held.shape[1]][held] = upper - lower
+        valid = np.isfinite(scores[:, 1:])
+        upper, lower = scores[:, :-1][valid], scores[:, 1:][valid]
+        fallen[:, : valid.shape[1]][valid] = upper - lower
         fallen[:, : self.at_least - 1] = -np.inf
-        there = fallen.max(axis=1) > 0
-        length = np.where(there, fallen.argmax(axis=1) + 1, found)
+        has_gap = fallen.max(axis=1) > 0
+        length = np.where(has_gap, fallen.argmax(axis=1) + 1, counts)
         return _cut(candidates, length, Rule.of("gap"), at_most=self.at_most)
 
 
@@ -376,15 +376,15 @@ def _check_sizes(at_least: int, at_most: int, *, lowest: int) -> None:
 def _scores(table: Candidates) -> FloatArray:
     """The scores that a cut looks at, best first, shape (n_requests, most of a request or 1); -inf where none is."""
     alive = table.chosen & table.ranked
-    place = place_among(table, alive)[alive]
-    out = np.full((table.n_requests, max(int(place.max(initial=-1)) + 1, 1)), -np.inf)
-    out[table.request[alive], place] = table.score[alive]
+    rank = place_among(table, alive)[alive]
+    out = np.full((table.n_requests, max(int(rank.max(initial=-1)) + 1, 1)), -np.inf)
+    out[table.request[alive], rank] = table.score[alive]
     return out
 
 
 def _cut(table: Candidates, length: IntArray, rule: Rule, *, at_most: int) -> Candidates:
     """Keep the first `length` items of each request, shape (n_requests,), by a rule, and of these at most so many."""
     alive = table.chosen & table.ranked
-    place = place_among(table, alive)
-    cut = table.marked(alive & (place >= length[table.request]), rule)
-    return cut.marked(alive & (place >= at_most), Rule.of("at_most", at_most=at_most))
+    rank = place_among(table, alive)
+    cut = table.marked(alive & (rank >= length[table.request]), rule)
+    return cut.marked(alive & (rank >= at_most), Rule.of("at_most", at_most=at_most))

@@ -83,19 +83,19 @@ class Mmr(Strategy):
             first = np.flatnonzero(np.diff(candidates.request[rows], prepend=-1)).tolist()
             for start, end in zip(first, [*first[1:], len(rows)], strict=True):
                 mine = rows[start:end]
-                kept = picked(candidates.score[mine], vectors[start:end], n=self.n, relevance=self.relevance)
-                out[mine[kept]] = False
+                chosen = picked(candidates.score[mine], vectors[start:end], n=self.n, relevance=self.relevance)
+                out[mine[chosen]] = False
         return candidates.marked(out, Rule.of("mmr", n=self.n, relevance=self.relevance))
 
     def _vectors(self, query: Query, table: Candidates, rows: IntArray, resources: Resources) -> FloatArray:
-        """The unit vector that stands for the item of each row, shape (n_rows, n_dimensions)."""
+        """The unit vector of the item of each row, shape (n_rows, n_dimensions)."""
         catalog, item = query.batch.catalog, table.item[rows]
         chunk = np.where(table.via_item[rows] < 0, table.item_chunk[rows], -1)  # an expansion splits items its own way
-        needed = np.zeros(len(catalog), dtype=np.bool_)
-        needed[item] = True
-        matrix = dense_index(catalog, resources, chunking=self.chunking).matrix(needed, resources.vectors)
+        mask = np.zeros(len(catalog), dtype=np.bool_)
+        mask[item] = True
+        matrix = dense_index(catalog, resources, chunking=self.chunking).matrix(mask, resources.vectors)
         if matrix is None:
-            raise SelectorError(f"mmr: none of {int(needed.sum())} items has a chunk by {self.chunks!r} to compare")
+            raise SelectorError(f"mmr: none of {int(mask.sum())} items has a chunk by {self.chunks!r} to compare")
         first, end = (np.searchsorted(matrix.item, item, side=side) for side in ("left", "right"))
         if (wrong := np.flatnonzero(first + np.maximum(chunk, 0) >= end)).size:
             raise SelectorError(
@@ -138,14 +138,14 @@ def _standing_for(vectors: Float32Array, first: IntArray, end: IntArray, chunk: 
         chunk: shape (n_items,).
     """
     out = vectors[first + np.maximum(chunk, 0)].astype(np.float64)
-    for place in np.flatnonzero(chunk < 0).tolist():
-        out[place] = vectors[first[place] : end[place]].astype(np.float64).sum(axis=0)
+    for row in np.flatnonzero(chunk < 0).tolist():
+        out[row] = vectors[first[row] : end[row]].astype(np.float64).sum(axis=0)
     length = np.sqrt(_dots(out, out))[:, None]
     unit: FloatArray = np.divide(out, length, out=np.zeros_like(out), where=length > 0)
     return unit
 
 
 def _dots(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Dot products row by row, shape (n,); bit-equal for equal rows, whatever stands around them."""
+    """Dot products row by row, shape (n,); bit-equal for equal rows, whatever the other rows are."""
     sums: FloatArray = np.add.reduce(left * right, axis=1)
     return sums

@@ -20,7 +20,7 @@ from ctxbench.core.strategy import Strategy
 from ctxbench.index.words import asked_words, stem
 
 MATCHES = "excerpts.matches"
-"""Column: how many times a word of the request stands in what a row shows."""
+"""Column: how many times a word of the request occurs in what a row shows."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Excerpts(Strategy):
     def __post_init__(self) -> None:
         check_range("characters", self.characters, 1)
         for kind in self.types:
-            check_choice("types", kind, [one for one in ITEM_TYPES if one != "tool"])
+            check_choice("types", kind, [item_type for item_type in ITEM_TYPES if item_type != "tool"])
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -69,19 +69,21 @@ class Excerpts(Strategy):
             if part != (0, len(text)):
                 windows[row] = part
         cut: BoolArray = np.isin(np.arange(len(candidates)), list(windows))
-        shown = np.array(list(windows.values()), dtype=np.int64).reshape(-1, 2)
+        spans = np.array(list(windows.values()), dtype=np.int64).reshape(-1, 2)
         texts = [text_shown(catalog[int(candidates.item[row])], part) for row, part in windows.items()]
         tokens = resources.text_tokens(texts) if texts else np.zeros(0, dtype=np.int64)
-        return candidates.showing(cut, shown[:, 0], shown[:, 1], tokens).with_columns(**{MATCHES: matches})
+        return candidates.showing(cut, spans[:, 0], spans[:, 1], tokens).with_columns(**{MATCHES: matches})
 
     def _marks(
         self, query: Query, table: Candidates, rows: IntArray, resources: Resources
     ) -> Iterator[list[tuple[int, int]]]:
-        """Where the words of their requests stand in the texts of some rows, which rise."""
+        """Where the words of their requests occur in the texts of some rows, which rise."""
         index = resources.get(f"text_index:{self.index}")
         for request in range(table.n_requests):
-            own = rows[np.searchsorted(rows, table.start[request]) : np.searchsorted(rows, table.start[request + 1])]
-            texts = [query.batch.catalog[item].prompt_text for item in table.item[own].tolist()]
+            request_rows = rows[
+                np.searchsorted(rows, table.start[request]) : np.searchsorted(rows, table.start[request + 1])
+            ]
+            texts = [query.batch.catalog[item].prompt_text for item in table.item[request_rows].tolist()]
             yield from index.marks(texts, asked_words(query, request)) if texts else ()
 
 
@@ -98,31 +100,31 @@ def window(text: str, marks: Sequence[tuple[int, int]], size: int) -> tuple[int,
         cannot be cut: its first character, as a reader sees it, is longer than that.
     """
     word = [stem(text[start:end].casefold()) for start, end in marks]
-    best, held, last = (0, 0), Counter[str](), 0
+    best, counts, last = (0, 0), Counter[str](), 0
     first, end = 0, 0  # what the best window must hold
-    for place, (start, _) in enumerate(marks):
+    for index, (start, _) in enumerate(marks):
         while last < len(marks) and marks[last][1] - start <= size:
-            held[word[last]] += 1
+            counts[word[last]] += 1
             last += 1
-        if last <= place:  # a mark longer than the window
-            last = place + 1
+        if last <= index:  # a mark longer than the window
+            last = index + 1
             continue
-        if (found := (len(held), last - place)) > best:
-            best, first, end = found, start, marks[last - 1][1]
-        held[word[place]] -= 1
-        if not held[word[place]]:
-            del held[word[place]]
+        if (matches := (len(counts), last - index)) > best:
+            best, first, end = matches, start, marks[last - 1][1]
+        counts[word[index]] -= 1
+        if not counts[word[index]]:
+            del counts[word[index]]
     start = min(max(first - (size - (end - first)) // 2, 0), len(text) - size) if end else 0
     return _between_words(text, start, size, (first, end) if end else (size, 0))
 
 
-def _between_words(text: str, start: int, size: int, held: tuple[int, int]) -> tuple[int, int]:
-    """A part from `start` or later that begins and ends between words, else between characters, around what is held."""
-    low = next((n for n in range(start, held[0] + 1) if not start or _begins(text, n)), None)
+def _between_words(text: str, start: int, size: int, span: tuple[int, int]) -> tuple[int, int]:
+    """A part from `start` or later that begins and ends between words, else between characters, and includes `span`."""
+    low = next((n for n in range(start, span[0] + 1) if not start or _begins(text, n)), None)
     if low is None:
         low = next((n for n in range(start, start + size) if between_characters(text, n)), start + size)
     end = min(low + size, len(text))
-    high = next((n for n in range(end, max(held[1] - 1, low), -1) if n == len(text) or _ends(text, n)), None)
+    high = next((n for n in range(end, max(span[1] - 1, low), -1) if n == len(text) or _ends(text, n)), None)
     if high is None:
         high = next((n for n in range(end, low, -1) if between_characters(text, n)), low)
     return (low, high) if low < high else (0, len(text))

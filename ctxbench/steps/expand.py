@@ -109,12 +109,12 @@ class Expansion(Strategy):
             if getattr(self, name) != default:
                 raise ParameterError(f"{name} does nothing with by: {self.by}; leave it out, or write another `by`")
         if self.lend and (self.heads or self.lend_above is not None):
-            other = "heads" if self.heads else "lend_above"
-            raise ParameterError(f"lend and {other} both choose which chunks lead; give one of them")
+            parameter = "heads" if self.heads else "lend_above"
+            raise ParameterError(f"lend and {parameter} both choose which chunks lead; give one of them")
 
     @property
     def off(self) -> bool:
-        """Whether nothing is brought in, and nothing looked at."""
+        """Whether the step does nothing."""
         return not self.enabled or self.depth == 0
 
     @property
@@ -148,7 +148,7 @@ class Expansion(Strategy):
         return ", ".join(f"{name} {value}" for name, value in sorted(about.items()))
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
-        """Hold the graph in the file to a catalog and the embedder's identity; no model is loaded.
+        """Check that the graph in the file fits a catalog and the embedder's identity; no model is loaded.
 
         Raises:
             StorageError: it is missing or damaged.
@@ -169,17 +169,17 @@ class Expansion(Strategy):
         table = candidates
         for depth in range(self.depth):
             rows = work.next_pass()
-            found = Edges.joined(list(rows.values()))
+            edges = Edges.joined(list(rows.values()))
             table = brought_in(
                 table,
-                np.repeat(np.array(list(rows), dtype=np.int64), [len(one.item) for one in rows.values()]),
-                found.item,
-                score=found.score,
-                via_item=found.owner,
-                query_chunk=found.own_chunk,
-                item_chunk=found.other_chunk,
-                origin=np.full(len(found.item), Origin.EXPANSION + depth, dtype=np.int64),
-                mode=np.full(len(found.item), Mode.EXPANSION, dtype=np.int64),
+                np.repeat(np.array(list(rows), dtype=np.int64), [len(row.item) for row in rows.values()]),
+                edges.item,
+                score=edges.score,
+                via_item=edges.owner,
+                query_chunk=edges.own_chunk,
+                item_chunk=edges.other_chunk,
+                origin=np.full(len(edges.item), Origin.EXPANSION + depth, dtype=np.int64),
+                mode=np.full(len(edges.item), Mode.EXPANSION, dtype=np.int64),
             )
             if not rows:
                 break
@@ -206,23 +206,23 @@ class _Work:
 
     def next_pass(self) -> dict[int, Edges]:
         """What is found next, by request; it leads in the pass after. Requests without are left out."""
-        found = {request: self._related(request, items) for request, items in self._leading.items()}
-        found = {request: one for request, one in found.items() if len(one.item)}
-        for request, one in found.items():
-            self._allowed[request][one.item] = False
+        related = {request: self._related(request, items) for request, items in self._leading.items()}
+        related = {request: edges for request, edges in related.items() if len(edges.item)}
+        for request, edges in related.items():
+            self._allowed[request][edges.item] = False
         leads = _of_types(self._query.batch.catalog, self._step.leads)
-        self._leading = {request: np.sort(one.item[leads[one.item]]) for request, one in found.items()}
-        return found
+        self._leading = {request: np.sort(edges.item[leads[edges.item]]) for request, edges in related.items()}
+        return related
 
     def _related(self, request: int, items: IntArray) -> Edges:
         from ctxbench.index.pairs import Edges
         from ctxbench.index.related import best_first, either, looked_up
 
-        step, allowed, asked = self._step, self._allowed[request], self._asked.get(request)
-        mixed = asked if step.query_weight else None
+        step, allowed, query_chunks = self._step, self._allowed[request], self._asked.get(request)
+        mixed = query_chunks if step.query_weight else None
         by_chunks = by_graph = Edges.joined([])
         if step.by != "graph" and self._relatives is not None:
-            rows = self._relatives.lent(items, most=step.lend, above=step.lend_above, asked=asked)
+            rows = self._relatives.lent(items, most=step.lend, above=step.lend_above, asked=query_chunks)
             by_chunks = self._relatives.near(rows, allowed, threshold=step.threshold, limit=step.topN, asked=mixed)
         if self._graph is not None:
             by_graph = looked_up(
@@ -249,23 +249,23 @@ class _Work:
             dimensions=None if relatives is None else relatives.matrix.vectors.shape[1],
         )
         return {
-            request: Asked(own, query.weight[query.start[request] : query.start[request + 1]], share)
-            for request, own in vectors.items()
+            request: Asked(chunk_vectors, query.weight[query.start[request] : query.start[request + 1]], share)
+            for request, chunk_vectors in vectors.items()
         }
 
     def _chunks(self) -> Relatives | None:
         """The chunks of everything that leads or may be found."""
         catalog = self._query.batch.catalog
-        needed = np.zeros(len(catalog), dtype=np.bool_)
+        mask = np.zeros(len(catalog), dtype=np.bool_)
         for request, items in self._leading.items():
-            needed |= self._allowed[request]
-            needed[items] = True
-        if not needed.any():
+            mask |= self._allowed[request]
+            mask[items] = True
+        if not mask.any():
             return None
         from ctxbench.index.related import Relatives
 
         index, only_heads = dense_index(catalog, self._resources), self._step.heads
-        index.matrix(needed, self._resources.vectors)
+        index.matrix(mask, self._resources.vectors)
         return index.made(("relatives", only_heads), lambda matrix: Relatives(matrix, only_heads=only_heads))
 
     def _find_graph(self) -> Graph:

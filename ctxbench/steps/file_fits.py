@@ -63,26 +63,26 @@ class WholeFile(Strategy):
         """Mark what does not fit, and bring in the rest of files."""
         catalog = query.batch.catalog
         path = item_paths(catalog, resources).path.code
-        price = _prices(catalog, path, candidates, resources, beside=self.share < 1)
+        price = _prices(catalog, path, candidates, resources, with_siblings=self.share < 1)
         chunk, walks, shares = catalog.facts.type.are("chunk") & (path >= 0), [], []
         for walk in _walks(self, candidates, price):
-            eligible, whole = query.batch.eligible[walk.request], set[int]()
+            eligible, completed = query.batch.eligible[walk.request], set[int]()
             bodies = np.flatnonzero(chunk & query.batch.visible[walk.request])
             codes = path[bodies]
             for row, item in walk.rows():
                 file = int(path[item])
-                if not walk.take([item], row) or not chunk[item] or file in whole or self.share == 1:
+                if not walk.take([item], row) or not chunk[item] or file in completed or self.share == 1:
                     continue
-                own = bodies[codes == file].tolist()
-                offered = [one for one in own if walk.offers(one)]
-                reached = int(price[offered].sum()) / max(int(price[own].sum()), 1)
+                definitions = bodies[codes == file].tolist()
+                offered = [body for body in definitions if walk.offers(body)]
+                reached = int(price[offered].sum()) / max(int(price[definitions].sum()), 1)
                 if reached >= self.share:
-                    whole.add(file)  # what does not fit now does not later
+                    completed.add(file)  # what does not fit now does not later
                     before = len(walk.added)
-                    walk.take([one for one in own if eligible[one] and not walk.offers(one)], row)
+                    walk.take([body for body in definitions if eligible[body] and not walk.offers(body)], row)
                     shares += [reached] * (len(walk.added) - before)
             walks.append(walk)
-        table = candidates.marked(~_kept(candidates, walks), Rule.of(BUDGET, tokens=self.tokens))
+        table = candidates.marked(~_kept_rows(candidates, walks), Rule.of(BUDGET, tokens=self.tokens))
         return _with_added(table, walks, {SHARE: np.array(shares, dtype=np.float64)})
 
 
@@ -123,7 +123,7 @@ class Outline(Strategy):
         catalog = query.batch.catalog
         paths = item_paths(catalog, resources).path
         price = _prices(catalog, paths.code, candidates, resources)
-        file, chunk = (catalog.facts.type.are(one) & (paths.code >= 0) for one in ("file", "chunk"))
+        file, chunk = (catalog.facts.type.are(kind) & (paths.code >= 0) for kind in ("file", "chunk"))
         outlined, heads, walks = np.zeros(len(candidates), dtype=np.bool_), dict[int, tuple[int, int]](), []
 
         @cache
@@ -134,24 +134,24 @@ class Outline(Strategy):
 
         for walk in _walks(self, candidates, price):
             visible, eligible = query.batch.visible[walk.request], query.batch.eligible[walk.request]
-            outlines = {int(paths.code[one]): one for one in np.flatnonzero(file & visible).tolist()}
+            outlines = {int(paths.code[index]): index for index in np.flatnonzero(file & visible).tolist()}
             parted = set(np.unique(paths.code[chunk & visible]).tolist())
-            for place, (row, item) in enumerate(walk.rows()):
+            for rank, (row, item) in enumerate(walk.rows()):
                 path = int(paths.code[item])
-                other = outlines.get(path, -1) if chunk[item] else -1
-                whole = file[item] and path not in parted and bool(candidates.whole[row])
-                if (place < self.n or not (other >= 0 or (whole and head_of(item)[0]))) and walk.take([item], row):
+                outline = outlines.get(path, -1) if chunk[item] else -1
+                is_whole = file[item] and path not in parted and bool(candidates.whole[row])
+                if (rank < self.n or not (outline >= 0 or (is_whole and head_of(item)[0]))) and walk.take([item], row):
                     continue
-                if other >= 0:
-                    outlined[row] = walk.offers(other) or (bool(eligible[other]) and walk.take([other], row))
-                elif whole and head_of(item)[0] and walk.take([item], row, tokens=head_of(item)[1]):
+                if outline >= 0:
+                    outlined[row] = walk.offers(outline) or (bool(eligible[outline]) and walk.take([outline], row))
+                elif is_whole and head_of(item)[0] and walk.take([item], row, tokens=head_of(item)[1]):
                     heads[row] = head_of(item)
             walks.append(walk)
         table = candidates.marked(outlined, Rule.of(OUTLINED, n=self.n, tokens=self.tokens))
-        table = table.marked(~_kept(candidates, walks), Rule.of(BUDGET, tokens=self.tokens))
-        shown = np.array([heads[row] for row in sorted(heads)], dtype=np.int64).reshape(-1, 2)
+        table = table.marked(~_kept_rows(candidates, walks), Rule.of(BUDGET, tokens=self.tokens))
+        head_spans = np.array([heads[row] for row in sorted(heads)], dtype=np.int64).reshape(-1, 2)
         headed = np.isin(np.arange(len(table)), list(heads))
-        table = table.showing(headed, np.zeros(len(shown), dtype=np.int64), shown[:, 0], shown[:, 1])
+        table = table.showing(headed, np.zeros(len(head_spans), dtype=np.int64), head_spans[:, 0], head_spans[:, 1])
         return _with_added(table, walks, {})
 
 
@@ -165,12 +165,12 @@ class _Walk:
     """
 
     def __init__(self, table: Candidates, request: int, rows: list[int], *, cost: IntArray, price: IntArray) -> None:
-        held = table.rows(request)
+        span = table.rows(request)
         self.request, self.added, self.kept, self.left = request, list[tuple[int, int]](), set[int](), 0
         self._rows, self._free, self._cost, self._price = rows, set(rows), cost, price
-        self._row = dict(zip(table.item[held].tolist(), range(held.start, held.stop), strict=True))
-        session = table.origin[held] == Origin.SESSION
-        self._offered = set(table.item[held][session].tolist())
+        self._row = dict(zip(table.item[span].tolist(), range(span.start, span.stop), strict=True))
+        session = table.origin[span] == Origin.SESSION
+        self._offered = set(table.item[span][session].tolist())
         self._items = table.item
 
     def rows(self) -> Iterator[tuple[int, int]]:
@@ -190,8 +190,8 @@ class _Walk:
             tokens: what they cost, in place of their prices.
         """
         rows = [self._row.get(item, -1) for item in items]
-        each = [self._cost[at] if at >= 0 else self._price[item] for item, at in zip(items, rows, strict=True)]
-        spent = int(sum(each)) if tokens is None else tokens
+        costs = [self._cost[at] if at >= 0 else self._price[item] for item, at in zip(items, rows, strict=True)]
+        spent = int(sum(costs)) if tokens is None else tokens
         if spent > self.left:
             return False
         self.left -= spent
@@ -202,15 +202,15 @@ class _Walk:
 
 
 def _prices(
-    catalog: Catalog, path: IntArray, candidates: Candidates, resources: Resources, *, beside: bool = True
+    catalog: Catalog, path: IntArray, candidates: Candidates, resources: Resources, *, with_siblings: bool = True
 ) -> IntArray:
-    """Prompt tokens of what is chosen, and of what stands beside it in its files, shape (n_items,)."""
+    """Prompt tokens of what is chosen; with `with_siblings`, also of other items of its files; shape (n_items,)."""
     items = candidates.item[candidates.chosen]
-    if beside:
-        held = np.zeros(int(path.max(initial=-1)) + 2, dtype=np.bool_)
-        held[path[items]] = True
-        held[-1] = False  # what stands in no file
-        items = np.concatenate([items, np.flatnonzero(held[path])])
+    if with_siblings:
+        in_files = np.zeros(int(path.max(initial=-1)) + 2, dtype=np.bool_)
+        in_files[path[items]] = True
+        in_files[-1] = False  # what stands in no file
+        items = np.concatenate([items, np.flatnonzero(in_files[path])])
     return resources.tokens(catalog, items)
 
 
@@ -219,31 +219,31 @@ def _walks(step: WholeFile | Outline, table: Candidates, price: IntArray) -> Ite
     cost, rows = table.prices(price), np.flatnonzero(table.chosen & (table.origin != Origin.SESSION))
     if step.per_token:
         # one by one: the same bits anywhere
-        divisor = np.array([max(one, 1) ** step.per_token for one in cost[rows].tolist()], dtype=np.float64)
+        divisor = np.array([max(tokens, 1) ** step.per_token for tokens in cost[rows].tolist()], dtype=np.float64)
         value = np.where(table.score[rows] > 0, table.score[rows] / divisor, table.score[rows])
         rows = rows[np.lexsort((rows, -value, table.tier[rows], table.request[rows]))]
     request = table.request[rows]
-    for one in np.unique(request).tolist():
-        walk = _Walk(table, one, rows[request == one].tolist(), cost=cost, price=price)
+    for number in np.unique(request).tolist():
+        walk = _Walk(table, number, rows[request == number].tolist(), cost=cost, price=price)
         walk.left = step.tokens
         yield walk
 
 
-def _kept(table: Candidates, walks: Sequence[_Walk]) -> BoolArray:
+def _kept_rows(table: Candidates, walks: Sequence[_Walk]) -> BoolArray:
     """The rows that are offered, and those that no walk decides on."""
-    kept: BoolArray = ~table.chosen | (table.origin == Origin.SESSION)
-    kept[[row for walk in walks for row in walk.kept]] = True
-    return kept
+    mask: BoolArray = ~table.chosen | (table.origin == Origin.SESSION)
+    mask[[row for walk in walks for row in walk.kept]] = True
+    return mask
 
 
 def _with_added(table: Candidates, walks: Sequence[_Walk], columns: Mapping[str, FloatArray]) -> Candidates:
     """The table with what the walks bring in, and columns of that."""
-    found = [(walk.request, item, row) for walk in walks for item, row in walk.added]
-    request, item, row = np.array(found, dtype=np.int64).reshape(-1, 3).T
-    same = {"origin": Origin.EXPANSION, "mode": Mode.EXPANSION}
-    given = {name: np.full(len(item), int(value), dtype=np.int64) for name, value in same.items()}
-    whole = brought_in(table, request, item, score=table.score[row], via_item=table.item[row], **given)
-    return with_values(whole, request, item, columns)
+    rows = [(walk.request, item, row) for walk in walks for item, row in walk.added]
+    request, item, row = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    constants = {"origin": Origin.EXPANSION, "mode": Mode.EXPANSION}
+    filled = {name: np.full(len(item), int(value), dtype=np.int64) for name, value in constants.items()}
+    extended = brought_in(table, request, item, score=table.score[row], via_item=table.item[row], **filled)
+    return with_values(extended, request, item, columns)
 
 
 def _head_end(item: Item, path: str) -> int:

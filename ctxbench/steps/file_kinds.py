@@ -64,9 +64,9 @@ class FileKinds(Strategy):
         """
         if self.off:
             return candidates
-        found = candidates.tier > 0
-        if bool((candidates.score[found] < 0).any()):
-            lowest = float(candidates.score[found].min())
+        searched = candidates.tier > 0
+        if bool((candidates.score[searched] < 0).any()):
+            lowest = float(candidates.score[searched].min())
             raise ParameterError(f"file_kinds needs scores of 0 or more, got {lowest:g}; put `weighted` in front of it")
         batch = query.batch
         item = candidates.item
@@ -74,12 +74,12 @@ class FileKinds(Strategy):
         kind = row_over(batch.catalog, resources, "kinds of files", over=over, make=_kinds_of, items=item)[item]
         factor = np.array([1.0, self.documents, self.made, self.tests])[kind]
         paths = item_paths(batch.catalog, resources)
-        for at, asked in enumerate(batch.requests):
+        for at, request in enumerate(batch.requests):
             rows = candidates.rows(at)
-            if _ASKS_DOCUMENTS.search(asked.text):
+            if _ASKS_DOCUMENTS.search(request.text):
                 factor[rows][kind[rows] == _DOCUMENT] = 1.0
             named = np.zeros(len(paths.path.names), dtype=np.float64)
-            named[named_paths(asked.text, paths.ends, paths.seen(batch.visible[at]))] = 1.0
+            named[named_paths(request.text, paths.ends, paths.seen(batch.visible[at]))] = 1.0
             factor[rows][paths.by_item(named)[candidates.item[rows]] > 0] = 1.0
         return rescored(candidates, candidates.score * factor)
 

@@ -61,17 +61,17 @@ class Budget(Strategy):
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what does not fit."""
-        held = candidates.origin == Origin.SESSION
-        rows = candidates.chosen & ~held
+        in_session = candidates.origin == Origin.SESSION
+        rows = candidates.chosen & ~in_session
         if self.frame:
-            most = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
-            fits = rendered_fit(query, candidates, resources, rows, most=most, skip=self.skip)
+            limit = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
+            fits = rendered_fit(query, candidates, resources, rows, most=limit, skip=self.skip)
             return candidates.marked(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
-        priced = candidates.item[candidates.chosen | held]
+        priced = candidates.item[candidates.chosen | in_session]
         cost = candidates.prices(resources.tokens(query.batch.catalog, priced))
         left = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
         if self.session:
-            np.subtract.at(left, candidates.request[held], cost[held])
+            np.subtract.at(left, candidates.request[in_session], cost[in_session])
         fits = _first_fit(candidates, rows, cost, left) if self.skip else _prefix(candidates, rows, cost, left)
         return candidates.marked(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
 
@@ -108,38 +108,38 @@ class Truncate(Strategy):
         ends = [cut[item] for item in candidates.item[rows].tolist()]
         fits = rows.copy()
         fits[rows] = [end > 0 for end, _ in ends]
-        shown = np.array([one for one in ends if one[0] > 0], dtype=np.int64).reshape(-1, 2)
-        table = candidates.showing(fits, np.zeros(len(shown), dtype=np.int64), shown[:, 0], shown[:, 1])
+        spans = np.array([span for span in ends if span[0] > 0], dtype=np.int64).reshape(-1, 2)
+        table = candidates.showing(fits, np.zeros(len(spans), dtype=np.int64), spans[:, 0], spans[:, 1])
         return table.marked(rows & ~fits, Rule.of(TOO_LONG, tokens=self.tokens))
 
 
-def _beginning(item: Item, most: int, resources: Resources) -> tuple[int, int]:
-    """Where the longest beginning of an item's prompt text ends that costs at most `most`, and its tokens; 0 = none."""
+def _beginning(item: Item, limit: int, resources: Resources) -> tuple[int, int]:
+    """Where the longest beginning of an item's prompt text within the limit ends, and its tokens; 0 = none."""
     for ends in cut_places(item.prompt_text, 0, len(item.prompt_text), sentence=False):
-        end, tokens = _longest(item, ends, most, resources)
+        end, tokens = _longest(item, ends, limit, resources)
         if end:
             return end, tokens
     return 0, 0
 
 
-def _longest(item: Item, ends: list[int], most: int, resources: Resources) -> tuple[int, int]:
-    """The last of the rising `ends` up to which the text costs at most `most`, and what it costs; 0, 0 if none does."""
-    low, high, found = 0, len(ends), (0, 0)
+def _longest(item: Item, ends: list[int], limit: int, resources: Resources) -> tuple[int, int]:
+    """The last of the rising `ends` up to which the text is within the limit, and its tokens; 0, 0 if none is."""
+    low, high, best = 0, len(ends), (0, 0)
     while low < high:
         middle = (low + high) // 2
         tokens = int(resources.text_tokens([text_shown(item, (0, ends[middle]))])[0])
-        if tokens <= most:
-            low, found = middle + 1, (ends[middle], tokens)
+        if tokens <= limit:
+            low, best = middle + 1, (ends[middle], tokens)
         else:
             high = middle
-    return found
+    return best
 
 
 def _prefix(table: Candidates, rows: BoolArray, cost: IntArray, left: IntArray) -> BoolArray:
     """True for those of `rows` that lie, with all before them in their request, within what is `left`."""
     spent = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.where(rows, cost, 0))])
-    here = spent[1:] - spent[table.start[:-1]][table.request]
-    return np.asarray(here <= left[table.request])
+    used = spent[1:] - spent[table.start[:-1]][table.request]
+    return np.asarray(used <= left[table.request])
 
 
 def _first_fit(table: Candidates, rows: BoolArray, cost: IntArray, left: IntArray) -> BoolArray:

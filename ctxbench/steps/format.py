@@ -37,23 +37,23 @@ class Messages(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
         """Build one prompt a request."""
         prompts = []
-        for place, request in enumerate(query.batch.requests):
-            items = chosen_items(query, candidates, place)
-            shown = [part_of(candidates, row) for _, row in items]
-            prompts.append(self.prompt(request, [item for item, _ in items], shown))
+        for index, request in enumerate(query.batch.requests):
+            items = chosen_items(query, candidates, index)
+            spans = [part_of(candidates, row) for _, row in items]
+            prompts.append(self.prompt(request, [item for item, _ in items], spans))
         return prompts
 
     def prompt(
-        self, request: Request, items: Sequence[Item], shown: Sequence[tuple[int, int] | None] | None = None
+        self, request: Request, items: Sequence[Item], spans: Sequence[tuple[int, int] | None] | None = None
     ) -> Prompt:
         """Build the prompt of one request from the items of its request context, in their order.
 
         Args:
             request: what was asked.
             items: shape (n,).
-            shown: the part of each item's prompt text that is sent, None = all; without it all of all items is.
+            spans: the part of each item's prompt text that is sent, None = all; without it all of all items is.
         """
-        parts = zip(items, shown or [None] * len(items), strict=True)
-        spoken = sorted((one for one in parts if one[0].type != "tool"), key=lambda one: _TURN.get(one[0].type, 1))
+        parts = zip(items, spans or [None] * len(items), strict=True)
+        spoken = sorted((part for part in parts if part[0].type != "tool"), key=lambda part: _TURN.get(part[0].type, 1))
         tools = [item for item in items if item.type == "tool"]
-        return Prompt.around(request, [text_shown(*one) for one in spoken], tools, system=self.system)
+        return Prompt.around(request, [text_shown(*part) for part in spoken], tools, system=self.system)

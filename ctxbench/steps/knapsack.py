@@ -77,30 +77,30 @@ class _Filling(Strategy):
         useful = rows & (candidates.score > 0)
         table = candidates.marked(rows & ~useful, NO_RELEVANCE)
         frame = prompt_tokens(query, Candidates.empty(table.n_requests), resources)
-        most = frame + (self.tokens - self.reserved)
-        price, joint, held = row_prices(query, table, resources, useful)
-        kind, room = query.batch.catalog.facts.type.code[table.item], most - held + joint
+        limit = frame + (self.tokens - self.reserved)
+        price, joint, base_cost = row_prices(query, table, resources, useful)
+        kind, room = query.batch.catalog.facts.type.code[table.item], limit - base_cost + joint
         cost = np.maximum(price + joint[table.request], 0)
         why, chosen = np.zeros(len(table), dtype=np.int64), np.zeros(len(table), dtype=np.bool_)
         left = np.diff(table.starts_of(useful)) > 0
         while left.any():
             for request in np.flatnonzero(left).tolist():
-                own = np.flatnonzero(useful[table.rows(request)]) + table.start[request]
-                why[own] = self._filled(table.score[own], cost[own], kind[own], int(room[request]))
+                members = np.flatnonzero(useful[table.rows(request)]) + table.start[request]
+                why[members] = self._filled(table.score[members], cost[members], kind[members], int(room[request]))
             chosen = useful & (why == 0)
-            over = prompt_tokens(query, table.marked(useful & ~chosen, NO_ROOM), resources) - most
+            over = prompt_tokens(query, table.marked(useful & ~chosen, NO_ROOM), resources) - limit
             left &= (over > 0) & (np.diff(table.starts_of(chosen)) > 0)
             room = np.where(left, room - over, room)
         nothing = useful & (np.diff(table.starts_of(chosen)) == 0)[table.request]
-        single = nothing & (price <= (most - held)[table.request])  # what is counted alone is counted exactly
+        single = nothing & (price <= (limit - base_cost)[table.request])  # what is counted alone is counted exactly
         why = np.where(place_among(table, single) == 0, 0, why)
         nothing &= (np.diff(table.starts_of(single)) == 0)[table.request]
         first = place_among(table, nothing) == 0
-        for place, rule in enumerate(self._rules, 1):
-            table = table.marked(useful & (why == place) & ~first, rule)
+        for number, rule in enumerate(self._rules, 1):
+            table = table.marked(useful & (why == number) & ~first, rule)
         if not first.any():
             return table
-        table, cut = cut_to_fit(query, table, resources, first, most)
+        table, cut = cut_to_fit(query, table, resources, first, limit)
         return table.marked(first & ~cut, self._rules[0])
 
 
@@ -155,14 +155,14 @@ class Greedy(_Filling):
         best_first = np.argsort(-(score / np.maximum(price, 1)), kind="stable").tolist()
         costs, kinds = price.tolist(), kind.tolist()
         for row in best_first:
-            chosen, own = types.total(), kinds[row]
+            chosen, item_type = types.total(), kinds[row]
             if spent + costs[row] > room:
                 out[row] = 1
-            elif self.type_share is not None and chosen > self.after and types[own] / chosen > self.type_share:
+            elif self.type_share is not None and chosen > self.after and types[item_type] / chosen > self.type_share:
                 out[row] = 2
             else:
                 out[row], spent = 0, spent + costs[row]
-                types[own] += 1
+                types[item_type] += 1
                 if self.stop_share is not None and chosen + 1 >= self.stop_items and spent > self.stop_share * room:
                     break
         return out
@@ -217,14 +217,14 @@ def best_filling(score: FloatArray, price: IntArray, room: int) -> BoolArray:
     cost = price[fitting].tolist()
     room = min(room, sum(cost))
     best: IntArray = np.zeros(room + 1, dtype=np.int64)  # the highest sum by the room that there is
-    trial, taken = np.empty_like(best), []
+    trial, decisions = np.empty_like(best), []
     for worth, tokens in zip(reversed(value), reversed(cost), strict=True):  # so that the first decides last
         added = np.add(best[: room + 1 - tokens], worth, out=trial[: room + 1 - tokens])
-        taken.append(np.packbits(added >= best[tokens:]))
+        decisions.append(np.packbits(added >= best[tokens:]))
         np.maximum(best[tokens:], added, out=best[tokens:])
     left = int(np.searchsorted(best, best[room]))
-    for place, (tokens, bits) in enumerate(zip(cost, reversed(taken), strict=True)):
+    for index, (tokens, bits) in enumerate(zip(cost, reversed(decisions), strict=True)):
         at = left - tokens
         if at >= 0 and bits[at >> 3] >> (7 - (at & 7)) & 1:
-            out[fitting[place]], left = True, at
+            out[fitting[index]], left = True, at
     return out

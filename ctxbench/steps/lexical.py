@@ -75,21 +75,23 @@ class Bm25(Strategy):
         rule = WordRule(split=self.words == "split", stop=self.stop, stem=self.stem)
         settings = {name: getattr(self, name) for name in ("k1", "b", "variant", "server", "bodies")} | {"rule": rule}
         index = bm25_index(batch.catalog, resources, **settings)
-        asked = [index.words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
-        scores = _scores(index, asked, query, self.statistics)
-        found = [
+        words_by_request = [index.words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
+        scores = _scores(index, words_by_request, query, self.statistics)
+        masks = [
             row & (score > 0) & index.shares_word(words)
-            for row, score, words in zip(batch.eligible, scores, asked, strict=True)
+            for row, score, words in zip(batch.eligible, scores, words_by_request, strict=True)
         ]
-        return ranked_by(scores, found, depth=self.depth)
+        return ranked_by(scores, masks, depth=self.depth)
 
 
-def _scores(index: WordIndex, asked: Sequence[Mapping[str, float]], query: Query, statistics: str) -> list[FloatArray]:
+def _scores(
+    index: WordIndex, words_by_request: Sequence[Mapping[str, float]], query: Query, statistics: str
+) -> list[FloatArray]:
     """The scores of all items for the words of each request, shape (n_items,) each."""
     if statistics == "catalog":
-        return [index.scores(words) for words in asked]
+        return [index.scores(words) for words in words_by_request]
     counted = query.batch.visible.within(query.batch.catalog.facts.searchable)  # masks that requests share stay shared
-    return [index.scores(words, counted=row) for words, row in zip(asked, counted, strict=True)]
+    return [index.scores(words, counted=row) for words, row in zip(words_by_request, counted, strict=True)]
 
 
 def _weights(query: Query, request: int) -> Sequence[float]:
@@ -148,22 +150,22 @@ class Bm25f(Strategy):
             make=lambda: Bm25fIndex(batch.catalog, weights=self.weights, b=self.b, k1=self.k1),
             extend=lambda old: old.extended(batch.catalog),
         )
-        asked = [query_words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
-        found = [row & index.shares_word(words) for row, words in zip(batch.eligible, asked, strict=True)]
-        return ranked_by(_scores(index, asked, query, self.statistics), found, depth=self.depth)
+        words_by_request = [query_words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
+        masks = [row & index.shares_word(words) for row, words in zip(batch.eligible, words_by_request, strict=True)]
+        return ranked_by(_scores(index, words_by_request, query, self.statistics), masks, depth=self.depth)
 
 
-def _by_field(name: str, given: Mapping[str, float], default: Mapping[str, float], *, high: float) -> dict[str, float]:
+def _by_field(name: str, values: Mapping[str, float], default: Mapping[str, float], *, high: float) -> dict[str, float]:
     """A value for every field, in the order of `FIELDS`.
 
     Raises:
         ParameterError: a field is unknown, or a value is no number from 0 to `high`.
     """
-    for one, value in given.items():
-        if one not in FIELDS:
-            raise ParameterError(f"{name}: no field is called {one!r}{suggest(str(one), FIELDS)}")
-        number_within(f"{name}: {one}", value, 0.0, high)
-    return {one: float(given.get(one, default[one])) for one in FIELDS}
+    for key, value in values.items():
+        if key not in FIELDS:
+            raise ParameterError(f"{name}: no field is called {key!r}{suggest(str(key), FIELDS)}")
+        number_within(f"{name}: {key}", value, 0.0, high)
+    return {key: float(values.get(key, default[key])) for key in FIELDS}
 
 
 @dataclass(frozen=True)
@@ -205,20 +207,20 @@ class Fuzzy(Strategy):
             make=lambda: FuzzyIndex(batch.catalog, fields=self.fields, near=self.near),
             extend=lambda old: old.extended(batch.catalog),
         )
-        asked = [_heaviest(query, row) for row in range(len(batch))]
+        words_by_request = [_heaviest(query, row) for row in range(len(batch))]
         scores = [
             score
-            for first in range(0, len(asked), _TOGETHER)
-            for score in index.scores(asked[first : first + _TOGETHER])
+            for first in range(0, len(words_by_request), _TOGETHER)
+            for score in index.scores(words_by_request[first : first + _TOGETHER])
         ]
-        found = [row & (score > self.threshold) for row, score in zip(batch.eligible, scores, strict=True)]
-        return ranked_by(scores, found, depth=self.depth)
+        masks = [row & (score > self.threshold) for row, score in zip(batch.eligible, scores, strict=True)]
+        return ranked_by(scores, masks, depth=self.depth)
 
 
 def _heaviest(query: Query, request: int) -> dict[str, float]:
-    """The words of a request, each with the greatest weight of the chunks that it stands in."""
-    found: dict[str, float] = {}
+    """The words of a request, each with the greatest weight of the chunks that contain it."""
+    weights: dict[str, float] = {}
     for chunk, weight in zip(query.chunks(request), _weights(query, request), strict=True):
         for word in query_words([chunk], [1.0]):
-            found[word] = max(found.get(word, 0.0), weight)
-    return found
+            weights[word] = max(weights.get(word, 0.0), weight)
+    return weights

@@ -59,7 +59,7 @@ class Linear(FittedWeights):
         return tuple(dict.fromkeys(["embedder", *resources_of([name for weights in fits for name in weights])]))
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
-        """Refuse a file of several fits, none of them for the catalog, and a fit without weights.
+        """Check that the file has a fit for the catalog, with weights.
 
         Raises:
             ParameterError: it is such.
@@ -88,18 +88,18 @@ class Linear(FittedWeights):
         try:
             return read_weights(fit.values)
         except ParameterError as error:
-            made = self.calibrations.command(LINEAR)
-            raise ParameterError(f"{self.calibration}: fit of {fit}: {error}; fit again with {made}") from error
+            command = self.calibrations.command(LINEAR)
+            raise ParameterError(f"{self.calibration}: fit of {fit}: {error}; fit again with {command}") from error
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Put the sum in the place of the score."""
         weights = {name: weight for name, weight in self.weights_for(query.batch.catalog).items() if weight}
         columns = tuple(weights)
         table = with_features(candidates, columns, query, resources)
-        found = Found.of(query, table, resources)
+        hits = Found.of(query, table, resources)
         score, retrieved = np.full((2, len(table)), np.nan)
-        retrieved[found.rows] = found.score
-        score[found.rows] = linear_scores(column_values(table, columns, found), np.array(list(weights.values())))
+        retrieved[hits.rows] = hits.score
+        score[hits.rows] = linear_scores(column_values(table, columns, hits), np.array(list(weights.values())))
         return rescored(table.with_columns(**{RETRIEVED: retrieved}), score)
 
 
@@ -123,18 +123,18 @@ def checked_weights(weights: Any) -> dict[str, float]:
     """
     if not isinstance(weights, Mapping) or not weights:
         raise ParameterError("weights must name one or more columns, such as similarity.score: 1")
-    found = {str(name): number_within(f"weights: {name}", value, -MOST, MOST) for name, value in weights.items()}
-    if not any(found.values()):
+    numbers = {str(name): number_within(f"weights: {name}", value, -MOST, MOST) for name, value in weights.items()}
+    if not any(numbers.values()):
         raise ParameterError("weights must not all be 0")
-    families_of(tuple(found))
-    if own := sorted(set(LABELLED) & set(found)):
-        named = f"weights name {' and '.join(own)}, which say what labelled requests needed"
+    families_of(tuple(numbers))
+    if labelled := sorted(set(LABELLED) & set(numbers)):
+        named = f"weights name {' and '.join(labelled)}, which say what labelled requests needed"
         raise ParameterError(f"{named}; only the step `probability` has such requests")
-    return found
+    return numbers
 
 
 def linear_scores(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """The weighted sum of every row, added in the order of the columns: the same bits whatever stands around it.
+    """The weighted sum of every row, added in the order of the columns: the same bits whatever the other rows are.
 
     Args:
         values: shape (n, n_columns).

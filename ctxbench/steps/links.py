@@ -59,34 +59,34 @@ class Links(Strategy):
         n_items, leads = len(query.batch.catalog), candidates.chosen & (candidates.origin != Origin.SESSION)
         none = np.full(int(leads.sum()), -1, dtype=np.int64)
         front = _Reached(candidates.request[leads], candidates.item[leads], candidates.score[leads], none, none)
-        held = (candidates.request * n_items + candidates.item)[candidates.chosen]
+        present = (candidates.request * n_items + candidates.item)[candidates.chosen]
         passes = []
         for _ in range(self.depth):
-            front = self._next(query.batch, front, held)
-            held = np.concatenate([held, front.request * n_items + front.item])
+            front = self._next(query.batch, front, present)
+            present = np.concatenate([present, front.request * n_items + front.item])
             passes.append(front)
-        found = _Reached(*(np.concatenate(one) for one in zip(*passes, strict=True)))
-        depth = np.repeat(np.arange(1, self.depth + 1), [len(one.item) for one in passes])
+        reached = _Reached(*(np.concatenate(arrays) for arrays in zip(*passes, strict=True)))
+        depth = np.repeat(np.arange(1, self.depth + 1), [len(step.item) for step in passes])
         table = brought_in(
             candidates,
-            found.request,
-            found.item,
-            score=found.score,
-            via_item=found.via,
+            reached.request,
+            reached.item,
+            score=reached.score,
+            via_item=reached.via,
             origin=Origin.EXPANSION + depth - 1,
             mode=np.full(len(depth), Mode.EXPANSION, dtype=np.int64),
         )
-        columns = {DEPTH: depth.astype(np.float64), TYPE: found.type.astype(np.float64)}
-        return with_values(table, found.request, found.item, columns)
+        columns = {DEPTH: depth.astype(np.float64), TYPE: reached.type.astype(np.float64)}
+        return with_values(table, reached.request, reached.item, columns)
 
-    def _next(self, batch: Batch, front: _Reached, held: IntArray) -> _Reached:
-        """What the items reached so far lead to beside what is `held`, each once a request."""
+    def _next(self, batch: Batch, front: _Reached, present: IntArray) -> _Reached:
+        """What the items reached so far lead to, without what is `present`, each once per request."""
         facts = batch.catalog.facts
-        owner, item, kind = _links(facts, front.item, both=self.direction == "both")
-        wanted = np.array([not self.types or name in self.types for name in facts.link_types], dtype=np.bool_)[kind]
-        owner, item, kind = owner[wanted], item[wanted], kind[wanted]
+        owner, item, kind = _links(facts, front.item, incoming=self.direction == "both")
+        followed = np.array([not self.types or name in self.types for name in facts.link_types], dtype=np.bool_)[kind]
+        owner, item, kind = owner[followed], item[followed], kind[followed]
         request = front.request[owner]
-        free = batch.eligible.cells(request, item) & ~np.isin(request * len(batch.catalog) + item, held)
+        free = batch.eligible.cells(request, item) & ~np.isin(request * len(batch.catalog) + item, present)
         owner, item, kind, request = owner[free], item[free], kind[free], request[free]
         best = np.lexsort((front.item[owner], -front.score[owner], item, request))  # stable: then as the links stand
         best = best[firsts(item[best], request[best])]
@@ -104,13 +104,13 @@ class _Reached(NamedTuple):
     type: IntArray
 
 
-def _links(facts: Facts, items: IntArray, *, both: bool) -> tuple[IntArray, IntArray, IntArray]:
+def _links(facts: Facts, items: IntArray, *, incoming: bool) -> tuple[IntArray, IntArray, IntArray]:
     """The links of some items, shape (n,): the place in `items`, the other end and the type of each; outgoing first."""
-    ways = [(facts.link_start, facts.link_item, facts.link_type), *([facts.incoming] if both else [])]
-    found = []
-    for start, end, kind in ways:
+    directions = [(facts.link_start, facts.link_item, facts.link_type), *([facts.incoming] if incoming else [])]
+    links = []
+    for start, end, kind in directions:
         length = start[items + 1] - start[items]
         row = ranges(start[items], length)
-        found.append((np.repeat(np.arange(len(items)), length), end[row], kind[row]))
-    owner, end, kind = (np.concatenate(one) for one in zip(*found, strict=True))
+        links.append((np.repeat(np.arange(len(items)), length), end[row], kind[row]))
+    owner, end, kind = (np.concatenate(arrays) for arrays in zip(*links, strict=True))
     return owner, end, kind

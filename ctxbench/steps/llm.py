@@ -73,8 +73,8 @@ class Llm(Strategy):
     def __post_init__(self) -> None:
         if not self.model.strip():
             raise ParameterError("model must not be empty; name one as the server calls it, such as gpt-5-mini")
-        for name, least in (("history", 0), ("characters", 1)):
-            check_range(name, getattr(self, name), least)
+        for name, low in (("history", 0), ("characters", 1)):
+            check_range(name, getattr(self, name), low)
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -84,14 +84,14 @@ class Llm(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Ask for every request that has candidates, and keep out what the model does not name."""
         batch, items = query.batch, query.batch.catalog
-        blank = np.array([not one.text.strip() for one in batch.requests], dtype=np.bool_)[candidates.request]
-        shown = candidates.chosen & (candidates.tier > 0)
-        table = candidates.marked(shown & blank, Rule.of(_BLANK))
-        rows = _by_request(table.request, shown & ~blank)
+        blank = np.array([not request.text.strip() for request in batch.requests], dtype=np.bool_)[candidates.request]
+        offered = candidates.chosen & (candidates.tier > 0)
+        table = candidates.marked(offered & blank, Rule.of(_BLANK))
+        rows = _by_request(table.request, offered & ~blank)
         shown_rows = list(rows.values())
         replies = resources.get(self.uses[0])(
             [
-                self._conversation(batch.requests[request], [items[place] for place in table.item[mine].tolist()])
+                self._conversation(batch.requests[request], [items[item] for item in table.item[mine].tolist()])
                 for request, mine in rows.items()
             ],
             is_usable=lambda index, text: named_in(text, len(shown_rows[index])) is not None,
@@ -104,15 +104,15 @@ class Llm(Strategy):
             if isinstance(reply, ModelReply):
                 for column, value in zip(columns.values(), (reply.sent, reply.received, reply.seconds), strict=True):
                     column[mine] = value + np.nan_to_num(column[mine])  # a step before may have asked, too
-            named, said = _read(reply, len(mine))
-            if said is not None:
-                notes.append(replace(said, query=batch.ids[request]))
+            named, note = _read(reply, len(mine))
+            if note is not None:
+                notes.append(replace(note, query=batch.ids[request]))
             if named is None:
                 continue
-            first, every = mine[named], np.arange(table.start[request], table.start[request + 1])
-            others = every[(table.tier[every] > 0) & ~np.isin(every, first)]
+            first, all_rows = mine[named], np.arange(table.start[request], table.start[request + 1])
+            unnamed = all_rows[(table.tier[all_rows] > 0) & ~np.isin(all_rows, first)]
             score[first] = 1.0 - np.arange(len(first)) / max(len(first), 1)
-            score[others] = -_ranks(table.tier[others], table.score[others])
+            score[unnamed] = -_ranks(table.tier[unnamed], table.score[unnamed])
             left_out[np.setdiff1d(mine, first)] = True
         table = table.marked(left_out, Rule.of("llm", model=self.model)).with_columns(**columns)
         return rescored(table, score).noted(*notes)
@@ -122,14 +122,14 @@ class Llm(Strategy):
         earlier = request.history[len(request.history) - min(self.history, len(request.history)) :]
         parts = []
         if earlier:
-            said = [f"{message.role}: {_short(message.content, _MESSAGE)}" for message in earlier]
-            parts += ["Earlier messages:", *said, ""]
+            turns = [f"{message.role}: {_short(message.content, _MESSAGE)}" for message in earlier]
+            parts += ["Earlier messages:", *turns, ""]
         parts += ["Request:", request.text, "", "Items:"]
-        parts += [f"{place}. {self._shown(item)}" for place, item in enumerate(items, 1)]
+        parts += [f"{number}. {self._item_line(item)}" for number, item in enumerate(items, 1)]
         system = f"{PROMPT}\n\n{self.instructions}" if self.instructions else PROMPT
         return [{"role": "system", "content": system}, {"role": "user", "content": "\n".join(parts)}]
 
-    def _shown(self, item: Item) -> str:
+    def _item_line(self, item: Item) -> str:
         """An item on one line: its type, where it is from, and the beginning of the text that is searched."""
         where = f"{item.server}/" if item.server else ""
         return f"{item.type} {where}{_short(item.search_text, self.characters)}"
@@ -143,9 +143,9 @@ def _ranks(tier: IntArray, score: FloatArray) -> FloatArray:
 
 def _by_request(request: IntArray, rows: BoolArray) -> dict[int, IntArray]:
     """The places of some rows by their request, of those that have any."""
-    places = np.flatnonzero(rows)
-    found, first = np.unique(request[places], return_index=True)
-    return dict(zip(found.tolist(), np.split(places, first[1:]), strict=True)) if len(found) else {}
+    positions = np.flatnonzero(rows)
+    requests, first = np.unique(request[positions], return_index=True)
+    return dict(zip(requests.tolist(), np.split(positions, first[1:]), strict=True)) if len(requests) else {}
 
 
 def _read(reply: ModelReply | Exception, n: int) -> tuple[list[int] | None, Note | None]:
@@ -159,9 +159,9 @@ def _read(reply: ModelReply | Exception, n: int) -> tuple[list[int] | None, Note
             "fell back",
             f"the reply names no items as JSON: {reply.text[:100]!r}; what was found stays as it was",
         )
-    places, wrong = named
-    what = f"the reply names {wrong}, and items are numbered 1 to {n}; passed over"
-    return places, Note(_STEP, "failed", what) if wrong else None
+    positions, wrong = named
+    message = f"the reply names {wrong}, and items are numbered 1 to {n}; passed over"
+    return positions, Note(_STEP, "failed", message) if wrong else None
 
 
 def named_in(reply: str, n: int) -> tuple[list[int], str] | None:
@@ -179,18 +179,19 @@ def named_in(reply: str, n: int) -> tuple[list[int], str] | None:
         numbers = value.get("needed") if isinstance(value, dict) else value
         if not isinstance(numbers, list):
             continue
-        told = [
-            int(one) if isinstance(one, str) and one.isdecimal() and len(one) <= _DIGITS else one for one in numbers
+        parsed = [
+            int(number) if isinstance(number, str) and number.isdecimal() and len(number) <= _DIGITS else number
+            for number in numbers
         ]
-        right = [one for one in told if type(one) is int and 1 <= one <= n]
-        wrong = [one for one in told if not (type(one) is int and 1 <= one <= n)]
+        right = [number for number in parsed if type(number) is int and 1 <= number <= n]
+        wrong = [number for number in parsed if not (type(number) is int and 1 <= number <= n)]
         if wrong and not right:
             continue
-        return [one - 1 for one in dict.fromkeys(right)], ", ".join(map(_shown, wrong[:5]))
+        return [number - 1 for number in dict.fromkeys(right)], ", ".join(map(_value_text, wrong[:5]))
     return None
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     """A value of JSON, as a message shows it."""
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
@@ -207,7 +208,7 @@ def _values(reply: str) -> Iterator[object]:
             continue
 
 
-def _short(text: str, most: int) -> str:
+def _short(text: str, limit: int) -> str:
     """A text on one line, of at most so many characters."""
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[:most]}..."
+    return line if len(line) <= limit else f"{line[:limit]}..."

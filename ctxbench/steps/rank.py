@@ -39,11 +39,11 @@ class Rrf(Strategy):
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Score by the ranks in every source; `chunk_rank` becomes the place in the new order."""
-        found = candidates.tier > 0
+        searched = candidates.tier > 0
         score = np.zeros(len(candidates), dtype=np.float64)
         for source in sources_of(candidates).values():
-            held = np.flatnonzero(found & ~np.isnan(source))
-            score[held] += 1.0 / (self.k + _ranks(candidates.request[held], source[held]))
+            rows = np.flatnonzero(searched & ~np.isnan(source))
+            score[rows] += 1.0 / (self.k + _ranks(candidates.request[rows], source[rows]))
         return rescored(candidates, score)
 
 
@@ -62,9 +62,9 @@ def _ranks(request: IntArray, score: FloatArray) -> IntArray:
     """
     by_score = np.lexsort((-score, request))
     row, value = request[by_score], score[by_score]
-    place = np.arange(len(row), dtype=np.int64)
-    first = np.maximum.accumulate(np.where(firsts(row), place, 0))
-    tied = np.maximum.accumulate(np.where(firsts(row, value), place, 0))
+    index = np.arange(len(row), dtype=np.int64)
+    first = np.maximum.accumulate(np.where(firsts(row), index, 0))
+    tied = np.maximum.accumulate(np.where(firsts(row, value), index, 0))
     ranks = np.empty(len(row), dtype=np.int64)
     ranks[by_score] = tied - first + 1
     return ranks
@@ -101,9 +101,9 @@ class Weighted(FittedWeights):
 
     def __post_init__(self) -> None:
         for name, low in (("weights", 0.0), ("lowest", -math.inf)):
-            given = getattr(self, name)
+            values = getattr(self, name)
             object.__setattr__(
-                self, name, {str(one): number_within(f"{name}: {one}", given[one], low) for one in given}
+                self, name, {str(key): number_within(f"{name}: {key}", values[key], low) for key in values}
             )
         if self.weights and not any(self.weights.values()):
             raise ParameterError("weights must not all be 0")
@@ -119,11 +119,11 @@ class Weighted(FittedWeights):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The sources that must stand before it, by name; none where all count the same."""
+        """The sources that must come before it, by name; none where all count the same."""
         return tuple(dict.fromkeys([*self.weights, *self.lowest]))
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
-        """Refuse a catalog, an embedder or a normalisation that the file has no fit for.
+        """Check that the file has a fit for the catalog, the embedder and the normalisation.
 
         Raises:
             ParameterError: it has none.
@@ -134,10 +134,12 @@ class Weighted(FittedWeights):
     def _fitted(self, catalog: Catalog, resources: Resources) -> dict[str, float]:
         """The weights for a catalog, from the file."""
         fit = self.calibrations.exact_fit(WEIGHTS, catalog, resources)
-        made = {name: fit.values.get(name) for name in ("normalise", "lowest")}
-        own = {"normalise": self.normalise, "lowest": self.lowest}
-        if made != own:
-            raise ParameterError(f"the {fit} were fitted with {made}, and this step has {own}; they must be equal")
+        fitted = {name: fit.values.get(name) for name in ("normalise", "lowest")}
+        declared = {"normalise": self.normalise, "lowest": self.lowest}
+        if fitted != declared:
+            raise ParameterError(
+                f"the {fit} were fitted with {fitted}, and this step has {declared}; they must be equal"
+            )
         weights = fit.values.get("weights")
         if not isinstance(weights, Mapping) or not any(weights.values()):
             raise ParameterError(f"the fit {fit} holds no weights; fit again with {self.calibrations.command(WEIGHTS)}")
@@ -190,16 +192,16 @@ def normalised(
     searched = candidates.tier > 0
     out = {}
     for name, scores in sources_of(candidates).items():
-        held = searched & ~np.isnan(scores)
-        request, score = candidates.request[held], scores[held]
+        mask = searched & ~np.isnan(scores)
+        request, score = candidates.request[mask], scores[mask]
         ends = _Ends.of(request, score, candidates.n_requests)
         if normalise == "z":
-            found, missing = _z_scores(request, score, ends)
+            scaled, missing = _z_scores(request, score, ends)
         else:
             bound = None if normalise == "min_max" else _bound(name, score, lowest or {})
-            found, missing = _shares(request, score, ends, bound), np.zeros(candidates.n_requests)
+            scaled, missing = _shares(request, score, ends, bound), np.zeros(candidates.n_requests)
         values = np.where(searched, missing[candidates.request], 0.0)
-        values[held] = found
+        values[mask] = scaled
         out[name] = values
     return out
 
@@ -220,7 +222,7 @@ class _Ends:
 
 
 def _shares(request: IntArray, score: FloatArray, ends: _Ends, bound: float | None) -> FloatArray:
-    """How far each score stands between the lowest, 0, and the best of its request, 1; all 1 where those are equal."""
+    """The scores scaled between the lowest, 0, and the best of their request, 1; all 1 where those are equal."""
     low = ends.low[request] if bound is None else np.full(len(score), bound)
     spread = ends.high[request] - low
     return np.divide(score - low, spread, out=np.ones(len(score)), where=spread > 0)

@@ -58,14 +58,14 @@ class ConversationMessages(Strategy):
         """Find the messages of every request's conversation."""
         batch, facts = query.batch, query.batch.catalog.facts
         message = facts.type.among(["message"])
-        found: list[list[int]] = []
+        positions: list[list[int]] = []
         for request, eligible in zip(batch.requests, batch.eligible, strict=True):
-            held = np.empty(0, dtype=np.int64)
+            messages = np.empty(0, dtype=np.int64)
             if request.conversation is not None:
-                held = np.flatnonzero(message & eligible & facts.conversation.are(request.conversation))
-            latest = held[np.lexsort((held, facts.created[held]))[::-1]]
-            found.append(latest[: self.n].tolist())
-        return _in_order(batch, found)
+                messages = np.flatnonzero(message & eligible & facts.conversation.are(request.conversation))
+            latest = messages[np.lexsort((messages, facts.created[messages]))[::-1]]
+            positions.append(latest[: self.n].tolist())
+        return _in_order(batch, positions)
 
 
 @dataclass(frozen=True)
@@ -95,22 +95,24 @@ class RecentFiles(Strategy):
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find what every request's user opened last."""
-        batch, found = query.batch, []
+        batch, positions = query.batch, []
         for row, request in enumerate(batch.requests):
             files = [key for key in dict.fromkeys(request.recent) if not self.types or key.type in self.types]
-            places = np.array([batch.catalog.position(key) for key in files], dtype=np.int64)
-            found.append(places[batch.eligible.cells(np.full(len(places), row), places)][: self.n].tolist())
-        return _in_order(batch, found)
+            candidates = np.array([batch.catalog.position(key) for key in files], dtype=np.int64)
+            positions.append(
+                candidates[batch.eligible.cells(np.full(len(candidates), row), candidates)][: self.n].tolist()
+            )
+        return _in_order(batch, positions)
 
 
-def _in_order(batch: Batch, found: Sequence[Sequence[int]], *, mode: Mode = Mode.AGENT) -> Candidates:
+def _in_order(batch: Batch, positions: Sequence[Sequence[int]], *, mode: Mode = Mode.AGENT) -> Candidates:
     """Candidates from positions in the catalog, by request and best first: the nth has score 1 / n."""
-    place = np.array([n for row in found for n in range(len(row))], dtype=np.int64)
+    rank = np.array([n for row in positions for n in range(len(row))], dtype=np.int64)
     return Candidates.build(
         len(batch),
-        np.repeat(np.arange(len(batch), dtype=np.int64), [len(row) for row in found]),
-        np.array([item for row in found for item in row], dtype=np.int64),
-        score=1.0 / (1.0 + place),
-        chunk_rank=place,
-        mode=np.full(len(place), mode, dtype=np.int64),
+        np.repeat(np.arange(len(batch), dtype=np.int64), [len(row) for row in positions]),
+        np.array([item for row in positions for item in row], dtype=np.int64),
+        score=1.0 / (1.0 + rank),
+        chunk_rank=rank,
+        mode=np.full(len(rank), mode, dtype=np.int64),
     )

@@ -91,7 +91,7 @@ class Dense(Strategy):
         return (f"{EMBEDDER}:{self.embedder}" if self.embedder else EMBEDDER,)
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
-        """Refuse an embedder that is not known.
+        """Check that the embedder is known.
 
         Raises:
             UserError: there is none of that name.
@@ -117,12 +117,12 @@ class Dense(Strategy):
         """Find the nearest items of every request."""
         batch = query.batch
         asking = np.diff(query.start) > 0
-        needed = batch.eligible.any(asking | self.original)
+        mask = batch.eligible.any(asking | self.original)
         (embedder,) = self.uses
         embed: Embed = resources.get(embedder) if self.embedder else resources.vectors
         index = dense_index(batch.catalog, resources, chunking=self.chunking, original=self.original, embedder=embedder)
-        matrix = index.matrix(needed, embed, skip_failed=self.original)
-        if matrix is None or not asking.any() or not needed.any():
+        matrix = index.matrix(mask, embed, skip_failed=self.original)
+        if matrix is None or not asking.any() or not mask.any():
             return Candidates.empty(len(batch))
         hits = self._search(query, embed, matrix)
         group = joined_keys(batch.catalog) if self.original else np.arange(len(batch.catalog), dtype=np.int64)
@@ -153,7 +153,7 @@ def best_of_items(hits: Sequence[Hits], matrix: ChunkMatrix, *, group: IntArray,
         depth: items kept a request.
     """
     first = [np.unique(group[matrix.item[hit.row]], return_index=True)[1] for hit in hits]
-    return of_hits(hits, [np.sort(places)[:depth].astype(np.int64) for places in first], matrix)
+    return of_hits(hits, [np.sort(positions)[:depth].astype(np.int64) for positions in first], matrix)
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Everything(Strategy):
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Offer all eligible items."""
         items = [np.flatnonzero(row) for row in query.batch.eligible]
-        request = np.repeat(np.arange(len(items), dtype=np.int64), [len(one) for one in items])
+        request = np.repeat(np.arange(len(items), dtype=np.int64), [len(row) for row in items])
         item = np.concatenate([np.empty(0, dtype=np.int64), *items])
         return Candidates.build(len(query.batch), request, item, score=np.zeros(len(item), dtype=np.float64))
 
@@ -268,24 +268,24 @@ class Servers(Strategy):
         """Find the nearest items of every request among those of its best servers."""
         batch = query.batch
         asking = np.diff(query.start) > 0
-        needed = batch.eligible.any(asking)
-        matrix = dense_index(batch.catalog, resources).matrix(needed, resources.vectors)
-        if matrix is None or not asking.any() or not needed.any():
+        mask = batch.eligible.any(asking)
+        matrix = dense_index(batch.catalog, resources).matrix(mask, resources.vectors)
+        if matrix is None or not asking.any() or not mask.any():
             return Candidates.empty(len(batch))
         server = FactCodes.of(item.server for item in batch.catalog).code
         hits = by_best_pair(query, resources.vectors, matrix, depth=len(batch.catalog))
-        kept, places = zip(*(self._kept(one, matrix, server) for one in hits), strict=True)
-        return of_hits(kept, places, matrix)
+        top_hits, positions = zip(*(self._hits_of_best(hit, matrix, server) for hit in hits), strict=True)
+        return of_hits(top_hits, positions, matrix)
 
-    def _kept(self, hits: Hits, matrix: ChunkMatrix, server: IntArray) -> tuple[Hits, IntArray]:
+    def _hits_of_best(self, hits: Hits, matrix: ChunkMatrix, server: IntArray) -> tuple[Hits, IntArray]:
         """What the best servers hold of a request's hits, best first, and the first hit of each item to be found."""
         item = matrix.item[hits.row]
         first = _firsts(item)
         best = best_servers(server[item[first]], hits.score[first], servers=self.servers, pool=self.pool, top=self.top)
         of_item = server[item]
-        held = (of_item < 0) | np.isin(of_item, best)
-        kept = Hits(hits.row[held], hits.query_chunk[held], hits.score[held])
-        return kept, _firsts(item[held])[: self.depth]
+        mask = (of_item < 0) | np.isin(of_item, best)
+        top_hits = Hits(hits.row[mask], hits.query_chunk[mask], hits.score[mask])
+        return top_hits, _firsts(item[mask])[: self.depth]
 
 
 def best_servers(
@@ -299,20 +299,20 @@ def best_servers(
         servers: how many are wanted.
         pool, top: as in `Servers`.
     """
-    place = np.flatnonzero(server >= 0)
-    number, which = np.unique(server[place], return_inverse=True)
+    positions = np.flatnonzero(server >= 0)
+    number, group = np.unique(server[positions], return_inverse=True)
     if len(number) <= servers:
         return number
-    by_server = np.argsort(which, kind="stable")  # scores stay falling within a server
-    which, value = which[by_server], score[place][by_server]
-    nth = np.arange(len(which)) - np.searchsorted(which, which)
-    limit = {"max": 1, "mean": len(which), "top": top or 1}[pool]
-    which, value = which[nth < limit], value[nth < limit]
-    pooled = np.bincount(which, value, len(number)) / np.bincount(which, minlength=len(number))
+    by_server = np.argsort(group, kind="stable")  # scores stay falling within a server
+    group, value = group[by_server], score[positions][by_server]
+    nth = np.arange(len(group)) - np.searchsorted(group, group)
+    limit = {"max": 1, "mean": len(group), "top": top or 1}[pool]
+    group, value = group[nth < limit], value[nth < limit]
+    pooled = np.bincount(group, value, len(number)) / np.bincount(group, minlength=len(number))
     last = np.partition(pooled, len(pooled) - servers)[len(pooled) - servers]
     return np.asarray(number[pooled >= last])
 
 
 def _firsts(item: IntArray) -> IntArray:
-    """Where each item stands for the first time, rising."""
+    """The first index of each item, rising."""
     return np.sort(np.unique(item, return_index=True)[1]).astype(np.int64)

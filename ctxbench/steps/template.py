@@ -57,8 +57,8 @@ class Template(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
         """Build one prompt a request."""
         prompts = []
-        for place, request in enumerate(query.batch.requests):
-            items = chosen_items(query, candidates, place)
+        for index, request in enumerate(query.batch.requests):
+            items = chosen_items(query, candidates, index)
             memories = [_variables(item, candidates, row) for item, row in items if item.type != "tool"]
             context = self.layout.render(memories)
             tools, texts = [item for item, _ in items if item.type == "tool"], [context] if context else []
@@ -67,7 +67,7 @@ class Template(Strategy):
 
 
 def _variables(item: Item, candidates: Candidates, row: int) -> dict[str, str]:
-    """What the variables of a template stand for, of the item of a row."""
+    """The values of the variables of a template, for the item of a row."""
     score = float(candidates.score[row])
     return {
         "content": text_shown(item, part_of(candidates, row)),
@@ -104,12 +104,12 @@ class Rendered(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what does not fit, and show a part of a first item that does not."""
         rows = candidates.chosen & (candidates.origin != Origin.SESSION)
-        most = self.tokens + prompt_tokens(query, Candidates.empty(candidates.n_requests), resources)
-        fits = rendered_fit(query, candidates, resources, rows, most=most)
+        limit = self.tokens + prompt_tokens(query, Candidates.empty(candidates.n_requests), resources)
+        fits = rendered_fit(query, candidates, resources, rows, most=limit)
         first = (place_among(candidates, rows) == 0) & ~fits
         rule = Rule.of(BUDGET, tokens=self.tokens)
         table = candidates.marked(rows & ~fits & ~first, rule)
         if not first.any():
             return table
-        table, cut = cut_to_fit(query, table, resources, first, most)
+        table, cut = cut_to_fit(query, table, resources, first, limit)
         return table.marked(first & ~cut, rule)

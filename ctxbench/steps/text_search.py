@@ -31,9 +31,9 @@ class _InTextIndex(Strategy):
         check_range("n", self.n, 0)
         if not self.types:
             raise ParameterError("types must name at least one type of item, for example file")
-        for one in self.types:
-            if one not in ITEM_TYPES:
-                raise ParameterError(f"no item type is called {one!r}{suggest(one, ITEM_TYPES)}")
+        for item_type in self.types:
+            if item_type not in ITEM_TYPES:
+                raise ParameterError(f"no item type is called {item_type!r}{suggest(item_type, ITEM_TYPES)}")
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -46,14 +46,14 @@ class _InTextIndex(Strategy):
         return self.n
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
-        """Open the index, so that one that cannot be had is told before anything runs.
+        """Open the index, so that an error is raised before anything runs.
 
         Raises:
             TextIndexError: it cannot be had.
         """
         resources.get(*self.uses)
 
-    def _found(
+    def _search(
         self, query: Query, resources: Resources, score: Callable[[TextIndex, int, IntArray], FloatArray]
     ) -> Candidates:
         """The best of what a request may be offered, by scores among all that it may see."""
@@ -62,14 +62,14 @@ class _InTextIndex(Strategy):
             return Candidates.empty(len(batch))
         rows, index = rows_of(batch.catalog, resources, self.uses[0], self.types), resources.get(*self.uses)
         typed = batch.catalog.facts.type.among(self.types)
-        scores, found = [], []
+        scores, masks = [], []
         for request, (visible, eligible) in enumerate(zip(batch.visible, batch.eligible, strict=True)):
-            among: BoolArray = visible & typed
+            mask: BoolArray = visible & typed
             row = np.zeros(len(batch.catalog))
-            row[among] = score(index, request, rows[among])
+            row[mask] = score(index, request, rows[mask])
             scores.append(row)
-            found.append(eligible & (row > 0))
-        return ranked_by(scores, found, depth=self.n)
+            masks.append(eligible & (row > 0))
+        return ranked_by(scores, masks, depth=self.n)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,11 +99,11 @@ class FullText(_InTextIndex):
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Search for the words of every request."""
 
-        def score(index: TextIndex, request: int, among: IntArray) -> FloatArray:
+        def score(index: TextIndex, request: int, rows: IntArray) -> FloatArray:
             words = query.keywords[request] if self.of == "keywords" else " ".join(query.chunks(request)).split()
-            return index.scores(words, among, every=self.words == "all")
+            return index.scores(words, rows, every=self.words == "all")
 
-        return self._found(query, resources, score)
+        return self._search(query, resources, score)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +137,8 @@ class Similar(_InTextIndex):
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Compare the chunks of every request, put together, with the items."""
 
-        def score(index: TextIndex, request: int, among: IntArray) -> FloatArray:
+        def score(index: TextIndex, request: int, rows: IntArray) -> FloatArray:
             text = " ".join(query.chunks(request))
-            return index.similar(text, among, measure=self.measure, threshold=self.threshold)
+            return index.similar(text, rows, measure=self.measure, threshold=self.threshold)
 
-        return self._found(query, resources, score)
+        return self._search(query, resources, score)

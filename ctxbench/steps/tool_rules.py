@@ -55,14 +55,14 @@ class ToolRules(Strategy):
         return {**self.rules, **(self.agent or {})}
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
-        """Refuse a catalog over which no rule can ever bring anything in.
+        """Check that a rule can add something over the catalog.
 
         Raises:
             ParameterError: no rule names a tool of it on both sides (with results, to bring in).
         """
-        known = self.when != "selected"  # the tool of a result need not be in the catalog
+        any_source = self.when != "selected"  # the tool of a result need not be in the catalog
         for left, right in self.in_force.items():
-            if (known or _tools(catalog, left)) and any(_tools(catalog, name) for name in right):
+            if (any_source or _tools(catalog, left)) and any(_tools(catalog, name) for name in right):
                 return
         named = sorted({name for left, right in self.in_force.items() for name in (left, *right)})
         missing = [name for name in named if not _tools(catalog, name)]
@@ -84,8 +84,8 @@ class ToolRules(Strategy):
         for request in range(len(query.batch)):
             span = candidates.rows(request)
             items = candidates.item[span][chosen[span]]
-            given = chosen[span] & ((candidates.origin[span] != Origin.SESSION) | self.session)
-            sources = np.sort(candidates.item[span][given]).tolist() if self.when != "result" else []
+            leading = chosen[span] & ((candidates.origin[span] != Origin.SESSION) | self.session)
+            sources = np.sort(candidates.item[span][leading]).tolist() if self.when != "result" else []
             results = query.batch.requests[request].tool_results if self.when != "selected" else ()
             allowed = query.batch.eligible[request].copy()
             allowed[items] = False
@@ -132,10 +132,10 @@ class _Led:
 
 
 def _tools(catalog: Catalog, pattern: str) -> list[int]:
-    """The positions of the tools that a name stands for."""
+    """The positions of the tools that a name means."""
     return [
-        place
-        for place, item in enumerate(catalog)
+        position
+        for position, item in enumerate(catalog)
         if item.type == "tool"
         and pattern in (item.name, f"*/{item.name}", f"{item.server}/{item.name}", f"{item.server}/*")
     ]
@@ -147,11 +147,11 @@ def _rules(parameter: str, rules: object) -> dict[str, tuple[str, ...]]:
     Raises:
         ParameterError: they are no mapping from a tool's name to a list of names.
     """
-    wanted = f"{parameter} must map a tool's name to a list of names, for example read_file: [write_file]"
+    message = f"{parameter} must map a tool's name to a list of names, for example read_file: [write_file]"
     if not isinstance(rules, Mapping):
-        raise ParameterError(f"{wanted}; got {rules!r}")
+        raise ParameterError(f"{message}; got {rules!r}")
     for left, right in rules.items():
         names = [left, *right] if isinstance(right, list | tuple) else [None]
         if not all(isinstance(name, str) and name for name in names):
-            raise ParameterError(f"{wanted}; got {left!r}: {right!r}")
+            raise ParameterError(f"{message}; got {left!r}: {right!r}")
     return {left: tuple(right) for left, right in rules.items()}

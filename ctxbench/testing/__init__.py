@@ -1,4 +1,4 @@
-"""Checks that a strategy, selector or store of anyone's behaves as the rest relies on, and what they run on."""
+"""Conformance checks for strategies, selectors and stores, and the mock data that they run on."""
 
 from ctxbench.testing.conformance import ConformanceError, check_selector, check_step
 from ctxbench.testing.mocks import mock_catalog, mock_requests, mock_resources

@@ -1,4 +1,4 @@
-"""The conformance suite: what a strategy or a selector must hold, whoever wrote it.
+"""The conformance suite: the contract of strategies and selectors.
 
 A test of a plugin is one line for each of its strategies, once the package with its entry point is installed:
 
@@ -32,12 +32,12 @@ from ctxbench.core.stages import Resources, Step, WithFormat
 from ctxbench.selectors.selector import Selector
 from ctxbench.testing.answer_differences import differences, shuffled_faults
 from ctxbench.testing.contract import (
+    answer_rows,
     prompt_faults,
     query_faults,
     refine_faults,
     retrieve_faults,
     session_faults,
-    shown,
     table_faults,
 )
 from ctxbench.testing.mocks import mock_catalog, mock_requests, mock_resources, requests_within
@@ -50,7 +50,7 @@ _ALL = "all items"  # the case that is tried in every way
 
 
 class ConformanceError(UserError, AssertionError):
-    """A strategy or selector does not hold what it must; every fault found is in `faults`."""
+    """A strategy or selector does not conform; `faults` has every fault."""
 
     def __init__(self, subject: str, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
@@ -66,7 +66,7 @@ def check_step(
     retrieve: Any = "dense",
     processes: int = PROCESSES,
 ) -> None:
-    """Hold a registered strategy to everything that pipelines, caches and reports rely on.
+    """Check a registered strategy for everything that pipelines, caches and reports rely on.
 
     It is run on `mock_catalog` and `mock_requests`, on no item, one item and no request: a batch must equal its
     requests one by one, to the bit; new processes with other hash seeds must answer with the same bytes; what was
@@ -94,7 +94,7 @@ def check_step(
             faults.check(f"contract, {label}, {case}", _contract_faults, step, host, catalog, requests)
         faults.check(label, _answer_faults, partial(_fresh, host))
     faults.check("description after use", _description_faults, step)
-    if processes and not faults.found:
+    if processes and not faults.messages:
         task = (kind, name, dict(parameters or {}), retrieve)
         faults.check("new processes", process_faults, [task], processes=processes)
     faults.finish(f"{kind} strategy {name!r}")
@@ -103,7 +103,7 @@ def check_step(
 def check_selector(
     selector: Selector, *, catalog: Catalog | None = None, requests: Sequence[Request] | None = None
 ) -> None:
-    """Hold a selector to what the runner and the reports rely on; a pipeline or one outside this package.
+    """Check a selector for everything that the runner and the reports rely on; a pipeline or an external one.
 
     As `check_step`, but in this process only, as a selector cannot be built anew from its name; and another order
     of items is tried only where the scores are the selector's own.
@@ -120,14 +120,14 @@ def check_selector(
     described = selector.describe()
     faults.check("description", _json_faults, described)
     if not isinstance(selector.name, str) or not selector.name:
-        faults.found.append(f"name must be a text that is not empty, got {selector.name!r}")
+        faults.messages.append(f"name must be a text that is not empty, got {selector.name!r}")
     main = (mock_catalog() if catalog is None else catalog, mock_requests() if requests is None else tuple(requests))
-    for case, items, asked in _cases(*main):
-        faults.check(f"contract, {case}", _selector_faults, selector, items, asked)
-    scored = not faults.found and selector.select(Batch.of(*main)).scored
+    for case, items, case_requests in _cases(*main):
+        faults.check(f"contract, {case}", _selector_faults, selector, items, case_requests)
+    scored = not faults.messages and selector.select(Batch.of(*main)).scored
     faults.check("answers", _answer_faults, lambda: partial(_selected, selector), *main, scored=scored)
     if selector.describe() != described:
-        faults.found.append("description: it changes by use")
+        faults.messages.append("description: it changes by use")
     faults.finish(f"selector {selector.name!r}")
 
 
@@ -135,24 +135,24 @@ class _Faults:
     """Runs checks and collects what they find; an exception in a check is a finding."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.messages: list[str] = []
         self.cause: Exception | None = None
 
-    def check(self, what: str, faults: Callable[P, Iterator[str]], *args: P.args, **given: P.kwargs) -> None:
+    def check(self, label: str, faults: Callable[P, Iterator[str]], *args: P.args, **keywords: P.kwargs) -> None:
         try:
-            for fault in faults(*args, **given):
-                self.found.append(f"{what}: {fault}")
+            for fault in faults(*args, **keywords):
+                self.messages.append(f"{label}: {fault}")
         except Exception as error:  # noqa: BLE001 - whatever a foreign strategy raises is its fault, and is reported
-            self.found.append(f"{what}: {type(error).__name__}: {error}")
+            self.messages.append(f"{label}: {type(error).__name__}: {error}")
             self.cause = self.cause or error
 
     def finish(self, subject: str) -> None:
-        if self.found:
-            raise ConformanceError(subject, list(dict.fromkeys(self.found))) from self.cause
+        if self.messages:
+            raise ConformanceError(subject, list(dict.fromkeys(self.messages))) from self.cause
 
 
 def _hosts(step: Step, retrieve: Any) -> dict[str, Pipeline]:
-    """Pipelines that the step stands in, by what a message calls them."""
+    """Pipelines that contain the step, by the label that messages use."""
     if step.kind in ("analyse", "retrieve", "format"):
         changes: dict[str, Any] = {step.kind: step}
         host = Pipeline.of({"retrieve": retrieve, "refine": [{"first": {"n": 1}}]})
@@ -174,8 +174,8 @@ def _cases(
     requests = mock_requests() if requests is None else tuple(requests)
     yield _ALL, catalog, requests
     yield "no request", catalog, ()
-    found = next((item for item in catalog if item.enabled and item.include == "agent"), None)
-    for label, items in (("no item", []), ("one item", [] if found is None else [found])):
+    example = next((item for item in catalog if item.enabled and item.include == "agent"), None)
+    for label, items in (("no item", []), ("one item", [] if example is None else [example])):
         part = Catalog(items)
         yield label, part, requests_within(part, requests)
 
@@ -186,14 +186,14 @@ def _fresh(pipeline: Pipeline) -> Answer:
 
     def answer(batch: Batch) -> list[dict[str, Any]]:
         outcome = pipeline.run(batch, resources)
-        return shown(outcome.query, outcome.candidates, pipeline.prompts(outcome, resources))
+        return answer_rows(outcome.query, outcome.candidates, pipeline.prompts(outcome, resources))
 
     return answer
 
 
 def _selected(selector: Selector, batch: Batch) -> list[dict[str, Any]]:
     answers = selector.select(batch)
-    return shown(answers.query, answers.candidates)
+    return answer_rows(answers.query, answers.candidates)
 
 
 def _description_faults(step: Step) -> Iterator[str]:
@@ -203,12 +203,12 @@ def _description_faults(step: Step) -> Iterator[str]:
     if settings is None or not settings.frozen or not settings.eq:
         yield f"{strategy.__name__} must be a frozen dataclass whose fields are its parameters"
         return
-    given = registry.parameters(step.call)
-    if taken := {"step", "version"} & set(given):
-        yield f"a parameter must not be called {' or '.join(sorted(taken))}"
+    parameters = registry.parameters(step.call)
+    if reserved := {"step", "version"} & set(parameters):
+        yield f"a parameter must not be called {' or '.join(sorted(reserved))}"
     yield from _json_faults(step.describe())
-    if registry.build(step.kind, step.name, json.loads(json.dumps(given))) != step.call:
-        yield f"a step built again from its description is another one: {given}"
+    if registry.build(step.kind, step.name, json.loads(json.dumps(parameters))) != step.call:
+        yield f"a step built again from its description is another one: {parameters}"
 
 
 def _json_faults(described: Any) -> Iterator[str]:
@@ -233,9 +233,9 @@ def _contract_faults(step: Step, host: Pipeline, catalog: Catalog, requests: Seq
     if step.kind == "analyse":
         yield from query_faults(batch, step.call(batch, resources))
     elif step.kind == "retrieve":
-        made = step.call(query, resources)
-        yield from table_faults(query, made)
-        yield from retrieve_faults(made)
+        result = step.call(query, resources)
+        yield from table_faults(query, result)
+        yield from retrieve_faults(result)
     elif step.kind == "format":
         prompts = step.call(query, table, resources)
         yield from prompt_faults(batch, prompts)
@@ -308,34 +308,34 @@ def _answer_faults(
     *,
     scored: bool = True,
 ) -> Iterator[str]:
-    """Ask in many ways what must be answered alike. `make` gives a subject that has kept nothing yet."""
-    for case, items, asked in _cases(catalog, requests):
-        batch = Batch.of(items, asked)
+    """Ask the same in many ways; the answers must be equal. `make` gives a subject without any cached state."""
+    for case, items, case_requests in _cases(catalog, requests):
+        batch = Batch.of(items, case_requests)
         answer = make()
-        whole = answer(batch)
-        yield from differences(f"{case}, asked twice", whole, answer(batch))
-        yield from differences(f"{case}, asked anew", whole, make()(batch))
+        answers = answer(batch)
+        yield from differences(f"{case}, asked twice", answers, answer(batch))
+        yield from differences(f"{case}, asked anew", answers, make()(batch))
         some = range(0, len(batch), 3)
-        every = range(len(batch)) if case == _ALL else some  # few items have few ways to differ
-        one_by_one = [one for row in every for one in answer(batch.take([row]))]
-        yield from differences(f"{case}, one by one", [whole[row] for row in every], one_by_one)
+        indices = range(len(batch)) if case == _ALL else some  # few items have few ways to differ
+        one_by_one = [result for row in indices for result in answer(batch.take([row]))]
+        yield from differences(f"{case}, one by one", [answers[row] for row in indices], one_by_one)
         if case == _ALL:
-            alone = [one for row in some for one in make()(batch.take([row]))]
-            yield from differences(f"{case}, one by one with nothing kept", [whole[row] for row in some], alone)
+            alone = [result for row in some for result in make()(batch.take([row]))]
+            yield from differences(f"{case}, one by one with nothing kept", [answers[row] for row in some], alone)
         rows = random.Random(11).sample(range(len(batch)), len(batch))  # noqa: S311 - any fixed order does
-        yield from differences(f"{case}, requests shuffled", [whole[row] for row in rows], answer(batch.take(rows)))
+        yield from differences(f"{case}, requests shuffled", [answers[row] for row in rows], answer(batch.take(rows)))
         for seed in (0, 1) if scored else ():  # without scores nobody knows which items are tied
             mixed = Catalog(random.Random(seed).sample(list(items), len(items)))  # noqa: S311
-            for one, other in zip(whole, answer(Batch.of(mixed, asked)), strict=True):
-                yield from shuffled_faults(f"{case}, items shuffled", one, other)
+            for left, right in zip(answers, answer(Batch.of(mixed, case_requests)), strict=True):
+                yield from shuffled_faults(f"{case}, items shuffled", left, right)
 
 
 Task = tuple[str, str, dict[str, Any], Any]
-"""A strategy's kind, name and parameters, and the retriever that it stands behind."""
+"""A strategy's kind, name and parameters, and the retriever before it."""
 
 
 def process_faults(tasks: Sequence[Task], *, processes: int = PROCESSES) -> Iterator[str]:
-    """Answer in new processes, each with a hash seed of its own, and compare with the answers of this one.
+    """Answer in new processes, each with another hash seed, and compare with the answers of this one.
 
     Args:
         tasks: each process answers for all of them.
@@ -344,7 +344,7 @@ def process_faults(tasks: Sequence[Task], *, processes: int = PROCESSES) -> Iter
     Yields:
         What differs, or that a process failed; nothing where all are alike.
     """
-    here = [json.loads(answers_json(*task)) for task in tasks]
+    expected = [json.loads(answers_json(*task)) for task in tasks]
     code = (
         "import json, sys; from ctxbench.testing.conformance import answers_json as a\n"
         "for task in json.load(sys.stdin): print(a(*task))"
@@ -362,13 +362,13 @@ def process_faults(tasks: Sequence[Task], *, processes: int = PROCESSES) -> Iter
         if process.returncode:
             yield f"PYTHONHASHSEED={seed}: the process failed with {process.returncode}; its error stands on stderr"
             continue
-        for (_, name, parameters, _), ours, there in zip(tasks, here, out.splitlines(), strict=True):
-            given = f", {name} {json.dumps(parameters)}" if len(tasks) > 1 else ""
-            yield from differences(f"PYTHONHASHSEED={seed}{given}", ours, json.loads(there))
+        for (_, name, parameters, _), ours, line in zip(tasks, expected, out.splitlines(), strict=True):
+            suffix = f", {name} {json.dumps(parameters)}" if len(tasks) > 1 else ""
+            yield from differences(f"PYTHONHASHSEED={seed}{suffix}", ours, json.loads(line))
 
 
 def answers_json(kind: str, name: str, parameters: Mapping[str, Any], retrieve: Any) -> str:
     """What the step's pipelines answer to the mock requests, as JSON; what a new process prints."""
     step = Step(kind, name, registry.build(kind, name, parameters))
     batch = Batch.of(mock_catalog(), mock_requests())
-    return json.dumps([one for host in _hosts(step, retrieve).values() for one in _fresh(host)(batch)])
+    return json.dumps([answer for host in _hosts(step, retrieve).values() for answer in _fresh(host)(batch)])

@@ -1,4 +1,4 @@
-"""What every query, table of candidates and prompt must hold: checks of values, each yielding what is wrong."""
+"""The contract of queries, tables of candidates and prompts: each check yields what is wrong."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def table_faults(query: Query, table: Candidates) -> Iterator[str]:
 def session_faults(batch: Batch, table: Candidates) -> Iterator[str]:
     """What is wrong in the session rows of a table."""
     session = table.origin == Origin.SESSION
-    found = np.lexsort((table.item[session], table.request[session]))
+    table_order = np.lexsort((table.item[session], table.request[session]))
     owner = np.repeat(np.arange(len(batch), dtype=np.int64), np.diff(batch.session_start))
-    held = np.lexsort((batch.session_item, owner))
+    session_order = np.lexsort((batch.session_item, owner))
     if not (
-        np.array_equal(table.item[session][found], batch.session_item[held])
-        and np.array_equal(table.request[session][found], owner[held])
-        and np.array_equal(table.mode[session][found], batch.session_mode[held])
+        np.array_equal(table.item[session][table_order], batch.session_item[session_order])
+        and np.array_equal(table.request[session][table_order], owner[session_order])
+        and np.array_equal(table.mode[session][table_order], batch.session_mode[session_order])
         and np.all(table.out[session] == 0)
     ):
         yield "session rows must be the session's items with their modes, all chosen"
@@ -66,9 +66,9 @@ def _value_faults(query: Query, table: Candidates) -> Iterator[str]:
     """What is wrong in single values."""
     batch, n_items = query.batch, len(query.batch.catalog)
     for name in table.row_arrays():
-        wanted = np.float64 if name == "score" else np.int64
-        if getattr(table, name).dtype != wanted:
-            yield f"{name} has type {getattr(table, name).dtype}, expected {np.dtype(wanted)}"
+        dtype = np.float64 if name == "score" else np.int64
+        if getattr(table, name).dtype != dtype:
+            yield f"{name} has type {getattr(table, name).dtype}, expected {np.dtype(dtype)}"
     if np.any((table.item < 0) | (table.item >= n_items)) or np.any(table.via_item >= n_items):
         yield f"item and via_item must be positions in the catalog of {n_items} items"
         return
@@ -98,15 +98,15 @@ def _value_faults(query: Query, table: Candidates) -> Iterator[str]:
 
 def _at(table: Candidates, rows: BoolArray | IntArray) -> str:
     """A few of the rows, for a message."""
-    shown = np.arange(len(table), dtype=np.int64)[rows][:3]
+    positions = np.arange(len(table), dtype=np.int64)[rows][:3]
     return ", ".join(
         f"request {table.request[i]} item {table.item[i]} origin {table.origin[i]} score {table.score[i]!r}"
-        for i in shown
+        for i in positions
     )
 
 
 def retrieve_faults(table: Candidates) -> Iterator[str]:
-    """What is wrong in a retriever's table beside `table_faults`."""
+    """What is wrong in a retriever's table, besides `table_faults`."""
     if np.any((table.origin != Origin.SEARCH) | ~table.ranked):
         yield "a retriever's rows must have origin SEARCH and its tier; the pipeline adds those of the session"
     if np.any(table.out != 0) or table.rules != (None,):
@@ -121,29 +121,29 @@ def refine_faults(
     A step that `promotes` may choose rows that were out; one that `expands` may add rows. None = as its kind does.
     """
     expands = kind == "expand" if expands is None else expands
-    was, now = _rows(before), _rows(after)
-    if dropped := was.keys() - now.keys():
+    old_rows, new_rows = _rows(before), _rows(after)
+    if dropped := old_rows.keys() - new_rows.keys():
         yield f"rows are marked, never dropped; gone are (request, item) {sorted(dropped)[:3]}"
-    added = sorted(now.keys() - was.keys())
+    added = sorted(new_rows.keys() - old_rows.keys())
     if added and not expands:
         yield f"only an expand step may add rows, or a fit that `brings_in`; added are (request, item) {added[:3]}"
-    new = np.array([now[key] for key in added], dtype=np.int64)
+    new = np.array([new_rows[key] for key in added], dtype=np.int64)
     if np.any((after.origin[new] < Origin.EXPANSION) | (after.tier[new] <= RANKED)):
         yield "a row that was added must have an expansion origin, and stand behind what is ranked"
-    same = [key for key in was if key in now]
-    old, kept = (np.array([rows[key] for key in same], dtype=np.int64) for rows in (was, now))
+    shared = [key for key in old_rows if key in new_rows]
+    old, remaining = (np.array([rows[key] for key in shared], dtype=np.int64) for rows in (old_rows, new_rows))
     if expands:  # it may take over what an earlier rule kept out; all else stays as it was
-        stays = before.chosen[old] | (after.origin[kept] < Origin.EXPANSION)
-        old, kept = old[stays], kept[stays]
-        if np.any(np.diff(kept) < 0):
+        stays = before.chosen[old] | (after.origin[remaining] < Origin.EXPANSION)
+        old, remaining = old[stays], remaining[stays]
+        if np.any(np.diff(remaining) < 0):
             yield "an expand step must leave the order of what stands there as it was; add rows with `brought_in`"
-    rules = [(before.rules[before.out[a]], after.rules[after.out[b]]) for a, b in zip(old, kept, strict=True)]
+    rules = [(before.rules[before.out[a]], after.rules[after.out[b]]) for a, b in zip(old, remaining, strict=True)]
     if any(a and a != b and not (promotes and not b) for a, b in rules):
         yield "a row that was out must keep the rule that met it first"
     if kind == "expand" and any(b and not a for a, b in rules):
         yield "an expand step must not mark a chosen row out"
     for name in ("origin", "mode") if kind == "rank" else _KEPT_BY_CUTS:
-        if not np.array_equal(getattr(before, name)[old], getattr(after, name)[kept], equal_nan=name == "score"):
+        if not np.array_equal(getattr(before, name)[old], getattr(after, name)[remaining], equal_nan=name == "score"):
             yield f"a {kind} step must not change {name}"
     if lost := set(before.columns) - set(after.columns):
         yield f"columns are gone: {', '.join(sorted(lost))}"
@@ -167,7 +167,7 @@ def prompt_faults(batch: Batch, prompts: Sequence[Prompt]) -> Iterator[str]:
             yield f"tools of request {request.id!r} must be JSON: {error}"
 
 
-def shown(query: Query, table: Candidates, prompts: Sequence[Prompt] | None = None) -> list[dict[str, Any]]:
+def answer_rows(query: Query, table: Candidates, prompts: Sequence[Prompt] | None = None) -> list[dict[str, Any]]:
     """All that was answered, as JSON by request and to the last bit; rules by code and values, items by their ids."""
     return [
         {
@@ -195,7 +195,7 @@ def _chunks(query: Query, row: int) -> dict[str, Any]:
 def _rows_shown(query: Query, table: Candidates, rows: slice) -> list[dict[str, Any]]:
     ids = query.batch.catalog.ids
     columns = {name: _exact(table.columns[name][rows]) for name in sorted(table.columns)}
-    whole = {
+    numbers = {
         name: getattr(table, name)[rows].tolist()
         for name in ("chunk_rank", "origin", "tier", "query_chunk", "item_chunk")
     }
@@ -206,10 +206,10 @@ def _rows_shown(query: Query, table: Candidates, rows: slice) -> list[dict[str, 
             "score": score,
             "mode": int(mode),
             "rule": None if (rule := table.rules[out]) is None else rule.as_dict(),
-            "via": via[place],
-            **{name: values[place] for name, values in {**whole, **columns}.items()},
+            "via": via[index],
+            **{name: values[index] for name, values in {**numbers, **columns}.items()},
         }
-        for place, (item, score, mode, out) in enumerate(
+        for index, (item, score, mode, out) in enumerate(
             zip(table.item[rows], _exact(table.score[rows]), table.mode[rows], table.out[rows], strict=True)
         )
     ]

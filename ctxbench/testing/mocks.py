@@ -58,13 +58,13 @@ def mock_catalog() -> Catalog:
         ),
         Item(type="reference", name="three", text="one\n\none\n\none"),
     ]
-    others = [
+    mixed = [
         Item(type="file", name="src/issue.py", text="class Issue:\n\n    def close(self) -> None: ..."),
         Item(type="chunk", name="src/issue.py#2", text="def close(self) -> None: ..."),
         Item(type="message", name="m1", text="Please close the issue when the invoice is paid.", conversation="c1"),
         Item(type="memory", name="likes tea", text="Prefers tea to coffee."),
     ]
-    return Catalog([*tools, *rules, *references, *others])
+    return Catalog([*tools, *rules, *references, *mixed])
 
 
 def mock_requests() -> tuple[Request, ...]:
@@ -119,19 +119,19 @@ def mock_resources() -> LocalResources:
 def requests_within(catalog: Catalog, requests: Iterable[Request]) -> tuple[Request, ...]:
     """The requests without the items that the catalog lacks, so that they can be put to any part of a catalog."""
 
-    def held(keys: Iterable[ItemKey]) -> tuple[ItemKey, ...]:
+    def present(keys: Iterable[ItemKey]) -> tuple[ItemKey, ...]:
         return tuple(key for key in keys if catalog.find(key) is not None)
 
     return tuple(
         replace(
             request,
-            explicit=held(request.explicit),
-            recent=held(request.recent),
-            uses=tuple(one for one in request.uses if catalog.find(one[0]) is not None),
-            available=None if request.available is None else held(request.available),
+            explicit=present(request.explicit),
+            recent=present(request.recent),
+            uses=tuple(use for use in request.uses if catalog.find(use[0]) is not None),
+            available=None if request.available is None else present(request.available),
             session=None
             if request.session is None
-            else tuple(one for one in request.session if catalog.find(one.key) is not None),
+            else tuple(item for item in request.session if catalog.find(item.key) is not None),
         )
         for request in requests
     )

@@ -1,4 +1,4 @@
-"""What a store of memories must hold, whoever wrote it: `check_store(lambda: MyStore(...))` in a test of yours."""
+"""The contract of a store of memories: call `check_store(lambda: MyStore(...))` in a test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIRST, _LATER, _LAST = (f"2026-03-0{day}T00:00:00+00:00" for day in (1, 2, 3))
 
 
 def check_store(make: Callable[[], MemoryStore]) -> None:
-    """Hold a store to what catalogs, searches and caches rely on.
+    """Check a store for everything that catalogs, searches and caches rely on.
 
     Args:
         make: gives a new store without a workspace; each is closed at the end of its check.
@@ -42,9 +42,9 @@ def check_store(make: Callable[[], MemoryStore]) -> None:
         try:
             for name in ("one", "two", "one"):
                 store.create_workspace(name)
-            for what, got, expected in check(store):
+            for label, got, expected in check(store):
                 if got != expected:
-                    faults.append(f"{what}: expected {expected!r:.300}, got {got!r:.300}")
+                    faults.append(f"{label}: expected {expected!r:.300}, got {got!r:.300}")
         except Exception as error:  # noqa: BLE001 - whatever a store raises is its fault, and is reported
             faults.append(f"{check.__name__.strip('_')}: {type(error).__name__}: {error}")
         finally:
@@ -57,8 +57,8 @@ Found = Iterator[tuple[str, Any, Any]]
 """What was looked at, what was found, and what is right."""
 
 
-def _memory(id_: str, workspace: str = "one", **said: Any) -> Memory:
-    return Memory(id=id_, workspace=workspace, **{"content": f"text of {id_}", "created": _FIRST, **said})
+def _memory(id_: str, workspace: str = "one", **fields: Any) -> Memory:
+    return Memory(id=id_, workspace=workspace, **{"content": f"text of {id_}", "created": _FIRST, **fields})
 
 
 def _link(source: str, target: str, type_: str = "follows", workspace: str = "one") -> Relationship:
@@ -70,25 +70,25 @@ def _names(store: MemoryStore, workspace: str = "one") -> list[str]:
 
 
 def _kept(store: MemoryStore) -> Found:
-    whole = _memory("a", kind="fact", confidence=0.25, conversation="c/1", user="u", metadata={"n": [1, {"é": None}]})
-    yield "what insert returns", store.insert(whole), whole
-    yield "what get returns", store.get("one", "a"), whole
+    memory = _memory("a", kind="fact", confidence=0.25, conversation="c/1", user="u", metadata={"n": [1, {"é": None}]})
+    yield "what insert returns", store.insert(memory), memory
+    yield "what get returns", store.get("one", "a"), memory
     store.close()
-    yield "get after close", store.get("one", "a"), whole
+    yield "get after close", store.get("one", "a"), memory
     store.insert(_memory("b", created="2026-03-01T01:30:00.5+02:00", content="first\r\n\tsecond"))
     yield "a time with an offset", store.get("one", "b").created, "2026-02-28T23:30:00.500000+00:00"
     store.insert(_memory("c", created="2026-03-01"))
     yield "a date, which is UTC", store.get("one", "c").created, _FIRST
     yield "whether a time was set", store.insert(_memory("d", created=None)).created is None, False
     done: list[tuple[int, int]] = []
-    many = [_memory(f"m{n}") for n in range(2001)]
-    yield "insert_many", store.insert_many(iter(many), progress=lambda *now: done.append(now)), 2001
+    memories = [_memory(f"m{n}") for n in range(2001)]
+    yield "insert_many", store.insert_many(iter(memories), progress=lambda *counts: done.append(counts)), 2001
     yield "progress of 2,001", done, [(1000, 2001), (2000, 2001), (2001, 2001)]
     yield "order of the catalog", _names(store)[3:], ["d@1", *(f"m{n}@1" for n in range(2001))]
     yield "insert_many of none", store.insert_many([]), 0
     item = store.catalog("one")[0]
     facts = (item.type, item.text, item.workspace, item.user, item.kind, item.conversation, item.metadata)
-    yield "an item", facts, ("memory", whole.content, "one", "u", "fact", "c/1", {"n": [1, {"é": None}]})
+    yield "an item", facts, ("memory", memory.content, "one", "u", "fact", "c/1", {"n": [1, {"é": None}]})
     yield "times of an item", (item.created, item.until, item.confidence), (_FIRST, None, 0.25)
 
 
@@ -124,9 +124,9 @@ def _related(store: MemoryStore) -> Found:
     yield "relationships", store.relationships("one", "a"), (circle[0], circle[2], circle[3])
     store.update("one", "b", content="new", at=_LATER)
     links = {item.name: [(link.type, link.item.name) for link in item.links] for item in store.catalog("one")}
-    both = [(kind, name) for kind in ("follows", "repeats") for name in ("b@1", "b@2")]
+    versions = [(kind, name) for kind in ("follows", "repeats") for name in ("b@1", "b@2")]
     follows = {id_: [("follows", name)] for id_, name in (("b@1", "c@1"), ("c@1", "a@1"), ("b@2", "c@1"))}
-    yield "links, between versions of one time", links, {"a@1": both, **follows}
+    yield "links, between versions of one time", links, {"a@1": versions, **follows}
     store.unrelate(circle[0])
     yield "relationships after unrelate", store.relationships("one", "b"), (circle[1], circle[3])
 
@@ -164,7 +164,7 @@ def _refused(store: MemoryStore) -> Found:
     store.insert_many([_memory("a"), _memory("b")])
     before = store.catalog("one").hash, store.revision("one")
     wrong: list[Any] = [{"x": float("inf")}, {"x": object()}, {1: 2}, []]
-    bad = [
+    invalid = [
         *(_memory("c", content=text) for text in ("", " \n", "x\0", "\x1b[2J", "\ud800", "x" * (LONGEST + 1))),
         *(_memory("c", confidence=number) for number in (-0.1, 1.1, float("nan"), True, 10**400)),
         *(_memory("c", created=text) for text in ("yesterday", "0001-01-01T00:00:00+10:00")),
@@ -175,7 +175,7 @@ def _refused(store: MemoryStore) -> Found:
         _memory("c@1", type="message"),
         *(_memory("c", "three"), _memory("c", version=2), _memory("c", until=_LAST), _memory("c", kind="")),
     ]
-    calls: list[tuple[Callable[..., Any], Any]] = [(store.insert, one) for one in bad]
+    calls: list[tuple[Callable[..., Any], Any]] = [(store.insert, memory) for memory in invalid]
     calls += [
         (lambda change: store.update("one", "a", **change), change) for change in ({"content": ""}, {"version": 3}, {})
     ]
@@ -185,11 +185,11 @@ def _refused(store: MemoryStore) -> Found:
     calls += [(lambda id_: store.delete("one", "a", id_), "gone"), (lambda id_: store.get("one", id_), "gone")]
     calls += [(lambda at: store.get("one", "a", at=at), at) for at in ("2026-02-28", "soon")]
     calls += [(store.catalog, "three"), (store.revision, "three"), (store.create_workspace, " ")]
-    for call, given in calls:
-        yield f"refusal of {given!r:.80}", _error(call, given), ParameterError
+    for call, argument in calls:
+        yield f"refusal of {argument!r:.80}", _error(call, argument), ParameterError
     long = _memory("c", metadata={"x": 10**5000})
     yield "refusal of a number too long to be written", _error(store.insert, long), ParameterError
-    yield "refusal of many", _error(store.insert_many, [_memory("c"), *bad]), InputError
+    yield "refusal of many", _error(store.insert_many, [_memory("c"), *invalid]), InputError
     yield "refusal of one id twice", _error(store.insert_many, [_memory("c"), _memory("c")]), InputError
     yield "what is there after refusals", (store.catalog("one").hash, store.revision("one")), before
 
@@ -203,15 +203,15 @@ def _typed(store: MemoryStore) -> Found:
     yield "the current version of a file", (current.type, current.version), ("file", 2)
     store.relate(_link("m1", file.id))
     items = [(item.type, item.name, item.title, item.kind) for item in store.catalog("one")]
-    first, said, second = ("file", f"{file.id}@1"), ("message", "m1@1"), ("file", f"{file.id}@2")
-    yield "items", items, [(*first, file.id, file.kind), (*said, "", "user"), (*second, file.id, file.kind)]
+    first, message, second = ("file", f"{file.id}@1"), ("message", "m1@1"), ("file", f"{file.id}@2")
+    yield "items", items, [(*first, file.id, file.kind), (*message, "", "user"), (*second, file.id, file.kind)]
     yield "links", [link.item.name for link in store.catalog("one")[1].links], [first[1], second[1]]
     yield "refusal of another type", _error(lambda _: store.update("one", "m1", type="file"), None), ParameterError
 
 
-def _event(kind: str, id_: str, at: str = _LATER, **said: Any) -> Event:
-    whose = {"workspace": "one", "user": "u", "conversation": "t", "useful": True if kind == "feedback" else None}
-    return Event(**{"kind": kind, "id": id_, "at": at, **whose, **said})
+def _event(kind: str, id_: str, at: str = _LATER, **fields: Any) -> Event:
+    defaults = {"workspace": "one", "user": "u", "conversation": "t", "useful": True if kind == "feedback" else None}
+    return Event(**{"kind": kind, "id": id_, "at": at, **defaults, **fields})
 
 
 def _recorded(store: MemoryStore) -> Found:
@@ -232,24 +232,27 @@ def _recorded(store: MemoryStore) -> Found:
         *(_event("access", "a", at) for at in ("2026-02-28", "soon")),
         *(_event("look", "a"), _event("reference", "a", conversation=None), _event("access", "a", useful=True)),
         *(_event("feedback", "a", useful=useful) for useful in (None, 1)),
-        *(_event("access", "a", metadata=one) for one in ({"tags": {"red"}}, {ASKED: "x"}, {ASKED: {"text": "x"}})),
+        *(
+            _event("access", "a", metadata=metadata)
+            for metadata in ({"tags": {"red"}}, {ASKED: "x"}, {ASKED: {"text": "x"}})
+        ),
         _event("access", "a", at=cast("str", 5)),
         *(_event("access", "a", user=""), _event("access", "a", workspace="three")),
     ]
-    there = store.events("one")
+    events = store.events("one")
     for row in wrong:
         yield f"refusal of {row!r:.120}", _error(store.record, row), ParameterError
     several = _error(lambda row: store.record(_event("access", "a"), row), wrong[0])
-    yield "events after refusals, of several too", (several, store.events("one")), (ParameterError, there)
+    yield "events after refusals, of several too", (several, store.events("one")), (ParameterError, events)
     store.delete("one", "a")
     yield "events of what was deleted", store.events("one"), ()
     store.insert(_memory("a", type="file"))
     yield "events of an id used again", store.events("one"), ()
 
 
-def _context(at: str = _LATER, *, items: tuple[str, ...] = ("file:a%401",), **said: Any) -> Event:
-    asked = {"context": "c", "text": "who?", "time": _FIRST, "items": list(items)}
-    return _event("sufficient", "c", at, **{"useful": False, "metadata": {ASKED: asked}, **said})
+def _context(at: str = _LATER, *, items: tuple[str, ...] = ("file:a%401",), **fields: Any) -> Event:
+    context = {"context": "c", "text": "who?", "time": _FIRST, "items": list(items)}
+    return _event("sufficient", "c", at, **{"useful": False, "metadata": {ASKED: context}, **fields})
 
 
 def _sufficed(store: MemoryStore) -> Found:
@@ -263,15 +266,18 @@ def _sufficed(store: MemoryStore) -> Found:
     yield "what was said of contexts, by time", store.events("one"), (rows[1], rows[0], rows[2])
     wrong = [
         *(_context(useful=useful) for useful in (None, 1)),
-        *(_context(metadata=one) for one in ({}, {ASKED: {"context": "c", "text": "x", "time": "x", "item": "x"}})),
+        *(
+            _context(metadata=metadata)
+            for metadata in ({}, {ASKED: {"context": "c", "text": "x", "time": "x", "item": "x"}})
+        ),
         _context(metadata={ASKED: {**rows[0].metadata[ASKED], "context": "other"}}),
-        *(_context(items=(one,)) for one in ("file:gone%401", "file:b%401", "a")),
+        *(_context(items=(item,)) for item in ("file:gone%401", "file:b%401", "a")),
         *(_context(at="2026-02-28"), _context(workspace="three", items=())),
     ]
-    there = store.events("one")
+    events = store.events("one")
     for row in wrong:
         yield f"refusal of {row!r:.200}", _error(store.record, row), ParameterError
-    yield "what was said after refusals", store.events("one"), there
+    yield "what was said after refusals", store.events("one"), events
     yield "no use of anything", store.request("one", "x", user="u", conversation="t").uses, ()
     store.delete("one", "a")
     yield "what was said of contexts that had what was deleted", store.events("one"), (rows[1], rows[2])
@@ -296,32 +302,32 @@ def _requested(store: MemoryStore) -> Found:
     store.record(*(_event("feedback", "a", at) for at in (_LATER, _LAST)), _event("feedback", "b", useful=False))
     store.record(_event("feedback", "b", _LAST, user="v"))
 
-    def told(**asked: Any) -> list[Any]:
-        row = store.request("one", "x", **asked).as_dict()
+    def request_lists(**options: Any) -> list[Any]:
+        row = store.request("one", "x", **options).as_dict()
         return [row.get(name, []) for name in ("explicit", "recent")] + [row.get("uses", {})]
 
-    now = [["file:a%402", "message:m%401"], ["file:a%402", "file:b%401"], {"file:a%402": 2}]
-    yield "a request", told(user="u", conversation="t"), now
-    then = [["file:b%401", "file:a%401", "message:m%401"], ["file:b%401", "file:a%401"], {"file:a%401": 1}]
-    yield "a request as of a time", told(user="u", conversation="t", time=_LATER), then
-    yield "a request before anything was done", told(user="u", conversation="t", time=_FIRST), [[], [], {}]
+    current = [["file:a%402", "message:m%401"], ["file:a%402", "file:b%401"], {"file:a%402": 2}]
+    yield "a request", request_lists(user="u", conversation="t"), current
+    earlier = [["file:b%401", "file:a%401", "message:m%401"], ["file:b%401", "file:a%401"], {"file:a%401": 1}]
+    yield "a request as of a time", request_lists(user="u", conversation="t", time=_LATER), earlier
+    yield "a request before anything was done", request_lists(user="u", conversation="t", time=_FIRST), [[], [], {}]
     of_v = [["message:m%401", "file:own%401"], ["file:c%401"], {"file:b%401": 1}]
-    yield "another user's", told(user="v", conversation="t"), of_v
-    yield "nobody's", told(conversation="t"), [["message:m%401"], ["file:c%401"], {}]
-    yield "an unknown conversation", told(user="u", conversation="gone"), [[], *now[1:]]
-    yield "none", told(user="w"), [[], [], {}]
+    yield "another user's", request_lists(user="v", conversation="t"), of_v
+    yield "nobody's", request_lists(conversation="t"), [["message:m%401"], ["file:c%401"], {}]
+    yield "an unknown conversation", request_lists(user="u", conversation="gone"), [[], *current[1:]]
+    yield "none", request_lists(user="w"), [[], [], {}]
     request = store.request("one", "x", user="u", conversation="t", time="2026-03-02", id="q")
     facts = (request.id, request.text, request.user, request.workspace, request.conversation, request.time)
     yield "what it says besides", facts, ("q", "x", "u", "one", "t", "2026-03-02")
     yield "refusal of a time", _error(lambda at: store.request("one", "x", time=at), "soon"), ParameterError
     yield "refusal of a workspace", _error(lambda name: store.request(name, "x"), "three"), ParameterError
     store.update("one", "a", user="v")
-    yield "what became another's", told(user="u", conversation="t"), [["message:m%401"], ["file:b%401"], {}]
+    yield "what became another's", request_lists(user="u", conversation="t"), [["message:m%401"], ["file:b%401"], {}]
 
 
-def _error(call: Callable[..., Any], given: Any) -> type[Exception] | None:
+def _error(call: Callable[..., Any], argument: Any) -> type[Exception] | None:
     try:
-        call(given)
+        call(argument)
     except (ParameterError, InputError) as error:
         return ParameterError if isinstance(error, ParameterError) else InputError
     return None

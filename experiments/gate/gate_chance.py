@@ -266,7 +266,7 @@ def pair_of(dataset: str, selector: str, sides: tuple[Values, Values], groups: I
     """Snapshots of base and head with these values, shape (n_queries,), to be judged."""
     ids = [str(place) for place in range(len(groups))]
     queries = {
-        name: QueryFact(id=name, asked="", labelled="", group=str(own))
+        name: QueryFact(id=name, request_hash="", labelled="", group=str(own))
         for name, own in zip(ids, groups.tolist(), strict=True)
     }
     base, head = (

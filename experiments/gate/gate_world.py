@@ -116,7 +116,7 @@ def only(snapshot: SelectorSnapshot, queries: Sequence[str]) -> SelectorSnapshot
     return replace(
         snapshot,
         queries={query: snapshot.queries[query] for query in queries},
-        answers=answers.select_queries(queries)
+        answers=answers.select(queries)
         if isinstance(answers, TableAnswers)
         else {query: answers[query] for query in queries},
         metrics={metric: values[rows] for metric, values in snapshot.metrics.items()},

@@ -16,7 +16,7 @@ from ctxbench.core.query import Query, whole_texts, with_own_vectors
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.query_labels import DatasetQuery, read_query
 from ctxbench.io.rows import Row
-from ctxbench.testing.contract import shown
+from ctxbench.testing.contract import answer_rows
 
 TEXTS = ("Ann likes green tea.", "The parcel was late. It was paid.", "Refunds take a week.", "Call her on Monday.")
 CATALOG = Catalog(Item(type="memory", name=f"m{place}", text=text) for place, text in enumerate(TEXTS))
@@ -39,7 +39,7 @@ VECTORS = RESOURCES.vectors(ASKED)
 def answers(requests, spec, catalog: Catalog = CATALOG) -> list:
     pipeline = Pipeline.of({"analyse": "whole", **spec})
     outcome = pipeline.run(Batch.of(catalog, requests), RESOURCES)
-    return shown(outcome.query, outcome.candidates)
+    return answer_rows(outcome.query, outcome.candidates)
 
 
 @pytest.mark.parametrize("spec", PIPELINES, ids=str)

@@ -14,7 +14,7 @@ from ctxbench.gate.setting_differences import SettingDifference
 from ctxbench.gate.snapshot_pair import SnapshotPair
 from tests.gate.cause_cases import scored
 
-SIDES = {"was": "", "now": ""}
+SIDES = {"before": "", "after": ""}
 CUTS = {
     "standard": [{"standard": {"topK": 6, "topN": 3, "includeScore": 0.6}}],
     "margin": [{"standard": {"topK": 20, "topN": 5, "includeScore": 1.0}}, {"margin": {"margin": 0.3, "of": "ratio"}}],
@@ -46,7 +46,7 @@ def test_a_replay_of_what_is_there_changes_nothing(cut, data):
     pair = SnapshotPair(taken, taken, input_differences(taken, taken, {}))
     side, _ = pair.candidates("q")
     cases = [
-        ReplayCase(own=row, rivals=[other for other in side.rows.values() if other is not row], bar=side.bar)
+        ReplayCase(candidate=row, rivals=[other for other in side.rows.values() if other is not row], bar=side.bar)
         for row in side.rows.values()
     ]
     found = replay_cuts(pair.steps[0], cases)
@@ -64,23 +64,31 @@ def test_what_has_no_chunk_among_the_best_is_known_by_its_rule():
 def test_what_was_found_stands_before_what_was_brought_in_whatever_it_scores():
     steps = described([{"first": {"n": 3}}, {"expansion": {"enabled": True}}, {"budget": {"tokens": 30}}])
     found = [
-        Candidate(id=f"rule:{n}", place=n, score=0.5, origin="search", chunk=-1, tokens=12, rule=None) for n in range(2)
+        Candidate(id=f"rule:{n}", position=n, score=0.5, origin="search", chunk=-1, tokens=12, rule=None)
+        for n in range(2)
     ]
-    brought = Candidate(id="rule:9", place=9, score=0.9, origin="expansion", chunk=-1, tokens=12, rule=None)
-    cases = [ReplayCase(own=brought, rivals=found), *(ReplayCase(own=one, rivals=[brought]) for one in found)]
+    brought = Candidate(id="rule:9", position=9, score=0.9, origin="expansion", chunk=-1, tokens=12, rule=None)
+    cases = [
+        ReplayCase(candidate=brought, rivals=found),
+        *(ReplayCase(candidate=one, rivals=[brought]) for one in found),
+    ]
     assert replay_cuts(steps, cases) == [False, True, True]
 
 
 def test_an_item_that_is_no_candidate_is_not_kept():
     steps = described(CUTS["first"])
     assert replay_cuts(steps, []) == []
-    assert replay_cuts(steps, [ReplayCase(own=None, rivals=[Candidate(id="tool:s:a", place=0, score=0.5)])]) == [False]
+    assert replay_cuts(
+        steps, [ReplayCase(candidate=None, rivals=[Candidate(id="tool:s:a", position=0, score=0.5)])]
+    ) == [False]
 
 
 def test_ties_go_by_the_place_in_the_catalog():
     steps = described([{"first": {"n": 1}}])
-    one, other = Candidate(id="tool:s:a", place=0, score=0.5), Candidate(id="tool:s:b", place=1, score=0.5)
-    assert replay_cuts(steps, [ReplayCase(own=one, rivals=[other]), ReplayCase(own=other, rivals=[one])]) == [
+    one, other = Candidate(id="tool:s:a", position=0, score=0.5), Candidate(id="tool:s:b", position=1, score=0.5)
+    assert replay_cuts(
+        steps, [ReplayCase(candidate=one, rivals=[other]), ReplayCase(candidate=other, rivals=[one])]
+    ) == [
         True,
         False,
     ]

@@ -513,7 +513,8 @@ def test_names_of_alternatives_and_texts_of_disabled_items_are_texts():
     assert "group0" not in str(bare.queries)
     assert "secret" not in str(bare.disabled)
     assert bare.queries["q"].labels() is None
-    assert replace(bare.queries["q"], text=made.queries["q"].text, others=made.queries["q"].others) == made.queries["q"]
+    query = made.queries["q"]
+    assert replace(bare.queries["q"], text=query.text, extra_labels=query.extra_labels) == query
 
 
 def test_an_empty_catalog_has_nothing_there():

@@ -104,7 +104,7 @@ def test_files_beside_a_command_s_own_are_counted_and_all_are_where_answers_are_
     after = {**MANY, "files": {**MANY["files"], **dict.fromkeys(edited, TWO)}}
     sides = [snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True)) for one in (MANY, after)]
     found = input_differences(*sides, {})
-    assert (found.text(), found.text(same=True)) == (words, same)
+    assert (found.text(), found.text(same_answers=True)) == (words, same)
     cause = setting_cause(found.outside, CauseKind.OUTSIDE)
     assert cause.subjects == (edited[0],)  # where it is placed
 
@@ -122,7 +122,7 @@ def test_files_that_are_followed_no_longer_or_for_the_first_time_were_not_edited
     (setting, *_) = input_differences(
         *(snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True)) for one in (MANY, after)), {}
     ).outside
-    assert (setting.path, setting.files, setting.beside) == ("source", (), True)
+    assert (setting.path, setting.files, setting.adjacent) == ("source", (), True)
 
 
 def test_a_file_of_answers_keeps_its_path_and_a_callable_has_one_of_its_own():

@@ -35,7 +35,7 @@ def settings(*names, **given):
 
 def judged(base, head, *names, **given):
     same = given.pop("same", ())
-    return judge_metrics([pair(base, head, same=same)], settings(*names, **given))[0]
+    return judge_metrics([pair(base, head, swaps=same)], settings(*names, **given))[0]
 
 
 def ones(n, zeros=0):

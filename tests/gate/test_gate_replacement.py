@@ -51,7 +51,7 @@ def completeness(desk):
     (found,) = [one for one in check.replacement.figures if one.metric == "completeness"]
     first_line = document(check).title
     assert "completeness 100.0% -> 50.0%" in first_line
-    return found.before, found.now
+    return found.before, found.after
 
 
 def test_nothing_is_named_where_nothing_was_accepted(desk):

@@ -16,7 +16,7 @@ from ctxbench.embedding.embedder import ModelError
 from ctxbench.index import dense, products
 from ctxbench.index.dense import ChunkMatrix, DenseIndex, chunks_of, search
 from ctxbench.index.products import multiply, row_dots
-from ctxbench.testing.contract import shown
+from ctxbench.testing.contract import answer_rows
 
 X, Y = [1.0, 0.0], [0.0, 1.0]
 
@@ -276,7 +276,7 @@ def test_few_items_are_searched_as_all_are(monkeypatch, paragraphs, depth):
         monkeypatch.setattr(dense, "FEW", few)
         for chosen in (requests, requests[1:], requests[1:2], requests[3:]):
             outcome = pipeline.run(Batch.of(catalog, chosen), resources)
-            found.append(shown(outcome.query, outcome.candidates))
+            found.append(answer_rows(outcome.query, outcome.candidates))
     assert found[:4] == found[4:]
     assert [len(answer["rows"]) for answer in found[1]] == [min(depth, 3), min(depth, 2), 0]
 

@@ -85,7 +85,11 @@ def test_an_agent_file_is_the_selector_and_the_catalog_where_none_is_named(root,
     (root / "agent.own.yaml").write_text(json.dumps(agent))
     (root / "AGENTS.md").write_text("Be kind to whoever asks.\n")
     opened = open_setup(Setup(selector="agent.own.yaml", embedder="hashing"), root)
-    assert (opened.label, opened.place, opened.catalog.ids) == ("agent.own", "agent.own.yaml", ("rule:AGENTS.md",))
+    assert (opened.label, opened.catalog_name, opened.catalog.ids) == (
+        "agent.own",
+        "agent.own.yaml",
+        ("rule:AGENTS.md",),
+    )
     with closing(opened):
         assert not opened.selector.select(Batch.of(opened.catalog, [Request(id="q", text="be kind")])).errors
     as_catalog = open_setup(Setup(catalog="agent.own.yaml", embedder="hashing"), root)
@@ -93,4 +97,4 @@ def test_an_agent_file_is_the_selector_and_the_catalog_where_none_is_named(root,
     given = open_setup(Setup(catalog="agent.own.yaml", selector="everything", embedder="hashing"), root)
     assert (given.label, given.catalog.ids) == ("everything", opened.catalog.ids)
     other = open_setup(Setup(catalog="items.jsonl", selector="agent.own.yaml", embedder="hashing"), root)
-    assert (other.label, other.place) == ("agent.own", "items.jsonl")
+    assert (other.label, other.catalog_name) == ("agent.own", "items.jsonl")

@@ -12,7 +12,7 @@ from ctxbench.selectors import definitions
 from ctxbench.selectors.definitions import definition, find_definition, read_definition, shipped
 from ctxbench.steps.cut import Margin, Standard
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
-from ctxbench.testing.contract import shown
+from ctxbench.testing.contract import answer_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -333,7 +333,7 @@ class TestExpansion:
         }
         batch = Batch.of(mock_catalog(), mock_requests())
         one, other = (
-            shown(outcome.query, outcome.candidates, pipeline.prompts(outcome, mock_resources()))
+            answer_rows(outcome.query, outcome.candidates, pipeline.prompts(outcome, mock_resources()))
             for pipeline in (self.FOUND.pipeline(self.FOUND.values()), Pipeline.of(before))
             for outcome in [pipeline.run(batch, mock_resources())]
         )

@@ -17,7 +17,7 @@ from ctxbench.embedding.embedder import EmbedderIdentity, ModelError
 from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
-from ctxbench.testing.contract import shown
+from ctxbench.testing.contract import answer_rows
 from ctxbench.text.tokens import open_counter
 from tests.selectors.original_engine import OriginalEngine
 
@@ -194,7 +194,9 @@ def test_expansion_at_depth_0_computes_nothing_and_answers_as_if_it_were_off(by)
         )
         resources = resources_of(Model(table))
         outcome = pipeline.run(batch, resources)
-        answers.append(shown(outcome.query, outcome.candidates, pipeline.prompts(outcome, testing.mock_resources())))
+        answers.append(
+            answer_rows(outcome.query, outcome.candidates, pipeline.prompts(outcome, testing.mock_resources()))
+        )
         kept.append(len(resources._kept))
     assert answers[0] == answers[1] != answers[2]
     assert kept[0] == kept[1]
@@ -383,7 +385,7 @@ def test_a_margin_of_one_leaves_every_selection_as_it_was(seed):
     requests = [Request(id="1", text="go"), Request(id="2", text=" "), Request(id="3", text="nothing like it")]
     batch = Batch.of(Catalog(items), requests)
     one, other = (
-        shown(outcome.query, outcome.candidates, pipeline.prompts(outcome, testing.mock_resources()))
+        answer_rows(outcome.query, outcome.candidates, pipeline.prompts(outcome, testing.mock_resources()))
         for pipeline in (definition("semantic").pipeline(values), Pipeline.of(before))
         for outcome in [pipeline.run(batch, resources_of(model))]
     )

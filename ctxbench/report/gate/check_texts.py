@@ -10,7 +10,7 @@ from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison
 from ctxbench.core.rules import NOT_CHOSEN
 from ctxbench.gate.baseline import AcceptedFigures
-from ctxbench.gate.cause_texts import told_cause
+from ctxbench.gate.cause_texts import phrase_cause
 from ctxbench.gate.model import (
     Cause,
     CauseKind,
@@ -63,15 +63,15 @@ def opening_words(check: Check) -> str:
 
 def loosened_text(found: Loosened) -> str:
     """A loosened setting on one line, such as `tolerance of recall 0.01 -> 0.9`."""
-    if found.now:
-        return f"{found.setting} {found.before} -> {found.now}"
+    if found.after:
+        return f"{found.setting} {found.before} -> {found.after}"
     return f"{found.setting}: {found.before} is gone"
 
 
 def _figure_text(found: FigureChange) -> str:
     """A figure of a baseline that was accepted anew: `bm25 on desk: completeness 47.0% -> 27.9%`."""
     name = f"{found.selector} on {found.dataset}: {found.metric}"
-    sides = (_figure(found.metric, value) for value in (found.before, found.now))
+    sides = (_figure(found.metric, value) for value in (found.before, found.after))
     return f"{name} {' -> '.join(sides)}"
 
 
@@ -212,8 +212,8 @@ def cause_text(found: Cause) -> str:
     """A cause on one line: its kind, its phrase, and what it is about unless the phrase says so."""
     others = [one for one in found.subjects if one not in found.detail]
     if not others or not found.detail:
-        return told_cause(found, found.detail or first_ones(others))
-    return told_cause(found, f"{found.detail} ({first_ones(others)})")
+        return phrase_cause(found, found.detail or first_ones(others))
+    return phrase_cause(found, f"{found.detail} ({first_ones(others)})")
 
 
 def first_ones(ids: Sequence[str], most: int = _NAMED) -> str:
