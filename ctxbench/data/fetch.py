@@ -61,8 +61,8 @@ class _CutError(Exception):
 def sources() -> dict[str, tuple[PublishedSource, tuple[str, ...]]]:
     """What can be fetched, by name, with the datasets that are made of it, sorted."""
     readers = [importer for importer in importers().values() if isinstance(importer, FileImporter)]
-    found = {importer.source.name: (importer.source, importer.provides) for importer in readers}
-    return dict(sorted(found.items()))
+    by_name = {importer.source.name: (importer.source, importer.provides) for importer in readers}
+    return dict(sorted(by_name.items()))
 
 
 def source_of(name: str) -> PublishedSource:
@@ -72,14 +72,14 @@ def source_of(name: str) -> PublishedSource:
         UnknownNameError: nothing has the name; the closest are named.
         ParameterError: the dataset comes from a package; says what to install.
     """
-    known = sources()
-    for source, datasets in known.values():
+    by_name = sources()
+    for source, datasets in by_name.values():
         if name == source.name or name in datasets:
             return source
     importer = importers().get(name)
     if importer is not None:
         raise ParameterError(f"dataset {name} has no files to fetch; its source is installed: {importer.install}")
-    names = {*known, *(dataset for _, datasets in known.values() for dataset in datasets)}
+    names = {*by_name, *(dataset for _, datasets in by_name.values() for dataset in datasets)}
     raise UnknownNameError("source to fetch", name, names)
 
 
@@ -173,11 +173,11 @@ class _Download:
             StorageError: it could not be had, or is another file.
         """
         had = self._size()
-        self._whole(pause)
+        self._fetch_all(pause)
         digest, size = sha256_of(self.part, remedy=_AGAIN), self._size()
         if digest != self.file.sha256 and had:  # what was kept from before may be what is wrong
             self._drop()
-            self._whole(pause)
+            self._fetch_all(pause)
             digest, size = sha256_of(self.part, remedy=_AGAIN), self._size()
         if digest != self.file.sha256:
             self._drop()
@@ -191,7 +191,7 @@ class _Download:
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def _whole(self, pause: float) -> None:
+    def _fetch_all(self, pause: float) -> None:
         """Fetch until all has come, trying again where the connection ends."""
         for attempt in range(TRIES):
             try:
@@ -302,5 +302,5 @@ class _Download:
 
 def _first(response: httpx.Response) -> int:
     """The first byte that a partial response brings; -1 if it does not say."""
-    found = re.match(r"bytes (\d{1,18})-", response.headers.get("content-range", ""))
-    return int(found[1]) if found else -1
+    match = re.match(r"bytes (\d{1,18})-", response.headers.get("content-range", ""))
+    return int(match[1]) if match else -1

@@ -249,8 +249,8 @@ class Dataset:
         Args:
             also: ids of further queries to keep, such as those of pins.
         """
-        kept = {*self.only_negatives, *also}
-        return self._without(query for query in self.unlabelled if query not in kept)
+        query_ids = {*self.only_negatives, *also}
+        return self._without(query for query in self.unlabelled if query not in query_ids)
 
     def _without(self, query_ids: Iterable[str]) -> Dataset:
         """All queries but these; the dataset itself if there are none."""

@@ -39,20 +39,20 @@ def own_files(folder: Path) -> set[str]:
     return {CARD, *corpus, QUERIES, *(f"{QRELS}/{path.name}" for path in (folder / QRELS).glob("*.tsv"))}
 
 
-def near_folder(given: Path | str, *bases: Path) -> str:
+def near_folder(requested: Path | str, *bases: Path) -> str:
     """'; did you mean ...?' for a dataset's folder that is called nearly so; empty where there is none.
 
     Args:
-        given: what was named; a folder below `datasets` of just that name comes first.
+        requested: the path that was not found; a folder below `datasets` of just that name comes first.
         bases: folders that it may be relative to; none = the working directory.
     """
-    path, found = Path(given), dict[str, Path]()
-    for place in [one for base in bases or (Path(),) for one in (base / "datasets", base / path.parent)]:
+    path, candidates = Path(requested), dict[str, Path]()
+    for parent in [parent for base in bases or (Path(),) for parent in (base / "datasets", base / path.parent)]:
         with suppress(OSError):
-            for folder in sorted(card.parent for card in place.glob(f"*/{CARD}")):
-                found.setdefault(folder.name, folder)
-    close = get_close_matches(path.name, found, n=1, cutoff=0.7)
-    return f"; did you mean {found[close[0]].as_posix()!r}?" if close else ""
+            for folder in sorted(card.parent for card in parent.glob(f"*/{CARD}")):
+                candidates.setdefault(folder.name, folder)
+    close = get_close_matches(path.name, candidates, n=1, cutoff=0.7)
+    return f"; did you mean {candidates[close[0]].as_posix()!r}?" if close else ""
 
 
 def read_card(folder: Path) -> Mapping[str, Any]:
@@ -104,8 +104,8 @@ def files_hash(folder: Path) -> str:
         data = read_bytes(folder / name)
         digest.update(f"{name} {len(data)}\n".encode() + data)
     if (agent := agent_of(folder)) is not None:
-        beside = (folder / CORPUS).exists()  # a fault, which whoever reads the dataset says
-        digest.update(f"{AGENT} {read_agent(agent).catalog().hash} {beside}\n".encode())
+        has_corpus = (folder / CORPUS).exists()  # a fault, which whoever reads the dataset says
+        digest.update(f"{AGENT} {read_agent(agent).catalog().hash} {has_corpus}\n".encode())
     return digest.hexdigest()
 
 
@@ -165,8 +165,8 @@ def _lines_of(path: Path) -> Mapping[str, int]:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except (UserError, OSError):
         return {}
-    found: dict[str, int] = {}
+    line_by_name: dict[str, int] = {}
     for number, line in reversed(list(enumerate(lines, 1))):
         names = line.split("\t")[:2]
-        found["\t".join(names)] = found[names[0]] = number
-    return found
+        line_by_name["\t".join(names)] = line_by_name[names[0]] = number
+    return line_by_name

@@ -114,12 +114,12 @@ def open_dataset(
             raise StorageError(f"dataset {text}: {fault} ({folder}), and {state}")
         notify(f"dataset {text}: {fault}, importing {importer.version}")
     elif importer is None:
-        for place in (base or Path(), Path()):
-            if os.path.lexists(place / text) and (fault := folder_fault(place / text)):
+        for parent in (base or Path(), Path()):
+            if os.path.lexists(parent / text) and (fault := folder_fault(parent / text)):
                 raise StorageError(f"cannot read dataset {text}: {fault}; expected one with {CARD}")
-        known = [row.name for row in list_datasets()]
+        names = [row.name for row in list_datasets()]
         near = near_folder(text, *([] if base is None else [base]), Path())
-        raise UnknownNameError("dataset", text, known, where=f" (and no folder {text} with a {CARD})", hint=near)
+        raise UnknownNameError("dataset", text, names, where=f" (and no folder {text} with a {CARD})", hint=near)
     return _import(text, importer, notify)
 
 
@@ -170,8 +170,8 @@ def import_own(name: str, source: Path, *, called: str) -> Dataset:
         raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
     dataset = importer.with_own(source).load(name)
     if not dataset.labels and not any(query.needs_nothing for query in dataset.queries):
-        what = f"no label could be read: the files give {len(dataset):,} queries, none of which is labelled"
-        raise InputError([Fault(f"{what}; expected files in the form of {name}", source)])
+        message = f"no label could be read: the files give {len(dataset):,} queries, none of which is labelled"
+        raise InputError([Fault(f"{message}; expected files in the form of {name}", source)])
     return replace(dataset, name=called)
 
 

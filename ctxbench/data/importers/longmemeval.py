@@ -114,17 +114,17 @@ def _read_question(entry: Row) -> _HistoryQuestion | None:
 
 
 def _read_session(
-    turns: Sequence[Any], place: tuple[str, str, datetime], where: str, entry: Row
+    turns: Sequence[Any], session_key: tuple[str, str, datetime], where: str, entry: Row
 ) -> list[tuple[Item, bool]]:
     """The turns of a session, given its question, name and time; each with whether it is marked."""
-    question, session, start = place
-    found = []
+    question, session, start = session_key
+    marked_items = []
     for number, turn in enumerate(turns, start=1):
         fields = turn if isinstance(turn, dict) else {}
         role, content, marked = fields.get("role"), fields.get("content"), fields.get("has_answer") or False
         if role not in ("user", "assistant") or not isinstance(content, str) or not isinstance(marked, bool):
-            what = "role (user or assistant), text content and, if it says so, has_answer (true or false)"
-            entry.fault(f"{where}, turn {number} must have {what}, got {turn!r:.80}")
+            expected = "role (user or assistant), text content and, if it says so, has_answer (true or false)"
+            entry.fault(f"{where}, turn {number} must have {expected}, got {turn!r:.80}")
             continue
         item = Item(
             type="memory",
@@ -136,8 +136,8 @@ def _read_session(
             created=(start + timedelta(seconds=number - 1)).isoformat(),
             metadata={"speaker": role},
         )
-        found.append((item, marked))
-    return found
+        marked_items.append((item, marked))
+    return marked_items
 
 
 def _time(value: Any, where: str, entry: Row) -> datetime | None:
@@ -152,11 +152,13 @@ def _time(value: Any, where: str, entry: Row) -> datetime | None:
 def _counts(questions: Sequence[_HistoryQuestion]) -> dict[str, int]:
     """Counts of the source, for the card."""
     answered = [question for question in questions if not question.query.needs_nothing]
-    unmarked = [one for one in answered if not one.evidence and not one.query.partly_labelled]
+    unmarked = [question for question in answered if not question.evidence and not question.query.partly_labelled]
     return {
         "questions published": len(questions),
         "questions that need nothing": len(questions) - len(answered),
         "other questions without a marked turn": len(unmarked),
-        "other questions with a marked turn after their date": sum(one.query.partly_labelled for one in answered),
+        "other questions with a marked turn after their date": sum(
+            question.query.partly_labelled for question in answered
+        ),
         "sessions with the id of another of their history": sum(question.repeated for question in questions),
     }

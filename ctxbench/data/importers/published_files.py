@@ -204,8 +204,10 @@ class FileImporter:
             StorageError: a file is missing or cannot be read.
         """
         if not self.takes_own:
-            what = f"{self.source.name} is read from the published files alone"
-            raise ParameterError(f"{what}: how it labels was looked up in these; write yours as a folder of a dataset")
+            message = f"{self.source.name} is read from the published files alone"
+            raise ParameterError(
+                f"{message}: how it labels was looked up in these; write yours as a folder of a dataset"
+            )
         return type(self)(folder, expected=self._expected, own=True)
 
     def available(self) -> bool:
@@ -222,11 +224,11 @@ class FileImporter:
         """
         if name not in self.provides:
             raise UnknownNameError(f"dataset of {self.source.name}", name, self.provides)
-        made = self.make(name)
+        dataset = self.make(name)
         if not self._is_own:
-            return made
+            return dataset
         digest = hashlib.sha256("".join(file.sha256 for file in self._expected.files).encode()).hexdigest()
-        return replace(made, version=f"own-{digest[:12]}-{self.revision}")
+        return replace(dataset, version=f"own-{digest[:12]}-{self.revision}")
 
     def make(self, name: str) -> Dataset:
         """Make one of `provides`."""
@@ -282,26 +284,28 @@ class FileImporter:
             InputError: it is not UTF-8.
         """
         file = self._expected.file(path)
-        place, digest = self._digest(file)
+        location, digest = self._digest(file)
         if digest != file.sha256:
-            own = "A changed file is another dataset: write it as a folder of its own"
+            advice = "A changed file is another dataset: write it as a folder of its own"
             if self.takes_own:
-                own = f"A file of your own in this form is another dataset: `ctxbench data import {self.provides[0]} "
-                own += "--from PLACE --own --out FOLDER` makes it"
+                advice = (
+                    f"A file of your own in this form is another dataset: `ctxbench data import {self.provides[0]} "
+                )
+                advice += "--from PLACE --own --out FOLDER` makes it"
             raise StorageError(
-                f"{place} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
+                f"{location} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
                 f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._remedy()}. "
-                f"{own}"
+                f"{advice}"
             )
-        return SourceText(place, read_text(place))
+        return SourceText(location, read_text(location))
 
     def _digest(self, file: SourceFile) -> tuple[Path, str]:
         """Where a file lies, and its SHA-256."""
-        place = self._find(file)
-        if place is None:
+        location = self._find(file)
+        if location is None:
             missing = (self._folder or self._expected.folder) / file.path
             raise StorageError(f"cannot read {missing}: no such file; {self._remedy()}")
-        return place, sha256_of(place, remedy=self._remedy())
+        return location, sha256_of(location, remedy=self._remedy())
 
     def _find(self, file: SourceFile) -> Path | None:
         folder = self._folder or self._expected.folder

@@ -159,13 +159,13 @@ def state_before(answer: KeyPress) -> State:
 
 def active(answers: Iterable[KeyPress]) -> list[KeyPress]:
     """The answers that were not taken back, in order; entries that take back are not among them."""
-    kept: dict[int, KeyPress] = {}
+    by_id: dict[int, KeyPress] = {}
     for answer in answers:
         if answer.kind == "undo":
-            kept.pop(answer.takes_back, None)
+            by_id.pop(answer.takes_back, None)
         else:
-            kept[answer.number] = answer
-    return list(kept.values())
+            by_id[answer.number] = answer
+    return list(by_id.values())
 
 
 def after(before: State, answers: Iterable[KeyPress]) -> State:
@@ -189,10 +189,10 @@ def _step(state: State, answer: KeyPress) -> State:
     if kind == "alternative":
         return _judged(state, labels, answer)
     grade = {"needed": 2, "helpful": 1, "wrong": 0}[kind]
-    made = graded(labels, answer.query, item, grade, source=PERSON)
+    label = graded(labels, answer.query, item, grade, source=PERSON)
     nothing = state.nothing and grade != 2
-    known = not state.partly and (nothing or bool(state.required)) and kind == "helpful"
-    return replace(state, labels=tuple(made.values()), nothing=nothing, partly=not known)
+    is_complete = not state.partly and (nothing or bool(state.required)) and kind == "helpful"
+    return replace(state, labels=tuple(label.values()), nothing=nothing, partly=not is_complete)
 
 
 def _judged(state: State, labels: dict[ItemKey, Label], answer: KeyPress) -> State:
@@ -203,8 +203,8 @@ def _judged(state: State, labels: dict[ItemKey, Label], answer: KeyPress) -> Sta
     if answer.yes is None:
         return replace(state, unsure=state.unsure | {(item, of)})
     state = replace(state, judged=state.judged | {(item, of)}, unsure=state.unsure - {(item, of)})
-    stands = labels.get(of)
-    if not answer.yes or stands is None or stands.grade != 2:
+    label = labels.get(of)
+    if not answer.yes or label is None or label.grade != 2:
         return state
     return replace(state, labels=tuple(standing_in(labels, answer.query, item, of, source=PERSON).values()))
 
@@ -236,18 +236,18 @@ def apply_answers(dataset: Dataset, answers: Sequence[KeyPress]) -> Applied:
     for query_id, entries in by_query.items():
         if query_id not in queries:
             continue
-        now = state_of(dataset, queries[query_id])
+        current = state_of(dataset, queries[query_id])
         before = state_before(entries[0])
-        seen = [after(before, active(entries[:n])).as_row() for n in range(len(entries) + 1)]
+        history = [after(before, active(entries[:n])).as_row() for n in range(len(entries) + 1)]
         states[query_id] = after(before, active(entries))
-        if now.as_row() not in seen or not in_catalog(states[query_id], dataset):
+        if current.as_row() not in history or not in_catalog(states[query_id], dataset):
             left.append(query_id)
             continue
-        if states[query_id].as_row() != now.as_row():
+        if states[query_id].as_row() != current.as_row():
             changed.append(query_id)
     gone = tuple(query_id for query_id in by_query if query_id not in queries)
-    made = _with_states(dataset, {query_id: states[query_id] for query_id in changed})
-    return Applied(dataset=made, changed=tuple(changed), left=tuple(left), gone=gone)
+    labelled = _with_states(dataset, {query_id: states[query_id] for query_id in changed})
+    return Applied(dataset=labelled, changed=tuple(changed), left=tuple(left), gone=gone)
 
 
 def in_catalog(state: State, dataset: Dataset) -> bool:
@@ -287,12 +287,12 @@ class AnswerLog:
 
     def _read(self) -> None:
         data = read_bytes(self.path)
-        whole, torn = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
+        complete, torn = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
         if torn:
             self.repaired = f"the last answer in {self.path} was cut short and is dropped: {torn[:80]!r}"
-            write_atomic(self.path, whole)
+            write_atomic(self.path, complete)
         faults: list[Fault] = []
-        for number, line in enumerate(whole.split(b"\n"), start=1):
+        for number, line in enumerate(complete.split(b"\n"), start=1):
             if not line.strip():
                 continue
             try:

@@ -101,19 +101,19 @@ class Emulator:
 
     def cases(self, *, seed: int = 0) -> list[Case]:
         """One a fully labelled query and kind of open query (logged, not logged); none if no query is open."""
-        found = []
+        result = []
         rng = np.random.default_rng(seed)
         pool = self.pool
         for query in pool.dataset.judged().queries:
             row = pool.row[query.id]
             groups = tuple(pool.groups(pool.dataset.labels_of(query.id)))
             if self._shown and self._logged > 0:
-                shown = self._offered(row, rng)
-                called = tuple(item for group in groups for item in group if item in shown)
-                found.append(Case(row=row, called=called, shown=shown, groups=groups, weight=self._logged))
+                offered = self._offered(row, rng)
+                called = tuple(item for group in groups for item in group if item in offered)
+                result.append(Case(row=row, called=called, shown=offered, groups=groups, weight=self._logged))
             if self._logged < 1:
-                found.append(Case(row=row, called=(), shown=None, groups=groups, weight=1.0 - self._logged))
-        return found
+                result.append(Case(row=row, called=(), shown=None, groups=groups, weight=1.0 - self._logged))
+        return result
 
     def _offered(self, row: int, rng: np.random.Generator) -> frozenset[int]:
         selector, inside, outside = self._selector
@@ -125,20 +125,20 @@ class Emulator:
     @cached_property
     def _selector(self) -> tuple[int, FloatArray, float]:
         """The selector whose places tell best what was offered, the share offered by place, and beyond all places."""
-        found = []
-        for number, one in enumerate(self.pool.offers):
-            depth = max((len(one.ranking[row]) for row, _ in self._shown), default=0)
-            seen, hits, beyond = np.zeros(depth), np.zeros(depth), 0
-            for row, shown in self._shown:
-                ranking = one.ranking[row]
-                seen[: len(ranking)] += 1
-                hits[: len(ranking)] += [item in shown for item in ranking]
-                beyond += len(shown.difference(ranking))
-            share = hits / np.maximum(seen, 1.0)
-            others = max(len(self._shown) * len(self.pool.dataset.catalog) - float(seen.sum()), 1.0)
-            unsure = float((seen * share * (1.0 - share)).sum()) + beyond * (1.0 - beyond / others)
-            found.append((unsure, number, share, beyond / others))
-        _, number, share, outside = min(found, key=lambda one: one[:2])
+        fits = []
+        for number, offers in enumerate(self.pool.offers):
+            depth = max((len(offers.ranking[row]) for row, _ in self._shown), default=0)
+            n_seen, hits, beyond = np.zeros(depth), np.zeros(depth), 0
+            for row, offered in self._shown:
+                ranking = offers.ranking[row]
+                n_seen[: len(ranking)] += 1
+                hits[: len(ranking)] += [item in offered for item in ranking]
+                beyond += len(offered.difference(ranking))
+            share = hits / np.maximum(n_seen, 1.0)
+            n_outside = max(len(self._shown) * len(self.pool.dataset.catalog) - float(n_seen.sum()), 1.0)
+            unsure = float((n_seen * share * (1.0 - share)).sum()) + beyond * (1.0 - beyond / n_outside)
+            fits.append((unsure, number, share, beyond / n_outside))
+        _, number, share, outside = min(fits, key=lambda fit: fit[:2])
         return number, share, outside
 
 
@@ -176,9 +176,9 @@ class LogOddsCorrection:
 def corrected(correction: LogOddsCorrection, cases: Cases) -> FloatArray:
     """The guessed chances, corrected, shape (n_cases, n_sets); a pair's is never above its selectors'."""
     chances = _sigmoid(correction.columns(cases) @ correction.coefficients).reshape(cases.chances.shape)
-    for place, chosen in enumerate(cases.sets):
-        for one in chosen:
-            chances[:, place] = np.minimum(chances[:, place], chances[:, one])
+    for number, chosen in enumerate(cases.sets):
+        for index in chosen:
+            chances[:, number] = np.minimum(chances[:, number], chances[:, index])
     return np.asarray(chances)
 
 
@@ -189,16 +189,16 @@ def _sigmoid(x: FloatArray) -> FloatArray:
 def _fit(x: FloatArray, y: FloatArray, weight: FloatArray, prior: tuple[FloatArray, FloatArray]) -> FloatArray:
     """Logistic regression by Newton's method under a normal prior (its mean, its precision)."""
     mean, precision = prior
-    found = mean.copy()
+    fitted = mean.copy()
     for _ in range(50):
-        p = _sigmoid(x @ found)
-        gradient = x.T @ (weight * (y - p)) - precision * (found - mean)
+        p = _sigmoid(x @ fitted)
+        gradient = x.T @ (weight * (y - p)) - precision * (fitted - mean)
         curvature = (x.T * (weight * p * (1.0 - p))) @ x + np.diag(precision)
         step = np.clip(np.linalg.solve(curvature, gradient), -1.0, 1.0)
-        found = found + step
+        fitted = fitted + step
         if float(np.abs(step).max()) < 1e-8:
             break
-    return np.asarray(found)
+    return np.asarray(fitted)
 
 
 _SCALE = np.array([1.0, 0.6, 0.45, 0.45, 0.45, 0.45])  # a usual spread of each feature
@@ -226,11 +226,11 @@ def _features(pool: Pool, case: Case, chosen: Sequence[int]) -> list[float]:
 
 def _outcome(pool: Pool, case: Case, chosen: Sequence[int]) -> float:
     """Whether all of these selectors offer all that a fully labelled query requires; in part by what may stand in."""
-    found = 1.0
+    chance = 1.0
     for group in case.groups:
         offered = [pool.offers[selector].offered[case.row] for selector in chosen]
-        if all(any(item in one for item in group) for one in offered):
+        if all(any(item in offered_items for item in group) for offered_items in offered):
             continue
-        like = {other for item in group for other in (item, *pool.likenesses.of(item))}
-        found *= _STANDS_IN if all(like & one for one in offered) else 0.0
-    return found
+        like = {alike for item in group for alike in (item, *pool.likenesses.of(item))}
+        chance *= _STANDS_IN if all(like & offered_items for offered_items in offered) else 0.0
+    return chance

@@ -111,29 +111,29 @@ class Predictor:
         )
 
     def _guess_of(self, case: Case) -> Guess:
-        called, shown = case.called, case.shown or frozenset()
+        called, offered = case.called, case.shown or frozenset()
         table = self._beside if called else self._alone
-        like_called = {other for item in called for other in self.pool.likenesses.of(item)}
-        needed = {}
-        for place, item in enumerate(candidates(self.pool, case.row), start=1):
+        like_called = {alike for item in called for alike in self.pool.likenesses.of(item)}
+        probabilities = {}
+        for position, item in enumerate(candidates(self.pool, case.row), start=1):
             if item in called:
                 continue
-            chance = table[_bucket(place)]
-            if item in shown:
+            chance = table[_bucket(position)]
+            if item in offered:
                 chance *= _PASSED_OVER if called else 0.5
             elif case.signals:
                 odds = _SIGNAL * chance / (1.0 - chance)
                 chance = odds / (1.0 + odds)
             if item in like_called:
                 chance *= 0.3  # one of the two is enough
-            needed[item] = min(chance, 0.9)
+            probabilities[item] = min(chance, 0.9)
         outside = _OUTSIDE * (_SIGNAL if case.signals else 1.0)
-        mass = sum(needed.values()) + outside
-        lacking = max(self._needs(case.row) - len(called), _LACKING if called else 0.5)
-        scale = min(max(lacking / mass, 0.2), 5.0)
-        needed = {item: min(chance * scale, 0.9) for item, chance in needed.items()}
-        needed |= {item: _WANTED for item in case.wanted if item not in called}
-        return Guess(needed=needed, called=called, outside=min(outside * scale, 0.5))
+        mass = sum(probabilities.values()) + outside
+        n_missing = max(self._needs(case.row) - len(called), _LACKING if called else 0.5)
+        scale = min(max(n_missing / mass, 0.2), 5.0)
+        probabilities = {item: min(chance * scale, 0.9) for item, chance in probabilities.items()}
+        probabilities |= {item: _WANTED for item in case.wanted if item not in called}
+        return Guess(needed=probabilities, called=called, outside=min(outside * scale, 0.5))
 
     def _needs(self, row: int) -> float:
         """How many items a request of this length needs, by the fully labelled queries."""
@@ -141,9 +141,9 @@ class Predictor:
         return max(self._mean_needs + self._needs_a_word * (words - self._mean_words), 0.3)
 
     def _learn_needs(self) -> None:
-        known = self.pool.dataset.judged()
-        words = np.array([len(query.request.text.split()) for query in known.queries], dtype=np.float64)
-        needs = np.array([self._needed_groups(query.id) for query in known.queries], dtype=np.float64)
+        judged = self.pool.dataset.judged()
+        words = np.array([len(query.request.text.split()) for query in judged.queries], dtype=np.float64)
+        needs = np.array([self._needed_groups(query.id) for query in judged.queries], dtype=np.float64)
         self._mean_words = float(words.mean()) if len(words) else 0.0
         self._mean_needs = float((needs.sum() + _WORTH * _NEEDS) / (len(needs) + _WORTH))
         away = words - self._mean_words
@@ -152,32 +152,34 @@ class Predictor:
 
     def _needed_groups(self, query_id: str) -> int:
         """How many requirements labels state of a query, without what it gets anyway."""
-        given = self.pool.given(self.pool.row[query_id])
-        return sum(given.isdisjoint(group) for group in self.pool.groups(self.pool.dataset.labels_of(query_id)))
+        always_offered = self.pool.given(self.pool.row[query_id])
+        return sum(
+            always_offered.isdisjoint(group) for group in self.pool.groups(self.pool.dataset.labels_of(query_id))
+        )
 
     def guesses(self, queries: Iterable[str]) -> Guesses:
         """The chances that selectors are complete, for several queries."""
         ids = tuple(queries)
-        n, both = len(self.pool.offers), pairs(len(self.pool.offers))
-        sets = [(i,) for i in range(n)] + both
-        found = [self.guess(query_id) for query_id in ids]
-        cases = self._cases([self._case(query_id) for query_id in ids], found, sets)
+        n, selector_pairs = len(self.pool.offers), pairs(len(self.pool.offers))
+        sets = [(i,) for i in range(n)] + selector_pairs
+        found_guesses = [self.guess(query_id) for query_id in ids]
+        cases = self._cases([self._case(query_id) for query_id in ids], found_guesses, sets)
         chances = corrected(self._correction, cases)
         complete, together = chances[:, :n], chances[:, n:]
-        first = np.maximum(complete[:, [i for i, _ in both]] - together, 0.0)
-        second = np.maximum(complete[:, [j for _, j in both]] - together, 0.0)
-        rows = [[one.offered[case.row] for one in self.pool.offers] for case in cases.cases]
-        differ = np.array([[row[i] != row[j] for i, j in both] for row in rows], dtype=np.bool_)
-        differ = differ.reshape(len(ids), len(both))
+        first = np.maximum(complete[:, [i for i, _ in selector_pairs]] - together, 0.0)
+        second = np.maximum(complete[:, [j for _, j in selector_pairs]] - together, 0.0)
+        rows = [[offers.offered[case.row] for offers in self.pool.offers] for case in cases.cases]
+        differ = np.array([[row[i] != row[j] for i, j in selector_pairs] for row in rows], dtype=np.bool_)
+        differ = differ.reshape(len(ids), len(selector_pairs))
         wrong = np.array([1.0 - _CALLED if case.called else 0.0 for case in cases.cases])
-        lacking = np.array([sum(guess.needed.values()) for guess in found])
+        n_missing = np.array([sum(guess.needed.values()) for guess in found_guesses])
         return Guesses(
             queries=ids,
             complete=complete,
             first=first * differ,
             second=second * differ,
             differ=differ,
-            answers=1.0 + lacking + wrong,
+            answers=1.0 + n_missing + wrong,
         )
 
     def _cases(self, cases: Sequence[Case], guesses: Sequence[Guess], sets: Sequence[tuple[int, ...]]) -> Cases:
@@ -203,9 +205,9 @@ class Predictor:
         log, by_all = math.log1p(-guess.outside), frozenset.intersection(*offered)
         for item in guess.called:
             missing = 0.0
-            for one in offered:
-                if item not in one:
-                    stand_in = any(other in one for other in self.pool.likenesses.of(item))
+            for items in offered:
+                if item not in items:
+                    stand_in = any(alike in items for alike in self.pool.likenesses.of(item))
                     missing = max(missing, _CALLED * (1.0 - _STANDS_IN) if stand_in else _CALLED)
             log += math.log1p(-missing)
         for item, chance in guess.needed.items():
@@ -220,16 +222,16 @@ def candidates(pool: Pool, row: int) -> list[int]:
     Without those that it gets anyway (`Pool.given`).
     """
     score: dict[int, float] = {}
-    for one in pool.offers:
-        for place, item in enumerate(one.ranking[row]):
-            score[item] = score.get(item, 0.0) + 1.0 / (60.0 + place)
-        for item in one.offered[row]:
+    for offers in pool.offers:
+        for position, item in enumerate(offers.ranking[row]):
+            score[item] = score.get(item, 0.0) + 1.0 / (60.0 + position)
+        for item in offers.offered[row]:
             score.setdefault(item, 0.0)
     return sorted(score.keys() - pool.given(row), key=lambda item: (-score[item], item))
 
 
-def _bucket(place: int) -> int:
-    return next((number for number, end in enumerate(_ENDS) if place <= end), len(_ENDS) - 1)
+def _bucket(position: int) -> int:
+    return next((number for number, end in enumerate(_ENDS) if position <= end), len(_ENDS) - 1)
 
 
 def _calibrated(pool: Pool) -> tuple[list[float], list[float]]:
@@ -238,18 +240,18 @@ def _calibrated(pool: Pool) -> tuple[list[float], list[float]]:
     Every requirement of a fully labelled query takes a turn as the one that is known.
     """
     hits = np.array([_BESIDE, _ALONE]) * _WORTH
-    seen = np.full((2, len(_ENDS)), _WORTH)
+    counts = np.full((2, len(_ENDS)), _WORTH)
     for query in pool.dataset.judged().queries:
         groups = pool.groups(pool.dataset.labels_of(query.id))
         ranked = candidates(pool, pool.row[query.id])
-        buckets = [_bucket(place) for place in range(1, len(ranked) + 1)]
-        for known in [None, *range(len(groups))]:
-            wanted = {item for number, group in enumerate(groups) if number != known for item in group}
-            told = set(groups[known]) if known is not None else set()
-            kind, weight = (1, 1.0) if known is None else (0, 1.0 / len(groups))
+        buckets = [_bucket(position) for position in range(1, len(ranked) + 1)]
+        for group_number in [None, *range(len(groups))]:
+            required = {item for number, group in enumerate(groups) if number != group_number for item in group}
+            labelled = set(groups[group_number]) if group_number is not None else set()
+            kind, weight = (1, 1.0) if group_number is None else (0, 1.0 / len(groups))
             for bucket, item in zip(buckets, ranked, strict=True):
-                if item not in told:
-                    seen[kind, bucket] += weight
-                    hits[kind, bucket] += weight * (item in wanted)
-    table = np.clip(hits / seen, 0.001, 0.9).tolist()
+                if item not in labelled:
+                    counts[kind, bucket] += weight
+                    hits[kind, bucket] += weight * (item in required)
+    table = np.clip(hits / counts, 0.001, 0.9).tolist()
     return table[0], table[1]

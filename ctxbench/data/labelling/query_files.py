@@ -66,18 +66,18 @@ def read_exposures(folder: Path | str) -> dict[str, Exposure]:
         return {}
     faults: list[Fault] = []
     sets: dict[int, tuple[ItemKey, ...]] = {}
-    found: dict[str, Exposure] = {}
+    exposures: dict[str, Exposure] = {}
     for row in jsonl_rows(path, faults):
         if "set" in row.data:
             row.refuse_unknown(("set", "items"))
             sets[row.take("set", int, -1)] = _keys(row, "items")
             continue
         exposure = _read(row, sets)
-        if exposure.query in found:
+        if exposure.query in exposures:
             row.fault(f"query {exposure.query!r} occurs twice; expected one row a query")
-        found[exposure.query] = exposure
+        exposures[exposure.query] = exposure
     raise_faults(faults, subject=str(path))
-    return found
+    return exposures
 
 
 def write_exposures(exposures: Iterable[Exposure], folder: Path | str) -> None:
@@ -151,17 +151,17 @@ def read_weights(folder: Path) -> dict[str, float]:
     if not path.is_file():
         return {}
     faults: list[Fault] = []
-    found = {}
+    weights = {}
     for line, row in iter_jsonl(path, faults):
         query, weight = row.get("query"), row.get("weight")
         if isinstance(query, str) and isinstance(weight, int | float) and weight > 0:
-            found[query] = float(weight)
+            weights[query] = float(weight)
         else:
             faults.append(
                 Fault("expected a query and its weight above 0; the next `data label` writes it anew", path, line)
             )
     raise_faults(faults, subject=str(path))
-    return found
+    return weights
 
 
 def write_weights(folder: Path, weights: Mapping[str, float], strata: Mapping[str, int]) -> None:

@@ -97,7 +97,7 @@ class Queue:
         try:
             if data["format"] != 1:
                 raise StorageError(f"{path} has format {data['format']}; expected 1, another release wrote this")
-            strata = tuple(_read_stratum(one) for one in data["strata"])
+            strata = tuple(_read_stratum(row) for row in data["strata"])
             return cls(
                 selectors=tuple(data["selectors"]),
                 seed=int(data["seed"]),
@@ -167,13 +167,15 @@ def extended(queue: Queue, predictor: Predictor, queries: Iterable[str]) -> Queu
     if not new:
         return queue
     n_selectors = len(queue.selectors)
-    more = make_queue(predictor, new, seed=queue.seed + len(queue.strata)).strata
+    added = make_queue(predictor, new, seed=queue.seed + len(queue.strata)).strata
     if predictor.pool.names != queue.selectors:  # guesses for other selectors say nothing about those of the queue
-        even = (0.5,) * n_selectors
+        halves = (0.5,) * n_selectors
         quarter = (0.25,) * len(pairs(n_selectors))
-        whole = (1.0,) * len(quarter)
-        more = tuple(replace(one, complete=even, first=quarter, second=quarter, differ=whole) for one in more)
-    return replace(queue, strata=(*queue.strata, *more))
+        unit_shares = (1.0,) * len(quarter)
+        added = tuple(
+            replace(stratum, complete=halves, first=quarter, second=quarter, differ=unit_shares) for stratum in added
+        )
+    return replace(queue, strata=(*queue.strata, *added))
 
 
 def _stratum(guesses: Guesses, cell: IntArray, queries: tuple[str, ...]) -> Stratum:
@@ -197,7 +199,7 @@ def turns(strata: Sequence[Stratum], weights: FloatArray) -> list[int]:
     for number, stratum in enumerate(strata):
         gains = -np.diff(_left(stratum, total, len(stratum.queries), weights)) / stratum.answers
         gains = np.minimum.accumulate(gains)  # a stratum's own turns stay in order
-        rows += [(-float(gain), place, number) for place, gain in enumerate(gains)]
+        rows += [(-float(gain), position, number) for position, gain in enumerate(gains)]
     return [number for _, _, number in sorted(rows)]
 
 
@@ -229,19 +231,19 @@ def _split(guesses: Guesses, weights: FloatArray) -> list[IntArray]:
     tables = [_plan(guesses, cells[0], n, weights)]
     best = _objective(tables)
     while len(cells) < MOST:
-        found = None
-        for place, cell in enumerate(cells):
+        best_split = None
+        for position, cell in enumerate(cells):
             for cut in _cuts(features, cell, smallest):
                 inside, outside = cell[cut], cell[~cut]
-                parts = [_plan(guesses, one, n, weights) for one in (inside, outside)]
-                value = _objective([*tables[:place], *tables[place + 1 :], *parts])
-                if value < best * _WORTH_IT and (found is None or value < found[0]):
-                    found = (value, place, [inside, outside], parts)
-        if found is None:
+                parts = [_plan(guesses, cell_part, n, weights) for cell_part in (inside, outside)]
+                value = _objective([*tables[:position], *tables[position + 1 :], *parts])
+                if value < best * _WORTH_IT and (best_split is None or value < best_split[0]):
+                    best_split = (value, position, [inside, outside], parts)
+        if best_split is None:
             break
-        best, place, new, parts = found
-        cells[place : place + 1] = new
-        tables[place : place + 1] = parts
+        best, position, new, parts = best_split
+        cells[position : position + 1] = new
+        tables[position : position + 1] = parts
     return cells
 
 

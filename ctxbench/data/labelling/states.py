@@ -103,14 +103,14 @@ class States:
     def _find_through_before(self, query_id: str) -> bool:
         """The same before its first answer: what answers say does not decide whether a query belongs to the sample."""
         state, find = self.before(query_id), self.pool.dataset.catalog.find
-        there = tuple(label for label in state.labels if find(label.item) is not None)
-        return self._settled(query_id, replace(state, labels=there), by_person=False)
+        labels = tuple(label for label in state.labels if find(label.item) is not None)
+        return self._settled(query_id, replace(state, labels=labels), by_person=False)
 
     def _settled(self, query_id: str, state: State, *, by_person: bool) -> bool:
         if _unknown(state):
             return False
         strict = not by_person and not any(label.source == TRACE for label in state.required)
-        return strict or self.undecided(query_id, state, again=True) is None
+        return strict or self.undecided(query_id, state, include_unsure=True) is None
 
     def waits(self, query_id: str) -> bool:
         """Whether something of a query is to be asked that was not skipped."""
@@ -136,8 +136,8 @@ class States:
             return _in_doubt(self.pool.complete(row, groups), self.pool.complete(row, self._granted(groups, state)))
         if not (state.skipped or query_id in self.left):
             return None
-        said = self.pool.groups([label for label in state.required if label.source == PERSON])
-        return _in_doubt((False,) * len(self.pool.offers), self.pool.complete(row, self._granted(said, state)))
+        label_groups = self.pool.groups([label for label in state.required if label.source == PERSON])
+        return _in_doubt((False,) * len(self.pool.offers), self.pool.complete(row, self._granted(label_groups, state)))
 
     def nothing_sure(self) -> Known:
         """A query of which everything is in doubt."""
@@ -146,15 +146,15 @@ class States:
 
     def _granted(self, groups: Sequence[tuple[int, ...]], state: State) -> list[tuple[int, ...]]:
         """The groups as if all that was not asked about would do as well."""
-        asked = self._asked(state)
+        asked_items = self._asked(state)
         return [
-            (*group, *(item for of in group for item in self.pool.likenesses.of(of) if item not in asked))
+            (*group, *(item for of in group for item in self.pool.likenesses.of(of) if item not in asked_items))
             for group in groups
         ]
 
     # ------------------------------------------------------------------------------------------ alternatives
 
-    def undecided(self, query_id: str, state: State, *, again: bool = False) -> tuple[int, int] | None:
+    def undecided(self, query_id: str, state: State, *, include_unsure: bool = False) -> tuple[int, int] | None:
         """An item that some selector offers instead of a needed one that it resembles, and the needed one.
 
         Args:
@@ -162,27 +162,29 @@ class States:
             state: of it.
             again: whether what was skipped is among the open questions.
         """
-        return next(self.open_pairs(query_id, state, deciding=True, again=again), None)
+        return next(self.open_pairs(query_id, state, deciding=True, include_unsure=include_unsure), None)
 
     def open_pairs(
-        self, query_id: str, state: State, *, deciding: bool, again: bool = False
+        self, query_id: str, state: State, *, deciding: bool, include_unsure: bool = False
     ) -> Iterator[tuple[int, int]]:
         """Such pairs that nobody was asked about; all of them, or only those that decide the figures."""
         row, catalog = self.pool.row[query_id], self.pool.dataset.catalog
         groups = self.pool.groups(state.labels)
-        needed = {item for group in groups for item in group}
-        asked = self._asked(state).union(() if again else self.pool.positions(item for item, _ in state.unsure))
-        given = self.pool.given(row)
+        required_items = {item for group in groups for item in group}
+        settled = self._asked(state).union(
+            () if include_unsure else self.pool.positions(item for item, _ in state.unsure)
+        )
+        always_offered = self.pool.given(row)
         for group in groups:
-            if not given.isdisjoint(group):
+            if not always_offered.isdisjoint(group):
                 continue  # met in every prompt, whatever else would do
-            met = [any(item in one.offered[row] for item in group) for one in self.pool.offers]
-            offered = [one.offered[row] for one, done in zip(self.pool.offers, met, strict=True) if not done]
+            met = [any(item in offers.offered[row] for item in group) for offers in self.pool.offers]
+            offered = [offers.offered[row] for offers, done in zip(self.pool.offers, met, strict=True) if not done]
             for of in group:
                 for item in self.pool.likenesses.of(of):
-                    if item in needed or item in asked:
+                    if item in required_items or item in settled:
                         continue
-                    if any(item in one for one in offered) if deciding else catalog[item].enabled:
+                    if any(item in items for items in offered) if deciding else catalog[item].enabled:
                         yield item, of
 
     def _asked(self, state: State) -> set[int]:
@@ -194,5 +196,5 @@ def _unknown(state: State) -> bool:
     return state.partly or not (state.nothing or state.required)
 
 
-def _in_doubt(complete: tuple[bool, ...], most: tuple[bool, ...]) -> Known:
-    return Known(needs=True, complete=complete, most=most if most != complete else None)
+def _in_doubt(complete: tuple[bool, ...], upper_bound: tuple[bool, ...]) -> Known:
+    return Known(needs=True, complete=complete, most=upper_bound if upper_bound != complete else None)

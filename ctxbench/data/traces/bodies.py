@@ -122,7 +122,7 @@ def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
     """The turn of the request in a field, or of the one that the line is, and of the response beside it."""
     value = data if name == "messages" else _inner(data[name])
     request = value if isinstance(value, dict) else {"input": value}
-    fields = [other for other in RESPONSES if other != name and data.get(other) not in (None, "", {}, [])]
+    fields = [field for field in RESPONSES if field != name and data.get(field) not in (None, "", {}, [])]
     answers = {field: _answers(field, _inner(data[field])) for field in fields}
     field = next((field for field in fields if answers[field] is not None), None)
     offered = offered_tools(request)
@@ -133,13 +133,13 @@ def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
         offered = []  # a body without tools
     response = _inner(data[field]) if field is not None else None
     sources = (data, response if isinstance(response, dict) else {}, request)
-    turn, taken = _turn(request, (answers[field] if field else None) or (), offered=offered, sources=sources)
-    read = {name, *([field] if field else fields), *taken, "tools", "functions"}
+    turn, used = _turn(request, (answers[field] if field else None) or (), offered=offered, sources=sources)
+    read = {name, *([field] if field else fields), *used, "tools", "functions"}
     # a text says what was called only where the line says which tools the model had
     is_text_alone = isinstance(response, str) and offered is None
     state = "missing" if not fields else "unread" if field is None or is_text_alone else "read"
-    unread = [part for one in fields for part in _parts(one, _inner(data[one]))] if state == "unread" else []
-    return BodyTurn(turn, tuple(other for other in data if other not in read), state, tuple(unread))
+    unread = [part for field in fields for part in _parts(field, _inner(data[field]))] if state == "unread" else []
+    return BodyTurn(turn, tuple(field for field in data if field not in read), state, tuple(unread))
 
 
 def _parts(field: str, response: Any) -> list[str]:
@@ -180,22 +180,22 @@ def _turn(
     turn: dict[str, Any] = {"messages": [*messages, *answers]}
     if offered is not None:
         turn["offered"] = offered
-    taken: set[str] = set()
-    own: tuple[tuple[str, tuple[str, ...], Callable[[Any], Any]], ...] = (
+    used: set[str] = set()
+    readers: tuple[tuple[str, tuple[str, ...], Callable[[Any], Any]], ...] = (
         ("time", _TIMES, seconds),
         ("conversation", _CONVERSATIONS, _identity),
         ("user", _USERS, _identity),
         ("workspace", ("workspace",), _identity),
         ("turn", ("turn",), _number),
     )
-    for field, names, read in own:
-        asked = sources if field == "time" else (sources[0], sources[-1])
-        found = ((one, name) for one in asked for name in names if read(one.get(name)) is not None)
-        source, name = next(found, (None, ""))
+    for field, names, read in readers:
+        searched = sources if field == "time" else (sources[0], sources[-1])
+        matches = ((source, name) for source in searched for name in names if read(source.get(name)) is not None)
+        source, name = next(matches, (None, ""))
         if source is not None:
             turn[field] = source[name]
-            taken |= {name} if source is sources[0] else set()
-    return turn, taken
+            used |= {name} if source is sources[0] else set()
+    return turn, used
 
 
 def _identity(value: Any) -> str | None:
@@ -213,7 +213,7 @@ def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
         return [name for name, tool in tools.items() if not (isinstance(tool, dict) and tool.get("type") in _HOSTED)]
     if not isinstance(tools, list):
         return None
-    return [one for tool in tools for one in _declared(tool) if not _is_hosted(one)]
+    return [declaration for tool in tools for declaration in _declared(tool) if not _is_hosted(declaration)]
 
 
 def _declared(tool: Any) -> list[Any]:

@@ -68,8 +68,8 @@ class TraceSource:
             raise ParameterError("expected at least one log file")
         for old, new in self.renames.items():
             if self.catalog.find(new) is None:
-                what = f"rename {old.id} to {new.id}: the catalog holds no {new.id!r}"
-                raise ParameterError(f"{what}{suggest_items(new.id, self.catalog.ids)}")
+                problem = f"rename {old.id} to {new.id}: the catalog holds no {new.id!r}"
+                raise ParameterError(f"{problem}{suggest_items(new.id, self.catalog.ids)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ def refuse_overwriting(folder: Path) -> None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ParameterError(f"{folder} is there and is no dataset; name a new folder, or an import to replace")
         return
-    refuse_loss(folder, made=_by_traces, sources=(SOURCE,))
+    refuse_loss(folder, is_own=_by_traces, sources=(SOURCE,))
 
 
 def _by_traces(dataset: Dataset) -> bool:
@@ -253,7 +253,7 @@ def _refuse_other_catalog(builder: Builder) -> None:
         ParameterError: names stand in the log, and none is resolved.
     """
     resolved = builder.resolved_names()
-    if not resolved or any(one.key is not None or one.rule == AMBIGUOUS for one in resolved):
+    if not resolved or any(match.key is not None or match.rule == AMBIGUOUS for match in resolved):
         return
     names = list(unresolved(resolved, builder.name_counts, UNKNOWN))
     raise ParameterError(
@@ -270,8 +270,8 @@ def _refuse_no_labels(builder: Builder, logs: Sequence[Path]) -> None:
     """
     if builder.labels or builder.findings.counts["queries_nothing"]:
         return
-    if what := what_was_not_read(builder.findings, builder.calls_not_found):
-        raise ParameterError(f"no label could be read from {', '.join(map(str, logs))}: {what}")
+    if unread := what_was_not_read(builder.findings, builder.calls_not_found):
+        raise ParameterError(f"no label could be read from {', '.join(map(str, logs))}: {unread}")
 
 
 def _report(builder: Builder) -> TraceReport:
@@ -287,7 +287,7 @@ def _report(builder: Builder) -> TraceReport:
     )
     return TraceReport(
         counts=findings.counts,
-        rules=dict(sorted(Counter(one.rule for one in resolved if one.key is not None).items())),
+        rules=dict(sorted(Counter(match.rule for match in resolved if match.key is not None).items())),
         unknown=unknown,
         ambiguous=ambiguous,
         skew=findings.skew,

@@ -26,9 +26,11 @@ def plain_messages(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     parts = get(entry, "parts", "content")
     parts = [_part(part) for part in parts] if isinstance(parts, list) else parts
     if isinstance(entry.get("toolInvocations"), list) and not _has_invocations(parts):
-        invocations = [{"type": "tool-invocation", "toolInvocation": one} for one in entry["toolInvocations"]]
-        said = parts if isinstance(parts, list) else [{"type": "text", "text": parts}] if parts else []
-        parts = [*invocations, *said]
+        invocations = [
+            {"type": "tool-invocation", "toolInvocation": invocation} for invocation in entry["toolInvocations"]
+        ]
+        content = parts if isinstance(parts, list) else [{"type": "text", "text": parts}] if parts else []
+        parts = [*invocations, *content]
     if _has_invocations(parts):
         return list(_steps(entry, parts))
     calls = get(entry, "tool_calls", "toolCalls")
@@ -43,7 +45,8 @@ def plain_calls(calls: Any) -> Any:
     if not isinstance(calls, list):
         return calls
     return [
-        _part({"type": "tool-call", **one}) if isinstance(one, dict) and "toolName" in one else one for one in calls
+        _part({"type": "tool-call", **call}) if isinstance(call, dict) and "toolName" in call else call
+        for call in calls
     ]
 
 

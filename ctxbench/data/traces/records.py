@@ -74,7 +74,7 @@ class Record(MessageSummary):
     """One line of a log, or one model call, with the summary of its messages.
 
     Attributes:
-        place: 1-based position in the log, over all files.
+        position: 1-based position in the log, over all files.
         conversation: None if the log does not say.
         turn: its number, if the log has one.
         time: seconds since 1970, if the log says.
@@ -93,7 +93,7 @@ class Record(MessageSummary):
         doubtful: which text is the user's, or what belongs to it, is not certain.
     """
 
-    place: int
+    position: int
     conversation: str | None = None
     turn: int | None = None
     time: float | None = None

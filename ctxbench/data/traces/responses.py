@@ -99,7 +99,11 @@ def _messages_of(response: Any) -> list[Any] | None:
     if isinstance(choices, list):
         return _first_choice(choices[0]) if choices else []
     if isinstance(candidates, list):
-        return [one["content"] for one in candidates[:1] if isinstance(one, dict) and "content" in one]
+        return [
+            candidate["content"]
+            for candidate in candidates[:1]
+            if isinstance(candidate, dict) and "content" in candidate
+        ]
     inner = response.get("response")
     for source, name in ((response, "output"), (response, "messages"), (inner, "messages")):
         items = source.get(name) if isinstance(source, dict) else None
@@ -160,6 +164,6 @@ def _read_list(response: list[Any]) -> list[Any] | None:
     if all("toolName" in entry and "type" not in entry for entry in response):
         return [{"role": "assistant", "content": "", "toolCalls": response}]
     if all(isinstance(entry.get("type"), str) for entry in response):
-        known = any(entry["type"] == "text" or "tool" in entry["type"] for entry in response)
-        return [{"role": "assistant", "content": response}] if known else None
+        is_known = any(entry["type"] == "text" or "tool" in entry["type"] for entry in response)
+        return [{"role": "assistant", "content": response}] if is_known else None
     return None

@@ -82,7 +82,7 @@ def read_documents(path: Path, settings: ImportSettings, faults: list[Fault]) ->
     own_faults: list[Fault] = []
     rows = list(_rows(path, own_faults, ("title", "text")))
     documents = [_document(row) for row in rows]
-    n_named = Counter((one.server, name) for one in documents for name in {one.title, one.id})
+    n_named = Counter((document.server, name) for document in documents for name in {document.title, document.id})
     entries = []
     for row, document in zip(rows, documents, strict=True):
         by_title = bool(document.title) and n_named[document.server, document.title] == 1
@@ -167,12 +167,12 @@ class Assembly:
     def _refuse_others(self) -> None:
         """Note labels none of which is of a query, or of a document, that is there: they are about other files."""
         queries = [query.id for query in self.queries]
-        for names, what, where, known in (
+        for names, noun, where, expected in (
             ([judgment.query for judgment in self.judgments], "queries", "the file of queries", queries),
             ([judgment.document for judgment in self.judgments], "documents", "the corpus", list(self.items)),
         ):
-            if known and names and not set(names) & set(known):
-                message = none_found(list(dict.fromkeys(names)), f"{what} that labels name", where, known)
+            if expected and names and not set(names) & set(expected):
+                message = none_found(list(dict.fromkeys(names)), f"{noun} that labels name", where, expected)
                 self.draft.faults.append(Fault(message, self.judgments[0].path))
 
     def _judgments_by_query(self) -> dict[str, dict[str, Judgment]]:
@@ -192,11 +192,11 @@ class Assembly:
             elif first.score == judgment.score:
                 ids[DUPLICATES].append(query)
             else:
-                what = (
+                message = (
                     f"query {query!r} and document {judgment.document!r} have score {judgment.score} here and "
                     f"{first.score} in {first.path.name}, line {first.line}; one of the two is wrong"
                 )
-                self.draft.faults.append(Fault(what, judgment.path, judgment.line))
+                self.draft.faults.append(Fault(message, judgment.path, judgment.line))
         return by_query
 
     def _grades(self) -> Mapping[int, int]:

@@ -86,7 +86,7 @@ class Conversion:
     @property
     def counts(self) -> dict[str, int]:
         """How often each odd thing occurs."""
-        return {what: len(ids) for what, ids in self.ids.items()}
+        return {oddity: len(ids) for oddity, ids in self.ids.items()}
 
     def lines(self) -> list[str]:
         """How often each odd thing occurs, with some of its ids, one line each; what does not occur is left out."""
@@ -100,14 +100,14 @@ class Conversion:
             "hash": self.dataset.hash,
             "counts": self.dataset.counts,
             "counted": self.counts,
-            "listed": {what: list(ids) for what, ids in self.ids.items() if ids},
+            "listed": {oddity: list(ids) for oddity, ids in self.ids.items() if ids},
         }
 
 
 def _counted(odd: Mapping[str, Sequence[str]]) -> list[str]:
     return [
-        f"{what}: {len(ids):,} ({_some(ids, len(ids) if what == PASSED_OVER else _SHOWN)})"
-        for what, ids in odd.items()
+        f"{oddity}: {len(ids):,} ({_some(ids, len(ids) if oddity == PASSED_OVER else _SHOWN)})"
+        for oddity, ids in odd.items()
         if ids
     ]
 
@@ -120,7 +120,7 @@ class ExportedCard:
     scopes: Mapping[str, tuple[ItemKey, ...]]
 
     @classmethod
-    def beside(cls, folder: Path, faults: list[Fault]) -> ExportedCard | None:
+    def from_folder(cls, folder: Path, faults: list[Fault]) -> ExportedCard | None:
         """Read `export.json` of a folder; None if it has none, or one of a plain export, which says nothing more.
 
         Raises:
@@ -159,7 +159,7 @@ class Draft:
     stated: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.ids: dict[str, list[str]] = {what: [] for what in self.odd}
+        self.ids: dict[str, list[str]] = {oddity: [] for oddity in self.odd}
 
     def query_id(self, published: str) -> str:
         """A query id without blanks, which qrels and runs could not name: they are percent-encoded, and counted."""
@@ -192,15 +192,15 @@ class Draft:
             InputError: all faults at once; or the files state labels, and none of them could be read.
         """
         if self.stated.total() and not self.faults and not self.labels:
-            shown = ", ".join(f"{name} ({n:,})" for name, n in self.stated.items() if n)
-            self.faults.append(Fault("; ".join([f"no label could be read from {shown}", *_counted(self.ids)]), where))
+            scores = ", ".join(f"{name} ({n:,})" for name, n in self.stated.items() if n)
+            self.faults.append(Fault("; ".join([f"no label could be read from {scores}", *_counted(self.ids)]), where))
         raise_faults(self.faults, subject=_some(list(dict.fromkeys(str(fault.path) for fault in self.faults))))
         card: Mapping[str, Any] = {} if export is None else export.card
         about = {name: card[name] for name in ABOUT if name in card} or {
             "licence": "not stated in the files",
             "source": {"format": form, "sha256": {_shown_name(path, files): _sha256(path) for path in files}},
             "labelling": labelling,
-            "notes": {"counted": {what: len(ids) for what, ids in self.ids.items()}},
+            "notes": {"counted": {oddity: len(ids) for oddity, ids in self.ids.items()}},
         }
         dataset = Dataset(
             name=self.settings.name or card.get("name") or name_of_path(where, "imported"),
@@ -239,7 +239,7 @@ class PublishedDocument:
         )
 
 
-def unique_entries(what: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str, T]:
+def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str, T]:
     """Entries by id; one without an id is left out, and one whose id an earlier entry has is a fault.
 
     Args:
@@ -250,7 +250,7 @@ def unique_entries(what: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str
     lines: dict[str, int] = {}
     for name, row, entry in entries:
         if name in unique:
-            row.fault(f"{what} {name!r} stands twice, first in line {lines[name]}")
+            row.fault(f"{noun} {name!r} stands twice, first in line {lines[name]}")
         elif name:
             unique[name], lines[name] = entry, row.line
     return unique
@@ -278,17 +278,15 @@ def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path
     positive = sorted(score for score in n_labels if score > 0)
     if grades is None:
         if len(positive) > 1:
-            shown = ", ".join(f"{score} ({n_labels[score]:,} labels)" for score in positive[:10])
+            score_list = ", ".join(f"{score} ({n_labels[score]:,} labels)" for score in positive[:10])
             example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
-            message = (
-                f"the scores are graded: {shown}; say which of them mean required (2), for example --grades {example}"
-            )
-            raise InputError([Fault(message, where)])
+            message = f"the scores are graded: {score_list}; say which of them mean required (2), for example"
+            raise InputError([Fault(f"{message} --grades {example}", where)])
         return {score: 2 if score > 0 else 0 for score in n_labels}
     if missing := [score for score in positive if score not in grades]:
-        shown = ", ".join(str(score) for score in missing[:10])
+        score_list = ", ".join(str(score) for score in missing[:10])
         raise InputError(
-            [Fault(f"scores {shown} occur, and the mapping of grades (--grades) does not name them", where)]
+            [Fault(f"scores {score_list} occur, and the mapping of grades (--grades) does not name them", where)]
         )
     return {score: grades.get(score, 0) for score in n_labels}
 
@@ -313,7 +311,7 @@ def read_grades(text: str) -> dict[int, int]:
 
 def _shown_name(path: Path, files: Sequence[Path]) -> str:
     """The name of a file, with that of its folder where another one is called the same."""
-    alike = sum(other.name == path.name for other in files) > 1
+    alike = sum(file.name == path.name for file in files) > 1
     return f"{path.resolve().parent.name}/{path.name}" if alike else path.name
 
 
@@ -321,7 +319,7 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(read_bytes(readable(path, again=True))).hexdigest()
 
 
-def _some(names: Sequence[str], shown: int = _SHOWN) -> str:
+def _some(names: Sequence[str], limit: int = _SHOWN) -> str:
     """The first few of some names, each once."""
     unique = list(dict.fromkeys(names))
-    return ", ".join(unique[:shown]) + (", ..." if len(unique) > shown else "")
+    return ", ".join(unique[:limit]) + (", ..." if len(unique) > limit else "")

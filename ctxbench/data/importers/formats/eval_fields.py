@@ -55,7 +55,7 @@ _SAYS_NOT = re.compile(
 )
 
 
-def field_of(row: Row, what: str, *, offered: Collection[str] = ()) -> str | None:
+def field_of(row: Row, role: str, *, offered: Collection[str] = ()) -> str | None:
     """The record's field that is one of `FIELDS`, also in camelCase; two that are called by its own names are a fault.
 
     Where there is none of those, it is the first of its names in `OTHERWISE`.
@@ -65,10 +65,10 @@ def field_of(row: Row, what: str, *, offered: Collection[str] = ()) -> str | Non
         what: one of `FIELDS`.
         offered: fields that say what was offered, and so are no labels.
     """
-    fields = [name for name in _called(row, FIELDS[what]) if name not in offered]
+    fields = [name for name in _called(row, FIELDS[role]) if name not in offered]
     if len(fields) > 1:
         row.fault(f"it has {' and '.join(map(repr, fields))}; expected one of them")
-    return next(iter(fields or _called(row, OTHERWISE.get(what, ()))), None)
+    return next(iter(fields or _called(row, OTHERWISE.get(role, ()))), None)
 
 
 def _called(row: Row, names: Sequence[str]) -> list[str]:
@@ -83,13 +83,17 @@ def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[st
         data: the record.
         names: fields that are mapped; what is expected or forbidden stays so.
     """
-    own = {name: snake(name) for name, value in data.items() if value is not None and name not in names}
-    offered = [name for name in own if own[name] not in FORBIDDEN and listed_definitions(data[name])]
-    labels = [name for name in own if own[name] in EXPECTED and own[name] != "tools" and name not in offered]
+    snake_names = {name: snake(name) for name, value in data.items() if value is not None and name not in names}
+    offered = [name for name in snake_names if snake_names[name] not in FORBIDDEN and listed_definitions(data[name])]
+    labels = [
+        name
+        for name in snake_names
+        if snake_names[name] in EXPECTED and snake_names[name] != "tools" and name not in offered
+    ]
     if labels or "expected" in names:
-        return offered + [name for name in own if own[name] == "tools" and name not in offered]
+        return offered + [name for name in snake_names if snake_names[name] == "tools" and name not in offered]
     # definitions under another name of labels are a fault, so that they do not look unlabelled
-    return [name for name in offered if own[name] not in EXPECTED or own[name] == "tools"]
+    return [name for name in offered if snake_names[name] not in EXPECTED or snake_names[name] == "tools"]
 
 
 def listed_definitions(value: Any) -> list[Any]:
@@ -138,18 +142,18 @@ def without_request(records: Sequence[Mapping[str, Any]]) -> str:
     names = (*QUERY, *OTHERWISE["query"])
     if not records or any(snake(name) in names for name in fields):
         return ""
-    known = {*EXPECTED, *FORBIDDEN, *IDS, *OTHERWISE["id"], *NAMING, *READ_BESIDE}
-    other = [name for name in fields if snake(name) not in known]
-    texts = [name for name in other if 2 * sum(_is_text(record.get(name)) for record in records) > len(records)]
-    close = {name: meant[0] for name in texts if (meant := get_close_matches(snake(name), names, n=1))}
+    read_names = {*EXPECTED, *FORBIDDEN, *IDS, *OTHERWISE["id"], *NAMING, *READ_BESIDE}
+    unread = [name for name in fields if snake(name) not in read_names]
+    texts = [name for name in unread if 2 * sum(_is_text(record.get(name)) for record in records) > len(records)]
+    close = {name: matches[0] for name in texts if (matches := get_close_matches(snake(name), names, n=1))}
     likely = ([*close] or sorted(texts, key=lambda name: -_length(records, name)))[:1]
     hint = f"; did you mean {likely[0]!r}?" if likely else ";"
     if close:
         hint = f"; did you mean {close[likely[0]]!r} by {likely[0]!r}?"
-    shown = ", ".join(map(repr, fields[:_SHOWN])) + (", ..." if len(fields) > _SHOWN else "")
+    listed = ", ".join(map(repr, fields[:_SHOWN])) + (", ..." if len(fields) > _SHOWN else "")
     option = as_option({"query": likely[0] if likely else "FIELD"})
     return (
-        f"no record has a field that is known to hold the request; they have {shown or 'no field'}{hint} "
+        f"no record has a field that is known to hold the request; they have {listed or 'no field'}{hint} "
         f"Say which one holds it: {option}; or call it as one that is known: {', '.join(names)}"
     )
 
@@ -175,16 +179,16 @@ def read_eval_names(text: str) -> dict[str, str]:
 
 def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
     """What is wrong with a mapping of fields: a message for each field of theirs that no record has."""
-    found = {field for record in records for field in mapped(record, names)}
+    used_fields = {field for record in records for field in mapped(record, names)}
     for field in ("expected", "forbidden"):
         if field in names and any(_has_entries(_labels_at(record, names[field].split("."))) for record in records):
-            found.add(field)
+            used_fields.add(field)
     fields = list(dict.fromkeys(name for record in records for name in record))
     return [
         f"{field!r} is mapped to {theirs!r}, which "
         + ("is null in every record" if theirs in fields else f"no record has{suggest(theirs, fields)}")
         for field, theirs in names.items()
-        if records and field not in found
+        if records and field not in used_fields
     ]
 
 
@@ -239,20 +243,20 @@ def is_eval(data: Mapping[str, Any]) -> bool:
         return False
     tools = data.get("tools")
     lists_names = isinstance(tools, list) and bool(tools) and all(isinstance(name, str) for name in tools)
-    return (lists_names or _names_items(data)) and any(isinstance(value, str) for value in _asked(data))
+    return (lists_names or _names_items(data)) and any(isinstance(value, str) for value in _questions(data))
 
 
 def is_log(data: Mapping[str, Any]) -> bool:
     """Whether a record is a line of an agent's log: a request to a model, a turn or spans; never an eval."""
     if _names_items(data):
         return False
-    asked = _asked(data)
-    if any(isinstance(value, dict) for value in asked) or any(name in data for name in _OF_LOGS):
+    questions = _questions(data)
+    if any(isinstance(value, dict) for value in questions) or any(name in data for name in _OF_LOGS):
         return True
-    return isinstance(data.get("messages"), list) and not any(isinstance(value, str) for value in asked)
+    return isinstance(data.get("messages"), list) and not any(isinstance(value, str) for value in questions)
 
 
-def _asked(data: Mapping[str, Any]) -> list[Any]:
+def _questions(data: Mapping[str, Any]) -> list[Any]:
     return [data[name] for name in data if snake(name) in (*QUERY, *OTHERWISE["query"])]
 
 
@@ -260,7 +264,7 @@ def _names_items(data: Mapping[str, Any]) -> bool:
     return any((plain := snake(name)) in (*EXPECTED, *FORBIDDEN) and plain not in _OF_BODIES for name in data)
 
 
-def meant(
+def likely_role(
     name: str, value: Any, fields: Mapping[str, str | None], names_of: Mapping[str, str]
 ) -> tuple[str, str] | None:
     """What a field that was passed over may have been meant to be: `expected` or `forbidden`, and a name of it.
@@ -274,16 +278,16 @@ def meant(
         names_of: what the file calls fields that are mapped; a field called much like one of those was meant to be it.
     """
     plain = snake(name).replace("'", "")
-    what, names = ("forbidden", FORBIDDEN) if _SAYS_NOT.search(plain) else ("expected", EXPECTED)
+    role, names = ("forbidden", FORBIDDEN) if _SAYS_NOT.search(plain) else ("expected", EXPECTED)
     for field in ("expected", "forbidden"):
         theirs = names_of.get(field)
         if theirs and get_close_matches(plain, [snake(theirs)], n=1):
             absent = fields.get(field) is None
             return (field, theirs) if absent else None
     close = get_close_matches(plain, names, n=1)
-    if not close and what == "forbidden" and isinstance(value, list):
+    if not close and role == "forbidden" and isinstance(value, list):
         close = ["forbidden"]
-    return (what, close[0]) if close and fields.get(what) is None else None
+    return (role, close[0]) if close and fields.get(role) is None else None
 
 
 def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
