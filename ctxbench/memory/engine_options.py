@@ -54,8 +54,8 @@ class SearchOptions:
     @property
     def only(self) -> Only:
         """What the search is restricted to."""
-        same = ("kinds", "since", "before", "confidence", "conversation")
-        return Only(types=("memory",), **{name: getattr(self, name) for name in same})
+        unchanged = ("kinds", "since", "before", "confidence", "conversation")
+        return Only(types=("memory",), **{name: getattr(self, name) for name in unchanged})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

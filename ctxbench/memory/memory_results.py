@@ -32,7 +32,7 @@ class FoundMemories:
     place: int
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({[one['memory']['id'] for one in self.every_result()]})"
+        return f"{type(self).__name__}({[result['memory']['id'] for result in self.every_result()]})"
 
     @property
     def catalog(self) -> Catalog:
@@ -59,8 +59,8 @@ class FoundMemories:
         table = self.outcome.candidates
         rows = table.rows(self.place)
         via = dict(zip(table.item[rows].tolist(), table.via_item[rows].tolist(), strict=True))
-        found = dict(zip(self.rows(chosen=True), self.every_result(), strict=True))
-        paths = {row: _path(int(table.item[row]), via) for row in found}
+        results_by_row = dict(zip(self.rows(chosen=True), self.every_result(), strict=True))
+        paths = {row: _path(int(table.item[row]), via) for row in results_by_row}
         first = {path[0]: row for row, path in paths.items() if len(path) == 1}
         related: dict[int, list[dict[str, Any]]] = {
             row: [] for row, path in paths.items() if len(path) == 1 or path[0] not in first
@@ -68,31 +68,35 @@ class FoundMemories:
         for row, path in paths.items():
             if row not in related:
                 related[first[path[0]]].append(self._related(row, path))
-        for rank, (row, own) in enumerate(related.items(), start=1):
-            found[row] |= {"rank": rank, "relationships": own} if own else {"rank": rank}
-        return [found[row] for row in related]
+        for rank, (row, related_result) in enumerate(related.items(), start=1):
+            results_by_row[row] |= {"rank": rank, "relationships": related_result} if related_result else {"rank": rank}
+        return [results_by_row[row] for row in related]
 
     def every_result(self) -> list[dict[str, Any]]:
         """What was chosen as one list, best first, each with `memory` and `score`: what a ranker is given."""
-        found = self.rows(chosen=True)
-        return [{"memory": memory_dict(self._item(row)), "score": self._similarity(row)} for row in found]
+        rows = self.rows(chosen=True)
+        return [{"memory": memory_dict(self._item(row)), "score": self._similarity(row)} for row in rows]
 
     def explained(self) -> list[dict[str, Any]]:
         """Candidates, the chosen ones first: `id`, `ranking` score, `scores` by column, and what `rule` left it out."""
-        table, told = self.outcome.candidates, []
+        table, explanations = self.outcome.candidates, []
         for row in [*self.rows(chosen=True), *self.rows(chosen=False)]:
             scores = {name: float(column[row]) for name, column in table.columns.items() if not np.isnan(column[row])}
             rule = table.rules[int(table.out[row])]
-            made = {"id": memory_dict(self._item(row))["id"], "ranking": float(table.score[row]), "scores": scores}
-            told.append({**made, "rule": None if rule is None else str(rule)})
-        return told
+            explanation = {
+                "id": memory_dict(self._item(row))["id"],
+                "ranking": float(table.score[row]),
+                "scores": scores,
+            }
+            explanations.append({**explanation, "rule": None if rule is None else str(rule)})
+        return explanations
 
     def rows(self, *, chosen: bool) -> list[int]:
         """The rows of the query that were chosen, or those that were not, in their order."""
         table = self.outcome.candidates
         rows = table.rows(self.place)
-        places: list[int] = (np.flatnonzero(table.chosen[rows] == chosen) + rows.start).tolist()
-        return places
+        positions: list[int] = (np.flatnonzero(table.chosen[rows] == chosen) + rows.start).tolist()
+        return positions
 
     def _item(self, row: int) -> Item:
         item: Item = self.catalog[int(self.outcome.candidates.item[row])]
@@ -106,7 +110,7 @@ class FoundMemories:
 
     def _related(self, row: int, path: list[int]) -> dict[str, Any]:
         kind = self.catalog.facts.link_types[int(self.outcome.candidates.columns[TYPE][row])]
-        names = [memory_dict(self.catalog[place])["id"] for place in path]
+        names = [memory_dict(self.catalog[position])["id"] for position in path]
         return {"memory": memory_dict(self._item(row)), "relationship": kind, "depth": len(path) - 1, "path": names}
 
 
@@ -138,12 +142,14 @@ class BuiltContext(FoundMemories):
 
     def as_dict(self) -> dict[str, Any]:
         """`context`, `tokenCount`, `memories`, `truncated` and `template`, as the document names them."""
-        told = {"context": self.context, "tokenCount": self.tokens, "counter": self.counter}
-        return told | {"memories": self.results(), "truncated": self.truncated, "template": self.template}
+        data = {"context": self.context, "tokenCount": self.tokens, "counter": self.counter}
+        return data | {"memories": self.results(), "truncated": self.truncated, "template": self.template}
 
     def preview(self) -> dict[str, Any]:
         """The same with `memoryIds`, `rankingScores` by id, and `budgetUsed`, a percentage."""
-        scores = {one["id"]: one["ranking"] for one in self.explained() if one["rule"] is None}
+        scores = {
+            explanation["id"]: explanation["ranking"] for explanation in self.explained() if explanation["rule"] is None
+        }
         used = round(100.0 * self.tokens / self.budget, 1)
         return {**self.as_dict(), "memoryIds": list(scores), "rankingScores": scores, "budgetUsed": used}
 
@@ -160,6 +166,6 @@ def memory_dict(item: Item) -> dict[str, Any]:
     """A memory under the document's names, without what it does not have."""
     name, _, version = item.name.rpartition("@")
     row: dict[str, Any] = {"id": name, "version": int(version) if version.isdigit() else 1}
-    row |= {said: getattr(item, field) for said, field in _SAID.items()}
+    row |= {key: getattr(item, field) for key, field in _SAID.items()}
     row["metadata"] = copy.deepcopy(dict(item.metadata)) or None  # the store's own stays as it is
     return {key: value for key, value in row.items() if value is not None}

@@ -55,14 +55,14 @@ class Metrics:
         return self._counts[name]
 
     @contextmanager
-    def request(self, what: str) -> Iterator[StageSeconds]:
+    def request(self, action: str) -> Iterator[StageSeconds]:
         """Time a request; gives what its pipeline tells its steps to. One that raises is a failure, and untimed.
 
         Args:
             what: the name of its span, such as `build`.
         """
         stages, begin = StageSeconds(self._tracer), time.perf_counter()
-        with _span(self._tracer, f"context.{what}"):
+        with _span(self._tracer, f"context.{action}"):
             try:
                 yield stages
             except BaseException:

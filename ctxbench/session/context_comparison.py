@@ -51,16 +51,16 @@ def rebuild(exchange: Exchange, agent: Agent) -> Rebuilt:
     With nothing changed they are the messages that were sent, to the character. Of an item that was edited all is sent,
     whatever part of it was.
     """
-    found = [(held, agent.item(held.key)) for held in exchange.context]
-    there = [(held, item) for held, item in found if item is not None]
+    pairs = [(held, agent.item(held.key)) for held in exchange.context]
+    present = [(held, item) for held, item in pairs if item is not None]
     request = Request(id=exchange.conversation, text=exchange.text, history=exchange.history)
-    shown = [held.shown if held.content == content_hash(item) else None for held, item in there]
-    prompt = agent.messages.prompt(request, [item for _, item in there], shown)
+    spans = [held.shown if held.content == content_hash(item) else None for held, item in present]
+    prompt = agent.messages.prompt(request, [item for _, item in present], spans)
     return Rebuilt(
         prompt=prompt,
-        edited=tuple(item.id for held, item in there if held.content != content_hash(item)),
-        gone=tuple(held.key.id for held, item in found if item is None),
-        disabled=tuple(item.id for _, item in there if not item.enabled),
+        edited=tuple(item.id for held, item in present if held.content != content_hash(item)),
+        gone=tuple(held.key.id for held, item in pairs if item is None),
+        disabled=tuple(item.id for _, item in present if not item.enabled),
         system_changed=exchange.system != text_hash(agent.messages.system),
         same=prompt_hash(prompt) == exchange.sent,
     )
@@ -83,8 +83,8 @@ class ContextChange:
 
     def as_dict(self) -> dict[str, Any]:
         """The change as JSON."""
-        before, now = (None if at is None else {"mode": at[0], "score": at[1]} for at in (self.before, self.now))
-        return {"id": self.id, "before": before, "now": now, **({"why": self.why} if self.why else {})}
+        before, after = (None if at is None else {"mode": at[0], "score": at[1]} for at in (self.before, self.now))
+        return {"id": self.id, "before": before, "now": after, **({"why": self.why} if self.why else {})}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -111,7 +111,7 @@ class ContextComparison:
     def as_dict(self) -> dict[str, Any]:
         """The comparison as JSON."""
         parts = {"came": self.came, "went": self.went, "moved": self.moved}
-        return {"same": self.same, **{name: [one.as_dict() for one in part] for name, part in parts.items()}}
+        return {"same": self.same, **{name: [change.as_dict() for change in part] for name, part in parts.items()}}
 
 
 def compare(exchange: Exchange, agent: Agent, resources: Resources) -> ContextComparison:
@@ -138,29 +138,29 @@ def compare(exchange: Exchange, agent: Agent, resources: Resources) -> ContextCo
     context = session.request(exchange.text, resources, history=exchange.history, tool_results=exchange.tool_results)
     if context.failure is not None:
         raise context.failure
-    before = {one.key.id: (one.mode, one.score) for one in exchange.context}
-    now = {one.id: (one.mode, one.score) for one in context.selection.chosen}
-    rules = {one.id: str(one.rule) for one in context.selection.left_out}
+    before = {held.key.id: (held.mode, held.score) for held in exchange.context}
+    after = {offered.id: (offered.mode, offered.score) for offered in context.selection.chosen}
+    rules = {excluded.id: str(excluded.rule) for excluded in context.selection.left_out}
     return ContextComparison(
-        came=tuple(ContextChange(id=id_, before=None, now=at) for id_, at in now.items() if id_ not in before),
+        came=tuple(ContextChange(id=id_, before=None, now=at) for id_, at in after.items() if id_ not in before),
         went=tuple(
             ContextChange(id=id_, before=at, now=None, why=rules.get(id_) or _why_out(id_, agent))
             for id_, at in before.items()
-            if id_ not in now
+            if id_ not in after
         ),
         moved=tuple(
             ContextChange(id=id_, before=before[id_], now=at)
-            for id_, at in now.items()
+            for id_, at in after.items()
             if id_ in before and _differs(before[id_], at)
         ),
         context=context,
     )
 
 
-def _differs(before: tuple[str, float | None], now: tuple[str, float | None]) -> bool:
-    if before[0] != now[0] or before[1] is None or now[1] is None:
-        return before != now
-    return abs(before[1] - now[1]) > MARGIN
+def _differs(before: tuple[str, float | None], after: tuple[str, float | None]) -> bool:
+    if before[0] != after[0] or before[1] is None or after[1] is None:
+        return before != after
+    return abs(before[1] - after[1]) > MARGIN
 
 
 def _why_out(id_: str, agent: Agent) -> str:

@@ -97,8 +97,8 @@ def _item(value: Any) -> SessionItem:
 
 def _line_of(name: str, text: str) -> int:
     """The 1-based line of a field: where its name first stands before a colon."""
-    found = re.search(rf"{re.escape(dump_json(name))}\s*:", text)
-    return 1 if found is None else text.count("\n", 0, found.start()) + 1
+    match = re.search(rf"{re.escape(dump_json(name))}\s*:", text)
+    return 1 if match is None else text.count("\n", 0, match.start()) + 1
 
 
 class ConversationStore:
@@ -127,7 +127,7 @@ class ConversationStore:
             StorageError: the file cannot be read.
             InputError: lines are no exchanges; all of them.
         """
-        return tuple(one for one, _ in self.numbered() if conversation in (None, one.conversation))
+        return tuple(exchange for exchange, _ in self.numbered() if conversation in (None, exchange.conversation))
 
     def numbered(self) -> tuple[tuple[Exchange, int], ...]:
         """All exchanges with their lines, from 1; raises as `exchanges`."""
@@ -143,7 +143,7 @@ class ConversationStore:
 
     def history(self, conversation: str) -> tuple[Message, ...]:
         """What user and assistant said so far, oldest first; raises as `exchanges`."""
-        return tuple(message for one in self.exchanges(conversation) for message in one.messages)
+        return tuple(message for exchange in self.exchanges(conversation) for message in exchange.messages)
 
     def append(self, exchange: Exchange) -> None:
         """Put an exchange on disk, whole or not at all.
@@ -154,8 +154,8 @@ class ConversationStore:
         """
         with self._alone():
             self._follow()
-            known = self._messages.get(exchange.conversation, {}).values()
-            line = (dump_json(exchange.as_row(known)) + "\n").encode("utf-8")
+            messages = self._messages.get(exchange.conversation, {}).values()
+            line = (dump_json(exchange.as_row(messages)) + "\n").encode("utf-8")
             size = self._read
             if _is_whole(self._tail):  # written by hand, or cut short by nothing but its line end
                 line, size = b"\n" + line, size + len(self._tail)
@@ -170,8 +170,8 @@ class ConversationStore:
                         stream.truncate(size)
                         raise
             except OSError as error:
-                what = f"cannot write {self.path}: {error.strerror or error}; the exchange was not stored"
-                raise StorageError(what) from error
+                problem = f"cannot write {self.path}: {error.strerror or error}; the exchange was not stored"
+                raise StorageError(problem) from error
             self._follow()
 
     def remove(self, conversation: str) -> int:
@@ -183,12 +183,12 @@ class ConversationStore:
         """
         with self._alone():
             rows = self.numbered()
-            gone = {line for one, line in rows if one.conversation == conversation}
+            gone = {line for exchange, line in rows if exchange.conversation == conversation}
             if gone:
                 lines = self.path.read_bytes()[: self._read].split(b"\n")[:-1]
                 lines += [self._tail] if _is_whole(self._tail) else []
-                kept = [text for number, text in enumerate(lines, start=1) if number not in gone]
-                write_atomic(self.path, b"".join(text + b"\n" for text in kept))
+                remaining = [text for number, text in enumerate(lines, start=1) if number not in gone]
+                write_atomic(self.path, b"".join(text + b"\n" for text in remaining))
                 self._forget()
             return len(gone)
 
@@ -226,8 +226,8 @@ class ConversationStore:
             exchange = self._exchange(raw, number, faults) if raw.strip() else None
             if exchange is not None:
                 self._rows.append((exchange, number))
-                known = self._messages.setdefault(exchange.conversation, {})
-                known |= {message_hash(message): message for message in (*exchange.history, *exchange.messages)}
+                messages = self._messages.setdefault(exchange.conversation, {})
+                messages |= {message_hash(message): message for message in (*exchange.history, *exchange.messages)}
         if faults:
             self._forget()
             raise InputError(faults)
@@ -250,8 +250,8 @@ class ConversationStore:
             faults.append(Fault("expected a stored exchange, a JSON object on each line", self.path, number))
             return None
         conversation = data.get("conversation")
-        known = self._messages.get(conversation, {}) if isinstance(conversation, str) else {}
-        return read_exchange(Row(data, faults, self.path, number), known)
+        messages = self._messages.get(conversation, {}) if isinstance(conversation, str) else {}
+        return read_exchange(Row(data, faults, self.path, number), messages)
 
 
 def _is_whole(tail: bytes) -> bool:

@@ -24,13 +24,13 @@ class AbsentServer:
     mend: str
 
 
-def absent_servers(config: Path, snapshot: Path, *, told: str, ask: str) -> dict[str, AbsentServer]:
+def absent_servers(config: Path, snapshot: Path, *, config_name: str, ask: str) -> dict[str, AbsentServer]:
     """The servers that a configuration disables, and those that were disabled, or not there, when it was captured.
 
     Args:
         config: of the servers.
         snapshot: the folder that keeps what they said.
-        told: what the configuration is called in words.
+        config_name: the name of the configuration in messages.
         ask: the command that asks them again.
 
     Raises:
@@ -38,15 +38,17 @@ def absent_servers(config: Path, snapshot: Path, *, told: str, ask: str) -> dict
     """
     from ctxbench.sources.mcp.server_config import disabled_servers, server_names
 
-    found = {
-        name: AbsentServer(f"disabled with server {name} in {told}", f"enable server {name} in {told} again")
+    servers = {
+        name: AbsentServer(
+            f"disabled with server {name} in {config_name}", f"enable server {name} in {config_name} again"
+        )
         for name in disabled_servers(config)
     }
     card = snapshot / CAPTURE
     for name, why in (uncaptured_servers(server_names(config), card) if card.is_file() else {}).items():
         mend = f"ask server {name}: {ask}, or `ctxbench check` with --recapture"
-        found[name] = AbsentServer(f"not in {snapshot.name}, since server {name} was {why}", mend)
-    return found
+        servers[name] = AbsentServer(f"not in {snapshot.name}, since server {name} was {why}", mend)
+    return servers
 
 
 def uncaptured_servers(names: Iterable[str], card: Path) -> dict[str, str]:

@@ -25,11 +25,11 @@ def key_places(item: Item, *, line: int = 0) -> Iterator[str]:
     Returns:
         Such as `AGENTS.md, line 12 (ghp_…, 40 characters)` or `tool:git:log, its description (...)`, texts first.
     """
-    seen: set[str] = set()
+    masked_texts: set[str] = set()
     for field, text in _texts(item):
         for start, key in sorted(known_keys(text)):
-            if key not in seen:
-                seen.add(key)
+            if key not in masked_texts:
+                masked_texts.add(key)
                 at = text.count("\n", 0, start)
                 where = f"{item.name}, line {line + at}" if line and field == "text" else f"{item.id}, its {field}"
                 yield f"{where} ({shortened(key)}, {len(key):,} characters)"
@@ -60,24 +60,24 @@ def _leaves(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):
-        yield from (text for one in value for text in _leaves(one))
+        yield from (text for entry in value for text in _leaves(entry))
     elif isinstance(value, Mapping):
-        yield from (text for one in value.values() for text in _leaves(one))
+        yield from (text for entry in value.values() for text in _leaves(entry))
 
 
 def _names(value: Any) -> Iterator[str]:
     if isinstance(value, list | tuple):
-        yield from (name for one in value for name in _names(one))
+        yield from (name for entry in value for name in _names(entry))
     elif isinstance(value, Mapping):
         yield from value
-        yield from (name for one in value.values() for name in _names(one))
+        yield from (name for entry in value.values() for name in _names(entry))
 
 
 def _hidden(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, str):
         return redactor.text(value)
     if isinstance(value, list | tuple):
-        return [_hidden(one, redactor) for one in value]
+        return [_hidden(entry, redactor) for entry in value]
     if isinstance(value, Mapping):
-        return {name: _hidden(one, redactor) for name, one in value.items()}
+        return {name: _hidden(entry, redactor) for name, entry in value.items()}
     return value

@@ -68,7 +68,7 @@ class SnapshotPart:
         """The part as JSON, without its items: name, kind, state, counts, details, notes, error."""
         row: dict[str, Any] = {"name": self.name, "kind": self.kind, "state": self.state}
         if self.state == "captured":
-            row |= {"items": len(self.items), **lacking(self.items)}
+            row |= {"items": len(self.items), **missing_fields(self.items)}
         row |= self.details
         if self.captured:
             row["captured"] = self.captured
@@ -105,7 +105,7 @@ class CatalogSnapshot:
         return {
             "items": len(types),
             **{f"{kind}s": types.count(kind) for kind in dict.fromkeys(types)},
-            **lacking(tuple(self.catalog)),
+            **missing_fields(tuple(self.catalog)),
         }
 
     def card(self, *, when: datetime) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
         for item in part.items:
             first = owner.setdefault(item.key, position)
             if first != position:
-                what = f"item {item.id!r} comes from {_whence(parts[first])} and from {_whence(part)}"
-                faults.append(Fault(f"{what}; give one of them another name, or capture them apart (--out)"))
+                message = f"item {item.id!r} comes from {_whence(parts[first])} and from {_whence(part)}"
+                faults.append(Fault(f"{message}; give one of them another name, or capture them apart (--out)"))
     if faults:
         raise InputError(faults, subject="capture")
     if not any(part.items for part in parts):
@@ -155,7 +155,7 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
 
 def _warned(part: SnapshotPart) -> SnapshotPart:
     """The part, with a note of the keys in it; neither notes nor error hold one."""
-    return _told(part, f"{_HOLDS_KEYS}; take them out where they come from, or hide them with --hide-keys")
+    return _with_note(part, f"{_HOLDS_KEYS}; take them out where they come from, or hide them with --hide-keys")
 
 
 def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
@@ -165,34 +165,35 @@ def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
         InputError: keys stand in names.
     """
     redactor = Redactor(KNOWN_KEYS)
-    made = [replace(part, items=tuple(hidden(item, redactor) for item in part.items)) for part in parts]
+    masked_parts = [replace(part, items=tuple(hidden(item, redactor) for item in part.items)) for part in parts]
     faults = [
-        Fault(f"a key stands in a name, which is kept as it is: {place}; rename it, or leave it out")
-        for part in made
-        for place in _places(part)
+        Fault(f"a key stands in a name, which is kept as it is: {location}; rename it, or leave it out")
+        for part in masked_parts
+        for location in _key_locations(part)
     ]
     if faults:
         raise InputError(faults, subject="capture")
     return tuple(
-        replace(_told(part, "keys in it were hidden"), items=new.items) for part, new in zip(parts, made, strict=True)
+        replace(_with_note(part, "keys in it were hidden"), items=new.items)
+        for part, new in zip(parts, masked_parts, strict=True)
     )
 
 
-def _told(part: SnapshotPart, what: str) -> SnapshotPart:
+def _with_note(part: SnapshotPart, text: str) -> SnapshotPart:
     """The part with a note that says where its keys stand, if there are any."""
-    places = _places(part)
-    more = f" and {len(places) - SHOWN:,} more" if len(places) > SHOWN else ""
-    notes = [*part.notes, *([f"{what}: {'; '.join(places[:SHOWN])}{more}"] if places else [])]
+    locations = _key_locations(part)
+    ending = f" and {len(locations) - SHOWN:,} more" if len(locations) > SHOWN else ""
+    notes = [*part.notes, *([f"{text}: {'; '.join(locations[:SHOWN])}{ending}"] if locations else [])]
     return replace(part, notes=tuple(map(masked, notes)), error=masked(part.error))
 
 
-def _places(part: SnapshotPart) -> list[str]:
-    return [masked(place) for item in part.items for place in key_places(item, line=part.lines.get(item.name, 0))]
+def _key_locations(part: SnapshotPart) -> list[str]:
+    return [masked(location) for item in part.items for location in key_places(item, line=part.lines.get(item.name, 0))]
 
 
 def odd_in(parts: Sequence[SnapshotPart]) -> list[str]:
     """What is odd in parts, and why those that failed did, a line each that holds no key."""
-    return [masked(f"{part.name}: {said}") for part in parts for said in (*part.notes, part.error) if said]
+    return [masked(f"{part.name}: {note}") for part in parts for note in (*part.notes, part.error) if note]
 
 
 def write_snapshot(snapshot: CatalogSnapshot, folder: Path | str, *, when: datetime | None = None) -> dict[str, Any]:
@@ -247,9 +248,9 @@ def beside_earlier(sources: Sequence[Source], folder: Path | str) -> Source:
     earlier = earlier_parts(Path(folder)) if (Path(folder) / CAPTURE).is_file() else []
 
     def parts() -> list[SnapshotPart]:
-        new = {(part.kind, part.name): part for source in sources for part in source()}
+        by_name = {(part.kind, part.name): part for source in sources for part in source()}
         kept = {(part.kind, part.name): part for part in earlier}
-        return list((kept | new).values())
+        return list((kept | by_name).values())
 
     return parts
 
@@ -259,16 +260,16 @@ def earlier_parts(folder: Path) -> list[SnapshotPart]:
     counts = items_kept(folder)
     card, _ = load_yaml(folder / CAPTURE)
     items = iter(read_catalog(folder / CORPUS))
-    held = {key: tuple(islice(items, count)) for key, count in counts.items()}
-    if next(items, None) is not None or any(len(held[key]) != count for key, count in counts.items()):
-        what = f"it does not name all items of {CORPUS}; capture all anew, without --only and --skip"
-        raise InputError([Fault(what, folder / CAPTURE)])
+    items_by_part = {key: tuple(islice(items, count)) for key, count in counts.items()}
+    if next(items, None) is not None or any(len(items_by_part[key]) != count for key, count in counts.items()):
+        message = f"it does not name all items of {CORPUS}; capture all anew, without --only and --skip"
+        raise InputError([Fault(message, folder / CAPTURE)])
     return [
         SnapshotPart(
             name=str(row["name"]),
             kind=str(row["kind"]),
             state=str(row["state"]),
-            items=held[str(row["kind"]), str(row["name"])],
+            items=items_by_part[str(row["kind"]), str(row["name"])],
             details={key: value for key, value in row.items() if key not in _OF_A_PART},
             notes=tuple(note for note in row.get("notes", ()) if not note.startswith(_HOLDS_KEYS)),  # told anew
             captured=str(row.get("captured") or card.get("captured", "")),
@@ -287,18 +288,18 @@ def refuse_other(folder: Path | str) -> None:
     path = Path(folder)
     if path.is_dir():
         names = {entry.name for entry in path.iterdir()}
-        other = sorted(names - {CORPUS, CAPTURE})
-        if not names or (CAPTURE in names and not other):
+        unexpected = sorted(names - {CORPUS, CAPTURE})
+        if not names or (CAPTURE in names and not unexpected):
             return
-        what = f"it holds {other[0]}" if other else f"its {CORPUS} is no snapshot"
+        problem = f"it holds {unexpected[0]}" if unexpected else f"its {CORPUS} is no snapshot"
     elif path.exists():
-        what = "it is a file"
+        problem = "it is a file"
     else:
         return
-    raise ParameterError(f"{folder} would be replaced, but {what}; name another folder, or delete it")
+    raise ParameterError(f"{folder} would be replaced, but {problem}; name another folder, or delete it")
 
 
-def lacking(items: Sequence[Item]) -> dict[str, int]:
+def missing_fields(items: Sequence[Item]) -> dict[str, int]:
     """How many tools have no description (`without_description`) or no schema (`without_schema`); 0 is left out."""
     tools = [item for item in items if item.type == "tool"]
     counts = {
@@ -314,9 +315,9 @@ def _whence(part: SnapshotPart) -> str:
 
 def _nothing(parts: Sequence[SnapshotPart]) -> list[Fault]:
     """Why there is no item at all."""
-    said = {"captured": "it holds no items", "disabled": "it is disabled"}
+    states = {"captured": "it holds no items", "disabled": "it is disabled"}
     faults = [
-        Fault(f"{part.kind} {part.name!r}: {part.error or '; '.join((said[part.state], *part.notes))}")
+        Fault(f"{part.kind} {part.name!r}: {part.error or '; '.join((states[part.state], *part.notes))}")
         for part in parts
     ]
     return faults or [Fault("no server, tool list or folder was named")]

@@ -38,8 +38,8 @@ def former_place(agent: AgentFile, item: str, path: str = "") -> tuple[Path, int
 
 def _depth_left(file: Path) -> int:
     """How much of a path is still there: a file that is gone was in the folder of which most is left."""
-    for depth, there in enumerate((file, *file.parents)):
-        if there.exists():
+    for depth, ancestor in enumerate((file, *file.parents)):
+        if ancestor.exists():
             return -depth
     return -len(file.parents)
 
@@ -49,9 +49,9 @@ def _place_of_server(agent: AgentFile, server: str | None) -> tuple[Path, int]:
 
     Where the configuration does not name it, a list of tools may have.
     """
-    lists = [one.file for one in agent.tools if one.server == server]
+    lists = [source.file for source in agent.tools if source.server == server]
     if agent.mcp is None or server is None or lists:
-        several = lists or [one.file for one in agent.tools]
+        several = lists or [source.file for source in agent.tools]
         return (several[0] if len(several) == 1 else agent.path), 0
     try:
         if server in server_names(agent.mcp):

@@ -55,10 +55,10 @@ def read_page(source: str) -> Page:
     inside = lines[1:end]
     fields, why = _as_yaml("\n".join(map(_quoted, inside)))
     odd = "" if fields is not None else f"its front matter is no YAML ({why}); read line by line"
-    named = [(i, match) for i, one in enumerate(inside, start=2) if (match := _FIELD.fullmatch(one))]
-    places = {match[1]: i for i, match in reversed(named)}
+    named = [(i, match) for i, line in enumerate(inside, start=2) if (match := _FIELD.fullmatch(line))]
+    line_numbers = {match[1]: i for i, match in reversed(named)}
     fields = _by_line(inside) if fields is None else fields
-    return Page(fields, text, present=True, odd=odd, line=line, lines=places)
+    return Page(fields, text, present=True, odd=odd, line=line, lines=line_numbers)
 
 
 def _quoted(line: str) -> str:
@@ -98,8 +98,8 @@ def _by_line(lines: list[str]) -> dict[str, Any]:
     for line in lines:
         entry, field = _ENTRY.fullmatch(line), _FIELD.fullmatch(line)
         if entry and name:
-            known = fields[name]
-            fields[name] = [*(known if isinstance(known, list) else []), _plain(entry.group(1) or entry.group(2))]
+            value = fields[name]
+            fields[name] = [*(value if isinstance(value, list) else []), _plain(entry.group(1) or entry.group(2))]
         elif field:
             name = field.group(1)
             fields[name] = _plain(field.group(2))
@@ -113,15 +113,19 @@ def _plain(value: str) -> Any:
     return {"true": True, "false": False, "": None}.get(value.lower(), value)
 
 
-def odd_fields(page: Page, known: Sequence[str]) -> Iterator[str]:
+def odd_fields(page: Page, allowed: Sequence[str]) -> Iterator[str]:
     """Fields whose name is nearly a known one, and flags that are neither true nor false, with their lines."""
     for name, value in page.fields.items():
         where = f"line {page.lines[name]}" if name in page.lines else "front matter"
-        close = [] if name in known else get_close_matches(name.lower(), [one.lower() for one in known], 1, 0.8)
+        close = (
+            []
+            if name in allowed
+            else get_close_matches(name.lower(), [allowed_name.lower() for allowed_name in allowed], 1, 0.8)
+        )
         if close:
-            meant = next(one for one in known if one.lower() == close[0])
-            yield f"{where}: the field {name!r} is not known and passed over; did you mean {meant!r}?"
-        elif name in known and name in _FLAGS and truth(value) is None:
+            suggestion = next(field for field in allowed if field.lower() == close[0])
+            yield f"{where}: the field {name!r} is not known and passed over; did you mean {suggestion!r}?"
+        elif name in allowed and name in _FLAGS and truth(value) is None:
             yield f"{where}: {name} must be true or false, got {value!r:.40}; taken as false"
 
 
@@ -139,7 +143,7 @@ def texts(value: Any) -> tuple[str, ...]:
         value = _split(value)
     if not isinstance(value, list):
         return ()
-    return tuple(one.strip() for one in value if isinstance(one, str) and one.strip())
+    return tuple(text.strip() for text in value if isinstance(text, str) and text.strip())
 
 
 def _split(value: str) -> list[str]:

@@ -14,11 +14,13 @@ def unknown_modes(
     catalog: Catalog, *, tools: Mapping[str, str], servers: Mapping[str, str]
 ) -> list[tuple[str, str, str]]:
     """The tools and servers that are given a mode and are not there: `tools` or `servers`, the name, and a message."""
-    known = [item for item in catalog if item.type == "tool"]
-    ids, names = {item.id for item in known}, {item.server for item in known if item.server is not None}
-    wrong = [("tools", one, f"no tool {one!r}{suggest_items(one, ids)}") for one in tools if one not in ids]
+    tool_items = [item for item in catalog if item.type == "tool"]
+    ids, names = {item.id for item in tool_items}, {item.server for item in tool_items if item.server is not None}
+    wrong = [("tools", tool, f"no tool {tool!r}{suggest_items(tool, ids)}") for tool in tools if tool not in ids]
     of = "no tool is of server"
-    return wrong + [("servers", one, f"{of} {one!r}{suggest(one, names)}") for one in servers if one not in names]
+    return wrong + [
+        ("servers", server, f"{of} {server!r}{suggest(server, names)}") for server in servers if server not in names
+    ]
 
 
 def tool_modes(

@@ -43,8 +43,8 @@ def with_plain_schema(tool: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]
     """A tool with its schema without the SDK's wrapping; False if the schema is zod's own object and was left out."""
     inner = tool.get("function")
     if isinstance(inner, dict):
-        body, known = with_plain_schema(inner)
-        return (tool if body is inner else {**tool, "function": body}), known
+        body, is_known = with_plain_schema(inner)
+        return (tool if body is inner else {**tool, "function": body}), is_known
     for key in SCHEMA_KEYS:
         schema = tool.get(key)
         if not isinstance(schema, dict):

@@ -74,28 +74,28 @@ class NameResolver:
 
     def resolve(self, name: str) -> Resolved:
         """What a name stands for."""
-        found = self._known.get(name)
-        if found is None:
-            found = self._known[name] = self._resolve(name)
-        return found
+        resolved = self._known.get(name)
+        if resolved is None:
+            resolved = self._known[name] = self._resolve(name)
+        return resolved
 
-    def seen(self) -> tuple[Resolved, ...]:
+    def resolved_names(self) -> tuple[Resolved, ...]:
         """Every name that was asked for, in the order of the first time."""
         return tuple(self._known.values())
 
-    def _resolve(self, given: str) -> Resolved:
-        name = given
+    def _resolve(self, requested: str) -> Resolved:
+        name = requested
         try:
             key = ItemKey.parse(name)
         except ParameterError:
             key = None
         if key is not None and self._catalog.find(key := self._renames.get(key, key)) is not None:
-            return Resolved(given, key, "id")
+            return Resolved(requested, key, "id")
         if key is not None and key.type == "tool" and key.server:
             name = f"{key.server}/{key.name}"  # as an object with server and name, which may be cleaned
-        return self._by_rules(given, name)
+        return self._by_rules(requested, name)
 
-    def _by_rules(self, given: str, name: str) -> Resolved:
+    def _by_rules(self, requested: str, name: str) -> Resolved:
         plain = _PREFIX.sub("", name, count=1) if _PREFIX.match(name) else name
         for rule, keys in (
             ("name", self._by_name.get(name, [])),
@@ -105,10 +105,10 @@ class NameResolver:
         ):
             keys = _distinct(keys)
             if len(keys) == 1:
-                return Resolved(given, keys[0], rule)
+                return Resolved(requested, keys[0], rule)
             if keys:
-                return Resolved(given, None, AMBIGUOUS, tuple(keys))
-        return Resolved(given, None, UNKNOWN)
+                return Resolved(requested, None, AMBIGUOUS, tuple(keys))
+        return Resolved(requested, None, UNKNOWN)
 
     def _joined(self, name: str) -> list[ItemKey]:
         """The items whose server and name stand on the two sides of one of the joints."""
@@ -148,9 +148,9 @@ def named(value: Any) -> str:
     return value.strip()
 
 
-def unresolved(seen: Iterable[Resolved], times: Counter[str], rule: str) -> dict[str, int]:
+def unresolved(resolved: Iterable[Resolved], times: Counter[str], rule: str) -> dict[str, int]:
     """The names that no item was found for by how often they stand in the log, most frequent first."""
-    names = {found.name: times[found.name] for found in seen if found.rule == rule}
+    names = {result.name: times[result.name] for result in resolved if result.rule == rule}
     return dict(sorted(names.items(), key=lambda pair: (-pair[1], pair[0])))
 
 

@@ -67,22 +67,24 @@ def checked_event(event: Event) -> Event:
     metadata = checked_metadata(f"{where}metadata", event.metadata)
     if (ASKED in metadata or event.kind == SUFFICIENT) and not _is_asked(event, metadata.get(ASKED)):
         if event.kind == SUFFICIENT:
-            wanted = f"{ASKED!r} with context (its id), text, time, and items, a list of ids of items"
-            raise ParameterError(f"{where}metadata: expected {wanted}")
+            expected = f"{ASKED!r} with context (its id), text, time, and items, a list of ids of items"
+            raise ParameterError(f"{where}metadata: expected {expected}")
         raise ParameterError(f"{where}metadata: {ASKED!r} is what a service keeps there; take another name")
-    made = replace(event, at=time_named(f"{where}at", event.at), metadata=metadata)
-    things_of(made)
-    return made
+    checked = replace(event, at=time_named(f"{where}at", event.at), metadata=metadata)
+    things_of(checked)
+    return checked
 
 
-def _is_asked(event: Event, asked: Any) -> bool:
+def _is_asked(event: Event, record: Any) -> bool:
     """Whether something is what `ASKED` says of an event of this kind."""
-    if not isinstance(asked, dict) or not all(isinstance(asked.get(name), str) for name in ("context", "text", "time")):
+    if not isinstance(record, dict) or not all(
+        isinstance(record.get(name), str) for name in ("context", "text", "time")
+    ):
         return False
     if event.kind != SUFFICIENT:
-        return isinstance(asked.get("item"), str)
-    items = asked.get("items")
-    return asked["context"] == event.id and isinstance(items, list) and all(isinstance(one, str) for one in items)
+        return isinstance(record.get("item"), str)
+    items = record.get("items")
+    return record["context"] == event.id and isinstance(items, list) and all(isinstance(item, str) for item in items)
 
 
 def things_of(event: Event) -> tuple[str, ...]:
@@ -95,7 +97,7 @@ def things_of(event: Event) -> tuple[str, ...]:
     """
     if event.kind != SUFFICIENT:
         return (event.id,)
-    keys = [ItemKey.parse(one) for one in event.metadata[ASKED]["items"]]
+    keys = [ItemKey.parse(id_) for id_ in event.metadata[ASKED]["items"]]
     return tuple(dict.fromkeys(key.name.rpartition("@")[0] for key in keys))
 
 

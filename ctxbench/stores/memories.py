@@ -80,17 +80,17 @@ class Relationship:
     type: str
 
 
-def checked_name(what: str, name: object) -> str:
+def checked_name(noun: str, name: object) -> str:
     """A text that can be the name of something.
 
     Raises:
         ParameterError: it is blank, no text, or holds what a line or a database would not give back as it came.
     """
     if not isinstance(name, str) or not name.strip():
-        raise ParameterError(f"{what} must be a text that is not blank, got {name!r:.60}")
-    if found := _UNFIT_NAME.search(name):
-        kind = "half" if _is_half(found[0]) else "control"
-        raise ParameterError(f"{what} must hold no {kind} characters, got {found[0]!r} in {name!r:.60}")
+        raise ParameterError(f"{noun} must be a text that is not blank, got {name!r:.60}")
+    if match := _UNFIT_NAME.search(name):
+        kind = "half" if _is_half(match[0]) else "control"
+        raise ParameterError(f"{noun} must hold no {kind} characters, got {match[0]!r} in {name!r:.60}")
     return name
 
 
@@ -106,19 +106,19 @@ def checked(memory: Memory, faults: list[str]) -> Memory:
         memory: as it was given.
         faults: where everything goes that is wrong with it; then what is returned is not to be used.
     """
-    kept: dict[str, Any] = {}
-    given = _given(memory)
-    for (name, read), value in zip(_READ.items(), given, strict=True):
+    fields: dict[str, Any] = {}
+    values = _values(memory)
+    for (name, read), value in zip(_READ.items(), values, strict=True):
         try:
-            kept[name] = read(name, value)
+            fields[name] = read(name, value)
         except ParameterError as error:
             faults.append(str(error))
     if memory.type != "file" and "@" in str(memory.id):
         faults.append("id must hold no '@', which stands before the version in names of items")
     if (memory.version, memory.until) != (1, None):
         faults.append("version and until are set by the store; leave them out, and add a later version by `update`")
-    as_kept = (*kept.values(),) == given and (type(memory.confidence), type(memory.metadata)) == (float, dict)
-    return memory if faults or as_kept else Memory(**kept)
+    as_kept = (*fields.values(),) == values and (type(memory.confidence), type(memory.metadata)) == (float, dict)
+    return memory if faults or as_kept else Memory(**fields)
 
 
 def name_if_any(name: str, value: object) -> str | None:
@@ -131,10 +131,10 @@ def _content(name: str, value: object) -> str:
         raise ParameterError(f"{name} must be a text that is not blank, got {value!r:.60}")
     if len(value) > LONGEST:
         raise ParameterError(f"{name} must have at most {LONGEST:,} characters, got {len(value):,}; store it in parts")
-    if found := _UNFIT.search(value):
-        kind = "half characters" if _is_half(found[0]) else "control characters but tabs and line ends"
-        wanted = f"no {kind}, got {found[0]!r} at character {found.start() + 1:,}"
-        raise ParameterError(f"{name} must hold {wanted}; take it out, or leave out what is no text")
+    if match := _UNFIT.search(value):
+        kind = "half characters" if _is_half(match[0]) else "control characters but tabs and line ends"
+        expected = f"no {kind}, got {match[0]!r} at character {match.start() + 1:,}"
+        raise ParameterError(f"{name} must hold {expected}; take it out, or leave out what is no text")
     return value
 
 
@@ -186,7 +186,7 @@ def _too_deep(value: object) -> bool:
         level = list({id(inner): inner for outer in level for inner in _inside(outer)}.values())
         if not level:
             return False
-    return any(isinstance(one, Mapping | list | tuple) for one in level)
+    return any(isinstance(value, Mapping | list | tuple) for value in level)
 
 
 def _inside(value: object) -> Iterable[object]:
@@ -208,46 +208,46 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = (  # what is kept of each field
     | {"content": _content, "confidence": lambda name, value: number_within(name, value, 0, 1)}
     | {"created": time_named, "metadata": checked_metadata}
 )
-_given = attrgetter(*_READ)
+_values = attrgetter(*_READ)
 
 
-def accepted(memories: Iterable[Memory], taken: Taken) -> list[Memory]:
+def accepted(memories: Iterable[Memory], existing: Taken) -> list[Memory]:
     """Memories to be inserted, in the form in which they are kept.
 
     Raises:
         InputError: some are refused; all faults are listed, each with the number of its memory, counted from 1.
     """
-    rows, faults = _looked_at(memories, taken)
+    rows, faults = _looked_at(memories, existing)
     named = [Fault(f"memory {number}, {rows[number - 1].id!r:.60}: {message}") for number, message in faults]
     raise_faults(named, subject="memories to insert, of which none was stored")
     return rows
 
 
-def accepted_one(memory: Memory, taken: Taken) -> Memory:
+def accepted_one(memory: Memory, existing: Taken) -> Memory:
     """As `accepted`, of one; where it is refused a `ParameterError` says everything that is wrong with it."""
-    rows, faults = _looked_at([memory], taken)
+    rows, faults = _looked_at([memory], existing)
     if faults:
         raise ParameterError(f"memory {memory.id!r:.60}: {'; '.join(message for _, message in faults)}")
     return rows[0]
 
 
-def _looked_at(memories: Iterable[Memory], taken: Taken) -> tuple[list[Memory], list[tuple[int, str]]]:
+def _looked_at(memories: Iterable[Memory], existing: Taken) -> tuple[list[Memory], list[tuple[int, str]]]:
     """What is to be inserted, and what is wrong with it: (number counted from 1, fault), in order."""
     rows, faults = [], []
     first: dict[str, dict[str, int]] = {}  # by workspace, by id: the number of the first such memory
     for number, memory in enumerate(memories, start=1):
-        found: list[str] = []
-        rows.append(checked(memory, found))
-        if not found:
+        problems: list[str] = []
+        rows.append(checked(memory, problems))
+        if not problems:
             before = first.setdefault(memory.workspace, {}).setdefault(memory.id, number)
             if before != number:
-                found.append(f"memory {before} has the same id; ids must differ within a workspace")
-        faults += [(number, fault) for fault in found]
+                problems.append(f"memory {before} has the same id; ids must differ within a workspace")
+        faults += [(number, fault) for fault in problems]
     for workspace, numbers in first.items():
         try:
-            for id_ in taken(workspace, list(numbers)):
-                there = f"workspace {workspace!r} has a memory of this id; change it by `update`, or give another id"
-                faults.append((numbers[id_], there))
+            for id_ in existing(workspace, list(numbers)):
+                problem = f"workspace {workspace!r} has a memory of this id; change it by `update`, or give another id"
+                faults.append((numbers[id_], problem))
         except ParameterError as error:
             faults.append((min(numbers.values()), str(error)))
     return rows, sorted(faults)
@@ -268,8 +268,8 @@ def successor(current: Memory, at: str | None, changes: Mapping[str, Any]) -> tu
     moment = time_named(f"{where}at", at)
     begun = str(current.created)
     if moment < begun:
-        said = f"at ({moment}) is before its version {current.version} was created ({begun})"
-        raise ParameterError(f"{where}{said}; a later version begins after the one before")
+        problem = f"at ({moment}) is before its version {current.version} was created ({begun})"
+        raise ParameterError(f"{where}{problem}; a later version begins after the one before")
     faults: list[str] = []
     new = checked(replace(current, **changes, created=moment, version=1, until=None), faults)
     if faults:
@@ -287,10 +287,10 @@ def version_at(versions: Sequence[Memory], at: str | None) -> Memory:
         return versions[-1]
     first = versions[0]
     moment = time_named("at", at)
-    found = [one for one in versions if str(one.created) <= moment]
-    if not found:
+    created = [version for version in versions if str(version.created) <= moment]
+    if not created:
         raise ParameterError(f"memory {first.id!r} was not there at {moment}; it was created at {first.created}")
-    return found[-1]
+    return created[-1]
 
 
 def check_relationship(relationship: Relationship) -> None:
@@ -301,10 +301,10 @@ def check_relationship(relationship: Relationship) -> None:
         raise ParameterError(f"a relationship leads from one memory to another one, {ends} ({relationship.type!r})")
 
 
-def unknown(what: str, name: object, known: Iterable[str] = ()) -> ParameterError:
+def unknown(noun: str, name: object, candidates: Iterable[str] = ()) -> ParameterError:
     """What to raise where there is no such thing; `known` are names to suggest from, of which 1,000 are looked at."""
-    names = tuple(islice(known, _SUGGESTED))
-    return ParameterError(f"{what} {name!r:.60}{suggest(str(name), names) if names else ''}")
+    names = tuple(islice(candidates, _SUGGESTED))
+    return ParameterError(f"{noun} {name!r:.60}{suggest(str(name), names) if names else ''}")
 
 
 def item_key(memory: Memory) -> ItemKey:
@@ -331,9 +331,11 @@ def memory_catalog(
         versions[row.id].append(row)
     links: dict[tuple[str, int], list[Link]] = defaultdict(list)
     for link in relationships:
-        for one, other in product(versions[link.source], versions[link.target]):
-            if max(str(one.created), str(other.created)) < min(one.until or "~", other.until or "~"):  # "~": no end
-                links[one.id, one.version].append(Link(link.type, item_key(other)))
+        for source, target in product(versions[link.source], versions[link.target]):
+            if max(str(source.created), str(target.created)) < min(
+                source.until or "~", target.until or "~"
+            ):  # "~": no end
+                links[source.id, source.version].append(Link(link.type, item_key(target)))
     items = [
         Item(
             type=row.type,
@@ -348,5 +350,5 @@ def memory_catalog(
     if before is None:
         return Catalog(items)
     succeeded = (row for row in rows if row.version > 1)
-    places = ((before.find(item_key(replace(row, version=row.version - 1))), str(row.created)) for row in succeeded)
-    return before.extended(items, ends={place: end for place, end in places if place is not None})
+    ends = ((before.find(item_key(replace(row, version=row.version - 1))), str(row.created)) for row in succeeded)
+    return before.extended(items, ends={position: end for position, end in ends if position is not None})

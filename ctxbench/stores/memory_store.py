@@ -49,7 +49,7 @@ class MemoryStore(Protocol):
             changes: `content`, `kind`, `confidence`, `conversation`, `user`, `metadata`; at least one.
         """
 
-    def delete(self, workspace: str, id: str, *more: str) -> None:  # noqa: A002
+    def delete(self, workspace: str, id: str, *ids: str) -> None:  # noqa: A002
         """Delete memories, all versions, with their relationships, for good: no file holds them afterwards."""
 
     def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
@@ -75,7 +75,7 @@ class MemoryStore(Protocol):
         on.
         """
 
-    def record(self, event: Event, *more: Event) -> None:
+    def record(self, event: Event, *events: Event) -> None:
         """Note what users did; a `ParameterError` where it was done with what this user did not see then."""
 
     def events(self, workspace: str) -> tuple[Event, ...]:

@@ -144,7 +144,7 @@ class DatasetLines:
 
 def _places_of(agent: Path) -> Mapping[str, tuple[Path, int]]:
     try:
-        return read_agent(agent).places()
+        return read_agent(agent).locations()
     except UserError:
         return {}
 

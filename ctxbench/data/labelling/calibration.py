@@ -38,18 +38,18 @@ class Case:
     Attributes:
         row: of the query in the pool.
         called: catalog positions of what was called or is labelled as required.
-        shown: of what was offered; None where no log says.
+        offered: of what was offered; None where no log says.
         signals: the log shows signs of a miss.
-        wanted: positions of what the model named without being offered it.
+        required: positions of what the model named without being offered it.
         groups: of a query that is fully labelled, what it requires.
         weight: how much it counts.
     """
 
     row: int
     called: tuple[int, ...]
-    shown: frozenset[int] | None
+    offered: frozenset[int] | None
     signals: bool = False
-    wanted: tuple[int, ...] = ()
+    required: tuple[int, ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
     weight: float = 1.0
 
@@ -110,9 +110,9 @@ class Emulator:
             if self._shown and self._logged > 0:
                 offered = self._offered(row, rng)
                 called = tuple(item for group in groups for item in group if item in offered)
-                result.append(Case(row=row, called=called, shown=offered, groups=groups, weight=self._logged))
+                result.append(Case(row=row, called=called, offered=offered, groups=groups, weight=self._logged))
             if self._logged < 1:
-                result.append(Case(row=row, called=(), shown=None, groups=groups, weight=1.0 - self._logged))
+                result.append(Case(row=row, called=(), offered=None, groups=groups, weight=1.0 - self._logged))
         return result
 
     def _offered(self, row: int, rng: np.random.Generator) -> frozenset[int]:

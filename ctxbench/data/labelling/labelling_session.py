@@ -101,7 +101,7 @@ class LabellingSession:
         self._clock = clock or (lambda: datetime.now(UTC).isoformat(timespec="seconds"))
         self._stratum = queue.stratum_of()
         self._states = States(self.pool, log.answers, left=left)
-        self.state, self.through = self._states.now, self._states.through
+        self.state, self.through = self._states.current, self._states.through
         self._turns = queue.turns()
         self._cursor = 0  # turns before this one are answered through
         self._passed = [0] * len(queue.strata)
@@ -164,7 +164,7 @@ class LabellingSession:
 
     def _candidates(self, query_id: str, state: State, required: Sequence[int]) -> Iterator[LikelyItem]:
         row, guess = self.pool.row[query_id], self.predictor.guess(query_id)
-        passed_over = {*self.pool.positions(label.item for label in state.labels), *self.pool.given(row)}
+        passed_over = {*self.pool.positions(label.item for label in state.labels), *self.pool.always_offered(row)}
         like = {alike: item for item in reversed(required) for alike in self.pool.likenesses.of(item)}
         for item in dict.fromkeys([*guess.called, *guess.ranked()]):
             if item not in passed_over:
@@ -266,7 +266,7 @@ class LabellingSession:
     # ------------------------------------------------------------------------------------------ figures
 
     @cached_property
-    def _same(self) -> list[frozenset[str]]:
+    def _equal_offers(self) -> list[frozenset[str]]:
         """By pair of selectors, the queries of the queue for which the two offer the same."""
         rows = {query: self.pool.row[query] for query in self._stratum if query in self.pool.row}
         return [
@@ -284,7 +284,7 @@ class LabellingSession:
         strata: list[list[str]] = [[] for _ in self.queue.strata]
         answered: dict[str, Known] = {}
         for query in self.pool.dataset.queries:
-            stratum, completeness = self._stratum.get(query.id), self._states.known(query.id)
+            stratum, completeness = self._stratum.get(query.id), self._states.completeness(query.id)
             settled = self._states.through_before(query.id)
             if stratum is not None and not settled:
                 strata[stratum].append(query.id)
@@ -297,7 +297,7 @@ class LabellingSession:
             census=census,
             strata=strata,
             answered=answered,
-            same=self._same,
+            same=self._equal_offers,
             guesses=self._guesses(),
         )
 

@@ -91,13 +91,13 @@ class Pool:
         return Likenesses(self.dataset.catalog)
 
     @cached_property
-    def always(self) -> frozenset[int]:
+    def always_items(self) -> frozenset[int]:
         """The enabled items of mode `always`, which stand in the prompt of every new session."""
         return frozenset(np.flatnonzero(self.dataset.catalog.facts.always).tolist())
 
-    def given(self, row: int) -> frozenset[int]:
+    def always_offered(self, row: int) -> frozenset[int]:
         """The items of mode `always` that every selector offers for the query in `row`: it gets them anyway."""
-        return self.always.intersection(*(offers.offered[row] for offers in self.offers))
+        return self.always_items.intersection(*(offers.offered[row] for offers in self.offers))
 
     def positions(self, keys: Iterable[ItemKey]) -> tuple[int, ...]:
         """The catalog positions of items; those that the catalog does not hold are left out."""

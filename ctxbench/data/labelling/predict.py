@@ -36,18 +36,18 @@ class Guess:
     """What is guessed of one query.
 
     Attributes:
-        needed: items that may be needed by catalog position, with the chance of each; what was called is not in it.
+        probabilities: items that may be needed by catalog position, with the chance of each; what was called is not in it.
         called: what was called.
         outside: chance that something else is needed.
     """
 
-    needed: Mapping[int, float]
+    probabilities: Mapping[int, float]
     called: tuple[int, ...]
     outside: float
 
     def ranked(self) -> list[int]:
         """The items that may be needed, the likeliest first."""
-        return sorted(self.needed, key=lambda item: (-self.needed[item], item))
+        return sorted(self.probabilities, key=lambda item: (-self.probabilities[item], item))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -94,7 +94,9 @@ class Predictor:
         case = self._case(query_id)
         labels = self.pool.dataset.labels_of(query_id)
         if any(label.grade == 2 for label in labels) and not self.pool.dataset.queries[case.row].partly_labelled:
-            return Guess(needed={}, called=case.called, outside=1e-6)  # only what might stand for the needed is open
+            return Guess(
+                probabilities={}, called=case.called, outside=1e-6
+            )  # only what might stand for the needed is open
         return self._guess_of(case)
 
     def _case(self, query_id: str) -> Case:
@@ -105,13 +107,13 @@ class Predictor:
         return Case(
             row=self.pool.row[query_id],
             called=tuple(dict.fromkeys(positions([*labelled, *exposure.called]))),
-            shown=frozenset(positions(exposure.offered)) if query_id in self.pool.exposures else None,
+            offered=frozenset(positions(exposure.offered)) if query_id in self.pool.exposures else None,
             signals=bool(exposure.signals),
-            wanted=positions(exposure.wanted),
+            required=positions(exposure.wanted),
         )
 
     def _guess_of(self, case: Case) -> Guess:
-        called, offered = case.called, case.shown or frozenset()
+        called, offered = case.called, case.offered or frozenset()
         table = self._beside if called else self._alone
         like_called = {alike for item in called for alike in self.pool.likenesses.of(item)}
         probabilities = {}
@@ -132,8 +134,8 @@ class Predictor:
         n_missing = max(self._needs(case.row) - len(called), _LACKING if called else 0.5)
         scale = min(max(n_missing / mass, 0.2), 5.0)
         probabilities = {item: min(chance * scale, 0.9) for item, chance in probabilities.items()}
-        probabilities |= {item: _WANTED for item in case.wanted if item not in called}
-        return Guess(needed=probabilities, called=called, outside=min(outside * scale, 0.5))
+        probabilities |= {item: _WANTED for item in case.required if item not in called}
+        return Guess(probabilities=probabilities, called=called, outside=min(outside * scale, 0.5))
 
     def _needs(self, row: int) -> float:
         """How many items a request of this length needs, by the fully labelled queries."""
@@ -152,7 +154,7 @@ class Predictor:
 
     def _needed_groups(self, query_id: str) -> int:
         """How many requirements labels state of a query, without what it gets anyway."""
-        always_offered = self.pool.given(self.pool.row[query_id])
+        always_offered = self.pool.always_offered(self.pool.row[query_id])
         return sum(
             always_offered.isdisjoint(group) for group in self.pool.groups(self.pool.dataset.labels_of(query_id))
         )
@@ -172,7 +174,7 @@ class Predictor:
         differ = np.array([[row[i] != row[j] for i, j in selector_pairs] for row in rows], dtype=np.bool_)
         differ = differ.reshape(len(ids), len(selector_pairs))
         wrong = np.array([1.0 - _CALLED if case.called else 0.0 for case in cases.cases])
-        n_missing = np.array([sum(guess.needed.values()) for guess in found_guesses])
+        n_missing = np.array([sum(guess.probabilities.values()) for guess in found_guesses])
         return Guesses(
             queries=ids,
             complete=complete,
@@ -210,7 +212,7 @@ class Predictor:
                     stand_in = any(alike in items for alike in self.pool.likenesses.of(item))
                     missing = max(missing, _CALLED * (1.0 - _STANDS_IN) if stand_in else _CALLED)
             log += math.log1p(-missing)
-        for item, chance in guess.needed.items():
+        for item, chance in guess.probabilities.items():
             if item not in by_all:
                 log += math.log1p(-chance)
         return math.exp(log)
@@ -219,7 +221,7 @@ class Predictor:
 def candidates(pool: Pool, row: int) -> list[int]:
     """Items that some selector ranks or offers for a query, by reciprocal rank fusion; ties in catalog order.
 
-    Without those that it gets anyway (`Pool.given`).
+    Without those that it gets anyway (`Pool.always_offered`).
     """
     score: dict[int, float] = {}
     for offers in pool.offers:
@@ -227,7 +229,7 @@ def candidates(pool: Pool, row: int) -> list[int]:
             score[item] = score.get(item, 0.0) + 1.0 / (60.0 + position)
         for item in offers.offered[row]:
             score.setdefault(item, 0.0)
-    return sorted(score.keys() - pool.given(row), key=lambda item: (-score[item], item))
+    return sorted(score.keys() - pool.always_offered(row), key=lambda item: (-score[item], item))
 
 
 def _bucket(position: int) -> int:

@@ -191,14 +191,14 @@ class Corrections:
         self._made: dict[Hashable, list[Correction]] = {}
 
     @property
-    def made(self) -> list[Correction]:
+    def corrections(self) -> list[Correction]:
         """All, in the order of the decisions."""
         return [correction for several in self._made.values() for correction in several]
 
     @property
     def dataset(self) -> Dataset:
         """The dataset with all of them."""
-        changes = {(correction.query, correction.item): correction.now for correction in self.made}
+        changes = {(correction.query, correction.item): correction.now for correction in self.corrections}
         unchanged = [label for label in self._dataset.labels if (label.query, label.item) not in changes]
         return self._dataset.with_labels([*unchanged, *(label for label in changes.values() if label is not None)])
 

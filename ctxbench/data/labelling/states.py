@@ -78,7 +78,7 @@ class States:
         """The queries of the dataset that were answered at all, taken back or not."""
         return tuple(self._now)
 
-    def now(self, query_id: str) -> State:
+    def current(self, query_id: str) -> State:
         """What is known of a query by now."""
         return self._now.get(query_id) or self.before(query_id)
 
@@ -97,7 +97,7 @@ class States:
         """
         if query_id not in self._through:
             by_person = query_id in self._answered
-            self._through[query_id] = self._settled(query_id, self.now(query_id), by_person=by_person)
+            self._through[query_id] = self._settled(query_id, self.current(query_id), by_person=by_person)
         return self._through[query_id]
 
     def _find_through_before(self, query_id: str) -> bool:
@@ -116,17 +116,17 @@ class States:
         """Whether something of a query is to be asked that was not skipped."""
         if query_id in self.left or self.through(query_id):
             return False
-        state = self.now(query_id)
+        state = self.current(query_id)
         return not state.skipped if _unknown(state) else self.undecided(query_id, state) is not None
 
-    def known(self, query_id: str) -> Known | None:
+    def completeness(self, query_id: str) -> Known | None:
         """What is known of a query, what is in doubt included; None where it has not been asked to its end."""
         if query_id not in self._known:
             self._known[query_id] = self._find_known(query_id)
         return self._known[query_id]
 
     def _find_known(self, query_id: str) -> Known | None:
-        state = self.now(query_id)
+        state = self.current(query_id)
         row, groups = self.pool.row[query_id], self.pool.groups(state.labels)
         if self.through(query_id):
             return Known(needs=bool(groups), complete=self.pool.complete(row, groups))
@@ -146,7 +146,7 @@ class States:
 
     def _granted(self, groups: Sequence[tuple[int, ...]], state: State) -> list[tuple[int, ...]]:
         """The groups as if all that was not asked about would do as well."""
-        asked_items = self._asked(state)
+        asked_items = self._judged_items(state)
         return [
             (*group, *(item for of in group for item in self.pool.likenesses.of(of) if item not in asked_items))
             for group in groups
@@ -171,10 +171,10 @@ class States:
         row, catalog = self.pool.row[query_id], self.pool.dataset.catalog
         groups = self.pool.groups(state.labels)
         required_items = {item for group in groups for item in group}
-        settled = self._asked(state).union(
+        settled = self._judged_items(state).union(
             () if include_unsure else self.pool.positions(item for item, _ in state.unsure)
         )
-        always_offered = self.pool.given(row)
+        always_offered = self.pool.always_offered(row)
         for group in groups:
             if not always_offered.isdisjoint(group):
                 continue  # met in every prompt, whatever else would do
@@ -187,7 +187,7 @@ class States:
                     if any(item in items for items in offered) if deciding else catalog[item].enabled:
                         yield item, of
 
-    def _asked(self, state: State) -> set[int]:
+    def _judged_items(self, state: State) -> set[int]:
         return set(self.pool.positions([*(item for item, _ in state.judged), *(label.item for label in state.labels)]))
 
 

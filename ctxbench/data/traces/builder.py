@@ -86,7 +86,7 @@ class Builder:
 
     def resolved_names(self) -> list[Resolved]:
         """The names of the log, with the items that they stand for."""
-        return [resolved for resolved in self.names.seen() if self.name_counts[resolved.name]]
+        return [resolved for resolved in self.names.resolved_names() if self.name_counts[resolved.name]]
 
     def add_conversations(self, groups: Sequence[Sequence[Turn]], progress: Progress) -> None:
         """Add the queries of conversations; the redactor knows all users before any text is redacted."""

@@ -211,9 +211,9 @@ def check_sdk() -> None:
 
     install = f"install it with: {install_command('mcp')}"
     try:
-        found = version("mcp")
+        installed = version("mcp")
     except PackageNotFoundError as error:
         raise ParameterError(f"servers are asked through the MCP SDK, which is not installed; {install}") from error
-    if found.split(".")[0] != "2":
-        raise ParameterError(f"the MCP SDK is version {found}, and 2.x is expected; {install}")
+    if installed.split(".")[0] != "2":
+        raise ParameterError(f"the MCP SDK is version {installed}, and 2.x is expected; {install}")
     import mcp  # noqa: F401 - before the time of any server runs

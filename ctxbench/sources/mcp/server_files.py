@@ -64,7 +64,7 @@ def server_digests(config: Path) -> dict[str, dict[str, Any]]:
     digests: dict[str, dict[str, Any]] = {}
     for name, entry in server_entries(config).items():
         files = {_relative(path, entry.workspace): _digest(path) for path in server_files(entry)}
-        digests[name] = {"entry": hashlib.sha256(dump_json(entry.kept).encode("utf-8")).hexdigest()}
+        digests[name] = {"entry": hashlib.sha256(dump_json(entry.launch).encode("utf-8")).hexdigest()}
         if files:
             digests[name]["files"] = files
     return digests
@@ -102,14 +102,14 @@ def captured_servers(config: Path, snapshot: Path) -> list[CapturedServer]:
 
 
 def _compare(
-    name: str, part: Mapping[str, Any], now: Mapping[str, Any], *, card: Mapping[str, Any], config: Path
+    name: str, part: Mapping[str, Any], current: Mapping[str, Any], *, card: Mapping[str, Any], config: Path
 ) -> CapturedServer:
     was = part.get("files")
     before: Mapping[str, Any] = was if isinstance(was, Mapping) else {}
-    after = now.get("files", {})
+    after = current.get("files", {})
     has_digests = "entry" in part
     changed = [file for file in sorted({*before, *after}) if before.get(file) != after.get(file)] if has_digests else []
-    if has_digests and part["entry"] != now["entry"]:
+    if has_digests and part["entry"] != current["entry"]:
         changed.append(config.name)
     return CapturedServer(
         name=name,

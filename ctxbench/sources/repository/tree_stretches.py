@@ -87,22 +87,22 @@ def _stretch(
     brought: dict[str, int] = {}
     touched: list[tuple[TouchedFile, ...]] = []
     for commit, time in zip(reversed(commits), reversed(times), strict=True):
-        here, before = [], dict[str, str | None]()
+        commit_files, before = [], dict[str, str | None]()
         for change in commit.changes:
             old = change.old_path or change.path
             target = None if change.new_blob is None else later.get(change.path, change.path)
             if target is not None and target in end:
                 brought.setdefault(target, time)
-                here.append(TouchedFile(target, False, change.old_blob, change.new_blob))
+                commit_files.append(TouchedFile(target, False, change.old_blob, change.new_blob))
             elif old in start:
-                here.append(TouchedFile(old, True, change.old_blob, change.new_blob))
+                commit_files.append(TouchedFile(old, True, change.old_blob, change.new_blob))
             elif change.path in end:  # an older file of that path, which went before another one came
-                here.append(TouchedFile(change.path, False, change.old_blob, change.new_blob))
+                commit_files.append(TouchedFile(change.path, False, change.old_blob, change.new_blob))
             if change.old_blob is not None:
                 ended[old] = time
                 before[old] = target
         later |= before
-        touched.append(tuple(dict.fromkeys(here)))
+        touched.append(tuple(dict.fromkeys(commit_files)))
     return TreeStretch(
         first=first,
         gone=tuple(sorted(start.keys() - end.keys())),

@@ -63,7 +63,7 @@ def test_what_every_prompt_holds_is_not_asked_about(make_pool, make_session):
     pool = always(make_pool(), 0, 2)  # all offer 2, `narrow` does not offer 0: its prompt is without it
     session = make_session(pool)
     assert {candidate.item for candidate in session.next().candidates} == {0, 4}
-    assert (pool.always, pool.given(0)) == ({0, 2}, {2})
+    assert (pool.always_items, pool.always_offered(0)) == ({0, 2}, {2})
     session.answer(session.next(), PromptAnswer("needed", 2))  # found by a search
     assert session.next().known == (3, 2)
 

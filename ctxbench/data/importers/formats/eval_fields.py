@@ -174,7 +174,7 @@ def read_eval_names(text: str) -> dict[str, str]:
         ParameterError: it is none, a field is not known, or one is mapped twice.
     """
     example = "query=userMessage,expected=wanted,id=caseId"
-    return read_field_names(text, known=MAPPED, of="an eval", example=example) if text else {}
+    return read_field_names(text, allowed=MAPPED, of="an eval", example=example) if text else {}
 
 
 def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
