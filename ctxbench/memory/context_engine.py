@@ -192,7 +192,7 @@ class ContextEngine:
         self.searches += len(query)
         fields: dict[str, Any] = {"workspace": workspace, "user": options.user, "time": options.time}
         requests = [
-            Request(id=f"query {number}", text=text, vector=vector, only=options.only, **fields)
+            Request(id=f"query {number}", text=text, vector=vector, only=options.item_filter, **fields)
             for number, (text, vector) in enumerate(query, start=1)
         ]
         return pipeline.run(Batch.of(self._store.catalog(workspace), requests), self._resources)

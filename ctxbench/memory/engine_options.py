@@ -52,7 +52,7 @@ class SearchOptions:
             check_range("depth", self.depth, 1, DEEPEST)
 
     @property
-    def only(self) -> Only:
+    def item_filter(self) -> Only:
         """What the search is restricted to."""
         unchanged = ("kinds", "since", "before", "confidence", "conversation")
         return Only(types=("memory",), **{name: getattr(self, name) for name in unchanged})

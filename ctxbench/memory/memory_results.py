@@ -25,11 +25,11 @@ class FoundMemories:
 
     Attributes:
         outcome: of the pipeline, for all queries that were asked together.
-        place: of the query among them.
+        request_index: of the query among them.
     """
 
     outcome: Outcome
-    place: int
+    request_index: int
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({[result['memory']['id'] for result in self.every_result()]})"
@@ -42,7 +42,7 @@ class FoundMemories:
     @property
     def selection(self) -> Selection:
         """What was chosen and what stayed out, as of any selector."""
-        return selections(self.outcome.query, self.outcome.candidates)[self.place]
+        return selections(self.outcome.query, self.outcome.candidates)[self.request_index]
 
     @property
     def contents(self) -> list[str]:
@@ -57,7 +57,7 @@ class FoundMemories:
         result of its own.
         """
         table = self.outcome.candidates
-        rows = table.rows(self.place)
+        rows = table.rows(self.request_index)
         via = dict(zip(table.item[rows].tolist(), table.via_item[rows].tolist(), strict=True))
         results_by_row = dict(zip(self.rows(chosen=True), self.every_result(), strict=True))
         paths = {row: _path(int(table.item[row]), via) for row in results_by_row}
@@ -94,7 +94,7 @@ class FoundMemories:
     def rows(self, *, chosen: bool) -> list[int]:
         """The rows of the query that were chosen, or those that were not, in their order."""
         table = self.outcome.candidates
-        rows = table.rows(self.place)
+        rows = table.rows(self.request_index)
         positions: list[int] = (np.flatnonzero(table.chosen[rows] == chosen) + rows.start).tolist()
         return positions
 

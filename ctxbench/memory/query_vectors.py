@@ -31,7 +31,9 @@ class QueryVectors:
     clock: Callable[[], float] = time.monotonic
     hits: int = 0
     misses: int = 0
-    _cached: dict[str, tuple[float, tuple[float, ...]]] = field(default_factory=dict)  # when it was made; last used last
+    _cached: dict[str, tuple[float, tuple[float, ...]]] = field(
+        default_factory=dict
+    )  # when it was made; last used last
 
     _lock: ProcessLock = field(default_factory=ProcessLock, repr=False)  # not held while one is made
 

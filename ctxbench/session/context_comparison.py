@@ -51,15 +51,17 @@ def rebuild(exchange: Exchange, agent: Agent) -> Rebuilt:
     With nothing changed they are the messages that were sent, to the character. Of an item that was edited all is sent,
     whatever part of it was.
     """
-    pairs = [(held, agent.item(held.key)) for held in exchange.context]
-    present = [(held, item) for held, item in pairs if item is not None]
+    pairs = [(context_item, agent.item(context_item.key)) for context_item in exchange.context]
+    present = [(context_item, item) for context_item, item in pairs if item is not None]
     request = Request(id=exchange.conversation, text=exchange.text, history=exchange.history)
-    spans = [held.shown if held.content == content_hash(item) else None for held, item in present]
+    spans = [
+        context_item.shown if context_item.content == content_hash(item) else None for context_item, item in present
+    ]
     prompt = agent.messages.prompt(request, [item for _, item in present], spans)
     return Rebuilt(
         prompt=prompt,
-        edited=tuple(item.id for held, item in present if held.content != content_hash(item)),
-        gone=tuple(held.key.id for held, item in pairs if item is None),
+        edited=tuple(item.id for context_item, item in present if context_item.content != content_hash(item)),
+        gone=tuple(context_item.key.id for context_item, item in pairs if item is None),
         disabled=tuple(item.id for _, item in present if not item.enabled),
         system_changed=exchange.system != text_hash(agent.messages.system),
         same=prompt_hash(prompt) == exchange.sent,
@@ -138,7 +140,7 @@ def compare(exchange: Exchange, agent: Agent, resources: Resources) -> ContextCo
     context = session.request(exchange.text, resources, history=exchange.history, tool_results=exchange.tool_results)
     if context.failure is not None:
         raise context.failure
-    before = {held.key.id: (held.mode, held.score) for held in exchange.context}
+    before = {context_item.key.id: (context_item.mode, context_item.score) for context_item in exchange.context}
     after = {offered.id: (offered.mode, offered.score) for offered in context.selection.chosen}
     rules = {excluded.id: str(excluded.rule) for excluded in context.selection.left_out}
     return ContextComparison(

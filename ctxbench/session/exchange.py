@@ -140,7 +140,11 @@ class Exchange:
     @property
     def session_items(self) -> tuple[SessionItem, ...]:
         """The items that the session held then."""
-        return tuple(SessionItem(held.key, held.mode) for held in self.context if held.mode in ("always", "manual"))
+        return tuple(
+            SessionItem(context_item.key, context_item.mode)
+            for context_item in self.context
+            if context_item.mode in ("always", "manual")
+        )
 
     def as_row(self, stored: Iterable[Message] = ()) -> dict[str, Any]:
         """The exchange as a line of a conversation store; what is empty is left out, but text and reply.
@@ -156,8 +160,8 @@ class Exchange:
             "text": self.text,
             "reply": self.reply,
             "calls": list(self.calls),
-            "requestContext": {"items": [_context_row(held) for held in self.context]},
-            "content": {held.key.id: held.content for held in self.context},
+            "requestContext": {"items": [_context_row(context_item) for context_item in self.context]},
+            "content": {context_item.key.id: context_item.content for context_item in self.context},
             "removed": [key.id for key in self.removed],
             "history": [
                 message_hash(message)
@@ -277,14 +281,14 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def _context_row(held: Held) -> dict[str, Any]:
+def _context_row(context_item: Held) -> dict[str, Any]:
     row = {
-        "type": held.key.type,
-        "name": held.key.name,
-        "serverName": held.key.server,
-        "includeMode": held.mode,
-        "similarityScore": held.score,
-        "shown": None if held.shown is None else list(held.shown),
+        "type": context_item.key.type,
+        "name": context_item.key.name,
+        "serverName": context_item.key.server,
+        "includeMode": context_item.mode,
+        "similarityScore": context_item.score,
+        "shown": None if context_item.shown is None else list(context_item.shown),
     }
     return {name: value for name, value in row.items() if value is not None}
 

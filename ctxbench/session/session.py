@@ -253,7 +253,7 @@ class Session:
         """
         return replace(self, agent=agent)
 
-    def asked(
+    def build_request(
         self, text: str, *, history: Iterable[Message] = (), tool_results: Iterable[tuple[str, str]] = ()
     ) -> tuple[Request, tuple[str, ...]]:
         """The request that a selector is asked, and a warning for each item that the session holds and cannot get."""
@@ -303,7 +303,7 @@ class Session:
             history: earlier messages, oldest first.
             tool_results: (tool, text) of results that the request came with.
         """
-        request, warnings = self.asked(text, history=history, tool_results=tool_results)
+        request, warnings = self.build_request(text, history=history, tool_results=tool_results)
         batch = Batch.of(self.agent.catalog, [request])
         query, table = Query.of_chunks(batch, [()]), session_rows(batch)
         failure: Exception | None = None

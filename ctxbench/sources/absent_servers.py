@@ -17,11 +17,11 @@ class AbsentServer:
 
     Attributes:
         why: what became of its tools, such as `disabled with server crew in .mcp.json`.
-        mend: what brings them back, as an order.
+        fix: what brings them back, as an instruction.
     """
 
     why: str
-    mend: str
+    fix: str
 
 
 def absent_servers(config: Path, snapshot: Path, *, config_name: str, ask: str) -> dict[str, AbsentServer]:
@@ -46,8 +46,8 @@ def absent_servers(config: Path, snapshot: Path, *, config_name: str, ask: str) 
     }
     card = snapshot / CAPTURE
     for name, why in (uncaptured_servers(server_names(config), card) if card.is_file() else {}).items():
-        mend = f"ask server {name}: {ask}, or `ctxbench check` with --recapture"
-        servers[name] = AbsentServer(f"not in {snapshot.name}, since server {name} was {why}", mend)
+        fix = f"ask server {name}: {ask}, or `ctxbench check` with --recapture"
+        servers[name] = AbsentServer(f"not in {snapshot.name}, since server {name} was {why}", fix)
     return servers
 
 

@@ -249,8 +249,8 @@ def beside_earlier(sources: Sequence[Source], folder: Path | str) -> Source:
 
     def parts() -> list[SnapshotPart]:
         by_name = {(part.kind, part.name): part for source in sources for part in source()}
-        kept = {(part.kind, part.name): part for part in earlier}
-        return list((kept | by_name).values())
+        earlier_by_name = {(part.kind, part.name): part for part in earlier}
+        return list((earlier_by_name | by_name).values())
 
     return parts
 

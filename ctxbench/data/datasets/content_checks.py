@@ -124,9 +124,9 @@ class _Checker:
             mentions = self._other_mentions(key, kind)
             missing = f"which {self._contents.catalog} does not hold"
             if absent := self._contents.absent_servers.get(key.server or ""):  # its labels are right
-                mend = "" if absent in self._told_servers else f"; {absent.mend}"
+                fix = "" if absent in self._told_servers else f"; {absent.fix}"
                 self._told_servers.add(absent)
-                yield f"names item {key.id!r}, {missing}{mentions}: {absent.why}{mend}"
+                yield f"names item {key.id!r}, {missing}{mentions}: {absent.why}{fix}"
                 continue
             yield f"names item {key.id!r}, {missing}{mentions}{closest}{self._plain_remedy}{self._next_remedy()}"
             self._plain_remedy = ""

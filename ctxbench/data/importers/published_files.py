@@ -174,19 +174,19 @@ class FileImporter:
         cls.install = f"ctxbench data fetch {recipe}"
 
     def __init__(
-        self, folder: Path | None = None, *, expected: PublishedSource | None = None, own: bool = False
+        self, folder: Path | None = None, *, expected: PublishedSource | None = None, is_own: bool = False
     ) -> None:
         """Read from where `ctxbench data fetch` puts the files, or from a folder that holds the same.
 
         Args:
             folder: with the files, under their own paths or those of the repository; None = the fetched ones.
             expected: the files that are accepted; None = the published ones.
-            own: accept what is there, as `with_own` does.
+            is_own: accept the files that are there, as `with_own` does.
         """
         self._folder = folder
         self._expected = expected or self.source
-        self._is_own = own
-        if own:
+        self._is_own = is_own
+        if is_own:
             files = tuple(replace(file, sha256=self._digest(file)[1]) for file in self._expected.files)
             self._expected = replace(self._expected, files=files, licence="not stated in the files")
 
@@ -208,7 +208,7 @@ class FileImporter:
             raise ParameterError(
                 f"{message}: how it labels was looked up in these; write yours as a folder of a dataset"
             )
-        return type(self)(folder, expected=self._expected, own=True)
+        return type(self)(folder, expected=self._expected, is_own=True)
 
     def available(self) -> bool:
         """Whether all files are there; they are checked when they are read."""

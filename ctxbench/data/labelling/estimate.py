@@ -82,7 +82,7 @@ class Tally:
         plus, minus: how many of these are complete and incomplete, or, of a difference, complete with the first
             selector only and with the second only. The rest are neither.
         guess_plus, guess_minus: guessed shares, where there is no answer yet.
-        known, known_plus, known_minus: queries whose value is known, and how many of these are which.
+        n_known, known_plus, known_minus: queries whose value is known, and how many of these are which.
         needing: for a difference, how many queries need something (an estimate); not used for a share.
     """
 
@@ -92,7 +92,7 @@ class Tally:
     minus: FloatArray
     guess_plus: FloatArray
     guess_minus: FloatArray
-    known: int = 0
+    n_known: int = 0
     known_plus: float = 0.0
     known_minus: float = 0.0
     needing: float = 0.0
@@ -119,7 +119,7 @@ def difference(name: str, tally: Tally) -> Figure:
 def _figure(
     name: str, tally: Tally, value: float, values: tuple[float, float], *, needing: float, lower_bound: float
 ) -> Figure:
-    """A value between `least` and 1 with its interval, which is all of that where nothing needs anything."""
+    """A value between `lower_bound` and 1 with its interval, which is all of that where nothing needs anything."""
     low, high = lower_bound, 1.0
     if needing > 0:
         down, up = _distances(tally, values)
@@ -130,7 +130,7 @@ def _figure(
         low=low,
         high=high,
         level=LEVEL,
-        known=tally.known,
+        known=tally.n_known,
         sampled=round(float(tally.n.sum())),
         open=round(float(tally.size.sum())),
     )
@@ -240,17 +240,17 @@ class Known:
     Attributes:
         needs: whether it needs anything; True if it may.
         complete: by selector, whether it is; nothing is read of it where nothing is needed.
-        most: the same if everything in doubt speaks for the selectors; None if nothing is in doubt.
+        upper_bound: the same if everything in doubt speaks for the selectors; None if nothing is in doubt.
     """
 
     needs: bool
     complete: tuple[bool, ...]
-    most: tuple[bool, ...] | None = None
+    upper_bound: tuple[bool, ...] | None = None
 
     @property
     def sure(self) -> bool:
         """Whether nothing is in doubt."""
-        return self.most is None
+        return self.upper_bound is None
 
     def value(self, selector: int, end: int) -> int | None:
         """1 for complete, -1 for incomplete, 0 for a query that needs nothing.
@@ -275,7 +275,7 @@ class Known:
         return best if end > 0 else worst
 
     def _range(self, selector: int) -> tuple[bool, bool]:
-        return self.complete[selector], (self.most or self.complete)[selector]
+        return self.complete[selector], (self.upper_bound or self.complete)[selector]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -287,7 +287,7 @@ class Sample:
         census: queries known otherwise than by the sample.
         strata: by stratum, the ids of the queries not in the census.
         answered: what is known of the answered ones of these.
-        same: by pair of selectors (in `predict.pairs` order), queries for which the two offer the same.
+        equal_offers: by pair of selectors (in `predict.pairs` order), queries for which the two offer the same.
         guesses: by stratum, guessed shares: complete by selector, then first only and second only by pair.
     """
 
@@ -295,7 +295,7 @@ class Sample:
     census: Sequence[Known]
     strata: Sequence[Sequence[str]]
     answered: Mapping[str, Known]
-    same: Sequence[frozenset[str]]
+    equal_offers: Sequence[frozenset[str]]
     guesses: Sequence[tuple[Sequence[float], Sequence[float], Sequence[float]]]
 
     @property
@@ -325,7 +325,7 @@ class Sample:
     def difference_tally(self, pair: int, first: int, second: int, *, end: int = 0) -> Tally:
         """Counts for the difference of two selectors; where they offer the same, it is known to be 0."""
         rows = []
-        same_queries = self.same[pair]
+        same_queries = self.equal_offers[pair]
         alike = 0
         for queries in self.strata:
             gaps = {q: self.answered[q].gap(first, second, end) for q in queries if q in self.answered}
@@ -399,7 +399,7 @@ def _tally(
         minus=n_minus,
         guess_plus=plus,
         guess_minus=minus,
-        known=len(census) - census.count(None),
+        n_known=len(census) - census.count(None),
         known_plus=census.count(1),
         known_minus=census.count(-1),
     )

@@ -297,7 +297,7 @@ class LabellingSession:
             census=census,
             strata=strata,
             answered=answered,
-            same=self._equal_offers,
+            equal_offers=self._equal_offers,
             guesses=self._guesses(),
         )
 

@@ -33,10 +33,10 @@ _OUTSIDE = 0.01  # that something is needed which no selector ranks
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Guess:
-    """What is guessed of one query.
+    """The guess for one query.
 
     Attributes:
-        probabilities: items that may be needed by catalog position, with the chance of each; what was called is not in it.
+        probabilities: of items that may be needed, by catalog position; those that were called are left out.
         called: what was called.
         outside: chance that something else is needed.
     """

@@ -197,4 +197,4 @@ def _unknown(state: State) -> bool:
 
 
 def _in_doubt(complete: tuple[bool, ...], upper_bound: tuple[bool, ...]) -> Known:
-    return Known(needs=True, complete=complete, most=upper_bound if upper_bound != complete else None)
+    return Known(needs=True, complete=complete, upper_bound=upper_bound if upper_bound != complete else None)

@@ -202,7 +202,7 @@ def test_an_alternative_that_cannot_be_said_stays_unknown(make_pool, make_sessio
     assert "yes" not in made.as_row()
     assert session.next().query != query
     known = session.sample().answered[query]
-    assert (known.complete, known.most) == ((False, False), (True, False))  # `wide` offers the item in doubt
+    assert (known.complete, known.upper_bound) == ((False, False), (True, False))  # `wide` offers the item in doubt
     finish(session, n=2)
     again = session.next()
     assert (again.query, again.item, again.of) == (query, prompt.item, prompt.of)
@@ -227,7 +227,7 @@ def test_other_selectors_bound_what_they_leave_undecided(make_pool, make_session
     sample = again.sample()
     assert len(sample.strata[0]) == 20
     assert len(sample.answered) == 6
-    assert {known.most for known in sample.answered.values()} == {(True, False)}
+    assert {known.upper_bound for known in sample.answered.values()} == {(True, False)}
     assert again.report().unsure == 6
     assert again.next().kind == "alternative"
     assert catalog[again.next().item].key == catalog[0].key
