@@ -98,11 +98,11 @@ class ContextEngine:
 
     @property
     def hit_rate(self) -> float:
-        """The share of queries whose vector was kept from an earlier call, 0 to 1."""
+        """The share of queries whose vector was cached, 0 to 1."""
         return self._vectors.hit_rate
 
     def search(self, query: str, workspace: str, options: SearchOptions | None = None) -> FoundMemories:
-        """The memories that suit a query best, best first."""
+        """The best memories for a query, best first."""
         return self.search_many([query], workspace, options)[0]
 
     def search_many(
@@ -148,7 +148,7 @@ class ContextEngine:
             self._templates[name] = dict(template)
 
     def register_ranker(self, name: str, ranker: Ranker) -> None:
-        """Add a ranker of what a search found; see `Ranker`.
+        """Add a ranker of search results; see `Ranker`.
 
         Raises:
             EngineError: the name is one of ours.
@@ -159,7 +159,7 @@ class ContextEngine:
         self._rankers[name] = ranker
 
     def embed(self, workspace: str) -> int:
-        """Make what is missing of the vectors of a workspace, so that no search has to; returns how many they were."""
+        """Embed the memories of a workspace that have no vector yet, so that no search has to; returns how many."""
         with typed_errors():
             texts = [chunk for item in self._store.catalog(workspace) for chunk in chunks_of(item)]
             before = self._resources.stats.embedded
@@ -188,7 +188,7 @@ class ContextEngine:
         return BuiltContext(outcome, 0, context=context, tokens=tokens, budget=budget, template=name, counter=counter)
 
     def _run(self, pipeline: Pipeline, query: _Query, workspace: str, options: SearchOptions) -> Outcome:
-        """Ask the pipeline for each query; a failure names the numbers of queries alone."""
+        """Run the pipeline for each query; an error names the numbers of queries, not their texts."""
         self.searches += len(query)
         fields: dict[str, Any] = {"workspace": workspace, "user": options.user, "time": options.time}
         requests = [
@@ -198,7 +198,7 @@ class ContextEngine:
         return pipeline.run(Batch.of(self._store.catalog(workspace), requests), self._resources)
 
     def _pipeline(self, options: SearchOptions, query: _Query) -> Pipeline:
-        """A shipped pipeline, over relationships where they are asked for; behind it a ranker that is none of those."""
+        """A shipped pipeline, with relationships if requested, and the user's ranker after it."""
         ranker = self._rankers.get(options.ranker)
         if ranker is None and options.ranker not in SHIPPED:
             names = [*SHIPPED, *self._rankers]
@@ -237,7 +237,7 @@ class ContextEngine:
         return list(zip(queries, self._vectors.get(queries), strict=True))
 
     def _vector_query(self, vector: Sequence[float]) -> _Query:
-        """A vector of the right size; what else may be wrong with it is for the search to say."""
+        """A query of a vector with the right number of dimensions; the search checks the rest."""
         if len(vector) != self._dimensions:
             size = f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}"
             raise ParameterError(f"{size}; embed the query with the same model")
@@ -246,12 +246,12 @@ class ContextEngine:
 
 @dataclass(frozen=True)
 class _OwnRanker(Strategy):
-    """Score by a function of the user's; it sees each request's results and gives a number each."""
+    """Score by an external function, which gets the results of a request and returns a number for each."""
 
     ranker: Ranker
 
     def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
-        """Put its scores in the place of the score."""
+        """Replace the scores by those of the function."""
         score = candidates.score.copy()
         for request in range(candidates.n_requests):
             memories = FoundMemories(Outcome(query, candidates), request)

@@ -1,4 +1,4 @@
-"""What a call of the memory engine may say beside its query."""
+"""The options of a call of the memory engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEEPEST = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """How a search goes.
+    """The options of a search.
 
     Attributes:
         limit: results at most, 1 to 100; what relationships bring in comes on top.
@@ -53,14 +53,14 @@ class SearchOptions:
 
     @property
     def item_filter(self) -> Only:
-        """What the search is restricted to."""
+        """The filter of the search."""
         unchanged = ("kinds", "since", "before", "confidence", "conversation")
         return Only(types=("memory",), **{name: getattr(self, name) for name in unchanged})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextOptions(SearchOptions):
-    """How a context is built.
+    """The options of building a context.
 
     Attributes:
         template: `chat`, `detailed`, `summary`, or one that was registered; None = the engine's.

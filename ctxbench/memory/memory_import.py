@@ -1,4 +1,4 @@
-"""Memories from a file of JSON lines into a store: all of the file, or nothing."""
+"""Import memories from a file of JSON lines into a store: all of the file, or nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LINK = '{"type": ..., "target": the id of a memory}'
 
 @dataclass(frozen=True)
 class ImportedMemories:
-    """What an import did.
+    """The counts of an import.
 
     Attributes:
         new: memories that were not there.
@@ -51,7 +51,7 @@ class ImportedMemories:
 
 @dataclass(frozen=True)
 class _MemoryRow:
-    """A row: the memory as it is kept, and what is said beside; `dated` where it says when it was created."""
+    """A row: the memory in its stored form, its end and links; `dated` if the row has a time of creation."""
 
     row: Row
     memory: Memory
@@ -60,7 +60,7 @@ class _MemoryRow:
     links: tuple[tuple[str, str], ...]
 
     def is_among(self, versions: Sequence[tuple[Any, ...]], *, last: bool) -> bool:
-        """Whether one says the same since then; of a row about what is so now, whether the current one does.
+        """Whether a version equals the row; for a row about the present, whether the current version does.
 
         About now is a row without a time, and the last one of a memory in its file, unless it says when that ended.
         """
@@ -72,14 +72,14 @@ class _MemoryRow:
         ]
 
     def begins(self, versions: Sequence[tuple[Any, ...]]) -> str | None:
-        """Since when it is the current version, behind others; None = now: what was so before an edit is so again."""
+        """The time from which it is the current version, after the others; None = now, as when an edit is undone."""
         version = _version(self.memory)
         return None if not self.dated or (version in versions and version[0] <= versions[-1][0]) else version[0]
 
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """The rows of a file that are of a workspace, in order of time, and how many others there are."""
+    """The rows of a workspace in a file, in order of time, and how many others there are."""
 
     path: Path
     workspace: str
@@ -128,7 +128,7 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
 def import_memories(
     store: SqliteStore, file: MemoryFile, *, progress: Callable[[int, int], None] | None = None
 ) -> ImportedMemories:
-    """Import what was read into its workspace, which is made where there is none of the name.
+    """Import a file into its workspace, which is created if it does not exist.
 
     Rows are taken in order of time. One whose id is there is a later version of that memory, unless a version says the
     same already: a file that is imported again changes nothing. A memory's last row is what is so now: where it says
@@ -182,7 +182,7 @@ def _subject(path: Path) -> str:
 
 
 def _refuse_unordered(rows: Sequence[_MemoryRow]) -> None:
-    """Refuse several contents of one memory without times, or of one time: nobody knows which is the later one."""
+    """Add a fault for different contents of one memory without a time, or of one time: their order is unknown."""
     first: dict[tuple[str, str | None], _MemoryRow] = {}
     for row in rows:
         before = first.setdefault((row.memory.id, row.memory.created if row.dated else None), row)
@@ -192,7 +192,7 @@ def _refuse_unordered(rows: Sequence[_MemoryRow]) -> None:
 
 
 def _memory_row(row: Row, values: Mapping[str, Any], workspace: str) -> _MemoryRow:
-    """Look at one row; what is wrong with it goes to its faults."""
+    """Read one row; adds to its faults."""
     stated = {name: values[name] for name in (*_SAID, "created") if name in values}
     problems: list[str] = []
     id_, until = values.get("id"), values.get("until")
@@ -238,7 +238,7 @@ def _link(entry: Any) -> tuple[str, str]:
 
 @contextmanager
 def _faults_of(row: Row) -> Iterator[None]:
-    """What a store refuses inside is a fault of the row."""
+    """Turn errors of the store inside it into faults of the row."""
     try:
         yield
     except ParameterError as error:
@@ -246,7 +246,7 @@ def _faults_of(row: Row) -> Iterator[None]:
 
 
 def _check_ends(rows: Sequence[_MemoryRow], stored: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
-    """Refuse an end at which nothing begins: a version ends when the next one takes its place."""
+    """Add a fault for an end at which no version begins: a version ends when the next one replaces it."""
     for memory_row in rows:
         if memory_row.until and all(created != memory_row.until for created, *_ in stored[memory_row.memory.id]):
             row = f"no row of {memory_row.memory.id!r} begins then"

@@ -1,4 +1,4 @@
-"""What the memory engine answers: the pipeline's own selection, and the same under the names of its document."""
+"""The results of the memory engine: the pipeline's selection, also under the names of the specification."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class FoundMemories:
 
     @property
     def selection(self) -> Selection:
-        """What was chosen and what stayed out, as of any selector."""
+        """The items offered and excluded, as of any selector."""
         return selections(self.outcome.query, self.outcome.candidates)[self.request_index]
 
     @property
     def contents(self) -> list[str]:
-        """The texts of what was found, best first."""
+        """The texts of the results, best first."""
         return [result["memory"]["content"] for result in self.results()]
 
     def results(self) -> list[dict[str, Any]]:
-        """What was chosen, best first: `memory`, `score` (similarity), `rank` from 1, and `relationships`, if any.
+        """The chosen results, best first: `memory`, `score` (similarity), `rank` from 1, and `relationships`, if any.
 
         What a relationship brought in stands under `relationships` of the result that it was reached from, with
         `depth`, the `relationship`'s type, and the `path` of ids that led there; where that one was left out, it is a
@@ -73,7 +73,7 @@ class FoundMemories:
         return [results_by_row[row] for row in related]
 
     def every_result(self) -> list[dict[str, Any]]:
-        """What was chosen as one list, best first, each with `memory` and `score`: what a ranker is given."""
+        """The chosen results as one list, best first, each with `memory` and `score`, for a ranker."""
         rows = self.rows(chosen=True)
         return [{"memory": memory_dict(self._item(row)), "score": self._similarity(row)} for row in rows]
 
@@ -134,14 +134,14 @@ class BuiltContext(FoundMemories):
 
     @property
     def truncated(self) -> bool:
-        """Whether the budget kept something out, or cut it."""
+        """Whether the budget excluded or shortened a memory."""
         chosen, left = self.rows(chosen=True), self.rows(chosen=False)
         table = self.outcome.candidates
         rules = [table.rules[int(table.out[row])] for row in left]
         return any(rule is not None and rule.code == "budget" for rule in rules) or not table.whole[chosen].all()
 
     def as_dict(self) -> dict[str, Any]:
-        """`context`, `tokenCount`, `memories`, `truncated` and `template`, as the document names them."""
+        """`context`, `tokenCount`, `memories`, `truncated` and `template`, under the specification's names."""
         data = {"context": self.context, "tokenCount": self.tokens, "counter": self.counter}
         return data | {"memories": self.results(), "truncated": self.truncated, "template": self.template}
 
@@ -155,7 +155,7 @@ class BuiltContext(FoundMemories):
 
 
 def _path(item: int, via: Mapping[int, int]) -> list[int]:
-    """The items by which one was reached, its own last; alone where it was found."""
+    """The items over which an item was reached, itself last; only itself if the search found it."""
     path = [item]
     while via[path[0]] >= 0:
         path.insert(0, via[path[0]])
@@ -163,7 +163,7 @@ def _path(item: int, via: Mapping[int, int]) -> list[int]:
 
 
 def memory_dict(item: Item) -> dict[str, Any]:
-    """A memory under the document's names, without what it does not have."""
+    """A memory under the specification's names, without empty fields."""
     name, _, version = item.name.rpartition("@")
     row: dict[str, Any] = {"id": name, "version": int(version) if version.isdigit() else 1}
     row |= {key: getattr(item, field) for key, field in _SAID.items()}

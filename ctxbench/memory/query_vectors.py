@@ -1,4 +1,4 @@
-"""Vectors of queries, kept for a while: the same question asked again is not embedded again."""
+"""A cache of the vectors of queries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ctxbench.io.process_lock import ProcessLock
 
 @dataclass
 class QueryVectors:
-    """The vectors of the queries asked last, by text; in memory alone. May be used from several threads.
+    """The vectors of the latest queries by text, in memory. Thread-safe.
 
     Attributes:
         embedder: makes what is not there.
@@ -43,7 +43,7 @@ class QueryVectors:
 
     @property
     def hit_rate(self) -> float:
-        """The share of queries whose vector was there, 0 to 1; 0 before the first."""
+        """The share of queries whose vector was cached, 0 to 1; 0 before the first query."""
         n_requests = self.hits + self.misses
         return self.hits / n_requests if n_requests else 0.0
 
@@ -71,6 +71,6 @@ class QueryVectors:
         return [cached[text][1] for text in texts]
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Empty the cache."""
         with self._lock:
             self._cached.clear()

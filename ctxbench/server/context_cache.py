@@ -1,4 +1,4 @@
-"""Contexts that were built lately: the outputs of their steps, so that the same request is not answered twice."""
+"""A cache of contexts: the outputs of their steps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KeptContext:
 
 
 class ContextCache:
-    """Keeps contexts by the key of their request (`batch_key`), those used last, for a time from their last use.
+    """Keeps the contexts used last by the key of their request (`batch_key`), for a time from their last use.
 
     A key holds the catalog and all of the request, so nothing has to be taken out after a write: what was asked of an
     earlier catalog is not found any more, and goes as soon as there is something of a later one. May be used from
@@ -63,7 +63,7 @@ class ContextCache:
             return key in self._kept
 
     def entry(self, key: str, *, catalog: str, thread: str | None, user: str | None) -> KeptContext:
-        """What is kept under a key, which it counts as used now; empty where nothing is."""
+        """The entry of a key, which counts as used now; empty if there is none."""
         with self._lock:
             self._drop_old()
             entry = self._kept.pop(key, None)
@@ -78,7 +78,7 @@ class ContextCache:
             return entry
 
     def forget(self, *, thread: str | None = None, user: str | None = None) -> int:
-        """Take out what was built in a thread, for a user, or both; without either all. Returns how many."""
+        """Remove the contexts of a thread, of a user, or of both; without either all. Returns how many."""
         with self._lock:
             before = len(self._kept)
             self._keep_only(

@@ -51,12 +51,12 @@ _STEP = GRID * 1_000_000  # microseconds
 
 
 class NotSeenError(ParameterError):
-    """What was named is not there, or is somebody else's, which is told in the same words."""
+    """An item or context does not exist, or is of another user: the message is the same for both."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """What is remembered of a context for feedback: what was asked, and which items it has.
+    """A context as remembered for feedback: its request and its items.
 
     The text is the beginning of the message, `REMEMBERED_TEXT` characters.
     """
@@ -69,14 +69,14 @@ class _Built:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes; at least its share of all, so that a bound in bytes bounds the number, too."""
+        """About how many bytes it takes; at least a minimum, so that a bound in bytes bounds the number, too."""
         texts = (self.text, self.user, self.conversation)
         size = 1_000 + sum(4 * len(text or "") for text in texts) + sum(100 + len(item) for item in self.items)
         return max(size, REMEMBERED_BYTES // REMEMBERED)
 
 
 class _RememberedContexts:
-    """What feedback needs of the contexts of each user, within a bound in bytes.
+    """The remembered contexts of each user, within a bound in bytes.
 
     Where it is too much, the user with the most loses the one built first, so that no user drives out another's.
     """
@@ -95,7 +95,7 @@ class _RememberedContexts:
         return sum(self._bytes.values())
 
     def add(self, context: str, built: _Built) -> None:
-        """Remember a context, and forget others where that is too much."""
+        """Remember a context, and forget others if they take too many bytes."""
         with self._lock:
             self._drop(built.user, context)
             self._by_user.setdefault(built.user, {})[context] = built
@@ -105,7 +105,7 @@ class _RememberedContexts:
                 self._drop(largest, next(iter(self._by_user[largest])))
 
     def of(self, context: str, user: str | None) -> _Built | None:
-        """What is remembered of a context, if it is this user's."""
+        """The remembered context, if it is this user's."""
         with self._lock:
             return self._by_user.get(user, {}).get(context)
 
@@ -118,7 +118,7 @@ class _RememberedContexts:
 
 
 class _UserCatalogs:
-    """The items that each user sees, as a catalog: those that are open to everybody, then the user's own.
+    """The items that each user sees, as a catalog: the public ones, then those of the user.
 
     A step gets nothing else, so that nothing private of another user is counted, compared or hashed, whatever the step
     does. The catalog stays the same object until an item changes that the user sees; where items are added, it extends
@@ -157,20 +157,20 @@ class _UserCatalogs:
             return visible
 
     def _take_public(self, items: list[Item]) -> None:
-        """Carry the public catalog on, or make it anew; what extends an earlier one is of no more use."""
+        """Extend the public catalog, or make it anew; then the catalogs that extend the earlier one are dropped."""
         public = _carried_on(self.public, 0, items)
         if public is not self.public:
             self.public = Catalog(items) if public is None else public
             self._user_catalogs.clear()
 
     def _drop(self) -> None:
-        """Forget users who asked longest ago while there are too many or their catalogs take too much."""
+        """Forget the least recent users while there are too many or their catalogs take too many bytes."""
         size = sum(map(self._unshared_bytes, self._user_catalogs.values()))
         while len(self._user_catalogs) > 1 and (len(self._user_catalogs) > USERS or size > USERS_BYTES):
             size -= self._unshared_bytes(self._user_catalogs.pop(next(iter(self._user_catalogs))))
 
     def _unshared_bytes(self, catalog: Catalog) -> int:
-        """About how many bytes a user's catalog takes beside the public one: its tables, and the user's own items."""
+        """About how many bytes a user's catalog takes without the public one: its tables, and the user's items."""
         return BYTES_AN_ITEM * len(catalog) + 1_000 * (len(catalog) - len(self.public))
 
 
@@ -179,7 +179,7 @@ def _items_at(catalog: Catalog, where: BoolArray) -> list[Item]:
 
 
 def _linked_among(items: list[Item], public: Catalog) -> list[Item]:
-    """The items, without links to what is neither among them nor public."""
+    """The items without links to items that are neither among them nor public."""
     if not any(item.links for item in items):
         return items
     keys = {item.key for item in items}
@@ -193,7 +193,7 @@ def _linked_among(items: list[Item], public: Catalog) -> list[Item]:
 
 
 def _carried_on(before: Catalog, first: int, items: list[Item]) -> Catalog | None:
-    """A catalog extended so that it has these items from a position on; None where its own are others."""
+    """The catalog extended so that it has these items from a position on; None if it has others there."""
     n_before = len(before) - first
     if n_before > len(items):
         return None
@@ -261,7 +261,7 @@ class ContextService:
         self._lock = threading.Lock()
 
     def check_users(self, users: Collection[str | None]) -> None:
-        """Check that the selector may answer these users: several only where it counts over what each of them sees.
+        """Check that the selector may answer these users: several only if it counts over the items of each alone.
 
         Raises:
             ParameterError: it is the user's own, and steps of it count words over the whole catalog; names them.
@@ -274,7 +274,7 @@ class ContextService:
             )
 
     def prepare(self, users: Collection[str | None] = (None,)) -> None:
-        """Load models and make indexes for users, so that no source of a first request is late for them."""
+        """Load models and make indexes for users, so that their first request is not slow."""
         for user in (None, *[user for user in users if user is not None][: INDEXES - 1]):  # the public items first
             catalog, request = self._request("a first request", None, user, _rounded(None))
             check_fits(self._pipeline, catalog)
@@ -362,7 +362,7 @@ class ContextService:
         self.metrics.count(sufficient=int(enough), insufficient=int(not enough))
 
     def _built_for(self, context: str, user: str | None) -> _Built:
-        """What is remembered of a context of a user."""
+        """The remembered context of a user."""
         built = self._built.of(context, user)
         if built is None:
             raise NotSeenError(f"no context {context!r:.80} of yours is known; build it again")
@@ -415,7 +415,7 @@ class ContextService:
         return context
 
     def _index_public(self, catalog: Catalog) -> None:
-        """Make the indexes of the public items that those of a user's catalog extend, unless they are made already."""
+        """Make the indexes of the public items, which those of a user's catalog extend, unless they exist."""
         public = self._catalogs.public
         if catalog is public or not len(public) or self._indexed is public:
             return
@@ -437,7 +437,7 @@ class ContextService:
         )
 
     def _request(self, message: str, thread: str | None, user: str | None, time: str) -> tuple[Catalog, Request]:
-        """The items and the request over them, of one moment however much is written meanwhile."""
+        """The catalog and the request over it, both of one moment, whatever is written meanwhile."""
         catalog = self._catalog(user)
         while True:
             request = self._store.request(self._workspace, message, user=user, conversation=thread, time=time)
@@ -446,11 +446,11 @@ class ContextService:
                 return catalog, self._as_before(catalog, request)
 
     def _catalog(self, user: str | None) -> Catalog:
-        """What a user sees of the workspace."""
+        """The items of the workspace that a user sees."""
         return self._catalogs.of(self._store.catalog(self._workspace), user)
 
     def _as_before(self, catalog: Catalog, request: Request) -> Request:
-        """The request as of half a minute or a minute earlier, if that is kept and all that it sees is as it was.
+        """The cached request of half a minute or a minute earlier, if all that it sees is unchanged.
 
         So a request is found that was asked just before its time was rounded to the next step, and asked again since.
         """

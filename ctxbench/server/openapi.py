@@ -1,4 +1,4 @@
-"""The HTTP interface in words that programs read (OpenAPI 3.1), and the check of bodies against it."""
+"""The OpenAPI 3.1 specification of the HTTP interface, and the check of bodies against it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ PROBLEMS = {
 
 
 def document(*, tokens: bool) -> dict[str, Any]:
-    """The interface as OpenAPI has it; with `tokens` every address but this one needs one."""
+    """The OpenAPI specification; with `tokens` every other address needs one."""
     done = _object({"success": {"const": True}})
     paths = {
         "/context/build": _post("Build the context for a message.", ASK, _CONTEXT),
@@ -99,7 +99,7 @@ def _responses(media: str, content: Mapping[str, Any], statuses: Sequence[int]) 
 
 
 def faults_in(body: Any, schema: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a body, by the parts of JSON Schema that the bodies above are written in."""
+    """The faults of a body, by the parts of JSON Schema that the bodies above use."""
     if not isinstance(body, dict):
         yield "the body must be an object"
         return

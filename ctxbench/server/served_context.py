@@ -1,4 +1,4 @@
-"""What a service answers: one request's selection and prompt under the names of the assembly's document."""
+"""The answer of a service: the selection and prompt of a request under the names of the specification."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ class ServedContext:
 
     @property
     def request(self) -> Request:
-        """What was asked."""
+        """The request."""
         return self.outcome.query.batch.requests[0]
 
     @cached_property
     def selection(self) -> Selection:
-        """What was chosen and what stayed out."""
+        """The items offered and excluded."""
         return selections(self.outcome.query, self.outcome.candidates)[0]
 
     @cached_property
     def items(self) -> list[dict[str, Any]]:
-        """What was chosen, as JSON; see `as_dict`."""
+        """The chosen items as JSON; see `as_dict`."""
         return [self._item(offered) for offered in self.selection.chosen]
 
     @cached_property
     def citations(self) -> list[dict[str, Any]]:
-        """What a reply can cite, as JSON by the document's names, in the order of the items; empty where nothing is."""
+        """The items that a reply can cite, as JSON under the specification's names, in order."""
         cited = citations(self.outcome.query, self.outcome.candidates, 0) if self.cites else ()
         rows = [{**asdict(citation), "usedInResponse": citation.used} for citation in cited]
         return [{name: row[name] for name in row if name != "used" and row[name] is not None} for row in rows]
@@ -134,5 +134,5 @@ class ServedContext:
 
 
 def _public_note(note: Note) -> Note:
-    """A note without what an error says, which may name what is the server's alone."""
+    """A note without the text of an error, which may name internals of the server."""
     return replace(note, message="the server's log says more") if note.kind == "failed" else note

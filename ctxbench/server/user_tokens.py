@@ -1,4 +1,4 @@
-"""Who asks: bearer tokens and the users that they stand for."""
+"""Bearer tokens and their users."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class UserTokens:
 
     @property
     def users(self) -> tuple[str, ...]:
-        """The users that may ask, each once."""
+        """The users with a token, each once."""
         return tuple(dict.fromkeys(user for _, user in self._users if user is not None))
 
     def replace_by(self, tokens: UserTokens) -> None:
-        """Take the tokens of another in place of these; requests that are answered already go on."""
+        """Replace the tokens by those of another; running requests go on."""
         self._users = tokens._users
 
     def find(self, token: str) -> tuple[str | None] | None:
@@ -89,7 +89,7 @@ def others_may_read(path: Path) -> bool:
 
 
 def _mode(path: Path) -> int:
-    """The permission bits of a file; none where it is not there, or the system has none like these."""
+    """The permission bits of a file; none if it does not exist, or the system has no such bits."""
     try:
         return 0 if os.name == "nt" else stat.S_IMODE(path.stat().st_mode)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The HTTP interface of a service: who asks, what the body says, and every error in one form (RFC 9457)."""
+"""The HTTP interface of a service: users, bodies, and all errors in one form (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WAITING = 100  # requests for contexts of one user, those that are answered inc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who may ask, and how much.
+    """The users that may send requests, and their limits.
 
     Attributes:
         tokens: of users; None = everybody who reaches the service is `user`.
@@ -49,7 +49,7 @@ class Access:
 
 
 class _Problem(HTTPException):
-    """An error that a client is told."""
+    """An error with a message for the client."""
 
 
 def web_app(service: ContextService, access: Access) -> Starlette:
@@ -146,7 +146,7 @@ class _WebApp:
         return JSONResponse(document(tokens=self._access.tokens is not None))
 
     def _user(self, request: Request) -> str | None:
-        """Who asks."""
+        """The user of a request."""
         if self._access.tokens is not None:
             user = self._token(request)
             if user is None:
@@ -168,7 +168,7 @@ class _WebApp:
         return user[0]
 
     async def _body(self, request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """The body, once it is all there and as it must be."""
+        """The body, complete and checked."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise _Problem(415, f"the body must be said to be application/json, not {kind or 'nothing'!r:.80}")
@@ -195,7 +195,7 @@ class _WebApp:
         return bytes(data)
 
     async def _within(self, call: Callable[[], T], turn: asyncio.Semaphore | None = None) -> T:
-        """What a function returns that runs in a thread, if it is there in time; it waits for its turn before."""
+        """Run a function in a thread, after waiting for its turn; returns its result if it comes in time."""
 
         def ended(running: asyncio.Future[T]) -> None:
             if turn is not None:
@@ -221,7 +221,7 @@ def _refused(name: str) -> Any:
 
 
 async def _problem_response(_: Request, error: Exception) -> Response:
-    """An error as a problem; of a fault of ours, as of a database, nothing is told but that there was one."""
+    """The response to an error; an internal error, such as one of the database, is only named as such."""
     headers: Mapping[str, str] | None = None
     match error:
         case _Problem():

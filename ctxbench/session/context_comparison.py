@@ -1,4 +1,4 @@
-"""A stored request context today: the same messages again, and what the selector would choose now."""
+"""Compare a stored request context with today: build its messages again, and select again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ctxbench.session.session import Agent, RequestContext, Session
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rebuilt:
-    """What a stored request would send now: the items of its context as they are today.
+    """The messages of a stored request, with the items of its context as they are today.
 
     Attributes:
         prompt: the messages and tools, by the agent's format.
@@ -35,7 +35,7 @@ class Rebuilt:
     same: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """What differs, as JSON."""
+        """The differences as JSON."""
         return {
             "same": self.same,
             "edited": list(self.edited),
@@ -46,7 +46,7 @@ class Rebuilt:
 
 
 def rebuild(exchange: Exchange, agent: Agent) -> Rebuilt:
-    """Build the messages of a stored exchange again, and name what has changed since.
+    """Build the messages of a stored exchange again, and list the items that changed since.
 
     With nothing changed they are the messages that were sent, to the character. Of an item that was edited all is sent,
     whatever part of it was.
@@ -91,7 +91,7 @@ class ContextChange:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContextComparison:
-    """A stored request context beside the one that the same request would get today.
+    """A stored request context compared with the one that the same request would get today.
 
     Attributes:
         came: would be offered today and was not.
@@ -107,7 +107,7 @@ class ContextComparison:
 
     @property
     def same(self) -> bool:
-        """The same items, with the same modes and scores."""
+        """Whether the items, their modes and their scores are equal."""
         return not (self.came or self.went or self.moved)
 
     def as_dict(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class ContextComparison:
 
 
 def compare(exchange: Exchange, agent: Agent, resources: Resources) -> ContextComparison:
-    """Ask the agent's selector today what it was asked then: same text, session, removed items and settings.
+    """Run the agent's selector again on a stored request: same text, session, removed items and settings.
 
     Raises:
         ParameterError: the exchange is of another selector.

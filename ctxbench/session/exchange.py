@@ -98,7 +98,7 @@ class Exchange:
 
     @classmethod
     def of(cls, context: RequestContext, reply: str, *, calls: Iterable[str] = (), time: str | None = None) -> Exchange:
-        """What to store with a reply.
+        """The exchange to store with a reply.
 
         Args:
             context: what the request was given.
@@ -133,7 +133,7 @@ class Exchange:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What the exchange adds to the conversation; a reply without words adds none."""
+        """The messages that the exchange adds to the conversation; an empty reply adds none."""
         messages = (Message("user", self.text), Message("assistant", self.reply))
         return messages if self.reply else messages[:1]
 
@@ -183,7 +183,7 @@ class Exchange:
 
 
 def read_exchange(row: Row, stored: Mapping[str, Message]) -> Exchange:
-    """Read a line of a conversation store; what is wrong goes to the row's faults, and counts as absent.
+    """Read a line of a conversation store; a wrong field is added to the row's faults and counts as absent.
 
     Args:
         row: the line.
@@ -233,7 +233,7 @@ def read_exchange(row: Row, stored: Mapping[str, Message]) -> Exchange:
 
 
 def is_format(row: Row, supported: int) -> bool:
-    """Whether a row is of the format that is known, as one that does not say is; if not, that is its only fault."""
+    """Whether a row has the supported format, which is the default; if not, that is its only fault."""
     version = row.data.get("format", supported)
     if type(version) is int and version == supported:
         return True
@@ -254,17 +254,17 @@ def read_message(value: Any) -> Message:
 
 
 def content_hash(item: Item) -> str:
-    """Tells what an item says, to the model and to a search, from anything else that it might say."""
+    """A hash of an item's texts, for the model and for a search."""
     return text_hash(json.dumps([item.prompt_text, item.search_text, *filter(None, [item.body])]))
 
 
 def prompt_hash(prompt: Prompt) -> str:
-    """Tells a prompt from any other: its messages and tools, in order."""
+    """A hash of a prompt: its messages and tools, in order."""
     return text_hash(json.dumps([[list(message) for message in prompt.messages], list(prompt.tools)]))
 
 
 def message_hash(message: Message) -> str:
-    """Tells a message from any other."""
+    """A hash of a message."""
     return text_hash(json.dumps([message.role, message.content]))
 
 
@@ -312,7 +312,7 @@ def _read_held(value: Any, content: Mapping[str, Any]) -> Held:
 
 
 def _two_texts(value: Any, first: str, second: str) -> tuple[str, str]:
-    """The texts of an object that has these two fields and no other."""
+    """The two texts of an object with exactly these two fields."""
     if not isinstance(value, dict) or set(value) != {first, second}:
         raise TypeError
     return read_text_value(value[first]), read_text_value(value[second])

@@ -1,4 +1,4 @@
-"""Agents, what there is, and sessions: what a chat holds across its requests, and what one request is given beside.
+"""Agents (all items) and sessions (items that a chat keeps across its requests).
 
 A session is a value: adding, removing and overriding give a new one. So what a stored reply refers to cannot change
 under it, a refused change leaves nothing half-done, and building a request cannot write anything back.
@@ -34,7 +34,7 @@ from ctxbench.steps.format import Messages
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Agent:
-    """What is available: the source of truth for every session. A change gives a new agent; none is changed.
+    """The items that are available, for all sessions. Immutable: a change gives a new agent.
 
     Attributes:
         catalog: the items, each with its effective include mode (`tool_modes` works that of tools out) and whether it
@@ -43,7 +43,7 @@ class Agent:
         settings: values for the selector's parameters; those not given are its defaults. Copied by every new session.
         system: the system prompt; empty: that of the selector's format.
 
-    Source: the documents, "Agent Level (Available Context)" and "Agent and Session Settings".
+    Source: the specification, "Agent Level (Available Context)" and "Agent and Session Settings".
     """
 
     catalog: Catalog
@@ -63,7 +63,7 @@ class Agent:
 
     @cached_property
     def messages(self) -> Messages:
-        """The step that builds what the model is sent."""
+        """The step that builds the messages for the model."""
         step = cast("Messages", self.selector.pipeline(self.settings).format.call)  # checked when this was made
         return replace(step, system=self.system) if self.system else step
 
@@ -84,7 +84,7 @@ class Agent:
         return replace(self, catalog=Catalog(items))
 
     def with_item(self, item: Item) -> Agent:
-        """The agent with one more item, the last of its catalog.
+        """The agent with one more item, at the end of its catalog.
 
         Raises:
             InputError: there is one of this identity.
@@ -102,7 +102,7 @@ class Agent:
 
 
 def settled(selector: Definition, base: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Value]:
-    """Every setting's value: the selector's defaults, over them `base`, over it what is given, which is checked.
+    """The value of every setting: the selector's defaults, then `base`, then `chosen`, which is checked.
 
     Unlike a parameter of a run, a setting may be of no effect for now: a threshold is kept while expansion is off.
 
@@ -121,13 +121,13 @@ def settled(selector: Definition, base: Mapping[str, Any], chosen: Mapping[str, 
 
 
 def _visible(catalog: Catalog, workspace: str | None, user: str | None) -> BoolArray:
-    """Which items a chat of a workspace and user sees, shape (n_items,): a chat names no time, so it is asked now."""
+    """Which items a chat of a workspace and user sees now, shape (n_items,)."""
     return catalog.facts.open_to(workspace, user) & catalog.facts.at(LATEST)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """What a chat session holds, and its settings. `Session.start` makes a new one.
+    """The items and settings of a chat session. `Session.start` makes a new one.
 
     While it is open, the agent may be edited (`with_agent`). A session holds names, not copies, so:
 
@@ -146,7 +146,7 @@ class Session:
         workspace, user: whose chat it is. It sees the items of these, and of nobody's; others are for it as if the
             agent had them not.
 
-    Source: the documents, "Session Level (Session Context)"; ranges are those of the selector's definition.
+    Source: the specification, "Session Level (Session Context)"; ranges are those of the selector's definition.
     """
 
     id: str
@@ -179,7 +179,7 @@ class Session:
         workspace: str | None = None,
         user: str | None = None,
     ) -> Session:
-        """A new session: the enabled `always` items that it sees, and the agent's settings with those given on top."""
+        """Start a session with the enabled `always` items that it sees, and the agent's settings."""
         visible_items = [
             item
             for item, is_visible in zip(agent.catalog, _visible(agent.catalog, workspace, user), strict=True)
@@ -256,7 +256,7 @@ class Session:
     def build_request(
         self, text: str, *, history: Iterable[Message] = (), tool_results: Iterable[tuple[str, str]] = ()
     ) -> tuple[Request, tuple[str, ...]]:
-        """The request that a selector is asked, and a warning for each item that the session holds and cannot get."""
+        """The request for the selector, and a warning for each item of the session that it may not get."""
         session_items, warnings, catalog = [], [], self.agent.catalog
         visible = _visible(catalog, self.workspace, self.user)
 
@@ -292,7 +292,7 @@ class Session:
         history: Iterable[Message] = (),
         tool_results: Iterable[tuple[str, str]] = (),
     ) -> RequestContext:
-        """Build the context of one request: what the session holds, and what is found for this request alone.
+        """Build the context of one request: the session's items, and the items found for this request.
 
         Nothing is searched, and no model is loaded, where no item could be found. A search that fails leaves what the
         session holds, with a warning and the error in `failure`.
@@ -342,7 +342,7 @@ class Session:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RequestContext:
-    """What one request is given; built fresh for each, and never written back to the session.
+    """The context of one request; built anew for each, and never written back to the session.
 
     Attributes:
         session: as it was asked.
@@ -362,9 +362,9 @@ class RequestContext:
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """The ids of what is in, in the one order: what the session holds first, in catalog order."""
+        """The ids of the context in order: the session's items first, in catalog order."""
         return tuple(offered.id for offered in self.selection.chosen)
 
     def as_dict(self) -> dict[str, Any]:
-        """The documents' JSON: `{"items": [{"type", "name", "serverName"?, "includeMode", "similarityScore"?}]}`."""
+        """JSON: `{"items": [{"type", "name", "serverName"?, "includeMode", "similarityScore"?}]}`."""
         return self.selection.request_context(self.session.agent.catalog)

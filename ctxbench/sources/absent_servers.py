@@ -1,4 +1,4 @@
-"""Servers of an agent that its catalog has nothing of, with why and what mends it."""
+"""Servers of an agent that its catalog has no tools of, with the reason and the fix."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def uncaptured_servers(names: Iterable[str], card: Path) -> dict[str, str]:
 
 
 def read_card(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-    """What a snapshot says of itself, and of each of its parts; empty where that is no mapping."""
+    """The card of a snapshot, and those of its parts; empty if the file holds no mapping."""
     data, _ = load_yaml(path)
     card = data if isinstance(data, Mapping) else {}
     parts = card.get("parts")

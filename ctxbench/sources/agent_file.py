@@ -1,4 +1,4 @@
-"""Agent files: what an agent has, and where it comes from, so that nobody copies a rule or a tool by hand.
+"""Agent files: the sources of an agent's items, and its selector.
 
 Rules, references and lists of tools are read anew each time. Servers are asked by `ctxbench data capture --agent`, and
 what they said is kept in a folder, the snapshot.
@@ -59,7 +59,7 @@ class ToolFile:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AgentFile:
-    """What an agent file says. Paths are relative to the working directory, as the file's own is.
+    """The content of an agent file. Paths are relative to the working directory, as the path of the file is.
 
     Attributes:
         path: of the file.
@@ -96,7 +96,7 @@ class AgentFile:
     lines: Mapping[YamlPath, int] = field(default_factory=dict, repr=False)
 
     def parts(self) -> tuple[SnapshotPart, ...]:
-        """What every source gives now, and the servers gave when they were captured; see `catalog`."""
+        """The parts of every source now, and of the servers as captured; see `catalog`."""
         return self._captured.parts
 
     def catalog(self) -> Catalog:
@@ -124,7 +124,7 @@ class AgentFile:
         return tool_modes(catalog, **self.include, otherwise=self.otherwise)
 
     def locations(self) -> dict[str, tuple[Path, int]]:
-        """By id of an item: the file that it stands in, and the line; 0 where only the file is known."""
+        """The file and line of each item, by id; line 0 if only the file is known."""
         locations: dict[str, tuple[Path, int]] = {}
         for part in self.parts():
             for item in part.items:
@@ -154,14 +154,14 @@ class AgentFile:
         return Fault(message, self.path, line_of(self.lines, where))
 
     def _warn(self, text: str) -> None:
-        """Log what is odd, once a process, however often the sources are read."""
+        """Log a warning, once per process, however often the sources are read."""
         line = masked(f"{self.path}: {text}")
         if (self.path.resolve(), line) not in _WARNED:
             _WARNED.add((self.path.resolve(), line))
             _log.warning("%s", line)
 
     def _sources(self) -> Iterator[tuple[Source, YamlPath]]:
-        """The sources, each with its place in the file."""
+        """The sources, each with its path in the file."""
         from ctxbench.sources.instructions import references_folder, rules_folder
         from ctxbench.sources.toollists import tool_list
 
@@ -178,7 +178,7 @@ class AgentFile:
                 yield source(folder), ("sources", key, index)
 
     def _servers(self) -> Sequence[SnapshotPart]:
-        """What the servers gave when they were captured, without those that the configuration has no more.
+        """The tools of the servers as captured, without servers that the configuration no longer has.
 
         Raises:
             StorageError: they never were, or the configuration is missing.
@@ -198,7 +198,7 @@ class AgentFile:
         return [SnapshotPart(name=CORPUS, kind=SERVER, items=items, origin=str(self.snapshot))]
 
     def absent_servers(self) -> dict[str, AbsentServer]:
-        """The servers that the catalog has nothing of, by name; none for an agent without servers.
+        """The servers that the catalog has no tools of, by name; none for an agent without servers.
 
         Raises:
             UserError: the configuration is missing or faulty.
@@ -301,7 +301,7 @@ def read_agent(path: Path) -> AgentFile:
 
 
 def _no_agent(data: Any, lines: Mapping[YamlPath, int], path: Path) -> Fault:
-    """What makes a file none of an agent: another type, or a key that is nearly `sources`."""
+    """Why a file is no agent file: another type, or a key that is nearly `sources`."""
     keys = list(data) if isinstance(data, Mapping) else []
     for key in keys:
         if suggestion := suggest(key, ["sources"], listed=False):
@@ -314,7 +314,7 @@ def _no_agent(data: Any, lines: Mapping[YamlPath, int], path: Path) -> Fault:
 
 
 class _AgentReader(YamlForm):
-    """Reads the parts of an agent file and collects what is wrong in them."""
+    """Reads the parts of an agent file and collects their faults."""
 
     def agent(self, data: Mapping[str, Any]) -> AgentFile:
         stem = Path(self.path or "agent").stem
@@ -359,7 +359,7 @@ class _AgentReader(YamlForm):
         return self.base / value
 
     def _entries(self, sources: Mapping[str, Any], key: str) -> Iterator[tuple[Any, YamlPath]]:
-        """What stands under a key, one or a list, each with its place."""
+        """The entries under a key, one or a list, each with its path."""
         value = sources.get(key, [])
         if isinstance(value, list):
             yield from ((entry, ("sources", key, index)) for index, entry in enumerate(value))

@@ -1,4 +1,4 @@
-"""Keys of a known form (`ghp_...`, a JWT, a private key) in items that were captured: told with their place, or hidden.
+"""Keys of a known form (`ghp_...`, a JWT, a private key) in captured items: located, or replaced by placeholders.
 
 In texts and JSON values they can be hidden. Names are kept as they are, so a key in one can only be told.
 """
@@ -16,7 +16,7 @@ SHOWN = 20  # places that a note lists
 
 
 def key_places(item: Item, *, line: int = 0) -> Iterator[str]:
-    """Where the keys of an item stand, each once, with what may be shown of it.
+    """The locations of the keys of an item, each once, with the part that may be shown.
 
     Args:
         item: an item as it was captured.
@@ -48,7 +48,7 @@ def hidden(item: Item, redactor: Redactor) -> Item:
 
 
 def _texts(item: Item) -> Iterator[tuple[str, str]]:
-    """Every text of an item, with what it is; names last."""
+    """Every text of an item with its kind; names last."""
     yield from (("text", item.text), ("description", item.description), ("title", item.title))
     for field, value in (("schema", item.schema), ("metadata", item.metadata)):
         yield from ((field, text) for text in _leaves(value))

@@ -1,4 +1,4 @@
-"""Snapshots of catalogs: what servers, tool lists and folders held at one moment, merged and kept in a folder."""
+"""Snapshots of catalogs: the items of servers, tool lists and folders at one time, merged and stored in a folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OF_A_PART = ("name", "kind", "state", "items", "without_description", "without_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPart:
-    """What one source gave: a server, a tool list, a folder of rules.
+    """The items of one source: a server, a tool list, a folder of rules.
 
     Attributes:
         name: as the user knows it: the key of a configuration, a file's name.
@@ -96,7 +96,7 @@ class CatalogSnapshot:
 
     @cached_property
     def failed(self) -> tuple[SnapshotPart, ...]:
-        """The parts that gave nothing because something went wrong."""
+        """The parts that failed."""
         return tuple(part for part in self.parts if part.state == "failed")
 
     def counts(self) -> dict[str, int]:
@@ -124,7 +124,7 @@ class CatalogSnapshot:
 
 
 def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
-    """Ask every source and merge what they give into one catalog.
+    """Read every source and merge the items into one catalog.
 
     What looks like a key in an item is told in a note of its part, which does not show it.
 
@@ -180,7 +180,7 @@ def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
 
 
 def _with_note(part: SnapshotPart, text: str) -> SnapshotPart:
-    """The part with a note that says where its keys stand, if there are any."""
+    """The part with a note on the locations of its keys, if there are any."""
     locations = _key_locations(part)
     ending = f" and {len(locations) - SHOWN:,} more" if len(locations) > SHOWN else ""
     notes = [*part.notes, *([f"{text}: {'; '.join(locations[:SHOWN])}{ending}"] if locations else [])]
@@ -192,7 +192,7 @@ def _key_locations(part: SnapshotPart) -> list[str]:
 
 
 def odd_in(parts: Sequence[SnapshotPart]) -> list[str]:
-    """What is odd in parts, and why those that failed did, a line each that holds no key."""
+    """The notes and errors of parts, one line each, without keys."""
     return [masked(f"{part.name}: {note}") for part in parts for note in (*part.notes, part.error) if note]
 
 
@@ -222,7 +222,7 @@ def write_snapshot(snapshot: CatalogSnapshot, folder: Path | str, *, when: datet
 
 
 def items_kept(folder: Path | str) -> dict[tuple[str, str], int]:
-    """How many items each source of a snapshot in a folder gave, by its kind and name; 0 for one that failed.
+    """The number of items of each source of a snapshot in a folder, by kind and name; 0 for a failed source.
 
     Raises:
         UserError: `capture.yaml` cannot be read, or is none.
@@ -237,7 +237,7 @@ def items_kept(folder: Path | str) -> dict[tuple[str, str], int]:
 
 
 def beside_earlier(sources: Sequence[Source], folder: Path | str) -> Source:
-    """A source of what other sources give, and of what a snapshot in a folder holds beside that.
+    """A source that adds the other parts of a snapshot in a folder to the parts of sources.
 
     A part takes the place of the earlier one of its kind and name; new parts come last. An earlier part that failed is
     left out, since it holds nothing. Where the folder holds no snapshot there is nothing beside.
@@ -256,7 +256,7 @@ def beside_earlier(sources: Sequence[Source], folder: Path | str) -> Source:
 
 
 def earlier_parts(folder: Path) -> list[SnapshotPart]:
-    """The parts of a snapshot that did not fail, each with its items, which stand in the order of the parts."""
+    """The parts of a snapshot that did not fail, each with its items."""
     counts = items_kept(folder)
     card, _ = load_yaml(folder / CAPTURE)
     items = iter(read_catalog(folder / CORPUS))

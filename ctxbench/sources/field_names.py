@@ -57,7 +57,7 @@ def read_field_names(
 
 
 def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
-    """A tool with its fields called as they are read; those of the list that are not there are left as they are."""
+    """A tool with its fields renamed by the mapping; mapped fields that it lacks stay as they are."""
     out = dict(data)
     for field, theirs in names.items():
         value = _inner(data, theirs.split("."))

@@ -19,7 +19,7 @@ _ENTRY = re.compile(r"[ \t]+-[ \t]+(.*)|-[ \t]+(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A Markdown file taken apart.
+    """The parts of a Markdown file.
 
     Attributes:
         fields: of the front matter; empty without one.
@@ -39,7 +39,7 @@ class Page:
 
 
 def read_page(source: str) -> Page:
-    """Take the text of a file apart; never an error, since tools that read such files forgive much.
+    """Split the text of a file into its parts; never raises, since tools that read such files are lenient.
 
     Front matter that is no YAML (a colon in an unquoted text) is read line by line as `name: value`, lists as lines
     that start with a dash; but patterns without quotes (`globs: **/*.ts`), which Cursor itself writes, are as if they
@@ -130,7 +130,7 @@ def odd_fields(page: Page, allowed: Sequence[str]) -> Iterator[str]:
 
 
 def truth(value: Any) -> bool | None:
-    """Whether a field says yes: true, or a text that reads so; nothing at all says no, and None is neither."""
+    """The truth value of a field or text; a missing field is False, and None means neither."""
     if isinstance(value, bool) or value is None:
         return bool(value)
     word = value.strip().lower() if isinstance(value, str) else ""
@@ -147,7 +147,7 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def _split(value: str) -> list[str]:
-    """What stands between the commas outside braces."""
+    """The texts between commas outside braces."""
     parts, start, depth = [], 0, 0
     for mark in re.finditer(r"[{},]", value):
         depth = max(depth + {"{": 1, "}": -1}.get(mark[0], 0), 0)

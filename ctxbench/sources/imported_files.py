@@ -45,7 +45,7 @@ def imported_files(first: Sequence[Path], candidates: Collection[Path] | None, b
 
 
 def _candidates(path: Path, roots: Sequence[Path]) -> Iterator[Path]:
-    """Where the files may lie that a file imports."""
+    """The paths that the imports of a file may mean."""
     if path.suffix not in (".py", *_SCRIPTS):
         return
     try:

@@ -27,7 +27,7 @@ _FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,})")
 
 @dataclass(frozen=True, slots=True)
 class _Convention:
-    """Files of one kind: where they stand, and how their front matter says when they are used.
+    """Files of one kind: their paths, and how their front matter says when they are used.
 
     Attributes:
         name: what the part is called.
@@ -121,7 +121,7 @@ class _RuleFile:
 
 @dataclass
 class _Folder:
-    """Reads one folder; what is odd ends in `notes`, by part."""
+    """Reads one folder; oddities are added to `notes`, by part."""
 
     root: Path
     files: dict[str, _RuleFile] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class _Folder:
             self.files[path] = _RuleFile(path, part, _item(path, page, item_type=item_type, mode=mode), page.line)
 
     def parts(self) -> list[SnapshotPart]:
-        """One a convention that gave something or has a note, in order."""
+        """One part for each convention with items or notes, in order."""
         names = dict.fromkeys([*(c.name for c in _CONVENTIONS), *(f.part for f in self.files.values()), *self.notes])
         result = []
         for name in names:
@@ -237,7 +237,7 @@ def _nothing(folder: Path, why: str) -> SnapshotPart:
 
 
 def _paths(read: _Folder, part: str) -> list[str]:
-    """The files below a folder, sorted, with slashes; a folder that is not gone into is a note of `part`.
+    """The files below a folder, sorted, with slashes; a folder that is skipped is a note of `part`.
 
     A link to a folder is not followed. It is told where it leads out, or stands where programs look for their rules.
     """
@@ -276,7 +276,7 @@ def _take(read: _Folder, path: str, convention: _Convention) -> None:
 
 
 def _named(read: _Folder, path: str, item: Item, stated_name: str) -> Item:
-    """A skill by the name that the model is sent; by its path, with a note, where another has that name."""
+    """A skill under the name that the model is sent; under its path, with a note, if another has that name."""
     name = stated_name or Path(path).parent.name or read.root.resolve().name
     namesake = next((f.path for f in read.files.values() if (f.item.type, f.item.name) == ("skill", name)), None)
     if namesake is not None:
@@ -308,7 +308,7 @@ def _item(path: str, page: Page, *, item_type: str, mode: tuple[str, str]) -> It
 
 
 def _follow(read: _Folder, path: str, *, importer: _RuleFile, depth: int) -> None:
-    """Take what a file imports, and what that imports; an import has the mode of the file that started it."""
+    """Read the imports of a file, recursively; an import has the mode of the file that started it."""
     text = importer.item.text if path == importer.path else read.files[path].item.text
     for name in _imports(text):
         target = _target(read, path, name)
@@ -331,7 +331,7 @@ def _follow(read: _Folder, path: str, *, importer: _RuleFile, depth: int) -> Non
 
 
 def _imports(text: str) -> Iterator[str]:
-    """What stands behind an @ that starts a word, outside code."""
+    """The paths after an @ that starts a word, outside code."""
     for line in _outside_fences(text):
         for match in re.finditer(r"(?<!\S)@((?:\\ |[^\s`])+)", _without_spans(line)):
             yield match.group(1).replace("\\ ", " ").rstrip(".,;:!?)")

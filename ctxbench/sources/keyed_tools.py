@@ -27,7 +27,7 @@ def is_keyed_tool(value: Mapping[str, Any]) -> bool:
 
 
 def keyed_tool(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    """The definition of the tool that stands under a name, which is what the model is told."""
+    """The definition of the tool under a name, which is the name for the model."""
     tool = dict(value)
     if tool.get("type") in _HOSTED:
         return {"type": tool["type"], "name": name}

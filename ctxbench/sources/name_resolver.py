@@ -1,4 +1,4 @@
-"""Which item of a catalog the name in a log is: names are joined with servers, cleaned and cut on their way there."""
+"""Find the catalog items for the names in a log, which are joined with servers, cleaned and cut."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HASH = re.compile(r"[_-]?[0-9a-f]{4,12}$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a name stands for.
+    """The item of a name.
 
     Attributes:
         name: as the log has it.
@@ -73,14 +73,14 @@ class NameResolver:
                 self._by_joined.setdefault(f"{server}_{name}", []).append(key)
 
     def resolve(self, name: str) -> Resolved:
-        """What a name stands for."""
+        """The item of a name."""
         resolved = self._known.get(name)
         if resolved is None:
             resolved = self._known[name] = self._resolve(name)
         return resolved
 
     def resolved_names(self) -> tuple[Resolved, ...]:
-        """Every name that was asked for, in the order of the first time."""
+        """Every name that was resolved, in the order of first use."""
         return tuple(self._known.values())
 
     def _resolve(self, requested: str) -> Resolved:
@@ -111,7 +111,7 @@ class NameResolver:
         return Resolved(requested, None, UNKNOWN)
 
     def _joined(self, name: str) -> list[ItemKey]:
-        """The items whose server and name stand on the two sides of one of the joints."""
+        """The items whose server and name are the parts before and after a separator."""
         splits = {(_clean(name[: at.start()]), _clean(name[at.end() :])) for at in _JOINT.finditer(name)}
         return [key for split in sorted(splits) for key in self._by_parts.get(split, ())]
 
@@ -149,7 +149,7 @@ def named(value: Any) -> str:
 
 
 def unresolved(resolved: Iterable[Resolved], times: Counter[str], rule: str) -> dict[str, int]:
-    """The names that no item was found for by how often they stand in the log, most frequent first."""
+    """The names without an item by their number in the log, most frequent first."""
     names = {result.name: times[result.name] for result in resolved if result.rule == rule}
     return dict(sorted(names.items(), key=lambda pair: (-pair[1], pair[0])))
 

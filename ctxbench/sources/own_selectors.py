@@ -1,4 +1,4 @@
-"""The selector that an agent file names; where one of the user's own goes that is named in a file that takes none."""
+"""The selector that an agent file names; advice on external selectors for files that take none."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _KINDS = ("command", "url", "callable", "answers")  # keys that name a selector 
 
 
 def program_form(name: str) -> str:
-    """How a program that stands in a file of source code is named as a selector; empty for another name."""
+    """How a program in a file of source code is named as a selector; empty for another name."""
     runner = _RUNNERS.get(Path(name).suffix)
     return f"{{command: [{runner}, {name}]}}" if runner else ""
 
 
 def own_selector_advice(value: Any) -> str:
-    """Where a selector of one's own goes, with the line to write there; empty for a value that is none."""
+    """Where to write an external selector, with the line for it; empty for a value that is none."""
     import yaml
 
     kind = next((name for name in _KINDS if isinstance(value, dict) and value.get(name)), None)
@@ -61,5 +61,5 @@ def named_selector(form: YamlForm, data: Mapping[str, Any]) -> tuple[str, Path |
 
 
 def own_kind(definition: Mapping[str, Any]) -> str:
-    """What the block of a selector of one's own names it by: `command`, `url` ...; empty for no such block."""
+    """The kind of an external selector by its block: `command`, `url` ...; empty if there is none."""
     return next((kind for kind in _KINDS if definition.get(kind)), "")

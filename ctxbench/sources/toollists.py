@@ -81,7 +81,7 @@ def read_tool_list(
 
 
 def _as_json(path: Path) -> tuple[Any, str]:
-    """The data and its text; what is no JSON in a file that is not called so is told what is expected."""
+    """The data and its text; the fault of a file that is no JSON by name or content says what is expected."""
     try:
         return read_jsonc(path)
     except InputError as error:
@@ -125,7 +125,7 @@ class _ToolEntry:
 
 @dataclass(frozen=True, slots=True)
 class _Wrong:
-    """What is wrong with one entry.
+    """The fault of one entry.
 
     Attributes:
         subject: the entry, such as `tool 'search'`; what is wrong in the same way with several is said once.
@@ -140,7 +140,7 @@ class _Wrong:
 
 @dataclass
 class _ToolListReader:
-    """Definitions read so far, and everything that is wrong."""
+    """The definitions read so far, and their faults."""
 
     path: Path
     text: str
@@ -157,7 +157,7 @@ class _ToolListReader:
     tools: list[Mapping[str, Any]] = field(default_factory=list)
 
     def fault(self, message: str, path: YamlPath, *, subject: str = "", related: YamlPath | None = None) -> None:
-        """Note what is wrong, see `_Wrong`."""
+        """Add a fault, see `_Wrong`."""
         self.wrong.append(_Wrong(subject, message, path, related))
 
     def read(self, entry: _ToolEntry) -> None:
@@ -186,7 +186,7 @@ class _ToolListReader:
         self.items.append(tool.item(server, {"server_version": entry.server.version} if entry.server.version else {}))
 
     def finish(self) -> None:
-        """Raise everything that is wrong, with lines.
+        """Raise all faults, with lines.
 
         Raises:
             InputError: anything is.
@@ -235,7 +235,7 @@ class _ToolListReader:
         return Fault(f"{problem}; say which of them it is: {as_option(names)}", self.path)
 
     def notes(self) -> Iterator[str]:
-        """What was odd but did not stand in the way."""
+        """Oddities that are no faults."""
         if self.hosted:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.hosted.items()))
             yield f"left out, because the model's provider runs them and they have no definition: {kinds}"
@@ -313,7 +313,7 @@ def _also(alike: Sequence[_Wrong]) -> str:
 
 
 def _server_of(entry: Mapping[str, Any], outer: _Server) -> _Server:
-    """The server that an object with `tools` stands for."""
+    """The server of an object with `tools`."""
     names = [entry.get(key) for key in (*SERVER_KEYS, "name", "id")]
     name = next((name for name in names if isinstance(name, str) and name), outer.name)
     return _Server(name, _version(entry))

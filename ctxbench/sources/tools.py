@@ -25,10 +25,10 @@ class HostedToolError(ParameterError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDefinition:
-    """One tool as a list gives it.
+    """One tool of a list.
 
     Attributes:
-        name: as the model is told.
+        name: as the model gets it.
         description: empty if the list has none.
         schema: the input schema; None if the list has none.
         form: `mcp`, `anthropic`, `openai`, or `plain` (no schema, so that the form cannot be told).
@@ -101,7 +101,7 @@ def _is_schema(parameters: object) -> bool:
 
 
 def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
-    """Read one definition; the form is told by the field that holds the input schema.
+    """Read one definition; its form follows from the field that holds the input schema.
 
     `inputSchema` is MCP's, `input_schema` Anthropic's, `parameters` OpenAI's, in a `function` (chat completions) or
     beside the name (responses).
@@ -145,7 +145,7 @@ def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
 
 
 def _body(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
-    """Where name, description and schema stand, and what is wrong with the frame around them."""
+    """The object that holds name, description and schema, and the faults of the object around it."""
     kind = data.get("type")
     inner = data.get("function")
     if isinstance(inner, dict):
@@ -175,7 +175,7 @@ def _title(body: Mapping[str, Any]) -> str:
 
 
 def unusable(value: object) -> list[str]:
-    """What no file and no prompt can hold, but some readers of JSON let pass."""
+    """The faults of a value that no file and no prompt can hold, but some readers of JSON accept."""
     stack, faults = [value], dict[str, None]()
     while stack:
         part = stack.pop()

@@ -48,20 +48,20 @@ class BaseStore(ABC):
         self._lock = ProcessLock()
 
     def create_workspace(self, name: str) -> None:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         checked_name("the name of a workspace", name)
         with self._transaction():
             self._make(name)
 
     def insert(self, memory: Memory) -> Memory:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction():
             row = accepted_one(memory, self._existing_ids)
             self._add([row])
         return row
 
     def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         new = list(memories)
         with self._transaction(reads=True):
             rows = accepted(new, self._existing_ids)
@@ -73,37 +73,37 @@ class BaseStore(ABC):
         return len(rows)
 
     def update(self, workspace: str, id: str, *, at: str | None = None, **changes: Any) -> Memory:  # noqa: A002
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction():
             ended, new = successor(self._versions(workspace, id)[-1], at, changes)
             self._succeed(ended, new)
         return new
 
     def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction(reads=True):
             return version_at(self._versions(workspace, id), at)
 
     def relate(self, relationship: Relationship) -> None:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         check_relationship(relationship)
         with self._transaction():
             self._relate(relationship, exists=True)
 
     def unrelate(self, relationship: Relationship) -> None:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         check_relationship(relationship)
         with self._transaction():
             if not self._relate(relationship, exists=False):
                 raise unknown("no such relationship is there:", relationship)
 
     def relationships(self, workspace: str, id: str) -> tuple[Relationship, ...]:  # noqa: A002
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction(reads=True):
             return tuple(self._links(workspace, id))
 
     def catalog(self, workspace: str) -> Catalog:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction(reads=True):
             revision, altered = self._state(workspace)
             last, mark, catalog = self._kept.pop(workspace, (-1, 0, Catalog(())))
@@ -138,7 +138,7 @@ class BaseStore(ABC):
             self._record(rows)
 
     def events(self, workspace: str) -> tuple[Event, ...]:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction(reads=True):
             return tuple(self._events(workspace))[::-1]
 
@@ -152,7 +152,7 @@ class BaseStore(ABC):
         time: str | None = None,
         id: str = "request",  # noqa: A002
     ) -> Request:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         moment = None if time is None else time_named("time", time)
         with self._transaction(reads=True):
             key = cache(partial(self._visible_key, workspace, user, moment))
@@ -192,7 +192,7 @@ class BaseStore(ABC):
         return item_key(version) if version.user in (None, user) else None
 
     def revision(self, workspace: str) -> int:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction(reads=True):
             return self._state(workspace)[0]
 

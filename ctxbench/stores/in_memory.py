@@ -1,4 +1,4 @@
-"""Memories in a process, for tests and for what need not be kept; what a store on disk is held against."""
+"""Memories in the process, for tests; the reference that the store on disk is compared with."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ class DictStore(BaseStore):
         self._all: dict[str, _Workspace] = {}
 
     def workspaces(self) -> tuple[str, ...]:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         return tuple(self._all)
 
     def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._lock:  # no table would refuse what another thread inserts meanwhile
             return super().insert_many(memories, progress=progress)
 
     def delete(self, workspace: str, id: str, *ids: str) -> None:  # noqa: A002
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._lock:
             gone = {id_: self._versions(workspace, id_) for id_ in (id, *ids)}
             room = self._all[workspace]
@@ -78,7 +78,7 @@ class DictStore(BaseStore):
             room.alter()
 
     def close(self) -> None:
-        """As of `MemoryStore`; nothing is open."""
+        """See `MemoryStore`; nothing is open."""
 
     def _transaction(self, *, reads: bool = False) -> AbstractContextManager[object]:  # noqa: ARG002
         return self._lock  # all that can fail does so before the first change
@@ -155,5 +155,5 @@ class DictStore(BaseStore):
 
 
 def _copied(memory: Kept) -> Kept:
-    """One whose metadata can be changed without changing what is kept."""
+    """A copy: changing its metadata does not change the stored memory."""
     return replace(memory, metadata=copy.deepcopy(memory.metadata))

@@ -1,4 +1,4 @@
-"""Memories, files and messages: their form, what every store refuses, and the catalog made of them."""
+"""Memories, files and messages: the model, the checks that all stores share, and the catalog made of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UNFIT_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One thing that is kept: a memory, a file or a message.
+    """A stored memory, file or message.
 
     A store checks it when it is given, so that many can be refused at once.
 
@@ -72,7 +72,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relationship:
-    """That one memory has to do with another one of its workspace: how, and which (both by id)."""
+    """A typed relationship of one memory to another of its workspace, both by id."""
 
     workspace: str
     source: str
@@ -81,7 +81,7 @@ class Relationship:
 
 
 def checked_name(noun: str, name: object) -> str:
-    """A text that can be the name of something.
+    """Check that a text can be a name, and return it.
 
     Raises:
         ParameterError: it is blank, no text, or holds what a line or a database would not give back as it came.
@@ -95,12 +95,12 @@ def checked_name(noun: str, name: object) -> str:
 
 
 def _is_half(character: str) -> bool:
-    """Whether it is half of a character, a lone surrogate."""
+    """Whether it is a lone surrogate, half of a character."""
     return "\ud800" <= character <= "\udfff"
 
 
 def checked(memory: Memory, faults: list[str]) -> Memory:
-    """A memory to be inserted in the form in which it is kept: `created` in UTC, `metadata` as JSON has it.
+    """Check a memory, and return it in its stored form: `created` in UTC, `metadata` as JSON has it.
 
     Args:
         memory: as it was given.
@@ -122,7 +122,7 @@ def checked(memory: Memory, faults: list[str]) -> Memory:
 
 
 def name_if_any(name: str, value: object) -> str | None:
-    """As `checked_name`, of what may be None."""
+    """As `checked_name`, for a value that may be None."""
     return None if value is None else checked_name(name, value)
 
 
@@ -144,7 +144,7 @@ def _type(name: str, value: Any) -> str:
 
 
 def time_named(name: str, text: object) -> str:
-    """As `in_utc`, of a value with a name, which the `ParameterError` says; it may be no text, too."""
+    """As `in_utc`, for a value of any type; the `ParameterError` has its name."""
     if text is not None and not isinstance(text, str):
         raise ParameterError(f"{name} must be ISO 8601 as a text, got {text!r:.60}")
     try:
@@ -154,7 +154,7 @@ def time_named(name: str, text: object) -> str:
 
 
 def checked_metadata(name: str, value: object) -> dict[str, Any]:
-    """A copy of a mapping as JSON has it; a `ParameterError` where JSON has none like it, or it nests too deep."""
+    """A copy of a mapping in JSON's types; a `ParameterError` if JSON cannot hold it, or it nests too deep."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ParameterError(f"{name} must be a mapping from texts, got {value!r:.60}")
     if not value or all(map(_is_plain, value.values())):
@@ -168,7 +168,7 @@ def checked_metadata(name: str, value: object) -> dict[str, Any]:
 
 
 def stored_metadata(text: str, id_: str) -> dict[str, Any]:
-    """Metadata of a memory as a store keeps it; none, with a warning, where it nests deeper than is taken today."""
+    """Metadata of a stored memory; empty, with a warning, if it nests deeper than is accepted today."""
     if text.count("[") + text.count("{") > DEEPEST:
         with suppress(RecursionError):
             value: dict[str, Any] = json.loads(text)
@@ -180,7 +180,7 @@ def stored_metadata(text: str, id_: str) -> dict[str, Any]:
 
 
 def _too_deep(value: object) -> bool:
-    """Whether mappings and lists nest over `DEEPEST` deep; what refers to itself does."""
+    """Whether mappings and lists nest more than `DEEPEST` deep, as one that contains itself does."""
     level: list[object] = [value]
     for _ in range(DEEPEST):
         level = list({id(inner): inner for outer in level for inner in _inside(outer)}.values())
@@ -196,7 +196,7 @@ def _inside(value: object) -> Iterable[object]:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether JSON has a value as it is: no number that is too long to be written."""
+    """Whether JSON can hold a value: no number that is too long to be written."""
     return type(value) in (str, bool, type(None)) or (type(value) is int and -_LONG < value < _LONG)
 
 
@@ -212,7 +212,7 @@ _values = attrgetter(*_READ)
 
 
 def accepted(memories: Iterable[Memory], existing: Taken) -> list[Memory]:
-    """Memories to be inserted, in the form in which they are kept.
+    """Check memories, and return them in their stored form.
 
     Raises:
         InputError: some are refused; all faults are listed, each with the number of its memory, counted from 1.
@@ -224,7 +224,7 @@ def accepted(memories: Iterable[Memory], existing: Taken) -> list[Memory]:
 
 
 def accepted_one(memory: Memory, existing: Taken) -> Memory:
-    """As `accepted`, of one; where it is refused a `ParameterError` says everything that is wrong with it."""
+    """As `accepted`, for one memory; the `ParameterError` names all its faults."""
     rows, faults = _looked_at([memory], existing)
     if faults:
         raise ParameterError(f"memory {memory.id!r:.60}: {'; '.join(message for _, message in faults)}")
@@ -232,7 +232,7 @@ def accepted_one(memory: Memory, existing: Taken) -> Memory:
 
 
 def _looked_at(memories: Iterable[Memory], existing: Taken) -> tuple[list[Memory], list[tuple[int, str]]]:
-    """What is to be inserted, and what is wrong with it: (number counted from 1, fault), in order."""
+    """The memories in their stored form, and their faults as (number from 1, fault), in order."""
     rows, faults = [], []
     first: dict[str, dict[str, int]] = {}  # by workspace, by id: the number of the first such memory
     for number, memory in enumerate(memories, start=1):
@@ -254,7 +254,7 @@ def _looked_at(memories: Iterable[Memory], existing: Taken) -> tuple[list[Memory
 
 
 def successor(current: Memory, at: str | None, changes: Mapping[str, Any]) -> tuple[Memory, Memory]:
-    """A memory's current version with its end, and the one that takes its place.
+    """The current version of a memory with its end, and the version that replaces it.
 
     Raises:
         ParameterError: nothing is to be changed, or not to this, or before the current version began.
@@ -278,7 +278,7 @@ def successor(current: Memory, at: str | None, changes: Mapping[str, Any]) -> tu
 
 
 def version_at(versions: Sequence[Memory], at: str | None) -> Memory:
-    """Of a memory's versions, the first one first, that which is current, or was there at a time.
+    """The version that is current, or was at a time, of a memory's versions, which are in order.
 
     Raises:
         ParameterError: it is no time, or before the first version began.
@@ -294,7 +294,7 @@ def version_at(versions: Sequence[Memory], at: str | None) -> Memory:
 
 
 def check_relationship(relationship: Relationship) -> None:
-    """Refuse one that leads from a memory to itself, or has no type, by a `ParameterError`."""
+    """Raise a `ParameterError` for a relationship of a memory to itself, or without a type."""
     checked_name("the type of a relationship", relationship.type)
     if relationship.source == relationship.target:
         ends = f"got {relationship.source!r} twice"
@@ -302,13 +302,13 @@ def check_relationship(relationship: Relationship) -> None:
 
 
 def unknown(noun: str, name: object, candidates: Iterable[str] = ()) -> ParameterError:
-    """What to raise where there is no such thing; `known` are names to suggest from, of which 1,000 are looked at."""
+    """The error for an unknown name; suggests one of the first 1,000 names of `known`."""
     names = tuple(islice(candidates, _SUGGESTED))
     return ParameterError(f"{noun} {name!r:.60}{suggest(str(name), names) if names else ''}")
 
 
 def item_key(memory: Memory) -> ItemKey:
-    """The key of a version's item, `<type>:<id>@<version>`; what stands behind the last "@" is the version."""
+    """The key of a version's item, `<type>:<id>@<version>`; the version follows the last "@"."""
     return ItemKey(memory.type, None, f"{memory.id}@{memory.version}")
 
 

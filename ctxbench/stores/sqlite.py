@@ -49,7 +49,7 @@ _RELATIONSHIPS = (
 
 
 class SqliteStore(BaseStore):
-    """A `MemoryStore` in a file. What `delete` took out is in neither the file nor its log afterwards.
+    """A `MemoryStore` in a file. Deleted memories are in neither the file nor its log afterwards.
 
     That takes as long as writing the file anew, so delete many at once rather than one by one.
 
@@ -84,12 +84,12 @@ class SqliteStore(BaseStore):
         self._open()
 
     def workspaces(self) -> tuple[str, ...]:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction(reads=True):
             return tuple(name for (name,) in self._sql("SELECT name FROM workspaces ORDER BY key"))
 
     def delete(self, workspace: str, id: str, *other_ids: str) -> None:  # noqa: A002
-        """As of `MemoryStore`. Where another process reads all the time, it is an error that says what is left.
+        """See `MemoryStore`. If another process reads all the time, an error says what is left.
 
         Inside of `together` it is a `ParameterError`, and nothing is forgotten.
         """
@@ -111,7 +111,7 @@ class SqliteStore(BaseStore):
             self._scrub(self._open())
 
     def close(self) -> None:
-        """As of `MemoryStore`; inside of `together` a `ParameterError`."""
+        """See `MemoryStore`; a `ParameterError` inside `together`."""
         self._refuse_inside("close")
         with self._lock:
             if self._connection is not None and self._process == os.getpid():
@@ -126,7 +126,7 @@ class SqliteStore(BaseStore):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Inside, all that this thread inserts, updates and relates is one transaction: all of it is kept, or nothing.
+        """Make all inserts, updates and relationships of this thread inside it one transaction.
 
         A refusal (`ParameterError`, `InputError`) that is caught inside undoes only itself. After a failure of SQLite
         nothing is kept: every later call inside, and the end, is a `StorageError`. `delete` and `close` are refused.
@@ -167,7 +167,7 @@ class SqliteStore(BaseStore):
                 self._inside = inside
 
     def _check_open(self, db: sqlite3.Connection) -> None:
-        """Refuse to go on in a transaction that a failure has undone."""
+        """Raise if a failure has rolled back the transaction."""
         if not db.in_transaction:
             raise StorageError(f"{self.path}: all changes together were undone by a failure before; make them again")
 
@@ -178,7 +178,7 @@ class SqliteStore(BaseStore):
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Say, where that is wanted, that what the block does is held up."""
+        """Call `waiting` if the block waits for another process."""
         if self._waiting is None:
             yield
             return
@@ -222,7 +222,7 @@ class SqliteStore(BaseStore):
         return self._connection
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        """Make the schema this version's, and make up for a deletion that was cut short."""
+        """Migrate the schema, and finish a deletion that was interrupted."""
         version, newest = self._schema(db), len(MIGRATIONS)
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA secure_delete = ON")
@@ -240,7 +240,7 @@ class SqliteStore(BaseStore):
         db.execute(f"PRAGMA busy_timeout = {self._busy * 1000:.0f}")
 
     def _schema(self, db: sqlite3.Connection) -> int:
-        """The version of the file's schema, 0 where there is none yet."""
+        """The version of the file's schema; 0 for an empty file."""
         tables, version, application = db.execute(_SCHEMA).fetchone()
         if application != APPLICATION and (tables or version):
             raise StorageError(f"{self.path} is a database of something else; expected one of memories")
@@ -250,7 +250,7 @@ class SqliteStore(BaseStore):
         return int(version)
 
     def _scrub(self, db: sqlite3.Connection) -> None:
-        """Write the file anew and empty its log where something was deleted.
+        """Rewrite the file and empty its log after a deletion.
 
         `secure_delete` alone leaves copies of cells behind that moved to another page before they were deleted.
         """
@@ -268,7 +268,7 @@ class SqliteStore(BaseStore):
         raise StorageError(f"{problem}; it goes when the file is next opened while no one else uses it")
 
     def _fault(self, error: Exception) -> StorageError:
-        """What SQLite's error means for the user."""
+        """The error for the user of an SQLite error."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         messages = {
             sqlite3.SQLITE_BUSY: f"kept locked by another process for {self._busy:g} s; end that process or try again",
@@ -389,7 +389,7 @@ class SqliteStore(BaseStore):
 
 
 def _as_text(name: str) -> str:
-    """A name to be looked up; what can be none is in no table, like the empty one."""
+    """A name as a text for a look-up; a value that cannot be a name becomes the empty one, which no table holds."""
     try:
         return checked_name("", name)
     except ParameterError:

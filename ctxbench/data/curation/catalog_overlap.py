@@ -21,7 +21,7 @@ from ctxbench.text.chunking.sentences import sentences
 from ctxbench.text.original_rules import CHUNK_LIMIT
 from ctxbench.text.tokens import TokenCounter
 
-FIRST_FEW = 5  # the documents' floor of items
+FIRST_FEW = 5  # the specification's minimum of items
 MERGED = 0.7  # least similarity of two items whose merging is tried
 _N_BEST = 10  # best items of each search, with which a changed item is compared
 _BLOCK = 4_000_000  # cells of a product held at once

@@ -1,4 +1,4 @@
-"""Which commits of a history are requests, and why the others are none."""
+"""Choose the commits of a history that are requests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ChosenCommit:
 
     @property
     def changed(self) -> tuple[FileChange, ...]:
-        """What it did to files that the tree before it holds."""
+        """The changes of files that the tree before it holds."""
         return tuple(change for change in self.changes if change.old_blob is not None)
 
     @property
@@ -76,7 +76,7 @@ class ChosenCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRules:
-    """What makes a commit a request.
+    """The rules for commits that are requests.
 
     Attributes:
         queries: at most so many, the newest.
@@ -102,7 +102,7 @@ class CommitRules:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitChoice:
-    """The commits that are requests, oldest first, and how many of those between them are none, by reason."""
+    """The commits that are requests, oldest first, and how many others between them were passed over, by reason."""
 
     chosen: tuple[ChosenCommit, ...]
     out: Mapping[str, int] = field(default_factory=dict)
@@ -155,7 +155,7 @@ def choose_commits(
 
 
 def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, messages: set[str]) -> str:
-    """Why a commit is no request, as far as its message and paths tell; empty if it may be one."""
+    """Why a commit is no request, by its message and paths; empty if it may be one."""
     text, message = candidate.text, rules.text_of(commit)
     paths = [change.path for change in commit.changes]
     checks = (
@@ -174,7 +174,7 @@ def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, mes
 
 
 def _text_reason(candidate: ChosenCommit, blob_texts: Mapping[str, str | None]) -> str:
-    """Why a commit is no request, as the texts of its files tell; empty if it is one."""
+    """Why a commit is no request, by the texts of its files; empty if it is one."""
     pairs = [
         (blob_texts.get(change.old_blob or ""), blob_texts.get(change.new_blob or ""), change)
         for change in candidate.changed

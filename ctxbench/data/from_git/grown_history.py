@@ -1,4 +1,4 @@
-"""A dataset of a history that has gone on: new commits become queries, and what people did with the others stays."""
+"""Extend a dataset of a history with new commits; the other queries stay as people edited them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAME = ("view", "merges", "keep_issues", "folder")  # what decides which items 
 def grown_history(
     old: Dataset, repository: GitRepository, settings: HistorySettings, *, notify: Notify
 ) -> tuple[Dataset, CommitChoice]:
-    """The dataset with the requests of the commits behind its head.
+    """The dataset with the requests of the commits after its head.
 
     Queries and labels that are there stay as they are, those that were taken out stay out, and the new ones are in the
     split of the last one. How many queries it has does not count. Version 1 becomes 2; another text stays.

@@ -59,7 +59,7 @@ Notify = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySettings:
-    """What of a history becomes a dataset.
+    """Settings of a dataset of a history.
 
     Attributes:
         name: of the dataset.
@@ -159,7 +159,7 @@ def history_dataset(
 
 @dataclass(frozen=True, kw_only=True)
 class _History:
-    """A line of commits, and those of it that are queries. What of its files no item can hold is counted by reason."""
+    """A line of commits, and those of it that are queries. Files that no item can hold are counted by reason."""
 
     repository: GitRepository
     settings: HistorySettings
@@ -169,7 +169,7 @@ class _History:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def items(self, notify: Notify) -> tuple[Catalog, list[Mapping[str, SeenItems]]]:
-        """All that any query sees, and by query the items of each file that its commit changed."""
+        """The catalog of all queries, and for each query the items of the files that its commit changed."""
         positions = [commit.position for commit in self.chosen]
         parent = self.line[positions[0]].parents[0]
         stretches = tree_stretches(self.line, self.times, positions, self.repository.files(parent))
@@ -296,7 +296,7 @@ def _tags(commit: ChosenCommit) -> tuple[str, ...]:
 
 
 def _names(text: str, path: str) -> bool:
-    """Whether a text names a file by its path, or by its name if that has an ending."""
+    """Whether a text contains the path of a file, or its name if that has an ending."""
     name = PurePosixPath(path).name
     names = [path, name] if PurePosixPath(path).suffix else [path]
     return any(re.search(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])", text) for name in names)

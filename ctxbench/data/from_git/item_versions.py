@@ -76,11 +76,11 @@ class ItemVersions:
         return visible
 
     def catalog(self) -> Catalog:
-        """All items, by when they were first seen, so that what comes later stands behind."""
+        """All items, in the order in which they appear in the history."""
         return Catalog(replace(item, until=self._ends.get(at)) for at, item in enumerate(self._items))
 
     def _become(self, path: str, items: Sequence[Item], stretch: TreeStretch, start: Mapping[str, SeenItems]) -> None:
-        """Let these be the items of a path; those that are there already go on."""
+        """Replace the items of a path; those that exist already go on."""
         before, current = self._live.pop(path, {}), dict[str, int]()
         old = stretch.renamed.get(path, "")
         was = start.get(old, {}).get(old)
@@ -95,7 +95,7 @@ class ItemVersions:
             self._live[path] = current
 
     def _begin(self, item: Item, time: int | None) -> int:
-        """Add an item; one that had ended and comes back is another one, `NAME.2`."""
+        """Add an item; one that had ended and comes back becomes a new one, `NAME.2`."""
         self._n_versions[item.id] += 1
         n = self._n_versions[item.id]
         name = item.name if n == 1 else f"{item.name}.{n}"

@@ -25,7 +25,7 @@ _CLOSED = (  # the most certain first
 
 @dataclass(frozen=True, slots=True)
 class QueryTexts:
-    """Texts by what they belong to.
+    """Texts that replace commit messages.
 
     Attributes:
         commits: by the hash of a commit, or its first 7 digits or more.
@@ -36,7 +36,7 @@ class QueryTexts:
     numbers: Mapping[int, str] = field(default_factory=dict)
 
     def used(self, line: Iterable[LineCommit]) -> int:
-        """How many of them belong to some commits."""
+        """How many of the texts belong to commits of a line."""
         matched: set[str | int] = set()
         for commit in line:
             matched.update(start for start in self.commits if commit.sha.startswith(start))

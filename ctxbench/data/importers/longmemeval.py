@@ -27,7 +27,7 @@ ABSTENTION = "_abs"  # ends the id of a question that the history does not answe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HistoryQuestion:
-    """One question, with the turns of its history by time and, unless it is to be refused, those that answer it."""
+    """One question, with the turns of its history by time, and those that answer it."""
 
     query: DatasetQuery
     turns: Sequence[Item]

@@ -1,4 +1,4 @@
-"""What an importer of a dataset is, and the base of those that read published files, each checked by its SHA-256."""
+"""The protocol of importers, their recipes, and the base of those that read published files."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class FileImporter:
     takes_own: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, recipe: str) -> None:
-        """Set what the recipe says, and what follows from it."""
+        """Set the class attributes from the recipe."""
         names = ("repository", "commit", "date", "paper", "licence", "hub")
         fields = {name: value for name, value in recipes()[recipe].items() if name in names}
         files = tuple(SourceFile(path=path, **file) for path, file in recipes()[recipe]["files"].items())
@@ -195,7 +195,7 @@ class FileImporter:
         return type(self)(folder, expected=self._expected)
 
     def with_own(self, folder: Path) -> Self:
-        """The same importer, which takes what lies in a folder for files of the user's own in the published form.
+        """The same importer for the user's files, in the published form, in a folder.
 
         What it makes says so in its card, and has a version of their SHA-256.
 
@@ -300,7 +300,7 @@ class FileImporter:
         return SourceText(location, read_text(location))
 
     def _digest(self, file: SourceFile) -> tuple[Path, str]:
-        """Where a file lies, and its SHA-256."""
+        """The path of a file, and its SHA-256."""
         location = self._find(file)
         if location is None:
             missing = (self._folder or self._expected.folder) / file.path

@@ -125,7 +125,7 @@ class _Capture:
 
 
 async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
-    """Ask one server; whatever it does wrong is in the part."""
+    """Ask one server; its errors are in the part."""
     import anyio
 
     if spec.disabled:
@@ -158,7 +158,7 @@ async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
 
 
 async def _tell_waiting(name: str, listing: ServerListing, limits: Limits) -> None:
-    """Say once a step what is waited for, and for how long at most; goes on until it is cancelled."""
+    """Log once per step what is waited for, and for how long at most; runs until it is cancelled."""
     import anyio
 
     reported = ""
@@ -197,7 +197,7 @@ def _items(spec: ServerSpec, listing: ServerListing) -> tuple[Item, ...]:
 
 
 def _details(spec: ServerSpec, listing: ServerListing) -> dict[str, Any]:
-    """What is known of a server, without what may be secret."""
+    """The details of a server, without possible secrets."""
     details: dict[str, Any] = {"transport": spec.transport}
     if spec.origin:
         details["url"] = spec.origin

@@ -56,7 +56,7 @@ class ServerSpec:
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port of the URL: what may be told of it. Empty for a server that is started."""
+        """Scheme, host and port of the URL, which are not secret. Empty for a server that is started."""
         parts = urlsplit(self.url)
         host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
         return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}" if self.url else ""
@@ -64,7 +64,7 @@ class ServerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerEntry:
-    """What a configuration says of a server, with the variables that are known; nothing has to be set to read it.
+    """The entry of a server in a configuration, with known variables replaced; others may be unset.
 
     Attributes:
         words: the command and its arguments; empty for a server that runs elsewhere.
@@ -183,7 +183,7 @@ def _is_off(entry: Any) -> bool:
 
 @dataclass
 class _Config:
-    """The file, and what is wrong in it."""
+    """The file and its faults."""
 
     path: Path
     environ: Mapping[str, str]
@@ -193,7 +193,7 @@ class _Config:
         self.wrong.append((message, path))
 
     def servers(self, data: Any) -> dict[str, tuple[YamlPath, Any]]:
-        """The servers by name, with the place where each stands."""
+        """The servers by name, each with its path in the file."""
         servers_by_name: dict[str, tuple[YamlPath, Any]] = {}
         outer: YamlPath = ()
         if isinstance(data, dict) and not any(key in data for key in _KEYS) and isinstance(data.get("mcp"), dict):
@@ -221,7 +221,7 @@ class _Config:
         return servers_by_name
 
     def finish(self, text: str) -> None:
-        """Raise everything that is wrong.
+        """Raise all faults.
 
         Raises:
             InputError: anything is.
@@ -279,7 +279,7 @@ class _ServerEntry:
         return value
 
     def _transport(self) -> str:
-        """`stdio`, `http` or `sse`; empty if it cannot be told, which is noted."""
+        """`stdio`, `http` or `sse`; empty, with a fault, if it cannot be determined."""
         kind = next((key for key in ("type", "transport", "transportType") if self.value.get(key) is not None), None)
         has_url = any(key in self.value for key in _URLS)
         if "command" in self.value and has_url:
@@ -306,7 +306,7 @@ class _ServerEntry:
         return transport
 
     def _text(self, value: Any, *at: str | int, empty: bool = False) -> str:
-        """A text with its variables replaced; what it is not is noted, but not shown, for it may be secret."""
+        """A text with its variables replaced; faults do not quote it, since it may be secret."""
         field = f"field {'.'.join(map(str, at))!r}"
         if not isinstance(value, str) or not (value or empty):
             self.fault(f"{field} must be a text{'' if empty else ' that is not empty'}", *at)

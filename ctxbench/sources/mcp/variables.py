@@ -16,7 +16,7 @@ _EDITORS = (".vscode", ".cursor", ".claude")  # folders of a workspace that hold
 
 @dataclass
 class Variables:
-    """What variables stand for; one instance a server.
+    """The values of variables; one instance per server.
 
     Attributes:
         file: the configuration, which tells the workspace's folder.
@@ -38,7 +38,7 @@ class Variables:
 
     @property
     def leave_out(self) -> str:
-        """How a server is done without."""
+        """How to leave out the server."""
         skip = shlex.join(["--skip", self.server])
         return f'leave the server out: `{skip}` of `ctxbench data capture`, or "disabled": true in the file'
 

@@ -1,4 +1,4 @@
-"""What a server says besides its answers: standard error, garbage, HTTP errors; and what an exception means."""
+"""The output of a server other than answers: standard error, garbage, HTTP errors; and the meaning of exceptions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ListingError(Exception):
 
 
 class Watch:
-    """Listens to one server; everything that it gives away is free of secrets.
+    """Watches the output of one server; everything that it returns is free of secrets.
 
     Attributes:
         started: ids of the processes that were started for it.
@@ -70,7 +70,7 @@ class Watch:
                 self._give_up(f"it gave an answer that cannot be read: {why}")
 
     def count(self, size: int) -> None:
-        """Hear of bytes that have come."""
+        """Count bytes that were received."""
         self._left -= size
         if self._left < 0:
             self._give_up(self._too_much)
@@ -81,7 +81,7 @@ class Watch:
 
     @contextmanager
     def until_given_up(self) -> Iterator[None]:
-        """End the block when the server sends what is not taken; the SDK would wait or read on until the time is up.
+        """End the block when the server sends something invalid; the SDK would wait until the time is up.
 
         Raises:
             ListingError: one came.
@@ -140,7 +140,7 @@ class Watch:
             asyncio.get_running_loop().remove_reader(reading)  # at its end it would be ready for ever
 
     def notes(self) -> list[str]:
-        """What was odd, for a server that answered."""
+        """The notes on a server that answered."""
         notes = [self._hide(line) for line in self.logged]
         return [*notes, self._about_garbage()] if self._garbage else notes
 
@@ -157,7 +157,7 @@ class Watch:
         return self.error_text(reason)
 
     def error_text(self, reason: str) -> str:
-        """A reason with what the server said beside its answers."""
+        """A reason with the other output of the server."""
         parts = [self._hide(" ".join(reason.split()))]
         if self._garbage:
             parts.append(self._about_garbage())
@@ -196,7 +196,7 @@ _MEANING = {401: ", unauthorised: check its headers", 403: ", forbidden: check i
 
 @contextmanager
 def quiet_sdk() -> Iterator[None]:
-    """Keep the SDK's log off the terminal; what it warns of goes to the watch of the server that it is about."""
+    """Keep the SDK's log off the terminal; its warnings go to the watch of the server."""
     handler = _Collect(logging.WARNING)
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before = [(logger, logger.propagate) for logger in loggers]
@@ -212,7 +212,7 @@ def quiet_sdk() -> Iterator[None]:
 
 
 class WatchingLoop(asyncio.SelectorEventLoop):
-    """An event loop that tells the watch of a server what the SDK does not: its processes, and how much it sends."""
+    """An event loop that reports the processes of a server, and how much it sends, to its watch."""
 
     async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
         """Start a process as the loop does."""
@@ -233,7 +233,7 @@ class WatchingLoop(asyncio.SelectorEventLoop):
 
 
 def _counted(protocol: Any, method: str, watch: Watch) -> None:
-    """Let a watch hear of the bytes, the last argument, that the method of a protocol is given."""
+    """Wrap a protocol's method so that a watch counts the bytes in its last argument."""
     receive = getattr(protocol, method)
 
     def counted(*args: Any) -> None:
@@ -296,7 +296,7 @@ def _input_of(error: Exception) -> str:
 
 
 def _problem(error: Exception) -> str:
-    """What is wrong with a line, without the line."""
+    """The fault of a line, without the line."""
     import pydantic
 
     if isinstance(error, pydantic.ValidationError):

@@ -1,4 +1,4 @@
-"""Which items a commit links to: the files that it touched, and the definitions in them that hold lines it changed."""
+"""The items that a commit links to: the files that it touched, and the definitions in which it changed lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def commit_links(
     lines: Callable[[str], Sequence[str]],
     items: Callable[[TouchedFile], Mapping[str, ItemKey]],
 ) -> list[list[ItemKey]]:
-    """What the commits of a stretch link to, in their order.
+    """The links of the commits of a stretch, in their order.
 
     That is the file which each change leads to in the tree at the end, whatever its path was then; and every definition
     of that tree that holds lines which the commit changed, added, or took away between lines of it. Lines are led back
@@ -73,7 +73,7 @@ def _changed_names(file: TouchedFile, hunks: Hunks, lines: list[str]) -> list[st
 
 
 def _lead_back(hunk: LineHunk, lines: list[str]) -> list[str]:
-    """Put the older lines of a hunk in the place of the newer ones; whose they were."""
+    """Replace the newer lines of a hunk by the older ones; returns their definitions."""
     first = hunk.new - 1 if hunk.n_new else hunk.new
     names = lines[first : first + hunk.n_new]
     if not hunk.n_new:

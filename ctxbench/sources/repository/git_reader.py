@@ -1,4 +1,4 @@
-"""What a git repository holds: trees, blobs, and the commits of its first-parent line.
+"""Read a git repository: trees, blobs, and the commits of its first-parent line.
 
 The repository may be hostile, so that nothing of it is run: git is asked by plumbing (`ls-tree`, `cat-file`,
 `diff-tree`, `log` without differences) that knows no hooks, filters or textconv; settings of the repository that name
@@ -81,7 +81,7 @@ class FileChange(NamedTuple):
 
 
 class LineHunk(NamedTuple):
-    """Lines of a file that a commit put others in the place of.
+    """Lines of a file that a commit replaced.
 
     Where `n_old` or `n_new` is 0, `old` or `new` is the line behind which there are none; lines count from 1.
     """
@@ -367,7 +367,7 @@ def _check_regular(folder: Path) -> None:
 
 
 def path_fault(path: str) -> str:
-    """Why no item can have a path; empty if one can. Paths that differ only by case are different paths."""
+    """Why a path cannot be an item's; empty if it can. Paths that differ only by case are different paths."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -394,7 +394,7 @@ def _only_env() -> dict[str, str]:
 
 
 def _settings() -> tuple[str, ...]:
-    """Settings before its command. The user's own file of what git ignores is read, none that a repository names."""
+    """The settings of git. The user's global ignore file is read, but none that a repository names."""
     folder = os.environ.get("XDG_CONFIG_HOME") or f"{os.environ.get('HOME', '')}/.config"
     return (*_SETTINGS, "-c", f"core.excludesFile={folder}/git/ignore")
 

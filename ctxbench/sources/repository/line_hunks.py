@@ -1,4 +1,4 @@
-"""Which lines the commits of a history changed: asked of git once for each commit, and kept on disk."""
+"""The lines that the commits of a history changed; git is run once for each commit, and the result is stored."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TreeName:
-    """Which tree is a catalog.
+    """The name of a tree as a catalog.
 
     Attributes:
         folder: of the repository, or one in its working tree.
@@ -81,7 +81,7 @@ class TreeName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeItems:
-    """What a tree holds.
+    """The items of a tree, and what was left out.
 
     Attributes:
         items: of files, by path, then of commits, oldest first.
@@ -187,7 +187,7 @@ def items_of_tree(
 
 
 def _committed(repository: GitRepository, head: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """The files of a working tree that are other ones at its head, as they are there: what commits changed."""
+    """The files of a working tree that differ from its head, as they are at the head."""
     files = repository.files(head)
     digest = hashlib.sha1 if len(head) == 40 else hashlib.sha256
     changed = {}

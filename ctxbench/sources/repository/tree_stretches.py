@@ -1,4 +1,4 @@
-"""What becomes of files between two trees of a history that queries see, and which commits did it."""
+"""How files change between the trees of consecutive queries, and which commits change them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _after(commits: Sequence[LineCommit], tree: Mapping[str, str]) -> dict[str, 
 def _stretch(
     commits: Sequence[LineCommit], times: Sequence[int], first: int, trees: tuple[Mapping[str, str], Mapping[str, str]]
 ) -> TreeStretch:
-    """What led from one tree to another. It is read from its end, where paths are known, back to its start."""
+    """The changes from one tree to another, read from the end, where paths are known, back to the start."""
     start, end = trees
     later: dict[str, str | None] = {}  # a path at the commit: the path at the end; None = the file has gone by then
     ended: dict[str, int] = {}

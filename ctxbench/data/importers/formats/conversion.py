@@ -73,7 +73,7 @@ class ImportSettings:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Conversion:
-    """A dataset that was made of files, and what is odd in them.
+    """A dataset that was made of files, and the oddities of these.
 
     Attributes:
         dataset: the dataset.
@@ -114,7 +114,7 @@ def _counted(odd: Mapping[str, Sequence[str]]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedCard:
-    """Card and scopes of an exported dataset, which its export holds beside the files."""
+    """Card and scopes of an exported dataset, from the `export.json` of its folder."""
 
     card: Mapping[str, Any]
     scopes: Mapping[str, tuple[ItemKey, ...]]
@@ -243,7 +243,7 @@ def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str
     """Entries by id; one without an id is left out, and one whose id an earlier entry has is a fault.
 
     Args:
-        what: what an entry is called in the fault.
+        noun: what an entry is called in the fault.
         entries: the id, the row and the entry.
     """
     unique: dict[str, T] = {}
@@ -257,7 +257,7 @@ def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str
 
 
 def refuse_empty(entries: Sized, path: Path, faults: list[Fault], *, expected: str) -> None:
-    """Note that a file holds nothing, unless something is wrong already."""
+    """Add a fault for an empty file, unless there are faults already."""
     if not entries and not faults:
         faults.append(Fault(f"the file is empty; expected {expected}", path))
 
@@ -310,7 +310,7 @@ def read_grades(text: str) -> dict[int, int]:
 
 
 def _shown_name(path: Path, files: Sequence[Path]) -> str:
-    """The name of a file, with that of its folder where another one is called the same."""
+    """The name of a file, with that of its folder if another file has the same name."""
     alike = sum(file.name == path.name for file in files) > 1
     return f"{path.resolve().parent.name}/{path.name}" if alike else path.name
 

@@ -1,4 +1,4 @@
-"""The names that hand-written evals give their fields, and what a field that is called otherwise was meant to be."""
+"""The field names of hand-written evals, and suggestions for fields with other names."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def field_of(row: Row, role: str, *, offered: Collection[str] = ()) -> str | Non
 
     Args:
         row: the record.
-        what: one of `FIELDS`.
+        role: one of `FIELDS`.
         offered: fields that say what was offered, and so are no labels.
     """
     fields = [name for name in _called(row, FIELDS[role]) if name not in offered]
@@ -77,7 +77,7 @@ def _called(row: Row, names: Sequence[str]) -> list[str]:
 
 
 def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
-    """The record's fields that say what was offered: lists of definitions, and `tools` beside another field of labels.
+    """The record's fields with the offered items: lists of definitions, and `tools` if another field holds labels.
 
     Args:
         data: the record.
@@ -137,7 +137,7 @@ def snake(name: str) -> str:
 
 
 def without_request(records: Sequence[Mapping[str, Any]]) -> str:
-    """What is wrong where no record has a field that holds the request; empty where one has, or there is no record."""
+    """The fault of a file none of whose records has a request; empty if one has, or there is no record."""
     fields = list(dict.fromkeys(name for record in records for name in record))
     names = (*QUERY, *OTHERWISE["query"])
     if not records or any(snake(name) in names for name in fields):
@@ -163,7 +163,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _length(records: Sequence[Mapping[str, Any]], name: str) -> int:
-    """Of all different texts of a field: a request is longer than a word that says its kind."""
+    """The length of all different texts of a field: a request is longer than a word for its kind."""
     return sum(len(text) for text in {str(record[name]) for record in records if _is_text(record.get(name))})
 
 
@@ -178,7 +178,7 @@ def read_eval_names(text: str) -> dict[str, str]:
 
 
 def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
-    """What is wrong with a mapping of fields: a message for each field of theirs that no record has."""
+    """The faults of a mapping of fields: a message for each field of the file that no record has."""
     used_fields = {field for record in records for field in mapped(record, names)}
     for field in ("expected", "forbidden"):
         if field in names and any(_has_entries(_labels_at(record, names[field].split("."))) for record in records):
@@ -193,7 +193,7 @@ def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]
 
 
 def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
-    """A record with its fields called as they are read; of those that are mapped no other name counts."""
+    """A record with its fields renamed by the mapping; other names of mapped fields do not count."""
     roots = {theirs.partition(".")[0] for theirs in names.values() if theirs not in data}
     out = {name: value for name, value in renamed(data, names).items() if name in names or name not in roots}
     for field in ("expected", "forbidden"):
@@ -267,7 +267,7 @@ def _names_items(data: Mapping[str, Any]) -> bool:
 def likely_role(
     name: str, value: Any, fields: Mapping[str, str | None], names_of: Mapping[str, str]
 ) -> tuple[str, str] | None:
-    """What a field that was passed over may have been meant to be: `expected` or `forbidden`, and a name of it.
+    """The likely role of a field that was passed over, `expected` or `forbidden`, and a name for it.
 
     What says that something should not be offered is never taken for what should be.
 
@@ -291,7 +291,7 @@ def likely_role(
 
 
 def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
-    """A field that tells the records apart where none of them has an id: each has a text there, no two the same."""
+    """A field that can serve as the id of records without one: each has a different text there."""
     if any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record):
         return None
     for name in NAMING:

@@ -158,7 +158,7 @@ def _refuse_log(rows: Sequence[Row], file: Path) -> None:
 
 
 def _refuse_unsaid(reader: _EvalReader, file: Path) -> None:
-    """Note that no record says what is expected though fields were passed over, one of which may be meant to."""
+    """Add a fault if no record has expected items though fields were passed over, one of which may hold them."""
     passed_over = dict.fromkeys(reader.draft.ids[PASSED_OVER])
     if not passed_over or not reader.says_nothing or reader.draft.faults:
         return
@@ -171,7 +171,7 @@ def _refuse_unsaid(reader: _EvalReader, file: Path) -> None:
 
 
 def _file_names(item: Item) -> list[str]:
-    """The file of an item that is called by its path, with and without ending and type; none for a tool."""
+    """The names of an item's file: its path, with and without ending and type; none for a tool."""
     file = item.name.rpartition("/")[2]
     if item.type == "tool" or file == item.name:
         return []
@@ -179,7 +179,7 @@ def _file_names(item: Item) -> list[str]:
 
 
 def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
-    """The items of a name, their case aside, each once."""
+    """The items with a name, ignoring case, each once."""
     return {name: list(dict.fromkeys(keys)) for name, keys in group_pairs((n.casefold(), k) for n, k in pairs).items()}
 
 
@@ -242,7 +242,7 @@ class _EvalReader:
         self._rows: list[Row] = []  # of the queries
 
     def _resolve(self, name: str) -> Resolved:
-        """The item of an id, of a name as a log writes it, of any item's own name or title, or of that of its file."""
+        """The item of an id, of a name as logs write it, of an item's name or title, or of its file name."""
         resolved = self._names.resolve(name)
         if resolved.rule != UNKNOWN:
             return resolved
@@ -252,7 +252,7 @@ class _EvalReader:
         return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
 
     def read(self, row: Row) -> _Eval:
-        """Read the labels of one record, and what it says was offered; what is wrong becomes a fault of its line."""
+        """Read the labels and offered items of one record; adds faults of its line."""
         offered = offered_fields(row.data, self._mapped)
         offered += [name for name in row.data if name in self._offered_in_file and name not in offered]
         fields = {role: None if role in self._mapped else field_of(row, role, offered=offered) for role in FIELDS}
@@ -268,7 +268,7 @@ class _EvalReader:
         )
 
     def read_scale(self, labels: Iterable[_Labelled], file: Path) -> None:
-        """Find the grade of each score of the labels; a scale that is not known becomes a fault of the file."""
+        """Find the grade of each score of the labels; an unknown scale is a fault of the file."""
         scores = [label.score for label in labels if label.score is not None]
         grades = self.draft.settings.grades
         if negative := sorted({score for score in scores if score < 0} - set(grades or ())):
@@ -284,7 +284,7 @@ class _EvalReader:
             self.draft.faults += error.faults
 
     def _offered(self, row: Row, name: str) -> list[ItemKey]:
-        """The items that a field lists as offered; none where it is about other things."""
+        """The items that a field lists as offered; none if it lists no items."""
         entries = listed_definitions(row.data[name]) or _entries(row.data[name], self._resolve) or []
         resolved = [self._resolve(named(entry)) for entry in entries if _has_name(entry)]
         keys = [match.key for match in resolved if match.key is not None]
@@ -296,13 +296,13 @@ class _EvalReader:
         return keys
 
     def _available(self, offered: Mapping[str, Sequence[ItemKey]]) -> tuple[ItemKey, ...] | None:
-        """What the request may be offered: the listed items, and all items of the types of which none is listed."""
+        """The items available to the request: the listed ones, and all items of types of which none is listed."""
         keys = {key for listed in offered.values() for key in listed}
         types = {key.type for key in keys}
         return tuple(item.key for item in self._catalog if item.key in keys or item.type not in types) if keys else None
 
     def add(self, record: _Eval, default_id: str) -> None:
-        """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
+        """Add the query and the labels of one record; adds faults of its line."""
         row, fields = record.row, record.fields
         passed_over = sorted(set(row.data) - {*fields.values(), *self._mapped.values(), *READ_BESIDE, *record.offered})
         self.draft.ids[PASSED_OVER] += passed_over
@@ -374,7 +374,7 @@ class _EvalReader:
     def _refuse_not_offered(
         self, record: _Eval, groups: Sequence[Sequence[ItemKey]], available: Collection[ItemKey]
     ) -> None:
-        """Note that an item is required that, as the record says, was not offered."""
+        """Add a fault if a required item was not offered by the record."""
         fields = " and ".join(map(repr, record.offered))
         for group in groups:
             if not set(group) & set(available):
@@ -391,7 +391,7 @@ class _EvalReader:
         return row.take(name, str, "", required=self._has_requests)
 
     def _refuse_other(self, row: Row, text: str, groups: frozenset[frozenset[ItemKey]]) -> None:
-        """Note that other items are expected where the request stood before."""
+        """Add a fault if an earlier record of the same request expects other items."""
         line, before = self._asked.setdefault(text, (row.line, groups))
         if before != groups:
             row.fault(f"the request of line {line} stands here again, and other items are expected; keep one of them")
@@ -414,7 +414,7 @@ class _EvalReader:
             self.draft.ids[AGAIN] += [f"lines {', '.join(lines[:-1])} and {lines[-1]}"] if group else []
 
     def _refuse_splits(self, positions: Sequence[int]) -> None:
-        """Note that a request is for tuning in one line and for the test in another."""
+        """Add a fault if a request is in different splits in different lines."""
         first, *repeats = positions
         before = f"the request of line {self._rows[first].line} stands here again"
         for position in repeats:
@@ -422,7 +422,7 @@ class _EvalReader:
             self._rows[position].fault(f"{before}, {message}; put both into one split, or keep one of them")
 
     def _groups(self, row: Row, role: str, name: str | None) -> list[list[_Labelled]] | None:
-        """The items of a field that is `what`, alternatives together; None where the record has no such field."""
+        """The items of the field of a role, alternatives together; None if the record has no such field."""
         if name is None or row.data.get(name) is None:
             return None
         if any(map(describes_item, entries_of(row.data[name]))):

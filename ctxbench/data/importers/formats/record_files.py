@@ -97,7 +97,7 @@ def _yaml_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[s
 
 
 def _as_list(data: Any) -> tuple[list[Any] | None, YamlPath]:
-    """The list that a document is, or that a mapping holds under its only key, and where it stands; None if neither."""
+    """The list that a document is, or that a mapping holds under its only key, and its path; None if neither."""
     prefix: YamlPath = ()
     if isinstance(data, dict) and len(data) == 1:
         ((name, data),) = data.items()
@@ -106,7 +106,7 @@ def _as_list(data: Any) -> tuple[list[Any] | None, YamlPath]:
 
 
 def _describe(data: Any) -> str:
-    """What a document is that is no list, in a message."""
+    """Describe a document that is no list, for a message."""
     if not isinstance(data, dict):
         return "nothing" if data is None else f"{data!r:.40}"
     names = [f"{name!r:.40}" for name in data]
@@ -140,7 +140,7 @@ def _csv_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[st
 
 
 def _delimiter(text: str, usual: str) -> str:
-    """What stands between columns: of the usual mark and the others the one that the first row has most of."""
+    """The separator of columns: the one that the first row has most of; the usual one first."""
     first = text.lstrip("\r\n").partition("\n")[0]
     return max((usual, *_DELIMITERS), key=first.count)
 

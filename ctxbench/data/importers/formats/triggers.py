@@ -163,7 +163,7 @@ def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: l
 
 
 def _entry_fault(entry: Any) -> str:
-    """What is wrong with an entry; empty if nothing is."""
+    """The fault of an entry; empty if it has none."""
     if not isinstance(entry, dict):
         return f"is {entry!r:.40}"
     unknown = sorted(set(entry) - _FIELDS)
