@@ -59,7 +59,7 @@ class Metrics:
         """Time a request; yields the listener for its pipeline. A request that raises counts as a failure.
 
         Args:
-            what: the name of its span, such as `build`.
+            action: the name of its span, such as `build`.
         """
         stages, begin = StageSeconds(self._tracer), time.perf_counter()
         with _span(self._tracer, f"context.{action}"):

@@ -150,7 +150,7 @@ class Exchange:
         """The exchange as a line of a conversation store; what is empty is left out, but text and reply.
 
         Args:
-            known: messages that the conversation holds before; those of the history among them are named by hash.
+            stored: messages that the conversation holds before; those of the history among them are named by hash.
         """
         stored_messages = set(stored)
         row: dict[str, Any] = {
@@ -187,7 +187,7 @@ def read_exchange(row: Row, stored: Mapping[str, Message]) -> Exchange:
 
     Args:
         row: the line.
-        known: earlier messages of its conversation by hash.
+        stored: earlier messages of its conversation by hash.
     """
     if not is_format(row, FORMAT):
         return Exchange(conversation="?", text="")

@@ -23,7 +23,7 @@ def imported_files(first: Sequence[Path], candidates: Collection[Path] | None, b
 
     Args:
         first: files to begin with; those of other languages import nothing that is known.
-        among: files that count; None = all that exist.
+        candidates: files that count; None = all that exist.
         base: the folder that Python may find modules in, beside the folder of each of `first`.
 
     Returns:

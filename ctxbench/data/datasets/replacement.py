@@ -20,7 +20,7 @@ def refuse_loss(folder: Path, *, is_own: Callable[[Dataset], bool], sources: Col
 
     Args:
         folder: of the dataset.
-        made: whether such an import made it.
+        is_own: whether such an import made it.
         sources: what its labels give as their source; any other label is somebody's work.
 
     Raises:

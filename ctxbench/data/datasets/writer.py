@@ -45,7 +45,7 @@ def create_dataset(dataset: Dataset, folder: Path | str, *, replace: bool = Fals
     Args:
         dataset: what to write.
         folder: where to.
-        again: replace what an earlier import made of files of the same form and name, if nobody has added to it.
+        replace: replace what an earlier import made of files of the same form and name, if nobody has added to it.
 
     Returns:
         Whether such an earlier one was there, and was another.
@@ -146,7 +146,7 @@ def copy_other_files(old: Path, new: Path, own_files: Collection[str]) -> None:
     Args:
         old: the folder; nothing is copied if it is none.
         new: where to.
-        own: paths of the dataset's files in the folder.
+        own_files: paths of the dataset's files in the folder.
 
     Raises:
         StorageError: a file cannot be read or written.

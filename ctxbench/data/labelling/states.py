@@ -160,7 +160,7 @@ class States:
         Args:
             query_id: of the query.
             state: of it.
-            again: whether what was skipped is among the open questions.
+            include_unsure: whether what was skipped is among the open questions.
         """
         return next(self.open_pairs(query_id, state, deciding=True, include_unsure=include_unsure), None)
 

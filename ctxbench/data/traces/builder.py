@@ -366,7 +366,7 @@ def signals(turn: Turn, has_item: Callable[[str], bool]) -> tuple[str, ...]:
 
     Args:
         turn: with its calls.
-        holds: whether the catalog has the tool of this name; a shell that it has is called like anything else.
+        has_item: whether the catalog has the tool of this name; a shell that it has is called like anything else.
     """
     present = {
         "unknown-tool": any(call.status == "unknown_tool" for call in turn.calls),
