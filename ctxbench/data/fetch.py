@@ -1,4 +1,4 @@
-"""Getting the files of a source from where their owner publishes them: checked, resumed, whole or not at all."""
+"""Fetch the files of a source from their publisher: checked, resumed, whole or not at all."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _CutError(Exception):
 
 
 def sources() -> dict[str, tuple[PublishedSource, tuple[str, ...]]]:
-    """What can be fetched, by name, with the datasets that are made of it, sorted."""
+    """The sources that can be fetched, by name, with their datasets, sorted."""
     readers = [importer for importer in importers().values() if isinstance(importer, FileImporter)]
     by_name = {importer.source.name: (importer.source, importer.provides) for importer in readers}
     return dict(sorted(by_name.items()))
@@ -91,7 +91,7 @@ def fetch(
     notify: Notify = nothing_said,
     pause: float = 0.5,
 ) -> tuple[Fetched, ...]:
-    """Get the files of a source into the cache; what is there and right is left alone.
+    """Fetch the files of a source into the cache; valid files are left as they are.
 
     A file comes into its place only once its SHA-256 is the expected one. What has come of it when the connection
     ends, or the process, is kept, and the next call goes on from there. Processes take turns.
@@ -153,7 +153,7 @@ def _is_right(path: Path, file: SourceFile, notify: Notify) -> bool:
 
 @dataclass
 class _Download:
-    """One file on its way."""
+    """The download of one file."""
 
     client: httpx.Client
     deadline: Deadline
@@ -167,7 +167,7 @@ class _Download:
         return self.target.with_name(f".{self.target.name}{PART}")
 
     def get(self, pause: float) -> None:
-        """Fetch, check and put in place.
+        """Fetch the file, check it and move it to its path.
 
         Raises:
             StorageError: it could not be had, or is another file.
@@ -192,7 +192,7 @@ class _Download:
             raise self._unwritable(error) from error
 
     def _fetch_all(self, pause: float) -> None:
-        """Fetch until all has come, trying again where the connection ends."""
+        """Fetch the whole file, with retries if the connection ends."""
         for attempt in range(TRIES):
             try:
                 self._go_on()
@@ -210,7 +210,7 @@ class _Download:
                 return
 
     def _go_on(self) -> None:
-        """One exchange: ask for what is missing, and add it to the part.
+        """Send one request for the missing bytes, and append them to the partial file.
 
         Raises:
             _CutError: worth another try.
@@ -232,7 +232,7 @@ class _Download:
             raise _CutError(_SLOW)
 
     def _exchange(self, have: int) -> None:
-        """Ask, and follow redirects without reading what stands in them."""
+        """Send the request, and follow redirects without reading their bodies."""
         headers = {"Range": f"bytes={have}-"} if have else {}
         request = self.client.build_request("GET", self.url, headers=headers, extensions={"trace": self.deadline.trace})
         for _ in range(REDIRECTS + 1):
@@ -243,7 +243,7 @@ class _Download:
         raise StorageError(f"cannot fetch {self.url}: more than {REDIRECTS} redirects")
 
     def _take(self, response: httpx.Response, have: int) -> None:
-        """Write what a response brings, from `have` if the server goes on there, else from the start."""
+        """Write the body of a response, from `have` if the server continues there, else from the start."""
         status = f"the server answers {response.status_code} {response.reason_phrase}"
         if response.status_code in TRY_AGAIN:
             raise _CutError(status)

@@ -104,7 +104,7 @@ class DatasetDifference:
         return {kind: dict(sorted(changes.items())) for kind, changes in counts.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The statistics as JSON."""
         return {
             "equal": self.equal,
             "a": self.a,

@@ -71,7 +71,7 @@ class ExportReport:
     other_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The statistics as JSON."""
         return {**asdict(self), "folder": str(self.folder)}
 
 

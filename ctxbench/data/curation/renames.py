@@ -80,7 +80,7 @@ def check_renames(
     dropped: Collection[str] = (),
     file: Path | None = None,
 ) -> None:
-    """Refuse renames of items that are not there, or to items that are not there.
+    """Check that the old and the new items of renames exist.
 
     Args:
         renames: old to new identity.

@@ -140,7 +140,7 @@ class DatasetStats:
         return len({leak.query for leak in self.leaks if leak.how != "server"})
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The statistics as JSON."""
         tokens_by = {
             kind: [{"name": name, "items": n, "tokens": tokens} for name, (n, tokens) in rows.items()]
             for kind, rows in self.tokens_by.items()
@@ -256,7 +256,7 @@ def _spreads(dataset: Dataset, counter: TokenCounter, item_tokens: IntArray) -> 
 
 
 def _tokens_by(names: Sequence[str], tokens: IntArray) -> dict[str, tuple[int, int]]:
-    """Items and tokens by name, the dearest first."""
+    """Items and tokens by name, most tokens first."""
     counts = group_pairs(zip(names, tokens.tolist(), strict=True))
     return {name: (len(counts[name]), sum(counts[name])) for name in sorted(counts, key=lambda n: (-sum(counts[n]), n))}
 

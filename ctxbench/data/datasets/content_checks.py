@@ -42,13 +42,13 @@ _SUGGESTIONS = 50  # faults that name the closest known name: a search among tho
 
 
 def no_place(_key: int | str) -> Place:
-    """The place of a part that did not come from a file."""
+    """The location of a part that did not come from a file."""
     return None, 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """The parts of a dataset, and the place of each in its files.
+    """The parts of a dataset, and the location of each in its files.
 
     Attributes:
         items: by key.
@@ -89,7 +89,7 @@ def check_contents(contents: Contents) -> list[Fault]:
 
 
 class _Checker:
-    """The checks of one dataset; what several of its parts name is reported once, with all places."""
+    """The checks of one dataset; an unknown item is reported once, with all locations."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
@@ -144,7 +144,7 @@ class _Checker:
 
     @cached_property
     def _mentions(self) -> dict[ItemKey, list[tuple[str, Place]]]:
-        """Mentions of unknown items, by item: the kind of what names it, and the place."""
+        """Mentions of unknown items, by item: the kind of the mention, and its location."""
         return group_pairs(self._unknown_mentions())
 
     def _unknown_mentions(self) -> Iterator[tuple[ItemKey, tuple[str, Place]]]:
@@ -330,7 +330,7 @@ def _split_messages(query: DatasetQuery, split_by: dict[tuple[str, str], tuple[s
 
 
 def _lists(query: DatasetQuery) -> dict[str, Sequence[ItemKey]]:
-    """The lists of items in a query, by what each list is."""
+    """The lists of items in a query, by name."""
     request = query.request
     lists: dict[str, Sequence[ItemKey]] = {
         "session": [item.key for item in request.session or ()],
@@ -346,7 +346,7 @@ def _lists(query: DatasetQuery) -> dict[str, Sequence[ItemKey]]:
 
 
 def _lines_of(locations: Iterable[Place]) -> str:
-    """Files with their first few lines, in brackets; empty where the places are in no file."""
+    """Files with their first few lines, in brackets; empty if the locations are in no file."""
     files = []
     for name, lines in group_pairs((path.name, str(line)) for path, line in locations if path and line).items():
         rest = len(lines) - _SHOWN_LINES

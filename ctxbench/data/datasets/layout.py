@@ -40,7 +40,7 @@ def own_files(folder: Path) -> set[str]:
 
 
 def near_folder(requested: Path | str, *bases: Path) -> str:
-    """'; did you mean ...?' for a dataset's folder that is called nearly so; empty where there is none.
+    """'; did you mean ...?' for a dataset's folder with a similar name; empty if there is none.
 
     Args:
         requested: the path that was not found; a folder below `datasets` of just that name comes first.
@@ -75,14 +75,14 @@ def agent_of(folder: Path) -> Path | None:
 
 
 def known_items(folder: Path) -> frozenset[str] | None:
-    """The ids that a dataset's agent had when it was made or last rebased; None where nobody wrote them down."""
+    """The ids that a dataset's agent had when it was made or last rebased; None if they were not written."""
     if agent_of(folder) is None or not (folder / KNOWN).is_file():
         return None
     return frozenset(filter(None, read_text(folder / KNOWN).splitlines()))
 
 
 def write_known_items(folder: Path, items: Iterable[str] | None) -> None:
-    """Write down the ids that a dataset's agent has; nothing where it is over no agent, or they are not known.
+    """Write the ids of the items of a dataset's agent; does nothing if it has none, or they are unknown.
 
     They are no part of the dataset: they only tell which items are new since.
     """
@@ -150,7 +150,7 @@ def _places_of(agent: Path) -> Mapping[str, tuple[Path, int]]:
 
 
 def _former_place(agent: Path, item: str, path: str) -> tuple[Path, int]:
-    """The place of an item that the agent no longer has; the agent file where that cannot be read."""
+    """The former location of an item that the agent no longer has; the agent file if that cannot be read."""
     try:
         return former_place(read_agent(agent), item, path)
     except UserError:

@@ -124,7 +124,7 @@ def open_dataset(
 
 
 def import_dataset(name: str, *, source: Path | None = None, notify: Notify = nothing_said) -> Dataset:
-    """Import a dataset into the cache, in place of what is cached; if that cannot be written, only return it.
+    """Import a dataset into the cache, and replace the cached one; if that cannot be written, only return it.
 
     Args:
         name: of the dataset.
@@ -149,7 +149,7 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = no
 
 
 def import_own(name: str, source: Path, *, called: str) -> Dataset:
-    """Make a dataset of files of the user's own, in the form of those that a dataset is imported from.
+    """Make a dataset of the user's files in the form of published ones.
 
     Args:
         name: of the dataset whose form they have.

@@ -179,7 +179,7 @@ def _read_filter(row: Row) -> Only | None:
 
 
 def _uses(row: Row, query_id: str) -> tuple[tuple[ItemKey, int], ...]:
-    """How often items were useful; none if what is given can be none."""
+    """How often items were useful; none if the value is not valid."""
     counts = row.optional("uses", dict) or {}
     try:
         uses = tuple((ItemKey.parse(name), count) for name, count in counts.items())
@@ -191,7 +191,7 @@ def _uses(row: Row, query_id: str) -> tuple[tuple[ItemKey, int], ...]:
 
 
 def _vector(row: Row, query_id: str) -> tuple[float, ...] | None:
-    """The request's own vector; None if there is none, or it can be none."""
+    """The request's vector; None if there is none, or it is not valid."""
     values = row.optional("vector", list)
     try:
         return None if values is None else checked_vector(values, query_id)
@@ -281,7 +281,7 @@ def group_labels(
 def graded(
     labels: Mapping[ItemKey, Label], query: str, item: ItemKey, grade: int, *, source: str
 ) -> dict[ItemKey, Label]:
-    """The labels with an item at a grade. What was required and stays so remains in its group of alternatives.
+    """The labels with an item at a grade. An item that stays required remains in its group of alternatives.
 
     What of the item was quoted stays quoted, unless it is irrelevant now.
     """
@@ -303,12 +303,12 @@ def standing_in(
 
 
 def _without_lonely(labels: Mapping[ItemKey, Label]) -> dict[ItemKey, Label]:
-    """A group of alternatives of which one is left is none any more."""
+    """Dissolve groups with a single alternative."""
     sizes = Counter(label.alternatives for label in labels.values())
     return {key: replace(i, alternatives="") if sizes[i.alternatives] == 1 else i for key, i in labels.items()}
 
 
 def unlabelled_words(left_out: int, partly: int) -> str:
-    """How every listing says how many queries have not all their labels, and how many of those are labelled in part."""
+    """The words for the number of queries without all their labels, and of those labelled in part."""
     in_part = f" ({partly:,} of them in part)" if partly else ""
     return f"{left_out:,} {'is' if left_out == 1 else 'are'} unlabelled{in_part}"

@@ -80,7 +80,7 @@ def validate(folder: Path | str) -> list[Fault]:
 
 @dataclass
 class _FolderReader:
-    """Reads the files of one folder; `faults` is all that is wrong, in file order."""
+    """Reads the files of one folder; `faults` are in the order of the files."""
 
     folder: Path
     former_ids: Mapping[str, Collection[str]] | None = None
@@ -115,7 +115,7 @@ class _FolderReader:
         return None if self.former_ids is None else frozenset(self.former_ids.get(str(self.card.get("name")), ()))
 
     def _add_gone_items(self) -> None:
-        """Add the items that are gone, and are named where they may be, behind the others."""
+        """Add removed items that labels or queries name, after the others."""
         lists = [*self.scopes.values(), *(query.request.available or () for query in self.queries)]
         named = {key for keys in dict.fromkeys(lists) for key in keys} | {label.item for label in self.labels}
         former_ids, keys = self.own_former_ids or (), {item.key for item in self.items}
@@ -302,7 +302,7 @@ class _FolderReader:
                 self._read_split(split, path, first)
 
     def _read_split(self, split: str, path: Path, first: dict[tuple[str, ItemKey], tuple[Path, int]]) -> None:
-        """Read the labels of a file; `first` holds the place of each query and item that has a label so far."""
+        """Read the labels of a file; `first` holds the location of the first label of each query and item."""
         split_of_query = {query.id: query.split for query in self.queries}
         repeats = []  # a file that was put behind itself has as many as it has lines
         for line, label in read_labels(path, self.faults):

@@ -1,4 +1,4 @@
-"""Whether the dataset that an import made may be replaced by a new import: not where people's work would be lost."""
+"""Check that replacing an imported dataset by a new import loses no work of people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 10  # renamed items that a message names
 
 
 def refuse_loss(folder: Path, *, is_own: Callable[[Dataset], bool], sources: Collection[str]) -> None:
-    """Refuse to replace a dataset that holds more than an import of the same kind wrote.
+    """Raise if a dataset holds more than an import of the same kind wrote.
 
     Args:
         folder: of the dataset.

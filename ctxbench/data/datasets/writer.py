@@ -19,7 +19,7 @@ from ctxbench.sources.catalogs import CORPUS, corpus_rows
 
 
 def write_dataset(dataset: Dataset, folder: Path | str) -> None:
-    """Write a dataset as a folder: as a whole or not at all, equal datasets as the same bytes.
+    """Write a dataset as a folder, atomically; equal datasets give the same bytes.
 
     A dataset that is there is replaced; files that are no part of one (a guide, a log of answers) stay. Any other
     folder that holds something is refused.
@@ -40,7 +40,7 @@ def write_dataset(dataset: Dataset, folder: Path | str) -> None:
 
 
 def create_dataset(dataset: Dataset, folder: Path | str, *, replace: bool = False) -> bool:
-    """Write a dataset to a folder, as `write_dataset` does, but never in place of another dataset.
+    """Write a dataset to a folder, as `write_dataset` does, but never over another dataset.
 
     Args:
         dataset: what to write.
@@ -131,7 +131,7 @@ def _is_frozen(folder: Path) -> bool:
 
 
 def _refuse_change(old: Path, new: Path) -> None:
-    """Refuse to replace a frozen dataset by another one: every byte must be the same."""
+    """Raise if a frozen dataset would change in any byte."""
     names = own_files(old)
     if names != own_files(new) or any(read_bytes(old / name) != read_bytes(new / name) for name in names):
         raise ParameterError(

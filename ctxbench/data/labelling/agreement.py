@@ -53,7 +53,7 @@ def sample_queries(query_ids: Sequence[str], *, share: float, seed: int = 0) -> 
 def pooled_pairs(
     pool: Pool, queries: Iterable[str], *, depth: int = 20, random: int = 10, seed: int = 0
 ) -> tuple[PooledPair, ...]:
-    """What is to be judged of some queries: the best of every ranking, what is labelled, and some drawn at random.
+    """The pairs to judge for some queries: the best of every ranking, the labelled ones, and some drawn at random.
 
     What a session holds is not asked about; random items are drawn among those that the query may get and nobody
     pooled. Within a query, pairs stand in a random order, so that their place says nothing.

@@ -1,4 +1,4 @@
-"""The log of answers, and what a dataset becomes by it.
+"""The log of answers, and the dataset with its answers.
 
 `labelling/answers.jsonl` in the dataset's folder is only ever added to, one answer a line, on disk before the next
 question is asked. Taking one back is an entry, too. What the labels of a query become is a function of its labels
@@ -107,7 +107,7 @@ class KeyPress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What is known of the needs of one query.
+    """The labels and doubts of one query.
 
     Attributes:
         labels: in any order.
@@ -133,7 +133,7 @@ class State:
         return tuple(label for label in self.labels if label.grade == 2)
 
     def as_row(self) -> dict[str, Any]:
-        """What a dataset holds of it, as JSON."""
+        """The part that a dataset holds, as JSON."""
         rows = [
             [i.item.id, i.grade, i.via, i.alternatives, i.source, *filter(None, [i.quote])]
             for i in sorted(self.labels, key=lambda label: label.item.id)
@@ -142,7 +142,7 @@ class State:
 
 
 def state_of(dataset: Dataset, query: DatasetQuery) -> State:
-    """What the dataset says of a query."""
+    """The state of a query in the dataset."""
     return State(labels=dataset.labels_of(query.id), partly=query.partly_labelled, nothing=query.needs_nothing)
 
 
@@ -158,7 +158,7 @@ def state_before(answer: KeyPress) -> State:
 
 
 def active(answers: Iterable[KeyPress]) -> list[KeyPress]:
-    """The answers that were not taken back, in order; entries that take back are not among them."""
+    """The answers that were not withdrawn, in order."""
     by_id: dict[int, KeyPress] = {}
     for answer in answers:
         if answer.kind == "undo":
@@ -196,7 +196,7 @@ def _step(state: State, answer: KeyPress) -> State:
 
 
 def _judged(state: State, labels: dict[ItemKey, Label], answer: KeyPress) -> State:
-    """Whether one item would do as well as another: if so, they get one group of alternatives."""
+    """Apply whether one item would do as well as another: if so, they become alternatives."""
     item, of = answer.item, answer.of
     if item is None or of is None:
         return state
@@ -228,7 +228,7 @@ class Applied:
 
 
 def apply_answers(dataset: Dataset, answers: Sequence[KeyPress]) -> Applied:
-    """The dataset with the answers of a log in it, whatever part of them is in it already."""
+    """The dataset with the answers of a log, of which it may hold a part already."""
     by_query = group_pairs((answer.query, answer) for answer in answers)
     queries = {query.id: query for query in dataset.queries}
     states: dict[str, State] = {}
@@ -273,7 +273,7 @@ class AnswerLog:
     """The log of one dataset: read whole, added to line by line."""
 
     def __init__(self, path: Path) -> None:
-        """Read the log; a last line that a crash cut short is taken off, and `repaired` says so.
+        """Read the log; an incomplete last line is removed, and `repaired` is set.
 
         Raises:
             InputError: a line is no answer; all such lines.
@@ -327,11 +327,11 @@ class AnswerLog:
 
 
 class MemoryLog(AnswerLog):
-    """A log that is kept nowhere, for simulations."""
+    """A log in memory, for simulations."""
 
     def __init__(self) -> None:
         super().__init__(Path(os.devnull) / "none")
 
     def add(self, answer: KeyPress) -> None:
-        """Keep the answer as long as this object lives."""
+        """Keep the answer in memory."""
         self.answers.append(answer)

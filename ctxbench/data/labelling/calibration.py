@@ -1,4 +1,4 @@
-"""What fully labelled queries say of guesses: a small logistic regression, held to the guesses by a prior.
+"""Correct guesses by fully labelled queries: a small logistic regression with a prior at the guesses.
 
 A fully labelled query does not look like one whose needs are open: all that it needs was called. So each is put back
 into the state of the open ones: what the log's selector would have offered is drawn as it offered elsewhere, by the
@@ -33,7 +33,7 @@ _PARTS = re.compile(r"[^.!?;\n]*\w[^.!?;\n]*")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
-    """What is known of a query before anyone answers.
+    """The data of a query before any answer.
 
     Attributes:
         row: of the query in the pool.
@@ -56,7 +56,7 @@ class Case:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cases:
-    """Cases with what is guessed of them.
+    """Cases with their guesses.
 
     Attributes:
         pool: that they are of.
@@ -72,7 +72,7 @@ class Cases:
 
     @cached_property
     def features(self) -> FloatArray:
-        """What the chances depend on beside the guess, shape (n_cases, n_sets, n_features)."""
+        """The features of the chances other than the guess, shape (n_cases, n_sets, n_features)."""
         table = [[_features(self.pool, case, chosen) for chosen in self.sets] for case in self.cases]
         return np.array(table, dtype=np.float64).reshape(len(self.cases), len(self.sets), _N_FEATURES)
 
@@ -84,7 +84,7 @@ class Cases:
 
 
 class Emulator:
-    """Fully labelled queries, as they would look if the log had shown what it showed elsewhere."""
+    """Fully labelled queries as cases, as if the log had offered for them what it offered elsewhere."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -100,7 +100,7 @@ class Emulator:
         self._shown = [(row, frozenset(pool.positions(keys))) for row, keys in part[:: max(len(part) // _LOOKED_AT, 1)]]
 
     def cases(self, *, seed: int = 0) -> list[Case]:
-        """One a fully labelled query and kind of open query (logged, not logged); none if no query is open."""
+        """One case per fully labelled query and kind of open query (logged, not logged); none if no query is open."""
         result = []
         rng = np.random.default_rng(seed)
         pool = self.pool
@@ -124,7 +124,7 @@ class Emulator:
 
     @cached_property
     def _selector(self) -> tuple[int, FloatArray, float]:
-        """The selector whose places tell best what was offered, the share offered by place, and beyond all places."""
+        """The selector whose ranks predict best what was offered, the share offered by rank, and beyond all ranks."""
         fits = []
         for number, offers in enumerate(self.pool.offers):
             depth = max((len(offers.ranking[row]) for row, _ in self._shown), default=0)
@@ -166,7 +166,7 @@ class LogOddsCorrection:
         return cls(fitted, empty.mean)
 
     def columns(self, cases: Cases) -> FloatArray:
-        """What the coefficients are of, shape (n_cases * n_sets, 2 + n_features)."""
+        """The columns of the regression, shape (n_cases * n_sets, 2 + n_features)."""
         chance = np.clip(cases.chances.ravel(), *_ENDS)
         scaled = (cases.features.reshape(-1, _N_FEATURES) - self.mean) / _SCALE
         columns = [np.log(chance / (1.0 - chance)), np.ones(len(chance)), *np.clip(scaled, -_REACH, _REACH).T]
@@ -206,7 +206,7 @@ _N_FEATURES = len(_SCALE)
 
 
 def _features(pool: Pool, case: Case, chosen: Sequence[int]) -> list[float]:
-    """How far down what was called stands, how much was called, and how much the request asks for by its length."""
+    """The ranks of the called items, their number, and the number that the request's length suggests."""
     text = pool.dataset.queries[case.row].request.text
     parts, called = max(len(_PARTS.findall(text)), 1), len(case.called)
     deepest = 0.0
@@ -225,7 +225,7 @@ def _features(pool: Pool, case: Case, chosen: Sequence[int]) -> list[float]:
 
 
 def _outcome(pool: Pool, case: Case, chosen: Sequence[int]) -> float:
-    """Whether all of these selectors offer all that a fully labelled query requires; in part by what may stand in."""
+    """The chance that all of these selectors offer all required items of a query, or similar ones."""
     chance = 1.0
     for group in case.groups:
         offered = [pool.offers[selector].offered[case.row] for selector in chosen]

@@ -69,7 +69,7 @@ class Figure:
 
     @property
     def width(self) -> float:
-        """From end to end."""
+        """The width of the interval."""
         return self.high - self.low
 
 
@@ -109,7 +109,7 @@ def share(name: str, tally: Tally) -> Figure:
 
 
 def difference(name: str, tally: Tally) -> Figure:
-    """Completeness of one selector less that of another: (plus - minus) by the queries that need something."""
+    """Completeness of one selector minus that of another: (plus - minus) by the queries that need something."""
     p, m = _shares(tally)
     gap = tally.known_plus - tally.known_minus + float((tally.size * (p - m)).sum())
     value = gap / tally.needing if tally.needing > 0 else math.nan
@@ -119,7 +119,7 @@ def difference(name: str, tally: Tally) -> Figure:
 def _figure(
     name: str, tally: Tally, value: float, values: tuple[float, float], *, needing: float, lower_bound: float
 ) -> Figure:
-    """A value between `lower_bound` and 1 with its interval, which is all of that where nothing needs anything."""
+    """A value between `lower_bound` and 1 with its interval, which is the whole range if no query needs anything."""
     low, high = lower_bound, 1.0
     if needing > 0:
         down, up = _distances(tally, values)
@@ -235,7 +235,7 @@ def _grown(tally: Tally, added: IntArray) -> Tally:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Known:
-    """What is known of one query.
+    """The completeness of one query.
 
     Attributes:
         needs: whether it needs anything; True if it may.
@@ -306,7 +306,7 @@ class Sample:
         )
 
     def weights(self) -> dict[str, float]:
-        """How many queries of its stratum each answered one stands for; none in doubt is among them."""
+        """The number of queries of its stratum that each answered one represents; without those in doubt."""
         by_query: dict[str, float] = {}
         for queries in self.strata:
             drawn = [query for query in queries if query in self.answered and self.answered[query].sure]
@@ -359,12 +359,12 @@ class Sample:
         return self._figure(share, self.selectors[selector], partial(self.share_tally, selector))
 
     def ahead(self, pair: int, first: int, second: int) -> Figure:
-        """Completeness of the first selector less that of the second, over all queries."""
+        """Completeness of the first selector minus that of the second, over all queries."""
         name = f"{self.selectors[first]} - {self.selectors[second]}"
         return self._figure(difference, name, partial(self.difference_tally, pair, first, second))
 
     def _figure(self, make: Callable[[str, Tally], Figure], name: str, tally: Callable[..., Tally]) -> Figure:
-        """One figure of those for what is sure, for the worst and for the best that may be."""
+        """One figure from those for the sure, the worst and the best case."""
         sure = make(name, tally(end=0))
         if not self.unsure:
             return sure

@@ -1,4 +1,4 @@
-"""The folder of a dataset that is labelled: its log, its queue, and the dataset kept in step with them."""
+"""The folder of a dataset that is labelled: its log, its queue, and the dataset, which follows the log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LabelFolder:
     writes: bool = True
 
     def session(self, predictor: Predictor, *, seed: int = 0, focus: tuple[str, ...] = ()) -> LabellingSession:
-        """A session that goes on where the last one ended; the first one draws the sample.
+        """A session that continues where the last one ended; the first one draws the sample.
 
         Args:
             predictor: over this folder's dataset.
@@ -83,7 +83,7 @@ class LabelFolder:
         return LabellingSession(predictor, new_queue, self.log, left=self.left)
 
     def save(self, session: LabellingSession | None = None) -> Applied:
-        """Put the answers into the dataset's files, as they are by now; weights go beside the log.
+        """Write the answers into the dataset's files, and the weights to the folder of the log.
 
         The card says then how many labels come from where.
 
@@ -105,7 +105,7 @@ class LabelFolder:
         return applied
 
     def correct(self, patch: Path) -> int:
-        """Apply a patch of `data review` to the dataset's files; how many labels it changed.
+        """Apply a patch of `data review` to the dataset's files; returns how many labels changed.
 
         Raises:
             InputError: the patch is not valid, or a label is not what it says it was; nothing is applied.
@@ -119,7 +119,7 @@ class LabelFolder:
 
 @contextmanager
 def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
-    """Open the folder of a dataset to label it; nobody else can meanwhile. Answers not in the files yet get there.
+    """Open and lock the folder of a dataset to label it. Answers that are not in the files yet are written.
 
     Args:
         path: the folder.
@@ -161,7 +161,7 @@ def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
 
 
 def refuse_frozen(dataset: Dataset, path: Path) -> None:
-    """A frozen dataset is not changed.
+    """Raise if a dataset is frozen.
 
     Raises:
         ParameterError: it is frozen.

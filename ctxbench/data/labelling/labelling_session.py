@@ -1,4 +1,4 @@
-"""A labelling session: what is asked next, what an answer makes of it, and what the figures are by then."""
+"""A labelling session: the next question, the answers, and the figures."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PromptAnswer:
 
 
 class LabellingSession:
-    """Asks, takes answers, estimates. All of it is in the log: a new session over the same log goes on.
+    """Asks, takes answers, estimates. The state is in the log: a new session over the same log continues.
 
     Attributes:
         state: gives what is known of a query by now.
@@ -85,7 +85,7 @@ class LabellingSession:
         left: Iterable[str] = (),
         clock: Callable[[], str] | None = None,
     ):
-        """Start, or go on.
+        """Start, or continue.
 
         Args:
             predictor: over the pool.
@@ -108,13 +108,13 @@ class LabellingSession:
         self._given_up: set[str] = set()  # skipped again at the end
 
     def unsettled(self) -> list[str]:
-        """The queries whose needs are not known, in order: what a queue is made of."""
+        """The queries whose required items are not known, in order, for a queue."""
         return [query.id for query in self.pool.dataset.queries if not self.through(query.id)]
 
     # ------------------------------------------------------------------------------------------ asking
 
     def next(self) -> LabelPrompt | None:
-        """The next question; None when nothing is left to ask. What was skipped comes again at the end, once."""
+        """The next question; None if there is none. Skipped ones are asked again once, at the end."""
         while self._cursor < len(self._turns):
             stratum = self._turns[self._cursor]
             queries, position = self.queue.strata[stratum].queries, self._passed[stratum]
@@ -172,7 +172,7 @@ class LabellingSession:
                 yield LikelyItem(item=item, offered_by=offered_by, called=item in guess.called, like=like.get(item))
 
     def _rest(self) -> Iterator[LabelPrompt]:
-        """When no query is left: other items that might stand for needed ones."""
+        """After the last query: other items that may be alternatives of required ones."""
         for query_id in self._states.touched:
             state = self.state(query_id)
             if state.required and not state.partly and query_id not in self._states.left:
@@ -183,7 +183,7 @@ class LabellingSession:
     # ------------------------------------------------------------------------------------------ answering
 
     def answer(self, prompt: LabelPrompt, reply: PromptAnswer, *, seconds: float = 0.0) -> KeyPress:
-        """Take the answer to a prompt; it is on disk when this returns.
+        """Store the answer to a prompt; it is on disk when this returns.
 
         Raises:
             ParameterError: the reply does not fit the prompt.
@@ -235,12 +235,12 @@ class LabellingSession:
         return found_item.enabled and (is_held or offered)
 
     def grade_of(self, query_id: str, item: int) -> int | None:
-        """What an item is marked as for a query by now: 2 needed, 1 helpful, 0 not needed; None = not marked."""
+        """The grade of an item for a query: 2 needed, 1 helpful, 0 not needed; None = not marked."""
         key = self.pool.dataset.catalog[item].key
         return next((label.grade for label in self.state(query_id).labels if label.item == key), None)
 
     def undo(self) -> KeyPress | None:
-        """Take the last answer back, of whatever session; returns it, or None if there is none."""
+        """Withdraw the last answer, of any session; returns it, or None if there is none."""
         standing = active(self.log.answers)
         if not standing:
             return None
@@ -260,7 +260,7 @@ class LabellingSession:
 
     @property
     def answers(self) -> int:
-        """How many answers stand."""
+        """The number of answers that were not withdrawn."""
         return len(active(self.log.answers))
 
     # ------------------------------------------------------------------------------------------ figures
@@ -302,13 +302,13 @@ class LabellingSession:
         )
 
     def _guesses(self) -> list[tuple[Sequence[float], Sequence[float], Sequence[float]]]:
-        """By stratum; made anew for selectors that the queue was not made for."""
+        """The guesses by stratum; made anew for selectors that the queue was not made for."""
         if self.pool.names == self.queue.selectors:
             return [(stratum.complete, stratum.first, stratum.second) for stratum in self.queue.strata]
         return [self._guess_anew(stratum.queries) for stratum in self.queue.strata]
 
     def _guess_anew(self, queries: Iterable[str]) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
-        """The guessed shares of a stratum's queries, of those that are still there; even chances if none is."""
+        """The guessed shares of a stratum's queries that still exist; even chances if there are none."""
         present = [query for query in queries if query in self.pool.row]
         if not present:
             n = len(self.pool.offers)
@@ -318,13 +318,13 @@ class LabellingSession:
         return complete.tolist(), first.tolist(), second.tolist()
 
     def report(self) -> Report:
-        """Where the figures stand."""
+        """The current figures."""
         return report_on(self.sample(), self.queue, self.log.answers)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Where the figures stand.
+    """The current figures.
 
     Attributes:
         completeness: one a selector.

@@ -1,4 +1,4 @@
-"""Pools: what several selectors offer for every query of a dataset, and what its log says, side by side."""
+"""Pools: the offers of several selectors for every query of a dataset, and its exposures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BLOCK = 256  # queries whose answers are kept in one file, so that an interrupte
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Offers:
-    """What one selector answers, by query of the dataset, as catalog positions.
+    """The offers and rankings of one selector, by query of the dataset, as catalog positions.
 
     Attributes:
         name: of the selector.
@@ -63,7 +63,7 @@ class Offers:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pool:
-    """A dataset with what selectors offer for its queries and what its log says.
+    """A dataset with the offers of selectors for its queries, and its exposures.
 
     Attributes:
         dataset: the queries, in order.
@@ -82,17 +82,17 @@ class Pool:
 
     @cached_property
     def row(self) -> dict[str, int]:
-        """The place of every query by its id."""
+        """The row of every query by its id."""
         return {query.id: row for row, query in enumerate(self.dataset.queries)}
 
     @cached_property
     def likenesses(self) -> Likenesses:
-        """Which items of the catalog may stand for each other."""
+        """The items of the catalog that may be alternatives of each other."""
         return Likenesses(self.dataset.catalog)
 
     @cached_property
     def always_items(self) -> frozenset[int]:
-        """The enabled items of mode `always`, which stand in the prompt of every new session."""
+        """The enabled items of mode `always`, which are in the prompt of every new session."""
         return frozenset(np.flatnonzero(self.dataset.catalog.facts.always).tolist())
 
     def always_offered(self, row: int) -> frozenset[int]:
@@ -105,19 +105,19 @@ class Pool:
         return tuple(position for position in positions if position is not None)
 
     def groups(self, labels: Sequence[Label]) -> list[tuple[int, ...]]:
-        """The requirements that labels state: of each, the catalog positions that meet it."""
+        """The groups of required items of labels, as catalog positions."""
         position = self.dataset.catalog.position
         required = (label for label in labels if label.grade == 2)
         groups = group_pairs((label.alternatives or label.item, position(label.item)) for label in required)
         return [tuple(members) for members in groups.values()]
 
     def complete(self, row: int, groups: Sequence[tuple[int, ...]]) -> tuple[bool, ...]:
-        """By selector, whether it offers what is required of the query in `row`."""
+        """By selector, whether it offers the required items of the query in `row`."""
         return tuple(all(any(i in offers.offered[row] for i in group) for group in groups) for offers in self.offers)
 
 
 class Likenesses:
-    """Pairs of items of one type that may stand for each other: by name, or by much the same words.
+    """Pairs of items of one type that may be alternatives: by name, or by similar words.
 
     Attributes:
         of: gives the positions of the items like the one at a position.
@@ -133,7 +133,7 @@ class Likenesses:
         self.of = cache(self._find)
 
     def _find(self, position: int) -> tuple[int, ...]:
-        """Positions of the items like the one at `place`, most alike first; itself not among them."""
+        """Positions of the other items similar to the one at `position`, most similar first."""
         mine, item = self._words[position], self._catalog[position]
         common: dict[int, float] = {}
         for word in mine:
@@ -154,7 +154,7 @@ class Likenesses:
 
 
 def usual_selectors(dataset: Dataset) -> tuple[str, ...]:
-    """The selectors whose figures labels are for where none is named: three, and that of a dataset's agent."""
+    """The default selectors to label for: three shipped ones, and that of a dataset's agent."""
     agent = dataset.about.get("agent")
     return SELECTORS if agent is None else (str(agent), *SELECTORS)
 
@@ -247,7 +247,7 @@ def _failure(query: str, error: str) -> str:
 
 
 def _answer(table: Candidates, query: int) -> tuple[frozenset[int], tuple[int, ...], tuple[float, ...]]:
-    """What is offered for one query, the best `DEPTH` found by search, and their scores."""
+    """The items offered for one query, the best `DEPTH` of its search, and their scores."""
     rows = table.rows(query)
     items, offered = table.item[rows], (table.tier[rows] > 0).nonzero()[0][:DEPTH]
     scores = table.score[rows][offered]

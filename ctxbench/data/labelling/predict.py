@@ -1,4 +1,4 @@
-"""Guesses at what a query needs, before anyone answers. They decide what is asked first, never what is estimated."""
+"""Guesses at the required items of a query before any answer. They order the questions, and change no estimate."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Guess:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Guesses:
-    """What is guessed of some queries.
+    """The guesses for some queries.
 
     Attributes:
         queries: their ids.
@@ -90,7 +90,7 @@ class Predictor:
         self._learn_needs()
 
     def _guess(self, query_id: str) -> Guess:
-        """What a query may need."""
+        """The guess for a query."""
         case = self._case(query_id)
         labels = self.pool.dataset.labels_of(query_id)
         if any(label.grade == 2 for label in labels) and not self.pool.dataset.queries[case.row].partly_labelled:
@@ -100,7 +100,7 @@ class Predictor:
         return self._guess_of(case)
 
     def _case(self, query_id: str) -> Case:
-        """What labels and log say of a query."""
+        """The case of a query, from its labels and exposure."""
         positions = self.pool.positions
         exposure = self.pool.exposures.get(query_id, Exposure(query=query_id))
         labelled = (label.item for label in self.pool.dataset.labels_of(query_id) if label.grade == 2)
@@ -138,7 +138,7 @@ class Predictor:
         return Guess(probabilities=probabilities, called=called, outside=min(outside * scale, 0.5))
 
     def _needs(self, row: int) -> float:
-        """How many items a request of this length needs, by the fully labelled queries."""
+        """The number of items that a request of this length needs, by the fully labelled queries."""
         words = len(self.pool.dataset.queries[row].request.text.split())
         return max(self._mean_needs + self._needs_a_word * (words - self._mean_words), 0.3)
 
@@ -153,7 +153,7 @@ class Predictor:
         self._needs_a_word = max(float((away * needs).sum()) / square, 0.0) if square > 0 else 0.0
 
     def _needed_groups(self, query_id: str) -> int:
-        """How many requirements labels state of a query, without what it gets anyway."""
+        """The number of required groups of a query, without those that are always offered."""
         always_offered = self.pool.always_offered(self.pool.row[query_id])
         return sum(
             always_offered.isdisjoint(group) for group in self.pool.groups(self.pool.dataset.labels_of(query_id))
@@ -197,13 +197,13 @@ class Predictor:
 
     @cached_property
     def _correction(self) -> LogOddsCorrection:
-        """What the fully labelled queries say of guesses, each taken as if the log had shown a part of it."""
+        """The correction of guesses by the fully labelled queries, as if the log had offered a part of each."""
         cases = Emulator(self.pool).cases()
         alone = [(i,) for i in range(len(self.pool.offers))]
         return LogOddsCorrection.of(self._cases(cases, [self._guess_of(case) for case in cases], alone))
 
     def _chance(self, guess: Guess, offered: list[frozenset[int]]) -> float:
-        """That every one of these offers holds all that is needed; items count as independent of each other."""
+        """The chance that all of these offers hold all required items, which count as independent."""
         log, by_all = math.log1p(-guess.outside), frozenset.intersection(*offered)
         for item in guess.called:
             missing = 0.0

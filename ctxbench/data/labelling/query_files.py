@@ -1,4 +1,4 @@
-"""Files of labelling beside a dataset, by query: what a log says was offered and called, and what queries weigh.
+"""Files of labelling in a dataset's folder, by query: exposures (offered and called items), and weights.
 
 `exposure.jsonl` stands beside a dataset that was made of traces, or of feedback on whole contexts. A row is either a
 set of items, `{"set": 0, "items": [ids]}`, or a query,
@@ -35,7 +35,7 @@ _FIELDS = ("query", "offered", "called", "wanted", "full", "signals")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
-    """What one query was offered, and what of it was called.
+    """The items offered to one query, and those of them that were called.
 
     Attributes:
         query: the query id.
@@ -81,7 +81,7 @@ def read_exposures(folder: Path | str) -> dict[str, Exposure]:
 
 
 def write_exposures(exposures: Iterable[Exposure], folder: Path | str) -> None:
-    """Write the exposures of a dataset into its folder, in their order; what stands there is replaced.
+    """Write the exposures of a dataset into its folder, in their order; replaces the file.
 
     Raises:
         StorageError: the folder cannot be written.
@@ -141,7 +141,7 @@ def _keys(row: Row, name: str) -> tuple[ItemKey, ...]:
 
 
 def read_weights(folder: Path) -> dict[str, float]:
-    """How many queries each drawn one stands for, by id; none if no queue has drawn any.
+    """The number of queries that each drawn one represents, by id; none if no queue has drawn any.
 
     Raises:
         StorageError: the file cannot be read.

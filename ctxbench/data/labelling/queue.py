@@ -1,4 +1,4 @@
-"""Which queries are asked, in which order: a stratified random sample, drawn before the first answer.
+"""The order of the questions: a stratified random sample of queries, drawn before the first answer.
 
 The queries whose needs are not known are put into strata by what the selectors' answers and the log let guess
 (`predict`). Inside a stratum the order is random; how the strata take turns is fixed by the guesses alone, so that
@@ -52,7 +52,7 @@ class Stratum:
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """The sample, drawn.
+    """A drawn sample.
 
     Attributes:
         selectors: whose figures it narrows.
@@ -119,12 +119,12 @@ def _read_stratum(row: Mapping[str, Any]) -> Stratum:
 
 
 def figure_names(selectors: Sequence[str]) -> tuple[str, ...]:
-    """What the figures are called: every selector, then "A - B" for every pair."""
+    """The names of the figures: every selector, then "A - B" for every pair."""
     return (*selectors, *(f"{selectors[i]} - {selectors[j]}" for i, j in pairs(len(selectors))))
 
 
 def _weights(selectors: Sequence[str], focus: Sequence[str]) -> FloatArray:
-    """How much each figure counts, shape (n_selectors + n_pairs,); in sum 1."""
+    """The weight of each figure, shape (n_selectors + n_pairs,); in sum 1."""
     names = figure_names(selectors)
     chosen = np.array([name in focus or not focus for name in names], dtype=np.float64)
     if not focus:
@@ -204,7 +204,7 @@ def turns(strata: Sequence[Stratum], weights: FloatArray) -> list[int]:
 
 
 def _left(stratum: Stratum, total: int, upto: int, weights: FloatArray) -> FloatArray:
-    """What a stratum adds to the mean variance after 0, 1 ... answered queries, shape (upto + 1,)."""
+    """The contribution of a stratum to the mean variance after 0, 1 ... answered queries, shape (upto + 1,)."""
     size = len(stratum.queries)
     p = _BELIEF * np.array(stratum.complete) + (1.0 - _BELIEF) * 0.5
     spreads = (p * (1.0 - p)).tolist()
@@ -259,14 +259,14 @@ def _cuts(features: FloatArray, cell: IntArray, smallest: int) -> Iterator[Any]:
 
 
 def _plan(guesses: Guesses, cell: IntArray, total: int, weights: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """What a stratum would add: its variance unasked, then the gains and costs of asking."""
+    """The contribution of a stratum: its variance without answers, then the gains and costs of answers."""
     stratum = _stratum(guesses, cell, ("",) * len(cell))
     left = _left(stratum, total, min(len(cell), int(PLAN)), weights)
     return float(left[0]), np.asarray(-np.diff(left)), np.full(len(left) - 1, stratum.answers)
 
 
 def _objective(tables: Sequence[tuple[float, FloatArray, FloatArray]]) -> float:
-    """The mean variance that is left after `PLAN` answers, shared out as `turns` would."""
+    """The mean variance after `PLAN` answers, distributed as `turns` does."""
     gains = np.concatenate([table[1] for table in tables])
     costs = np.concatenate([table[2] for table in tables])
     order = np.argsort(-gains / costs, kind="stable")

@@ -157,13 +157,13 @@ def _finding(pool: Pool, row: int, key: ItemKey, kind: str, label: Label | None,
 
 
 def regraded(dataset: Dataset, query: str, item: ItemKey, grade: int, *, why: str = "") -> list[Correction]:
-    """The corrections that give an item another grade; a group of alternatives that it leaves with one is none."""
+    """The corrections that change an item's grade; a group with one remaining alternative is dissolved."""
     labels = {label.item: label for label in dataset.labels_of(query)}
     return _changes(query, labels, graded(labels, query, item, grade, source=REVIEW), why)
 
 
 def alternative(dataset: Dataset, query: str, item: ItemKey, of: ItemKey, *, why: str = "") -> list[Correction]:
-    """The corrections that let an item stand for a required one.
+    """The corrections that make an item an alternative of a required one.
 
     Raises:
         ParameterError: the other item is not required.
@@ -184,7 +184,7 @@ def _changes(query: str, old: Mapping[ItemKey, Label], new: Mapping[ItemKey, Lab
 
 
 class Corrections:
-    """Corrections of a dataset's labels, decision by decision; a second one of a query fits those before it."""
+    """Corrections of a dataset's labels, by decision; each applies to the result of those before it."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
@@ -192,12 +192,12 @@ class Corrections:
 
     @property
     def corrections(self) -> list[Correction]:
-        """All, in the order of the decisions."""
+        """All corrections, in the order of the decisions."""
         return [correction for several in self._made.values() for correction in several]
 
     @property
     def dataset(self) -> Dataset:
-        """The dataset with all of them."""
+        """The dataset with all corrections."""
         changes = {(correction.query, correction.item): correction.now for correction in self.corrections}
         unchanged = [label for label in self._dataset.labels if (label.query, label.item) not in changes]
         return self._dataset.with_labels([*unchanged, *(label for label in changes.values() if label is not None)])
@@ -218,15 +218,15 @@ class Corrections:
         self._decide(decision, lambda dataset: regraded(dataset, query, key, grade, why=why))
 
     def alternative(self, decision: Hashable, key: ItemKey, of: ItemKey, *, query: str, why: str = "") -> None:
-        """Let an item stand for a required one; raises as `alternative`."""
+        """Make an item an alternative of a required one; raises as `alternative`."""
         self._decide(decision, lambda dataset: alternative(dataset, query, key, of, why=why))
 
     def take_back(self, decision: Hashable) -> bool:
-        """Forget a decision; whether there was one."""
+        """Withdraw a decision; returns whether there was one."""
         return self._made.pop(decision, None) is not None
 
     def _decide(self, decision: Hashable, correct: Callable[[Dataset], list[Correction]]) -> None:
-        """Take a decision in place of an earlier one; where the dataset cannot have it, all stays as it was."""
+        """Replace an earlier decision; if the new one is not valid for the dataset, nothing changes."""
         before = dict(self._made)
         try:
             self.take_back(decision)

@@ -1,4 +1,4 @@
-"""What is known of every query of a pool: by the dataset, by the answers, and what they leave in doubt."""
+"""The states of the queries of a pool, from the dataset and the answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRACE = "trace"  # the source of labels that a log gave
 
 
 class States:
-    """The states of queries, kept in step with the answers.
+    """The states of queries, updated with each answer.
 
     Where the dataset's labels were changed by other means, or an item of an answer is no longer in the catalog, the
     dataset's state counts, not that of the answers.
@@ -50,7 +50,7 @@ class States:
             self._refresh(query_id)
 
     def add(self, answer: KeyPress) -> None:
-        """Take one more entry of the log."""
+        """Add an entry of the log."""
         self.entries.setdefault(answer.query, []).append(answer)
         self._refresh(answer.query)
 
@@ -75,15 +75,15 @@ class States:
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """The queries of the dataset that were answered at all, taken back or not."""
+        """The queries of the dataset with an answer, withdrawn or not."""
         return tuple(self._now)
 
     def current(self, query_id: str) -> State:
-        """What is known of a query by now."""
+        """The current state of a query."""
         return self._now.get(query_id) or self.before(query_id)
 
     def _find_before(self, query_id: str) -> State:
-        """What was known of a query before its first answer, as far as its items are still there."""
+        """The state of a query before its first answer, with the labels of items that still exist."""
         first = next(iter(self.entries.get(query_id, ())), None)
         return self._of_dataset(query_id) if first is None or first.before is None else state_before(first)
 
@@ -101,7 +101,7 @@ class States:
         return self._through[query_id]
 
     def _find_through_before(self, query_id: str) -> bool:
-        """The same before its first answer: what answers say does not decide whether a query belongs to the sample."""
+        """The same before its first answer: answers do not decide whether a query belongs to the sample."""
         state, find = self.before(query_id), self.pool.dataset.catalog.find
         labels = tuple(label for label in state.labels if find(label.item) is not None)
         return self._settled(query_id, replace(state, labels=labels), by_person=False)
@@ -113,14 +113,14 @@ class States:
         return strict or self.undecided(query_id, state, include_unsure=True) is None
 
     def waits(self, query_id: str) -> bool:
-        """Whether something of a query is to be asked that was not skipped."""
+        """Whether a query has open questions that were not skipped."""
         if query_id in self.left or self.through(query_id):
             return False
         state = self.current(query_id)
         return not state.skipped if _unknown(state) else self.undecided(query_id, state) is not None
 
     def completeness(self, query_id: str) -> Known | None:
-        """What is known of a query, what is in doubt included; None where it has not been asked to its end."""
+        """The completeness of a query, with what is in doubt; None while questions about it are open."""
         if query_id not in self._known:
             self._known[query_id] = self._find_known(query_id)
         return self._known[query_id]
@@ -140,12 +140,12 @@ class States:
         return _in_doubt((False,) * len(self.pool.offers), self.pool.complete(row, self._granted(label_groups, state)))
 
     def nothing_sure(self) -> Known:
-        """A query of which everything is in doubt."""
+        """The completeness of a query with everything in doubt."""
         n = len(self.pool.offers)
         return _in_doubt((False,) * n, (True,) * n)
 
     def _granted(self, groups: Sequence[tuple[int, ...]], state: State) -> list[tuple[int, ...]]:
-        """The groups as if all that was not asked about would do as well."""
+        """The groups, as if all similar items that were not judged were alternatives."""
         asked_items = self._judged_items(state)
         return [
             (*group, *(item for of in group for item in self.pool.likenesses.of(of) if item not in asked_items))

@@ -1,4 +1,4 @@
-"""Bring spans of the AI SDK's telemetry into the form of the GenAI conventions.
+"""Convert spans of the AI SDK's telemetry to the GenAI conventions.
 
 Source: https://ai-sdk.dev/docs/ai-sdk-core/telemetry. `ai.generateText` and `ai.streamText` hold a request as a whole,
 and so are agents; `.doGenerate` and `.doStream` below them are the calls of the model; `ai.toolCall` is a tool's
@@ -61,7 +61,7 @@ def as_gen_ai(span: Span) -> Span:
 
 
 def _messages(attributes: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """What a model was asked and what it answered; nothing where the question was not recorded."""
+    """The request and response of a model call; empty if the request was not recorded."""
     prompt = parsed(attributes.get(field))
     if isinstance(prompt, dict):
         prompt_messages = prompt.get("messages")

@@ -68,7 +68,7 @@ def as_turn(data: Mapping[str, Any]) -> BodyTurn | None:
 
 
 def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
-    """The fields of a turn that hold responses or calls, which are not read beside the turn's own fields.
+    """The fields of a turn that hold responses or calls, which are not read in addition to the turn's fields.
 
     Args:
         data: the turn.
@@ -81,7 +81,7 @@ def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
 
 
 def unread_request(data: Mapping[str, Any]) -> str:
-    """What a line that is no turn seems to be, in words; empty if nothing is known of it."""
+    """Describe a line that is no turn; empty if its kind is unknown."""
     if isinstance(data.get("run_type"), str) and "inputs" in data:
         return (
             "; it looks like a run of LangSmith, whose exports are not read: send the same traces as OpenTelemetry "
@@ -119,7 +119,7 @@ def _has_response(data: Mapping[str, Any]) -> bool:
 
 
 def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
-    """The turn of the request in a field, or of the one that the line is, and of the response beside it."""
+    """The turn of the request in a field, or of the line as a request, and of its response."""
     value = data if name == "messages" else _inner(data[name])
     request = value if isinstance(value, dict) else {"input": value}
     fields = [field for field in RESPONSES if field != name and data.get(field) not in (None, "", {}, [])]
@@ -158,7 +158,7 @@ def _answers(field: str, response: Any) -> list[Any] | None:
 
 
 def _inner(value: Any) -> Any:
-    """A body without the object or the text around it."""
+    """A body without its enclosing object or text."""
     value = parsed(value)
     inner = parsed(value.get("body")) if isinstance(value, dict) else None
     return inner if isinstance(inner, dict | list) else value

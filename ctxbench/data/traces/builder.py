@@ -1,4 +1,4 @@
-"""Make queries, labels and exposures of turns, as far as a log says what was needed."""
+"""Make queries, labels and exposures of turns, as far as a log shows what was required."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Builder:
         self._ids: set[str] = set()
 
     def resolved_names(self) -> list[Resolved]:
-        """The names of the log, with the items that they stand for."""
+        """The names of the log, with their items."""
         return [resolved for resolved in self.names.resolved_names() if self.name_counts[resolved.name]]
 
     def add_conversations(self, groups: Sequence[Sequence[Turn]], progress: Progress) -> None:
@@ -273,7 +273,7 @@ class Builder:
     def _read_calls(
         self, turn: Turn, scope: _Scope, offered: tuple[ItemKey, ...]
     ) -> tuple[tuple[ItemKey, ...], tuple[ItemKey, ...], bool]:
-        """The items called without an error, those called in vain, and whether more may have been needed."""
+        """The items called successfully, those called without success, and whether more may be required."""
         counts = self.findings.counts
         offered_keys = frozenset(offered)
         session = frozenset(self._keys(name for name, _ in turn.records[0].session or ()))

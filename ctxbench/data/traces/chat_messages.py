@@ -246,7 +246,7 @@ def _calls(value: Any) -> tuple[list[tuple[str | None, str]], int]:
 
 
 def _is_like_call(part: Mapping[str, Any]) -> bool:
-    """Whether a part may be a call in a form that is not known."""
+    """Whether a part may be a call in an unknown form."""
     kind = part.get("type")
     return isinstance(kind, str) and bool(LIKE_CALLS.fullmatch(kind))
 

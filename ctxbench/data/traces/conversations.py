@@ -110,7 +110,7 @@ def _by_workspace(records: list[Record]) -> Iterable[list[Record]]:
 
 
 def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call, ...]:
-    """Merge the calls of a turn, so that each is there once however often and in which form the log has it.
+    """Merge the calls of a turn, so that each occurs once, however often and in whatever form the log has it.
 
     A call is known by its id, its name and how often both stood before it in the same messages: some models begin
     their ids anew, so an id alone is not enough. Where a call stands in the messages of several records, it is one, and
@@ -170,7 +170,7 @@ def _with_outcomes(
 
 
 def reuses_ids(calls: Iterable[Call]) -> bool:
-    """Whether one id stands for calls of several tools, so that results may have gone to the wrong one."""
+    """Whether several tools have calls with one id, so that results may be assigned to the wrong one."""
     names: dict[str, str] = {}
     return any(call.id is not None and names.setdefault(call.id, call.name) != call.name for call in calls)
 
@@ -203,7 +203,7 @@ def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
 
 
 def _by_number(members: list[Record], findings: LogFindings) -> list[list[Record]]:
-    """Records of one turn number; a number under which the user says two things stands for two turns."""
+    """Records of one turn number; a number with two messages of the user is two turns."""
     turns: list[list[Record]] = []
     for _, records in sorted(group_pairs((record.turn or 0, record) for record in members).items()):
         by_text: dict[str, list[Record]] = {}

@@ -1,4 +1,4 @@
-"""Report on an import of traces: what it found, as data for the card and in words, and what its catalog means.
+"""The report on an import of traces, as data for the card and in words.
 
 The kinds of the catalog's items decide whether an item that was not called is not needed.
 """
@@ -98,7 +98,7 @@ class TraceReport:
         return out
 
     def labelling(self) -> str:
-        """The card's `labelling`: where labels come from, and which queries may be measured with."""
+        """The card's `labelling`: the origin of the labels, and the queries that metrics use."""
         n = self.counts
         labels = n["labels_full"] + n["labels_partial"]
         left = n["queries_partly"] + n["queries_unlabelled"]
@@ -154,7 +154,7 @@ class TraceReport:
 
 
 def _fill(sentence: str, n: int, skew: float) -> str:
-    """A sentence about several things with their number; about one alone, the number stands behind it."""
+    """A sentence with the number of its subjects; with 1, the number follows the sentence."""
     if n == 1 and sentence.startswith("{n:,} "):
         return f"{sentence.removeprefix('{n:,} ').format(skew=skew)}: 1"
     return sentence.format(n=n, skew=skew)
@@ -215,12 +215,12 @@ def is_searchable(item: Item) -> bool:
 
 
 def tools_alone(items: Iterable[Item]) -> bool:
-    """Whether all items can be called, so that a log shows when one is needed."""
+    """Whether all items are tools, so that a log shows when one is needed."""
     return all(item.type == "tool" for item in items)
 
 
 def kind_lines(catalog: Iterable[Item]) -> list[str]:
-    """What a catalog means for the labels of an import, in one or two sentences, one a line."""
+    """Explain what the items of a catalog mean for the labels of an import, in one or two sentences."""
     searchable = [item for item in catalog if is_searchable(item)]
     if not searchable:
         text = (
@@ -249,7 +249,7 @@ def kind_lines(catalog: Iterable[Item]) -> list[str]:
 
 
 def _by_type(items: Sequence[Item]) -> str:
-    """How many items there are of each type: `12 tools`, `3 rules and 1 skill`."""
+    """The number of items of each type: `12 tools`, `3 rules and 1 skill`."""
     counts = Counter(item.type for item in items)
     named = [
         f"{n:,} {item_type if n == 1 else _PLURALS.get(item_type, f'{item_type}s')}"

@@ -1,4 +1,4 @@
-"""Make datasets from traces: read, order, label what a log can label, redact, and record where all comes from."""
+"""Make datasets from traces: read, order, label, redact, and record the origin."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class TraceSettings:
     def of_folder(
         cls, out: Path, *, name: str | None, licence: str | None, history: int, all_offered: bool
     ) -> TraceSettings:
-        """Settings of an import into a folder; without a name, the dataset has the name of the folder.
+        """Settings of an import into a folder; the dataset is named after the folder by default.
 
         Raises:
             ParameterError: the name is none for a dataset, or the history is negative.
@@ -263,7 +263,7 @@ def _refuse_other_catalog(builder: Builder) -> None:
 
 
 def _refuse_no_labels(builder: Builder, logs: Sequence[Path]) -> None:
-    """Refuse logs that give no label although they hold responses or calls: these could not be read.
+    """Refuse logs without a label although they hold responses or calls: these could not be read.
 
     Raises:
         ParameterError: no query has a label or needs nothing, and something was not read.

@@ -90,7 +90,7 @@ def _span(data: Mapping[str, Any], default_id: str) -> Span:
 
 
 def _is_unread(data: Mapping[str, Any]) -> bool:
-    """Whether a model's answer is in a form that is not known."""
+    """Whether a model's answer is in an unknown form."""
     output = parsed(data.get("output"))
     is_model_call = str(data["type"]).upper() == "GENERATION"
     return is_model_call and isinstance(output, list | dict) and read_response(output) is None

@@ -1,4 +1,4 @@
-"""Read the records of log files, whose documents are turns, bodies of requests or spans, with what cannot be read.
+"""Read the records of log files, whose documents are turns, bodies of requests or spans, and their faults.
 
 A turn is a row of JSON lines: one turn, or one model call, a line. A body of a request to OpenAI or Anthropic, alone or
 with its response, becomes a turn. It is known by its fields: `tools` beside `messages`, or an `input` (OpenAI's
@@ -75,11 +75,11 @@ class _DocumentReader:
         self._records: list[Record] = []
 
     def records(self) -> list[Record]:
-        """All that was read, spans last."""
+        """All records read, spans last."""
         return [*self._records, *self._spans.records()]
 
     def read(self, data: dict[str, Any], position: int, at: Fault) -> bool:
-        """Read one document; what is wrong with it becomes a fault.
+        """Read one document; adds its faults.
 
         Args:
             data: the document.

@@ -1,4 +1,4 @@
-"""Say what logs hold of which no turn can be made."""
+"""Messages about logs that give no turn or no label."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _RECORDING = "is recording of content switched on (experimental_telemetry with r
 
 
 def what_was_seen(findings: LogFindings) -> str:
-    """What a log without any turn holds, and what was expected, in one sentence."""
+    """The content of a log without any turn, and what was expected, in one sentence."""
     return "; ".join([*_contents(findings), _EXPECTED])
 
 
 def what_was_not_read(findings: LogFindings, calls_not_found: Counter[str]) -> str:
-    """What hides the labels of logs that give none, and what to do, in one sentence; empty if nothing does."""
+    """Why logs give no label, and what to do, in one sentence; empty if there is no reason."""
     parts = []
     if findings.unread:
         parts.append(f"fields that hold responses, calls or labels and are not understood: {_listed(findings.unread)}")

@@ -1,4 +1,4 @@
-"""Read what a model answered, and what was said to it, from bodies of APIs and results of libraries, as messages.
+"""Read messages from the requests and responses of APIs, and from results of libraries.
 
 Sources: OpenAI's chat completions (`choices`) and responses (`output`), Anthropic's messages (`content`), Gemini
 (`candidates`); the results of the AI SDK's `generateText` (`text`, `toolCalls`;
@@ -40,12 +40,12 @@ def parsed(value: Any) -> Any:
 
 
 def is_stream(text: str) -> bool:
-    """Whether a text is what a server sent bit by bit (events, or an object a line) rather than an answer."""
+    """Whether a text is a streamed response (events, or an object a line) rather than a whole one."""
     return _STREAM.match(text) is not None
 
 
 def call_names(value: Any) -> set[str]:
-    """The names of all that looks like a call anywhere in a response."""
+    """The names of everything in a response that looks like a call."""
     if isinstance(value, list):
         return {name for entry in value for name in call_names(entry)}
     if not isinstance(value, dict):
@@ -65,7 +65,7 @@ def call_names(value: Any) -> set[str]:
 
 
 def holds_calls(field: str, value: Any) -> bool:
-    """Whether a field of a line that nothing reads seems to hold calls or labels, by its name or by what is in it."""
+    """Whether an unread field of a line seems to hold calls or labels, by its name or its content."""
     value = parsed(value)
     return (
         isinstance(value, list | dict) and bool(value) and bool(_OF_CALLS.search(field) or call_names({field: value}))

@@ -13,7 +13,7 @@ from ctxbench.data.traces.records import Call, LogFindings, NestedCall, Record
 
 @dataclass(slots=True, kw_only=True)
 class Node(Span):
-    """A span without its attributes, with what records are made of.
+    """A span without its attributes, with the data for records.
 
     Attributes:
         events: those of GenAI, where the span itself has no message of a user's.
