@@ -32,7 +32,7 @@ REDIRECTS = 5  # of one exchange
 TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
 _SLOW = f"fewer than {LEAST:,} bytes came in {TIMEOUT_S:g} s"
 _AGAIN = "remove it and try again"
-PART = ".part"  # a file that has not come whole yet, hidden beside its place
+PART = ".part"  # a hidden file in the same folder, until the download is complete
 
 ShowBytes: TypeAlias = Callable[[str, int, int], None]
 

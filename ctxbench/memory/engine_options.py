@@ -26,7 +26,7 @@ class SearchOptions:
         relationships: whether memories that results are related to are brought in, too.
         depth: over how many relationships, 1 to 5.
         ranker: `default`, `similarity`, `recency`, `confidence`, or one that was registered.
-        user: whose memories are seen beside everybody's.
+        user: whose memories are seen as well as everybody's.
         time: as of when; ISO 8601, without an offset UTC. None = now.
 
     Raises:

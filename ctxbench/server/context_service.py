@@ -42,7 +42,7 @@ REMEMBERED = 10_000  # contexts that feedback can be given on
 REMEMBERED_BYTES = 64_000_000  # that these take together; the one built longest ago is forgotten first
 REMEMBERED_TEXT = 2_000  # characters of a message that are remembered
 USERS = 256  # whose catalogs are held: those who have items of their own, and asked last
-USERS_BYTES = 64_000_000  # that these catalogs take together, beside what they share
+USERS_BYTES = 64_000_000  # that these catalogs take together, without what they share
 INDEXES = 32  # of each kind that are held: one that extends that of the public items is made in milliseconds
 BYTES_AN_ITEM = 200  # of a catalog that extends another, for each item of both: position, facts, id
 

@@ -209,7 +209,7 @@ class Session:
         position, visible = catalog.find(key), _visible(catalog, self.workspace, self.user)
         if (
             position is None or not visible[position]
-        ):  # one message for both: what is hidden is not told apart, nor suggested
+        ):  # one message for both: hidden items are neither distinguished nor suggested
             name = key if isinstance(key, str) else key.id
             visible_ids = [catalog.ids[index] for index in np.flatnonzero(visible)]
             raise ParameterError(f"no item {name!r} in the catalog{suggest(name, visible_ids)}")

@@ -73,7 +73,7 @@ class AgentFile:
         selector: how agent-mode items are found: a shipped selector, `name/preset`, or a YAML file; with `presets` the
             name of a preset.
         presets: the presets file that it stands in, or None.
-        own: the block of a selector of the user's own, in place of `selector`, as experiments have it; empty = none.
+        own: the block of an external selector, instead of `selector`, as in experiments; empty = none.
         settings: of the selector, over the preset's.
         system: the system prompt; empty: that of the selector.
         lines: of the file, by path; for faults.

@@ -126,7 +126,7 @@ class CatalogSnapshot:
 def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
     """Read every source and merge the items into one catalog.
 
-    What looks like a key in an item is told in a note of its part, which does not show it.
+    A text in an item that looks like a key gets a note of its part, which does not show it.
 
     Args:
         sources: asked one after the other; their parts keep this order.

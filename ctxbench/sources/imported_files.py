@@ -24,7 +24,7 @@ def imported_files(first: Sequence[Path], candidates: Collection[Path] | None, b
     Args:
         first: files to begin with; those of other languages import nothing that is known.
         candidates: files that count; None = all that exist.
-        base: the folder that Python may find modules in, beside the folder of each of `first`.
+        base: the folder that Python may find modules in, as well as the folder of each of `first`.
 
     Returns:
         A part of `among`, without `first`.

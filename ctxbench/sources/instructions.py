@@ -34,7 +34,7 @@ class _Convention:
         type: of the items.
         pattern: of the path, relative to the folder, with slashes.
         mode: include mode and why, from the path and the page.
-        fields: of its front matter; one that is nearly called so is told.
+        fields: of its front matter; a field with nearly such a name is noted.
     """
 
     name: str
@@ -239,7 +239,7 @@ def _nothing(folder: Path, why: str) -> SnapshotPart:
 def _paths(read: _Folder, part: str) -> list[str]:
     """The files below a folder, sorted, with slashes; a folder that is skipped is a note of `part`.
 
-    A link to a folder is not followed. It is told where it leads out, or stands where programs look for their rules.
+    A link to a folder is not followed. It is noted if it leads out, or is where programs look for their rules.
     """
     folder, paths = read.root, []
     if fault := folder_fault(folder):

@@ -20,7 +20,7 @@ _LOGGED = ("messages", "called", "offered", "resourceSpans")
 def other_kind(path: Path | str) -> str:
     """The kind of a file that is neither a catalog nor memories, and what to do with it; empty if unknown.
 
-    Lists of tools, evals, answers of a selector and logs are told. A file with ids of items (`_id`) is none of them.
+    Lists of tools, evals, answers of a selector and logs are recognised. Files with ids of items (`_id`) are not.
 
     Raises:
         StorageError: the file is missing or cannot be read.

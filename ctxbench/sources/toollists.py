@@ -19,7 +19,7 @@ from ctxbench.sources.field_names import as_option, mapped, renamed, suggested
 from ctxbench.sources.keyed_tools import is_keyed_tool, keyed_tool, with_plain_schema
 from ctxbench.sources.tools import SCHEMA_KEYS, SERVER_KEYS, HostedToolError, is_definition, read_definition
 
-_NAMED = 5  # entries that a message names beside the first
+_NAMED = 5  # entries that a message names after the first
 _LINES = (".jsonl", ".ndjson")
 _LISTS = ("tools", "functions")  # fields that hold a list of tools
 _SERVERS = ("servers", "mcpServers")  # fields that hold servers by name
@@ -43,7 +43,7 @@ def read_tool_list(
     are passed over): a list of tools, an object with `tools` or `functions` (MCP's `tools/list` result, its JSON-RPC
     envelope, the body of a request to OpenAI or Anthropic), tools by name (the AI SDK's `tools`), or tools by server:
     an object by name, or a list of objects with `tools`. A tool may name its server itself (`server`, `serverName`,
-    `server_name`). The form is told for each tool apart, see `read_definition`; a file of several forms is read, and
+    `server_name`). The form is determined for each tool, see `read_definition`; a file of several forms is read, and
     the part says how many there are of each. Tools that the model's provider runs, and that have no definition, are
     left out and counted.
 

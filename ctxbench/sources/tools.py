@@ -54,7 +54,7 @@ class ToolDefinition:
 
         Args:
             server: its server's name in the catalog; None if it has none.
-            metadata: about the server; put beside the definition's own.
+            metadata: about the server; added to the definition's.
         """
         return Item(
             type="tool",

@@ -58,7 +58,7 @@ class SqliteStore(BaseStore):
         create: make the file where there is none; False: that is an error.
         busy_seconds: how long to wait for another process's transaction before that is an error.
         waiting: called, from a thread of its own, with `busy_seconds` where another process has been waited for for
-            three seconds; None: nobody is told.
+            three seconds; None: it is not reported.
         forget: called by `delete` with the texts that no memory has any more, so that their vectors go, too. It is
             called first, so that a process that is killed in between leaves too little rather than too much.
 

@@ -273,7 +273,7 @@ def _item_name(path: str, definition: str, items: SeenItems) -> str:
 def _read(repository: GitRepository, blobs: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:
     """Blobs in their order with their texts; None and why of one that no item can hold. Large ones are not read."""
     sizes = repository.sizes(blobs)
-    small = [sizes.get(blob, 0) <= MOST_BYTES for blob in blobs]  # one that lacks is told when it is read
+    small = [sizes.get(blob, 0) <= MOST_BYTES for blob in blobs]  # a missing blob is reported when it is read
     read = repository.blobs(compress(blobs, small))
     for blob, is_small in zip(blobs, small, strict=True):
         text, fault = text_or_fault(next(read)[1]) if is_small else ("", f"over {MOST_BYTES / 1_000_000:g} MB")

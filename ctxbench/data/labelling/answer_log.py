@@ -38,7 +38,7 @@ class KeyPress:
             `of`), `skip` (cannot say), `undo` (takes back the answer numbered `takes_back`).
         query: its id; of an undo, that of the answer taken back.
         item: the item asked about, or None.
-        of: of an alternative, the item that it stands for.
+        of: of an alternative, the item that it may replace.
         yes: of an alternative, the answer; None if it cannot be said.
         seconds: how long the question stood there.
         at: when, ISO 8601.

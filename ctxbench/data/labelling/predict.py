@@ -15,7 +15,7 @@ from ctxbench.data.labelling.calibration import Case, Cases, Emulator, LogOddsCo
 from ctxbench.data.labelling.pool import Pool
 from ctxbench.data.labelling.query_files import Exposure
 
-# Chance that the item at a place of the fused ranking is needed: beside something that is known to be needed, and
+# Chance that the item at a rank of the fused ranking is needed: in addition to a known requirement, and
 # where nothing is known. First guesses, corrected by the dataset's fully labelled queries where it has any.
 _ENDS = (1, 2, 3, 5, 10, 20, 40)  # last place of each bucket
 _BESIDE = (0.30, 0.12, 0.08, 0.05, 0.025, 0.01, 0.004)
@@ -27,7 +27,7 @@ _PASSED_OVER = 0.15  # factor for an item that the model was offered and did not
 _SIGNAL = 3.0  # factor on the odds of anything that was not offered where the log shows signs of a miss
 _WANTED = 0.8  # that what the model named without being offered it was needed
 _NEEDS = 1.3  # items that a request needs, before anything is known
-_LACKING = 0.15  # items that it lacks beside what was called, at the least
+_LACKING = 0.15  # required items that were not called, at the least
 _OUTSIDE = 0.01  # that something is needed which no selector ranks
 
 
@@ -237,7 +237,7 @@ def _bucket(position: int) -> int:
 
 
 def _calibrated(pool: Pool) -> tuple[list[float], list[float]]:
-    """Chances by bucket of the fused ranking: beside a known requirement, and alone.
+    """Chances by bucket of the fused ranking: in addition to a known requirement, and without one.
 
     Every requirement of a fully labelled query takes a turn as the one that is known.
     """

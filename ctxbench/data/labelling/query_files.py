@@ -1,6 +1,6 @@
 """Files of labelling in a dataset's folder, by query: exposures (offered and called items), and weights.
 
-`exposure.jsonl` stands beside a dataset that was made of traces, or of feedback on whole contexts. A row is either a
+`exposure.jsonl` is in the folder of a dataset made of traces, or of feedback on whole contexts. A row is either a
 set of items, `{"set": 0, "items": [ids]}`, or a query,
 `{"query": id, "offered": 0 or [ids], "called": [ids], "wanted": [ids], "full": true, "signals": [...]}`. A set stands
 before the queries that name it, so that what thousands of queries were offered alike is written once.

@@ -1,6 +1,6 @@
 """Read bodies of requests to OpenAI and Anthropic, alone or with their responses, as turns.
 
-A body is known by its fields: `tools` beside `messages`, or an `input` (OpenAI's responses). Its tools are what the
+A body is recognised by its fields: `tools` and `messages`, or an `input` (OpenAI's responses). Its tools are what the
 model was offered. A line may be a body, or hold a request and its response under one of the names below (`req` and
 `res` are pino's, `input` and `output` those of most traces), each also inside a `body` or as JSON text.
 """

@@ -190,7 +190,7 @@ def import_into(
 def write_import(result: TraceImport, folder: Path | str) -> None:
     """Write a dataset of traces with its exposures into a folder, all of it or nothing; an earlier import is replaced.
 
-    Files that are of neither stay. Exposures never stand beside queries of another import, however this ends.
+    Files that are of neither stay. Exposures are never left with the queries of another import, however this ends.
 
     Raises:
         ParameterError: the folder holds something else, or labels that do not come from a log and would be lost.

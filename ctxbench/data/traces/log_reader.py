@@ -1,7 +1,7 @@
 """Read the records of log files, whose documents are turns, bodies of requests or spans, and their faults.
 
 A turn is a row of JSON lines: one turn, or one model call, a line. A body of a request to OpenAI or Anthropic, alone or
-with its response, becomes a turn. It is known by its fields: `tools` beside `messages`, or an `input` (OpenAI's
+with its response, becomes a turn. It is recognised by its fields: `tools` and `messages`, or an `input` (OpenAI's
 responses). Its tools are what the model was offered. A line may be a body, or `{"request": body, "response": body}`,
 each also inside a `body`.
 """

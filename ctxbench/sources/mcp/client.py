@@ -166,7 +166,7 @@ async def _end_sessions(processes: Collection[int]) -> None:
     """End the processes that servers left behind when they exited; the SDK ends servers that did not exit.
 
     The SDK makes each server the leader of a session, so that its children are in its process group. A child that
-    opens a session of its own is out of reach.
+    opens a new session is not reached.
     """
     import anyio
 

@@ -123,8 +123,8 @@ class GitRepository:
     Attributes:
         path: as it was named.
         root: the folder of the working tree, without links; None for a bare repository.
-        inside: the named folder's path in the tree with a slash behind, empty for the root. Only files below are told,
-            by their paths from the root.
+        inside: the named folder's path in the tree with a slash at the end, empty for the root. Only files below it
+            are listed, by their paths from the root.
         shallow, partial: whether the clone lacks older commits, or files.
     """
 
@@ -252,7 +252,7 @@ class GitRepository:
         Args:
             head: the hash of the newest.
             n: at most so many, >= 1.
-            renames: whether a file that is half the same as one that went is told as renamed. In a partial clone, and
+            renames: whether a file that is half the same as a removed one counts as renamed. In a partial clone, and
                 where very many came and went, only one that is wholly the same.
 
         Raises:

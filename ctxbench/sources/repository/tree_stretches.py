@@ -49,7 +49,7 @@ def tree_stretches(
 ) -> list[TreeStretch]:
     """Cut a line of commits at its queries.
 
-    What comes and goes between two queries is seen by none, so that only the trees that queries see are told. The first
+    What comes and goes between two queries is left out: only the trees that queries see are described. The first
     stretch leads from nothing to the tree of the first query.
 
     Args:

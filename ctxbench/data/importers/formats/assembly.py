@@ -49,7 +49,7 @@ _TEXTS = ("text", "contents", "body", "query")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedQuery:
-    """A query as published; `exported` is what an export of a dataset keeps beside it, None in other files."""
+    """A query as published; `exported` are the fields that an export of a dataset adds, None in other files."""
 
     id: str
     text: str
@@ -142,7 +142,7 @@ class Assembly:
         items: by published document id, in the order of the corpus.
         queries: as published.
         judgments: as published.
-        export: what an export of a dataset says beside the files, if they are one.
+        export: the `export.json` of the files, if they are an export of a dataset.
         splits: the splits whose files label a query, by query.
     """
 
@@ -249,7 +249,7 @@ class Assembly:
         return read_query(published.row.nested(data), self.export.scopes if self.export else {}) or plain
 
     def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
-        """Add the details of labels that an export keeps beside the qrels; one with a grade is a label of its own."""
+        """Add the details of labels that an export adds to the qrels; one with a grade is a separate label."""
         details = published.row.nested(published.exported).take("labels", dict, {})
         for item_id, entry in details.items():
             row = published.row.nested(entry if isinstance(entry, dict) else {"entry": entry})

@@ -31,7 +31,7 @@ from ctxbench.io.json_files import read_json
 from ctxbench.io.rows import Row, read_key
 
 EXPORT_KEY = "ctxbench"  # of `metadata`: under it an export keeps what the format has no place for
-EXPORT_FILE = "export.json"  # beside exported files: their names, the card, and what the format does not hold
+EXPORT_FILE = "export.json"  # in the folder of exported files: their names, the card, and what the format does not hold
 SOURCE = "publisher"  # the `source` of labels that came with the files
 PASSED_OVER = "fields that were passed over"
 RENAMED = "query ids with blanks, which were percent-encoded"
@@ -186,7 +186,7 @@ class Draft:
             files: that were read, for the card.
             labelling: who or what labelled, and how, for the card.
             where: the folder or file that names the dataset.
-            export: what an export says beside the files; its card stands for the one that would be made here.
+            export: the `export.json` of the files; its card replaces the one that would be made here.
 
         Raises:
             InputError: all faults at once; or the files state labels, and none of them could be read.

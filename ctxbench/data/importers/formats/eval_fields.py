@@ -26,7 +26,7 @@ FORBIDDEN = (
 )
 IDS = ("id", "_id", "qid", "query_id")
 OFFERED = ("tools", "functions", "available", "available_tools", "offered_tools", "tool_definitions")
-"""Names of fields that say what was offered where their entries are definitions; `tools` also beside other labels."""
+"""Names of fields with the offered items if their entries are definitions; `tools` also if other fields are labels."""
 GRADES = ("grade", "gain", "relevance", "score")  # members of a label that is an object
 OTHERWISE = {
     "query": (
@@ -35,7 +35,7 @@ OTHERWISE = {
     ),
     "id": ("case_id", "test_id", "eval_id", "example_id", "question_id", "request_id", "uuid"),
 }
-"""Names that stand for a field where the record has none of its own names; the first that is there counts."""
+"""Other names of fields, for records without the usual names; the first one present counts."""
 FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": IDS}
 NAMING = ("name", "title")  # fields that are the ids where there are no others
 READ_BESIDE = ("split", "tags")  # by this name alone
