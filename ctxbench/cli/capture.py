@@ -23,7 +23,7 @@ from ctxbench.sources.catalog_snapshots import (
     beside_earlier,
     capture,
     items_kept,
-    lacking,
+    missing_fields,
     odd_in,
     refuse_other,
     write_snapshot,
@@ -246,5 +246,5 @@ def _lacking(part: SnapshotPart) -> Iterator[str]:
         "without_description": "have no description and are found by their names only",
         "without_schema": "have no input schema",
     }
-    for name, count in lacking(part.items).items():
+    for name, count in missing_fields(part.items).items():
         yield f"{count:,} of {tools:,} tools {words[name]}"

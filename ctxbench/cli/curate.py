@@ -299,7 +299,7 @@ def _former_texts(folder: Path, dataset: Dataset, changed: Catalog) -> dict[str,
         commits = [] if repository is None else repository.commits(folder, limit=1)
         if repository is None or not commits:
             return {}
-        places = agent.places()
+        places = agent.locations()
         for line in (repository.text(commits[0], agent.snapshot / CORPUS) or "").splitlines():
             row = json.loads(line)
             found[str(row.get("_id"))] = f"{row.get('description', '')} {row.get('text', '')}"

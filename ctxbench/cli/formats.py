@@ -190,7 +190,7 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
     conversion = make()
     dataset = conversion.dataset
     say(whole, err=True)
-    replaced = create_dataset(dataset, out, again=again)
+    replaced = create_dataset(dataset, out, replace=again)
     write_known_items(out, dataset.catalog.ids)
     if as_json:
         print_json({**conversion.as_dict(), "written": str(out), **({"replaced": True} if replaced else {})})

@@ -51,8 +51,8 @@ def label(
     with opened(folder, writes=minutes > 0) as work:
         tell(*work.notes)
         pool = make_pool_for(work.dataset, selectors, embedder, read_exposures(folder))
-        if pool.always:
-            named = f"{count(len(pool.always), 'item')} of mode always, which every new prompt holds"
+        if pool.always_items:
+            named = f"{count(len(pool.always_items), 'item')} of mode always, which every new prompt holds"
             tell(f"nothing is asked about {named}; a request that needs nothing else needs nothing")
         session = work.session(Predictor(pool), focus=tuple(figures))
         before = session.report()

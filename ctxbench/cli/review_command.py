@@ -57,7 +57,7 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
     try:
         corrections = asking.run()
     except KeyboardInterrupt as stopped:
-        if asking.corrections.made:
+        if asking.corrections.corrections:
             stopped.add_note(f"what was accepted so far is in {patch}")
         raise
     if not patch.exists():
@@ -112,20 +112,20 @@ class _Review:
                 if key == "u":
                     place = max(place - 1, 0)
                     if self.corrections.take_back(place):
-                        self._write(self.corrections.made)
+                        self._write(self.corrections.corrections)
                     continue
                 if not self._take(place, key):
                     self.keys.drop()
                     tell(f"{key!r} is no answer here")
                     continue
                 place += 1
-        return self.corrections.made
+        return self.corrections.corrections
 
     def _take(self, place: int, key: str) -> bool:
         one = self.found[place]
         if key in ("k", "s"):
             return True
-        before = self.corrections.made
+        before = self.corrections.corrections
         if key in self.grades:
             self.corrections.regrade(place, one.item, self.grades[key], query=one.query, why=one.kind)
         elif key == "a":
@@ -138,8 +138,8 @@ class _Review:
             self.corrections.alternative(place, one.item, required[number - 1], query=one.query, why=one.kind)
         else:
             return False
-        if self.corrections.made != before:
-            self._write(self.corrections.made)
+        if self.corrections.corrections != before:
+            self._write(self.corrections.corrections)
         return True
 
     def _others(self, dataset: Dataset, one: Finding) -> list[ItemKey]:

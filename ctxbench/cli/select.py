@@ -142,7 +142,7 @@ def _request(
     else:
         session = open_session(question.chat, catalog, definition, preset, given)
         history = () if question.chat.history is None else read_history(question.chat.history)
-        request, warnings = session.asked(question.text, history=history, tool_results=results)
+        request, warnings = session.build_request(question.text, history=history, tool_results=results)
         values, pipeline = dict(session.settings), session.pipeline
         for warning in warnings:
             say(f"warning: {warning}", err=True)

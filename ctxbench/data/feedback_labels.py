@@ -1,4 +1,4 @@
-"""A dataset of what users said of the contexts that they were given."""
+"""Make a dataset of the feedback of users on contexts."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> tuple[
     Raises:
         ParameterError: there is no such feedback, or no such workspace.
     """
-    said: dict[str, list[Event]] = {}  # by context
-    events = [one for one in store.events(workspace) if one.kind in ("feedback", SUFFICIENT)]
+    by_context: dict[str, list[Event]] = {}  # by context
+    events = [event for event in store.events(workspace) if event.kind in ("feedback", SUFFICIENT)]
     for event in events:
-        if asked := event.metadata.get(ASKED):
-            said.setdefault(asked["context"], []).append(event)
-    if not said:
-        what = f"{len(events)} judgements without a context" if events else "no feedback"
-        raise ParameterError(f"workspace {workspace!r} has {what}; feedback that names `contextId` makes labels")
+        if served := event.metadata.get(ASKED):
+            by_context.setdefault(served["context"], []).append(event)
+    if not by_context:
+        feedback = f"{len(events)} judgements without a context" if events else "no feedback"
+        raise ParameterError(f"workspace {workspace!r} has {feedback}; feedback that names `contextId` makes labels")
     catalog = store.catalog(workspace)
     queries, labels, exposures = [], [], []
-    for context, of in said.items():
+    for context, of in by_context.items():
         judged = _Judged.of(of, catalog)
-        asked = of[0].metadata[ASKED]
-        whose = {"user": of[0].user, "conversation": of[0].conversation}
+        served = of[0].metadata[ASKED]
+        scope = {"user": of[0].user, "conversation": of[0].conversation}
         before = datetime.fromisoformat(str(of[0].at)) - timedelta(microseconds=1)
-        time = min(asked["time"], before.isoformat(), key=in_utc)
-        request = store.request(workspace, asked["text"], time=time, id=context, **whose)
+        time = min(served["time"], before.isoformat(), key=in_utc)
+        request = store.request(workspace, served["text"], time=time, id=context, **scope)
         group = of[0].conversation or of[0].user or context
         queries.append(
             DatasetQuery(
@@ -69,8 +69,8 @@ def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> tuple[
                 split=split_of(group),
                 group=group,
                 tags=() if judged.enough is None else ("sufficient" if judged.enough else NOT_SUFFICIENT,),
-                needs_nothing=judged.whole and not judged.useful,
-                partly_labelled=not judged.whole,
+                needs_nothing=judged.is_complete and not judged.useful,
+                partly_labelled=not judged.is_complete,
             )
         )
         labels += [Label(query=context, item=key, grade=grade, source="feedback") for key, grade in judged.grades]
@@ -82,18 +82,20 @@ def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> tuple[
         "source": f"feedback on contexts of workspace {workspace}",
         "labelling": LABELLING,
     }
-    made = Dataset(name=name, version="1", catalog=catalog, queries=tuple(queries), labels=tuple(labels), about=about)
-    return made, tuple(exposures)
+    dataset = Dataset(
+        name=name, version="1", catalog=catalog, queries=tuple(queries), labels=tuple(labels), about=about
+    )
+    return dataset, tuple(exposures)
 
 
 @dataclass(frozen=True)
 class _Judged:
-    """What was said of one context, of each thing the last word; items in the order of the catalog.
+    """The judgements of one context, the last one of each item; items in the order of the catalog.
 
     Attributes:
-        enough: whether it was sufficient; None = nobody said.
-        offered: its items, if somebody said.
-        grades: of the items that were judged and are still there.
+        enough: whether it was sufficient; None = not judged.
+        offered: its items, if that was judged.
+        grades: of the items that were judged and are still in the catalog.
     """
 
     enough: bool | None
@@ -102,27 +104,27 @@ class _Judged:
 
     @classmethod
     def of(cls, events: Sequence[Event], catalog: Catalog) -> _Judged:
-        """From all that was said of it, in order."""
+        """From all events of the context, in order."""
         grades = {
-            ItemKey.parse(one.metadata[ASKED]["item"]): 2 if one.useful else 0
-            for one in events
-            if one.kind == "feedback"
+            ItemKey.parse(event.metadata[ASKED]["item"]): 2 if event.useful else 0
+            for event in events
+            if event.kind == "feedback"
         }
-        there = {key: grade for key, grade in grades.items() if catalog.find(key) is not None}
-        whole = [one for one in events if one.kind == SUFFICIENT]
-        offered = map(ItemKey.parse, whole[-1].metadata[ASKED]["items"]) if whole else ()
+        in_catalog = {key: grade for key, grade in grades.items() if catalog.find(key) is not None}
+        verdicts = [event for event in events if event.kind == SUFFICIENT]
+        offered = map(ItemKey.parse, verdicts[-1].metadata[ASKED]["items"]) if verdicts else ()
         return cls(
-            enough=whole[-1].useful if whole else None,
+            enough=verdicts[-1].useful if verdicts else None,
             offered=tuple(sorted(offered, key=catalog.position)),  # a context of what was deleted is gone with it
-            grades=tuple((key, there[key]) for key in sorted(there, key=catalog.position)),
+            grades=tuple((key, in_catalog[key]) for key in sorted(in_catalog, key=catalog.position)),
         )
 
     @property
     def useful(self) -> tuple[ItemKey, ...]:
-        """What was useful."""
+        """The items that were useful."""
         return tuple(key for key, grade in self.grades if grade)
 
     @property
-    def whole(self) -> bool:
-        """Whether all that is required is known."""
+    def is_complete(self) -> bool:
+        """Whether all required items are known."""
         return self.enough is True and {key for key, _ in self.grades}.issuperset(self.offered)

@@ -1,4 +1,4 @@
-"""Getting the files of a source from where their owner publishes them: checked, resumed, whole or not at all."""
+"""Fetch the files of a source from their publisher: checked, resumed, whole or not at all."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REDIRECTS = 5  # of one exchange
 TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
 _SLOW = f"fewer than {LEAST:,} bytes came in {TIMEOUT_S:g} s"
 _AGAIN = "remove it and try again"
-PART = ".part"  # a file that has not come whole yet, hidden beside its place
+PART = ".part"  # a hidden file in the same folder, until the download is complete
 
 ShowBytes: TypeAlias = Callable[[str, int, int], None]
 
@@ -59,10 +59,10 @@ class _CutError(Exception):
 
 
 def sources() -> dict[str, tuple[PublishedSource, tuple[str, ...]]]:
-    """What can be fetched, by name, with the datasets that are made of it, sorted."""
+    """The sources that can be fetched, by name, with their datasets, sorted."""
     readers = [importer for importer in importers().values() if isinstance(importer, FileImporter)]
-    found = {importer.source.name: (importer.source, importer.provides) for importer in readers}
-    return dict(sorted(found.items()))
+    by_name = {importer.source.name: (importer.source, importer.provides) for importer in readers}
+    return dict(sorted(by_name.items()))
 
 
 def source_of(name: str) -> PublishedSource:
@@ -72,14 +72,14 @@ def source_of(name: str) -> PublishedSource:
         UnknownNameError: nothing has the name; the closest are named.
         ParameterError: the dataset comes from a package; says what to install.
     """
-    known = sources()
-    for source, datasets in known.values():
+    by_name = sources()
+    for source, datasets in by_name.values():
         if name == source.name or name in datasets:
             return source
     importer = importers().get(name)
     if importer is not None:
         raise ParameterError(f"dataset {name} has no files to fetch; its source is installed: {importer.install}")
-    names = {*known, *(dataset for _, datasets in known.values() for dataset in datasets)}
+    names = {*by_name, *(dataset for _, datasets in by_name.values() for dataset in datasets)}
     raise UnknownNameError("source to fetch", name, names)
 
 
@@ -91,7 +91,7 @@ def fetch(
     notify: Notify = nothing_said,
     pause: float = 0.5,
 ) -> tuple[Fetched, ...]:
-    """Get the files of a source into the cache; what is there and right is left alone.
+    """Fetch the files of a source into the cache; valid files are left as they are.
 
     A file comes into its place only once its SHA-256 is the expected one. What has come of it when the connection
     ends, or the process, is kept, and the next call goes on from there. Processes take turns.
@@ -153,7 +153,7 @@ def _is_right(path: Path, file: SourceFile, notify: Notify) -> bool:
 
 @dataclass
 class _Download:
-    """One file on its way."""
+    """The download of one file."""
 
     client: httpx.Client
     deadline: Deadline
@@ -167,17 +167,17 @@ class _Download:
         return self.target.with_name(f".{self.target.name}{PART}")
 
     def get(self, pause: float) -> None:
-        """Fetch, check and put in place.
+        """Fetch the file, check it and move it to its path.
 
         Raises:
             StorageError: it could not be had, or is another file.
         """
         had = self._size()
-        self._whole(pause)
+        self._fetch_all(pause)
         digest, size = sha256_of(self.part, remedy=_AGAIN), self._size()
         if digest != self.file.sha256 and had:  # what was kept from before may be what is wrong
             self._drop()
-            self._whole(pause)
+            self._fetch_all(pause)
             digest, size = sha256_of(self.part, remedy=_AGAIN), self._size()
         if digest != self.file.sha256:
             self._drop()
@@ -191,8 +191,8 @@ class _Download:
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def _whole(self, pause: float) -> None:
-        """Fetch until all has come, trying again where the connection ends."""
+    def _fetch_all(self, pause: float) -> None:
+        """Fetch the whole file, with retries if the connection ends."""
         for attempt in range(TRIES):
             try:
                 self._go_on()
@@ -210,7 +210,7 @@ class _Download:
                 return
 
     def _go_on(self) -> None:
-        """One exchange: ask for what is missing, and add it to the part.
+        """Send one request for the missing bytes, and append them to the partial file.
 
         Raises:
             _CutError: worth another try.
@@ -232,7 +232,7 @@ class _Download:
             raise _CutError(_SLOW)
 
     def _exchange(self, have: int) -> None:
-        """Ask, and follow redirects without reading what stands in them."""
+        """Send the request, and follow redirects without reading their bodies."""
         headers = {"Range": f"bytes={have}-"} if have else {}
         request = self.client.build_request("GET", self.url, headers=headers, extensions={"trace": self.deadline.trace})
         for _ in range(REDIRECTS + 1):
@@ -243,7 +243,7 @@ class _Download:
         raise StorageError(f"cannot fetch {self.url}: more than {REDIRECTS} redirects")
 
     def _take(self, response: httpx.Response, have: int) -> None:
-        """Write what a response brings, from `have` if the server goes on there, else from the start."""
+        """Write the body of a response, from `have` if the server continues there, else from the start."""
         status = f"the server answers {response.status_code} {response.reason_phrase}"
         if response.status_code in TRY_AGAIN:
             raise _CutError(status)
@@ -302,5 +302,5 @@ class _Download:
 
 def _first(response: httpx.Response) -> int:
     """The first byte that a partial response brings; -1 if it does not say."""
-    found = re.match(r"bytes (\d{1,18})-", response.headers.get("content-range", ""))
-    return int(found[1]) if found else -1
+    match = re.match(r"bytes (\d{1,18})-", response.headers.get("content-range", ""))
+    return int(match[1]) if match else -1

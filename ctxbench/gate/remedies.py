@@ -181,7 +181,7 @@ def _put_back(item: str, pair: SnapshotPair) -> str:
         return f"enable {item} again"
     absent = head.absent_servers.get(server_of(item))
     if absent is not None:
-        return absent.mend
+        return absent.fix
     restore = _restore_command(item, pair)
     return f"put {item} back (`{restore}`)" if restore else f"put {item} back"
 

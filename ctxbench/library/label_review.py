@@ -128,7 +128,7 @@ class Review:
         """
         if Path(path).exists():
             raise ParameterError(f"{path} is there already, and may hold other corrections; name another file")
-        made = self._corrections.made
+        made = self._corrections.corrections
         write_patch(made, Path(path))
         return len(made)
 

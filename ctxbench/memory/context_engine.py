@@ -40,7 +40,7 @@ DEFAULTS = ContextOptions(template="chat", budget=2000)
 Ranker: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], Sequence[float]]
 """From results, each with `memory` and `score` (similarity; None where it was not found by it), to a score each."""
 
-_Asked: TypeAlias = Sequence[tuple[str, tuple[float, ...]]]  # queries with their vectors; of a vector the text is empty
+_Query: TypeAlias = Sequence[tuple[str, tuple[float, ...]]]  # queries with their vectors; of a vector the text is empty
 
 
 class ContextEngine:
@@ -81,9 +81,9 @@ class ContextEngine:
             self._store = store
             model = open_embedder(embedder_name(embedder))
             if dimensions is not None and model.identity.dimensions != dimensions:
-                made = f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions"
-                wanted = f"{dimensions} are expected; name another embedder, or leave dimensions out"
-                raise ParameterError(f"{made}, and {wanted}")
+                actual = f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions"
+                expected = f"{dimensions} are expected; name another embedder, or leave dimensions out"
+                raise ParameterError(f"{actual}, and {expected}")
             self.progress: Callable[[int, int], None] | None = None
             self._resources: LocalResources = local_resources(
                 model, open_counter(counter), progress=lambda *n: self.progress and self.progress(*n)
@@ -98,11 +98,11 @@ class ContextEngine:
 
     @property
     def hit_rate(self) -> float:
-        """The share of queries whose vector was kept from an earlier call, 0 to 1."""
+        """The share of queries whose vector was cached, 0 to 1."""
         return self._vectors.hit_rate
 
     def search(self, query: str, workspace: str, options: SearchOptions | None = None) -> FoundMemories:
-        """The memories that suit a query best, best first."""
+        """The best memories for a query, best first."""
         return self.search_many([query], workspace, options)[0]
 
     def search_many(
@@ -117,7 +117,7 @@ class ContextEngine:
     ) -> FoundMemories:
         """The memories nearest to a vector."""
         with typed_errors():
-            return self._search(self._held(vector), workspace, options or SearchOptions())[0]
+            return self._search(self._vector_query(vector), workspace, options or SearchOptions())[0]
 
     def build(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
         """The context for a query: the best memories that fit into the budget, rendered."""
@@ -129,7 +129,7 @@ class ContextEngine:
     ) -> BuiltContext:
         """The context for a vector."""
         with typed_errors():
-            return self._build(self._held(vector), workspace, options)
+            return self._build(self._vector_query(vector), workspace, options)
 
     def preview(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
         """What `build` would give; its `preview` tells ids, ranking scores and the share of the budget, too."""
@@ -148,7 +148,7 @@ class ContextEngine:
             self._templates[name] = dict(template)
 
     def register_ranker(self, name: str, ranker: Ranker) -> None:
-        """Add a ranker of what a search found; see `Ranker`.
+        """Add a ranker of search results; see `Ranker`.
 
         Raises:
             EngineError: the name is one of ours.
@@ -159,7 +159,7 @@ class ContextEngine:
         self._rankers[name] = ranker
 
     def embed(self, workspace: str) -> int:
-        """Make what is missing of the vectors of a workspace, so that no search has to; returns how many they were."""
+        """Embed the memories of a workspace that have no vector yet, so that no search has to; returns how many."""
         with typed_errors():
             texts = [chunk for item in self._store.catalog(workspace) for chunk in chunks_of(item)]
             before = self._resources.stats.embedded
@@ -170,47 +170,47 @@ class ContextEngine:
         """Forget the vectors of queries."""
         self._vectors.clear()
 
-    def _search(self, asked: _Asked, workspace: str, options: SearchOptions) -> list[FoundMemories]:
-        outcome = self._run(self._pipeline(options, asked), asked, workspace, options)
-        return [FoundMemories(outcome, row) for row in range(len(asked))]
+    def _search(self, query: _Query, workspace: str, options: SearchOptions) -> list[FoundMemories]:
+        outcome = self._run(self._pipeline(options, query), query, workspace, options)
+        return [FoundMemories(outcome, row) for row in range(len(query))]
 
-    def _build(self, asked: _Asked, workspace: str, given: ContextOptions | None) -> BuiltContext:
-        options = given or self.defaults
+    def _build(self, query: _Query, workspace: str, context_options: ContextOptions | None) -> BuiltContext:
+        options = context_options or self.defaults
         budget = options.budget or self.defaults.budget or DEFAULTS.budget or 0
         name, form = self._template(options)
-        pipeline = self._pipeline(options, asked)
+        pipeline = self._pipeline(options, query)
         fit = Step("fit", "rendered", build("fit", "rendered", {"tokens": budget}))
         pipeline = replace(pipeline, refine=(*pipeline.refine, fit), format=form)
-        outcome = self._run(pipeline, asked, workspace, options)
+        outcome = self._run(pipeline, query, workspace, options)
         context = pipeline.prompts(outcome, self._resources)[0].context
         tokens = int(self._resources.text_tokens([context])[0]) if context else 0
         counter = self._resources.identity("tokens")
         return BuiltContext(outcome, 0, context=context, tokens=tokens, budget=budget, template=name, counter=counter)
 
-    def _run(self, pipeline: Pipeline, asked: _Asked, workspace: str, options: SearchOptions) -> Outcome:
-        """Ask the pipeline for each query; a failure names the numbers of queries alone."""
-        self.searches += len(asked)
-        said: dict[str, Any] = {"workspace": workspace, "user": options.user, "time": options.time}
+    def _run(self, pipeline: Pipeline, query: _Query, workspace: str, options: SearchOptions) -> Outcome:
+        """Run the pipeline for each query; an error names the numbers of queries, not their texts."""
+        self.searches += len(query)
+        fields: dict[str, Any] = {"workspace": workspace, "user": options.user, "time": options.time}
         requests = [
-            Request(id=f"query {number}", text=text, vector=vector, only=options.only, **said)
-            for number, (text, vector) in enumerate(asked, start=1)
+            Request(id=f"query {number}", text=text, vector=vector, only=options.item_filter, **fields)
+            for number, (text, vector) in enumerate(query, start=1)
         ]
         return pipeline.run(Batch.of(self._store.catalog(workspace), requests), self._resources)
 
-    def _pipeline(self, options: SearchOptions, asked: _Asked) -> Pipeline:
-        """A shipped pipeline, over relationships where they are asked for; behind it a ranker that is none of those."""
-        own = self._rankers.get(options.ranker)
-        if own is None and options.ranker not in SHIPPED:
-            known = [*SHIPPED, *self._rankers]
-            raise ParameterError(f"no ranker is called {options.ranker!r}{suggest(options.ranker, known)}")
-        by_text = any(text for text, _ in asked)
+    def _pipeline(self, options: SearchOptions, query: _Query) -> Pipeline:
+        """A shipped pipeline, with relationships if requested, and the user's ranker after it."""
+        ranker = self._rankers.get(options.ranker)
+        if ranker is None and options.ranker not in SHIPPED:
+            names = [*SHIPPED, *self._rankers]
+            raise ParameterError(f"no ranker is called {options.ranker!r}{suggest(options.ranker, names)}")
+        by_text = any(text for text, _ in query)
         shipped = definition(SHIPPED.get(options.ranker if by_text else "similarity", SHIPPED["default"]))
         pipeline = shipped.pipeline(shipped.values(None, {"n": options.limit}))
         steps: list[Any] = list(pipeline.refine)
         if options.relationships:
             steps.append(Step("expand", "links", build("expand", "links", {"depth": options.depth})))
-        if own is not None:
-            steps.append(Step("rank", options.ranker, _OwnRanker(own)))
+        if ranker is not None:
+            steps.append(Step("rank", options.ranker, _OwnRanker(ranker)))
         return replace(pipeline, refine=tuple(steps))
 
     def _template(self, options: ContextOptions) -> tuple[str, Step]:
@@ -222,10 +222,10 @@ class ContextEngine:
         name = options.template or self.defaults.template or DEFAULTS.template or ""
         if name not in self._templates:
             raise EngineError(TEMPLATE, f"no template is called {name!r}{suggest(name, self._templates)}")
-        given = {"template": self._templates[name], "metadata": options.metadata}
-        return name, Step("format", "template", build("format", "template", given))
+        values = {"template": self._templates[name], "metadata": options.metadata}
+        return name, Step("format", "template", build("format", "template", values))
 
-    def _embedded(self, queries: Sequence[str]) -> _Asked:
+    def _embedded(self, queries: Sequence[str]) -> _Query:
         """Queries that can be asked.
 
         Raises:
@@ -236,8 +236,8 @@ class ContextEngine:
                 raise ParameterError(f"query {number} is blank; ask for something")
         return list(zip(queries, self._vectors.get(queries), strict=True))
 
-    def _held(self, vector: Sequence[float]) -> _Asked:
-        """A vector of the right size; what else may be wrong with it is for the search to say."""
+    def _vector_query(self, vector: Sequence[float]) -> _Query:
+        """A query of a vector with the right number of dimensions; the search checks the rest."""
         if len(vector) != self._dimensions:
             size = f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}"
             raise ParameterError(f"{size}; embed the query with the same model")
@@ -246,31 +246,31 @@ class ContextEngine:
 
 @dataclass(frozen=True)
 class _OwnRanker(Strategy):
-    """Score by a function of the user's; it sees each request's results and gives a number each."""
+    """Score by an external function, which gets the results of a request and returns a number for each."""
 
     ranker: Ranker
 
     def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
-        """Put its scores in the place of the score."""
+        """Replace the scores by those of the function."""
         score = candidates.score.copy()
-        for place in range(candidates.n_requests):
-            found = FoundMemories(Outcome(query, candidates), place)
-            results = found.every_result()
+        for request in range(candidates.n_requests):
+            memories = FoundMemories(Outcome(query, candidates), request)
+            results = memories.every_result()
             try:
-                given = np.array([float(one) for one in self.ranker(results)], dtype=np.float64)
+                scores = np.array([float(score) for score in self.ranker(results)], dtype=np.float64)
             except Exception as error:
                 raise SelectorError(f"the ranker failed: {type(error).__name__}: {error}") from error
-            wrong = [f"{len(given)} for {len(results)} results"] if len(given) != len(results) else []
-            wrong += [f"{given[n]} for {results[n]['memory']['id']!r}" for n in np.flatnonzero(~np.isfinite(given))]
+            wrong = [f"{len(scores)} for {len(results)} results"] if len(scores) != len(results) else []
+            wrong += [f"{scores[n]} for {results[n]['memory']['id']!r}" for n in np.flatnonzero(~np.isfinite(scores))]
             if wrong:
                 raise SelectorError(f"a ranker must give one finite number a result; it gave {wrong[0]}")
-            score[found.rows(chosen=True)] = given
+            score[memories.rows(chosen=True)] = scores
         similarity = {SIMILARITY: candidates.columns.get(SIMILARITY, candidates.score)}  # the score of `dense` is it
         return rescored(candidates.with_columns(**similarity), score)
 
 
 RANKERS: Mapping[str, Ranker] = {
-    "recency": lambda results: [float(instant(one["memory"]["created_at"])) for one in results],
-    "confidence": lambda results: [one["memory"]["confidence"] for one in results],
+    "recency": lambda results: [float(instant(result["memory"]["created_at"])) for result in results],
+    "confidence": lambda results: [result["memory"]["confidence"] for result in results],
 }
 """The other rankers that there are, which order anew what the default finds."""

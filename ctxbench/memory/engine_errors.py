@@ -1,4 +1,4 @@
-"""What can go wrong in the memory engine, by the types that its document names."""
+"""The errors of the memory engine, by the types of its specification."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEMPLATE = "template_not_found"
 
 
 class EngineError(UserError):
-    """A call of the engine failed; nothing was answered in its place.
+    """A call of the engine failed.
 
     Attributes:
         type: `embedding_error`, `search_error`, `storage_error`, `validation_error` or `template_not_found`.
@@ -29,7 +29,7 @@ _TYPES = ((EmbeddingError, EMBEDDING), (StorageError, STORAGE), (_GIVEN, VALIDAT
 
 @contextmanager
 def typed_errors() -> Iterator[None]:
-    """Whatever a user's call may meet, raised as an `EngineError`; a bug of ours stays what it is."""
+    """Raise expected errors inside it as an `EngineError`; bugs keep their type."""
     try:
         yield
     except EngineError:

@@ -1,4 +1,4 @@
-"""What a call of the memory engine may say beside its query."""
+"""The options of a call of the memory engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEEPEST = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """How a search goes.
+    """The options of a search.
 
     Attributes:
         limit: results at most, 1 to 100; what relationships bring in comes on top.
@@ -26,7 +26,7 @@ class SearchOptions:
         relationships: whether memories that results are related to are brought in, too.
         depth: over how many relationships, 1 to 5.
         ranker: `default`, `similarity`, `recency`, `confidence`, or one that was registered.
-        user: whose memories are seen beside everybody's.
+        user: whose memories are seen as well as everybody's.
         time: as of when; ISO 8601, without an offset UTC. None = now.
 
     Raises:
@@ -52,15 +52,15 @@ class SearchOptions:
             check_range("depth", self.depth, 1, DEEPEST)
 
     @property
-    def only(self) -> Only:
-        """What the search is restricted to."""
-        same = ("kinds", "since", "before", "confidence", "conversation")
-        return Only(types=("memory",), **{name: getattr(self, name) for name in same})
+    def item_filter(self) -> Only:
+        """The filter of the search."""
+        unchanged = ("kinds", "since", "before", "confidence", "conversation")
+        return Only(types=("memory",), **{name: getattr(self, name) for name in unchanged})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextOptions(SearchOptions):
-    """How a context is built.
+    """The options of building a context.
 
     Attributes:
         template: `chat`, `detailed`, `summary`, or one that was registered; None = the engine's.

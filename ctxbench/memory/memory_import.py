@@ -1,4 +1,4 @@
-"""Memories from a file of JSON lines into a store: all of the file, or nothing."""
+"""Import memories from a file of JSON lines into a store: all of the file, or nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LINK = '{"type": ..., "target": the id of a memory}'
 
 @dataclass(frozen=True)
 class ImportedMemories:
-    """What an import did.
+    """The counts of an import.
 
     Attributes:
         new: memories that were not there.
@@ -51,7 +51,7 @@ class ImportedMemories:
 
 @dataclass(frozen=True)
 class _MemoryRow:
-    """A row: the memory as it is kept, and what is said beside; `dated` where it says when it was created."""
+    """A row: the memory in its stored form, its end and links; `dated` if the row has a time of creation."""
 
     row: Row
     memory: Memory
@@ -60,24 +60,26 @@ class _MemoryRow:
     links: tuple[tuple[str, str], ...]
 
     def is_among(self, versions: Sequence[tuple[Any, ...]], *, last: bool) -> bool:
-        """Whether one says the same since then; of a row about what is so now, whether the current one does.
+        """Whether a version equals the row; for a row about the present, whether the current version does.
 
         About now is a row without a time, and the last one of a memory in its file, unless it says when that ended.
         """
-        own = _version(self.memory)
+        own_version = _version(self.memory)
         if self.dated and (self.until or not last):
-            return own in versions
-        return own[1:] in [version[1:] for version in versions[-1:] if not self.dated or own[0] <= version[0]]
+            return own_version in versions
+        return own_version[1:] in [
+            version[1:] for version in versions[-1:] if not self.dated or own_version[0] <= version[0]
+        ]
 
     def begins(self, versions: Sequence[tuple[Any, ...]]) -> str | None:
-        """Since when it is the current version, behind others; None = now: what was so before an edit is so again."""
-        own = _version(self.memory)
-        return None if not self.dated or (own in versions and own[0] <= versions[-1][0]) else own[0]
+        """The time from which it is the current version, after the others; None = now, as when an edit is undone."""
+        version = _version(self.memory)
+        return None if not self.dated or (version in versions and version[0] <= versions[-1][0]) else version[0]
 
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """The rows of a file that are of a workspace, in order of time, and how many others there are."""
+    """The rows of a workspace in a file, in order of time, and how many others there are."""
 
     path: Path
     workspace: str
@@ -95,38 +97,38 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
     """
     faults: list[Fault] = []
     rows: list[_MemoryRow] = []
-    others: Counter[str] = Counter()
-    found = list(jsonl_rows(path, faults))
-    if not any("content" in row.data for row in found) and (kind := other_kind(path)):
+    elsewhere: Counter[str] = Counter()
+    read_rows = list(jsonl_rows(path, faults))
+    if not any("content" in row.data for row in read_rows) and (kind := other_kind(path)):
         raise InputError([Fault(f"nothing was imported: {kind}; memories have an id and content", path)])
-    for row in found:
+    for row in read_rows:
         row, before = replace(row, data=_of_memory(row.data)), len(faults)
         row.refuse_unknown(tuple(_FIELDS))
         named = [name for name, value in row.data.items() if name in _FIELDS and value is not None]
-        given = {_FIELDS[name]: row.data[name] for name in named}
-        twice = [name for name in named if [_FIELDS[one] for one in named].count(_FIELDS[name]) > 1]
+        values = {_FIELDS[name]: row.data[name] for name in named}
+        twice = [name for name in named if [_FIELDS[field_name] for field_name in named].count(_FIELDS[name]) > 1]
         if twice:
             row.fault(f"{' and '.join(map(repr, twice))} say the same of a memory; leave all but one out")
-        if (whose := given.get("workspace", workspace)) != workspace:
-            others[str(whose)] += 1
+        if (row_workspace := values.get("workspace", workspace)) != workspace:
+            elsewhere[str(row_workspace)] += 1
         elif len(faults) == before:
-            one = _memory_row(row, given, workspace)
-            if len(faults) == before and one.until != one.memory.created:
-                rows.append(one)
+            memory_row = _memory_row(row, values, workspace)
+            if len(faults) == before and memory_row.until != memory_row.memory.created:
+                rows.append(memory_row)
     rows.sort(key=attrgetter("memory.created"))
     _refuse_unordered(rows)
     raise_faults(merge_equal_faults(faults), subject=_subject(path))
-    if not rows and others:
-        raise UnknownNameError("workspace", workspace, others, where=f": no row of {path} is of it")
+    if not rows and elsewhere:
+        raise UnknownNameError("workspace", workspace, elsewhere, where=f": no row of {path} is of it")
     if not rows:
         raise ParameterError(f"{path} holds no memory; expected one a line, such as {{'id': ..., 'content': ...}}")
-    return MemoryFile(path, workspace, rows, sum(others.values()))
+    return MemoryFile(path, workspace, rows, sum(elsewhere.values()))
 
 
 def import_memories(
     store: SqliteStore, file: MemoryFile, *, progress: Callable[[int, int], None] | None = None
 ) -> ImportedMemories:
-    """Import what was read into its workspace, which is made where there is none of the name.
+    """Import a file into its workspace, which is created if it does not exist.
 
     Rows are taken in order of time. One whose id is there is a later version of that memory, unless a version says the
     same already: a file that is imported again changes nothing. A memory's last row is what is so now: where it says
@@ -144,30 +146,35 @@ def import_memories(
     rows, workspace = file.rows, file.workspace
     with store.together():
         store.create_workspace(workspace)
-        known: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)  # versions by id, the first one first
+        stored: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)  # versions by id, the first one first
         for item in store.catalog(workspace):
-            known[item.name.rpartition("@")[0]].append(_version_of_item(item))
+            stored[item.name.rpartition("@")[0]].append(_version_of_item(item))
         new: list[Memory] = []
         later: list[tuple[_MemoryRow, str | None]] = []  # and since when
-        last = {one.memory.id: one for one in rows}
-        for one in rows:
-            versions = known[one.memory.id]
-            if not one.is_among(versions, last=last[one.memory.id] is one):
-                later += [(one, one.begins(versions))] if versions else []
-                new += [] if versions else [one.memory]
-                versions.append(_version(one.memory))
+        last = {row.memory.id: row for row in rows}
+        for memory_row in rows:
+            versions = stored[memory_row.memory.id]
+            if not memory_row.is_among(versions, last=last[memory_row.memory.id] is memory_row):
+                later += [(memory_row, memory_row.begins(versions))] if versions else []
+                new += [] if versions else [memory_row.memory]
+                versions.append(_version(memory_row.memory))
         store.insert_many(new, progress=progress)
-        for one, begin in later:
-            with _faults_of(one.row):
-                store.update(workspace, one.memory.id, at=begin, **{name: getattr(one.memory, name) for name in _SAID})
-        _check_ends(rows, known)
-        links = {(one.memory.id, *link): one.row for one in rows for link in one.links}
+        for memory_row, begin in later:
+            with _faults_of(memory_row.row):
+                store.update(
+                    workspace,
+                    memory_row.memory.id,
+                    at=begin,
+                    **{name: getattr(memory_row.memory, name) for name in _SAID},
+                )
+        _check_ends(rows, stored)
+        links = {(row.memory.id, *link): row.row for row in rows for link in row.links}
         for (source, kind, target), row in links.items():
             with _faults_of(row):
                 store.relate(Relationship(workspace=workspace, source=source, target=target, type=kind))
         raise_faults(sorted(rows[0].row.faults, key=attrgetter("line")), subject=_subject(file.path))
-    same = len(rows) - len(new) - len(later)
-    return ImportedMemories(len(new), len(later), same, len(links), file.elsewhere)
+    n_unchanged = len(rows) - len(new) - len(later)
+    return ImportedMemories(len(new), len(later), n_unchanged, len(links), file.elsewhere)
 
 
 def _subject(path: Path) -> str:
@@ -175,37 +182,37 @@ def _subject(path: Path) -> str:
 
 
 def _refuse_unordered(rows: Sequence[_MemoryRow]) -> None:
-    """Refuse several contents of one memory without times, or of one time: nobody knows which is the later one."""
+    """Add a fault for different contents of one memory without a time, or of one time: their order is unknown."""
     first: dict[tuple[str, str | None], _MemoryRow] = {}
-    for one in rows:
-        before = first.setdefault((one.memory.id, one.memory.created if one.dated else None), one)
-        if _version(before.memory)[1:] != _version(one.memory)[1:]:
-            said = f"line {before.row.line} says otherwise of {one.memory.id!r}{' at the same time' * one.dated}"
-            one.row.fault(f"{said}; say with created_at which came later")
+    for row in rows:
+        before = first.setdefault((row.memory.id, row.memory.created if row.dated else None), row)
+        if _version(before.memory)[1:] != _version(row.memory)[1:]:
+            problem = f"line {before.row.line} says otherwise of {row.memory.id!r}{' at the same time' * row.dated}"
+            row.row.fault(f"{problem}; say with created_at which came later")
 
 
-def _memory_row(row: Row, given: Mapping[str, Any], workspace: str) -> _MemoryRow:
-    """Look at one row; what is wrong with it goes to its faults."""
-    said = {name: given[name] for name in (*_SAID, "created") if name in given}
-    found: list[str] = []
-    id_, until = given.get("id"), given.get("until")
+def _memory_row(row: Row, values: Mapping[str, Any], workspace: str) -> _MemoryRow:
+    """Read one row; adds to its faults."""
+    stated = {name: values[name] for name in (*_SAID, "created") if name in values}
+    problems: list[str] = []
+    id_, until = values.get("id"), values.get("until")
     try:
         id_ = _memory_id(id_) if "_id" in row.data and isinstance(id_, str) else id_
         until = until and time_named("until", str(until))
     except ParameterError as error:
-        found.append(str(error))
-    memory = checked(Memory(**{"content": None, **said, "id": id_, "workspace": workspace}), found)
-    if until and not found and until < str(memory.created):
-        found.append(f"until ({until}) must not be before created ({memory.created})")
-    if given.get("enabled", True) is not True:
-        found.append("enabled: a memory cannot be there and kept out of everything; leave the row out")
-    own = {_FIELDS[name]: name for name in row.data if name in _FIELDS}
-    for message in found:
+        problems.append(str(error))
+    memory = checked(Memory(**{"content": None, **stated, "id": id_, "workspace": workspace}), problems)
+    if until and not problems and until < str(memory.created):
+        problems.append(f"until ({until}) must not be before created ({memory.created})")
+    if values.get("enabled", True) is not True:
+        problems.append("enabled: a memory cannot be there and kept out of everything; leave the row out")
+    field_names = {_FIELDS[name]: name for name in row.data if name in _FIELDS}
+    for message in problems:
         name, blank, rest = message.partition(" ")
-        row.fault(f"{own.get(name, name)}{blank}{rest}")  # by the name that the row has
+        row.fault(f"{field_names.get(name, name)}{blank}{rest}")  # by the name that the row has
     links = row.each("relationships", _link, expected=_LINK)
     links += tuple(link for link in row.each("links", _link, expected=_LINK) if link[1] != id_)  # to another version
-    return _MemoryRow(row, memory, "created" in given, until, links)
+    return _MemoryRow(row, memory, "created" in values, until, links)
 
 
 def _of_memory(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -231,16 +238,18 @@ def _link(entry: Any) -> tuple[str, str]:
 
 @contextmanager
 def _faults_of(row: Row) -> Iterator[None]:
-    """What a store refuses inside is a fault of the row."""
+    """Turn errors of the store inside it into faults of the row."""
     try:
         yield
     except ParameterError as error:
         row.fault(str(error))
 
 
-def _check_ends(rows: Sequence[_MemoryRow], known: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
-    """Refuse an end at which nothing begins: a version ends when the next one takes its place."""
-    for one in rows:
-        if one.until and all(created != one.until for created, *_ in known[one.memory.id]):
-            row = f"no row of {one.memory.id!r} begins then"
-            one.row.fault(f"until ({one.until}) ends a version when the next one begins, and {row}; leave it out")
+def _check_ends(rows: Sequence[_MemoryRow], stored: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
+    """Add a fault for an end at which no version begins: a version ends when the next one replaces it."""
+    for memory_row in rows:
+        if memory_row.until and all(created != memory_row.until for created, *_ in stored[memory_row.memory.id]):
+            row = f"no row of {memory_row.memory.id!r} begins then"
+            memory_row.row.fault(
+                f"until ({memory_row.until}) ends a version when the next one begins, and {row}; leave it out"
+            )

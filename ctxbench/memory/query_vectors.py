@@ -1,4 +1,4 @@
-"""Vectors of queries, kept for a while: the same question asked again is not embedded again."""
+"""A cache of the vectors of queries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ctxbench.io.process_lock import ProcessLock
 
 @dataclass
 class QueryVectors:
-    """The vectors of the queries asked last, by text; in memory alone. May be used from several threads.
+    """The vectors of the latest queries by text, in memory. Thread-safe.
 
     Attributes:
         embedder: makes what is not there.
@@ -31,7 +31,9 @@ class QueryVectors:
     clock: Callable[[], float] = time.monotonic
     hits: int = 0
     misses: int = 0
-    _kept: dict[str, tuple[float, tuple[float, ...]]] = field(default_factory=dict)  # when it was made; last used last
+    _cached: dict[str, tuple[float, tuple[float, ...]]] = field(
+        default_factory=dict
+    )  # when it was made; last used last
 
     _lock: ProcessLock = field(default_factory=ProcessLock, repr=False)  # not held while one is made
 
@@ -41,9 +43,9 @@ class QueryVectors:
 
     @property
     def hit_rate(self) -> float:
-        """The share of queries whose vector was there, 0 to 1; 0 before the first."""
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else 0.0
+        """The share of queries whose vector was cached, 0 to 1; 0 before the first query."""
+        n_requests = self.hits + self.misses
+        return self.hits / n_requests if n_requests else 0.0
 
     def get(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
         """The vectors of texts, each of unit length.
@@ -51,24 +53,24 @@ class QueryVectors:
         Raises:
             EmbeddingError: a text cannot be embedded, or there is no model; nothing of the call is kept.
         """
-        now = self.clock()
+        time = self.clock()
         with self._lock:
-            found = {text: self._kept.get(text, (-math.inf, ())) for text in texts}
-            missing = [text for text, (made, _) in found.items() if now - made >= self.seconds]
+            cached = {text: self._cached.get(text, (-math.inf, ())) for text in texts}
+            missing = [text for text, (created, _) in cached.items() if time - created >= self.seconds]
             self.hits += len(texts) - len(missing)
             self.misses += len(missing)
         if missing:
             rows = Vectors(self.embedder, None).get(missing)
-            found |= {text: (now, tuple(map(float, row))) for text, row in zip(missing, rows, strict=True)}
+            cached |= {text: (time, tuple(map(float, row))) for text, row in zip(missing, rows, strict=True)}
         with self._lock:
-            for text, one in found.items():
-                self._kept.pop(text, None)
-                self._kept[text] = one
-            while len(self._kept) > self.size:
-                del self._kept[next(iter(self._kept))]
-        return [found[text][1] for text in texts]
+            for text, entry in cached.items():
+                self._cached.pop(text, None)
+                self._cached[text] = entry
+            while len(self._cached) > self.size:
+                del self._cached[next(iter(self._cached))]
+        return [cached[text][1] for text in texts]
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Empty the cache."""
         with self._lock:
-            self._kept.clear()
+            self._cached.clear()

@@ -1,1 +1,1 @@
-"""Contexts on request: a service over a store, its cache and figures, and its HTTP interface."""
+"""The context service: a service over a store, its cache, metrics and HTTP interface."""

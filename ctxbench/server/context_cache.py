@@ -1,4 +1,4 @@
-"""Contexts that were built lately: the outputs of their steps, so that the same request is not answered twice."""
+"""A cache of contexts: the outputs of their steps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KeptContext:
 
 
 class ContextCache:
-    """Keeps contexts by the key of their request (`batch_key`), those used last, for a time from their last use.
+    """Keeps the contexts used last by the key of their request (`batch_key`), for a time from their last use.
 
     A key holds the catalog and all of the request, so nothing has to be taken out after a write: what was asked of an
     earlier catalog is not found any more, and goes as soon as there is something of a later one. May be used from
@@ -63,33 +63,35 @@ class ContextCache:
             return key in self._kept
 
     def entry(self, key: str, *, catalog: str, thread: str | None, user: str | None) -> KeptContext:
-        """What is kept under a key, which it counts as used now; empty where nothing is."""
+        """The entry of a key, which counts as used now; empty if there is none."""
         with self._lock:
             self._drop_old()
-            found = self._kept.pop(key, None)
-            if found is None:
-                found = KeptContext(catalog, thread, user)
+            entry = self._kept.pop(key, None)
+            if entry is None:
+                entry = KeptContext(catalog, thread, user)
                 # a catalog takes megabytes, and does not come back; each user has one
-                self._keep_only(lambda kept: kept.user != user or kept.catalog == catalog)
-            found.used = self._clock()
-            self._kept[key] = found
+                self._keep_only(lambda entry: entry.user != user or entry.catalog == catalog)
+            entry.used = self._clock()
+            self._kept[key] = entry
             while len(self._kept) > self._size:
                 del self._kept[next(iter(self._kept))]
-            return found
+            return entry
 
     def forget(self, *, thread: str | None = None, user: str | None = None) -> int:
-        """Take out what was built in a thread, for a user, or both; without either all. Returns how many."""
+        """Remove the contexts of a thread, of a user, or of both; without either all. Returns how many."""
         with self._lock:
             before = len(self._kept)
             self._keep_only(
-                lambda one: (thread is not None and one.thread != thread) or (user is not None and one.user != user)
+                lambda entry: (
+                    (thread is not None and entry.thread != thread) or (user is not None and entry.user != user)
+                )
             )
             return before - len(self._kept)
 
     def _drop_old(self) -> None:
         end = self._clock() - self._seconds
-        for key in [key for key, one in self._kept.items() if one.used <= end]:
+        for key in [key for key, entry in self._kept.items() if entry.used <= end]:
             del self._kept[key]
 
-    def _keep_only(self, wanted: Callable[[KeptContext], bool]) -> None:
-        self._kept = {key: one for key, one in self._kept.items() if wanted(one)}
+    def _keep_only(self, is_kept: Callable[[KeptContext], bool]) -> None:
+        self._kept = {key: entry for key, entry in self._kept.items() if is_kept(entry)}

@@ -42,7 +42,7 @@ REMEMBERED = 10_000  # contexts that feedback can be given on
 REMEMBERED_BYTES = 64_000_000  # that these take together; the one built longest ago is forgotten first
 REMEMBERED_TEXT = 2_000  # characters of a message that are remembered
 USERS = 256  # whose catalogs are held: those who have items of their own, and asked last
-USERS_BYTES = 64_000_000  # that these catalogs take together, beside what they share
+USERS_BYTES = 64_000_000  # that these catalogs take together, without what they share
 INDEXES = 32  # of each kind that are held: one that extends that of the public items is made in milliseconds
 BYTES_AN_ITEM = 200  # of a catalog that extends another, for each item of both: position, facts, id
 
@@ -51,12 +51,12 @@ _STEP = GRID * 1_000_000  # microseconds
 
 
 class NotSeenError(ParameterError):
-    """What was named is not there, or is somebody else's, which is told in the same words."""
+    """An item or context does not exist, or is of another user: the message is the same for both."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """What is remembered of a context for feedback: what was asked, and which items it has.
+    """A context as remembered for feedback: its request and its items.
 
     The text is the beginning of the message, `REMEMBERED_TEXT` characters.
     """
@@ -69,14 +69,14 @@ class _Built:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes; at least its share of all, so that a bound in bytes bounds the number, too."""
+        """About how many bytes it takes; at least a minimum, so that a bound in bytes bounds the number, too."""
         texts = (self.text, self.user, self.conversation)
         size = 1_000 + sum(4 * len(text or "") for text in texts) + sum(100 + len(item) for item in self.items)
         return max(size, REMEMBERED_BYTES // REMEMBERED)
 
 
 class _RememberedContexts:
-    """What feedback needs of the contexts of each user, within a bound in bytes.
+    """The remembered contexts of each user, within a bound in bytes.
 
     Where it is too much, the user with the most loses the one built first, so that no user drives out another's.
     """
@@ -95,17 +95,17 @@ class _RememberedContexts:
         return sum(self._bytes.values())
 
     def add(self, context: str, built: _Built) -> None:
-        """Remember a context, and forget others where that is too much."""
+        """Remember a context, and forget others if they take too many bytes."""
         with self._lock:
             self._drop(built.user, context)
             self._by_user.setdefault(built.user, {})[context] = built
             self._bytes[built.user] = self._bytes.get(built.user, 0) + built.size
             while self.size > REMEMBERED_BYTES and len(self) > 1:
-                most = max(self._bytes, key=self._bytes.__getitem__)
-                self._drop(most, next(iter(self._by_user[most])))
+                largest = max(self._bytes, key=self._bytes.__getitem__)
+                self._drop(largest, next(iter(self._by_user[largest])))
 
     def of(self, context: str, user: str | None) -> _Built | None:
-        """What is remembered of a context, if it is this user's."""
+        """The remembered context, if it is this user's."""
         with self._lock:
             return self._by_user.get(user, {}).get(context)
 
@@ -118,7 +118,7 @@ class _RememberedContexts:
 
 
 class _UserCatalogs:
-    """The items that each user sees, as a catalog: those that are open to everybody, then the user's own.
+    """The items that each user sees, as a catalog: the public ones, then those of the user.
 
     A step gets nothing else, so that nothing private of another user is counted, compared or hashed, whatever the step
     does. The catalog stays the same object until an item changes that the user sees; where items are added, it extends
@@ -133,7 +133,7 @@ class _UserCatalogs:
         self._workspace = workspace
         self._whole: Catalog | None = None  # that `public` was made of
         self.public = Catalog(())
-        self._held: dict[str | None, Catalog] = {}  # of users, each extends `public`; last used last
+        self._user_catalogs: dict[str | None, Catalog] = {}  # of users, each extends `public`; last used last
         self._lock = threading.Lock()
 
     def of(self, catalog: Catalog, user: str | None) -> Catalog:
@@ -143,34 +143,34 @@ class _UserCatalogs:
             if self._whole is not catalog:
                 self._take_public(_linked_among(_items_at(catalog, everybodys), Catalog(())))
                 self._whole = catalog
-            public, before = self.public, self._held.pop(user, None)
-            own = _items_at(catalog, catalog.facts.open_to(self._workspace, user) & ~everybodys)
-            if not own:
+            public, before = self.public, self._user_catalogs.pop(user, None)
+            own_items = _items_at(catalog, catalog.facts.open_to(self._workspace, user) & ~everybodys)
+            if not own_items:
                 return public
-            own = _linked_among(own, public)
-            seen = None if before is None else _carried_on(before, len(public), own)
-            if seen is None:
+            own_items = _linked_among(own_items, public)
+            visible = None if before is None else _carried_on(before, len(public), own_items)
+            if visible is None:
                 _ = public.facts, public.ids  # an extension carries on what is known of a catalog
-                seen = public.extended(own, shares=True)
-            self._held[user] = seen
+                visible = public.extended(own_items, shares=True)
+            self._user_catalogs[user] = visible
             self._drop()
-            return seen
+            return visible
 
     def _take_public(self, items: list[Item]) -> None:
-        """Carry the public catalog on, or make it anew; what extends an earlier one is of no more use."""
+        """Extend the public catalog, or make it anew; then the catalogs that extend the earlier one are dropped."""
         public = _carried_on(self.public, 0, items)
         if public is not self.public:
             self.public = Catalog(items) if public is None else public
-            self._held.clear()
+            self._user_catalogs.clear()
 
     def _drop(self) -> None:
-        """Forget users who asked longest ago while there are too many or their catalogs take too much."""
-        size = sum(map(self._unshared_bytes, self._held.values()))
-        while len(self._held) > 1 and (len(self._held) > USERS or size > USERS_BYTES):
-            size -= self._unshared_bytes(self._held.pop(next(iter(self._held))))
+        """Forget the least recent users while there are too many or their catalogs take too many bytes."""
+        size = sum(map(self._unshared_bytes, self._user_catalogs.values()))
+        while len(self._user_catalogs) > 1 and (len(self._user_catalogs) > USERS or size > USERS_BYTES):
+            size -= self._unshared_bytes(self._user_catalogs.pop(next(iter(self._user_catalogs))))
 
     def _unshared_bytes(self, catalog: Catalog) -> int:
-        """About how many bytes a user's catalog takes beside the public one: its tables, and the user's own items."""
+        """About how many bytes a user's catalog takes without the public one: its tables, and the user's items."""
         return BYTES_AN_ITEM * len(catalog) + 1_000 * (len(catalog) - len(self.public))
 
 
@@ -179,20 +179,23 @@ def _items_at(catalog: Catalog, where: BoolArray) -> list[Item]:
 
 
 def _linked_among(items: list[Item], public: Catalog) -> list[Item]:
-    """The items, without links to what is neither among them nor public."""
+    """The items without links to items that are neither among them nor public."""
     if not any(item.links for item in items):
         return items
     keys = {item.key for item in items}
     links = [
         tuple(link for link in item.links if link.item in keys or public.find(link.item) is not None) for item in items
     ]
-    return [item if item.links == kept else replace(item, links=kept) for item, kept in zip(items, links, strict=True)]
+    return [
+        item if item.links == links_left else replace(item, links=links_left)
+        for item, links_left in zip(items, links, strict=True)
+    ]
 
 
 def _carried_on(before: Catalog, first: int, items: list[Item]) -> Catalog | None:
-    """A catalog extended so that it has these items from a position on; None where its own are others."""
-    held = len(before) - first
-    if held > len(items):
+    """The catalog extended so that it has these items from a position on; None if it has others there."""
+    n_before = len(before) - first
+    if n_before > len(items):
         return None
     ends: dict[int, str] = {}
     for position, (old, new) in enumerate(zip(before[first:], items, strict=False), first):
@@ -201,7 +204,7 @@ def _carried_on(before: Catalog, first: int, items: list[Item]) -> Catalog | Non
         if new.until is None or replace(old, until=new.until) != new:
             return None
         ends[position] = new.until
-    return before.extended(items[held:], ends=ends)
+    return before.extended(items[n_before:], ends=ends)
 
 
 class ContextService:
@@ -258,20 +261,22 @@ class ContextService:
         self._lock = threading.Lock()
 
     def check_users(self, users: Collection[str | None]) -> None:
-        """Check that the selector may answer these users: several only where it counts over what each of them sees.
+        """Check that the selector may answer these users: several only if it counts over the items of each alone.
 
         Raises:
             ParameterError: it is the user's own, and steps of it count words over the whole catalog; names them.
         """
         if len(set(users)) > 1 and self._unscoped:
             steps = ", ".join(dict.fromkeys(step.name for step in self._unscoped))
-            what = f"{self._selector}: step {steps} counts words over the whole catalog, and there are several users"
-            raise ParameterError(f"{what}; set `statistics: scope` there, so that it counts over what each user sees")
+            problem = f"{self._selector}: step {steps} counts words over the whole catalog, and there are several users"
+            raise ParameterError(
+                f"{problem}; set `statistics: scope` there, so that it counts over what each user sees"
+            )
 
     def prepare(self, users: Collection[str | None] = (None,)) -> None:
-        """Load models and make indexes for users, so that no source of a first request is late for them."""
+        """Load models and make indexes for users, so that their first request is not slow."""
         for user in (None, *[user for user in users if user is not None][: INDEXES - 1]):  # the public items first
-            catalog, request = self._asked("a first request", None, user, _rounded(None))
+            catalog, request = self._request("a first request", None, user, _rounded(None))
             check_fits(self._pipeline, catalog)
             self._indexed = catalog if user is None else self._indexed
             self._pipeline.run(Batch.of(catalog, [request]), self._resources)
@@ -316,13 +321,15 @@ class ContextService:
             NotSeenError: there is no such context of this user, or no such item in it; or this user sees no such item.
         """
         built = None if context is None else self._built_for(context, user)
-        key = self._seen(item, user, built)
-        told: dict[str, Any] = {}
+        key = self._visible_key(item, user, built)
+        fields: dict[str, Any] = {}
         if built is not None:
-            asked = {"context": context, "item": item, "text": built.text, "time": built.time}
-            told = {"conversation": built.conversation, "metadata": {ASKED: asked}}
+            request = {"context": context, "item": item, "text": built.text, "time": built.time}
+            fields = {"conversation": built.conversation, "metadata": {ASKED: request}}
         id_ = key.name.rpartition("@")[0]
-        self._store.record(Event(kind="feedback", workspace=self._workspace, id=id_, user=user, useful=useful, **told))
+        self._store.record(
+            Event(kind="feedback", workspace=self._workspace, id=id_, user=user, useful=useful, **fields)
+        )
         self.metrics.count(feedback=1)
 
     def sufficient(self, context: str, enough: bool, *, user: str | None = None) -> None:
@@ -339,8 +346,8 @@ class ContextService:
         built = self._built_for(context, user)
         items = sorted(built.items)
         for item in items:
-            self._seen(item, user, built)
-        asked = {"context": context, "items": items, "text": built.text, "time": built.time}
+            self._visible_key(item, user, built)
+        request = {"context": context, "items": items, "text": built.text, "time": built.time}
         self._store.record(
             Event(
                 kind=SUFFICIENT,
@@ -349,19 +356,19 @@ class ContextService:
                 user=user,
                 conversation=built.conversation,
                 useful=enough,
-                metadata={ASKED: asked},
+                metadata={ASKED: request},
             )
         )
         self.metrics.count(sufficient=int(enough), insufficient=int(not enough))
 
     def _built_for(self, context: str, user: str | None) -> _Built:
-        """What is remembered of a context of a user."""
+        """The remembered context of a user."""
         built = self._built.of(context, user)
         if built is None:
             raise NotSeenError(f"no context {context!r:.80} of yours is known; build it again")
         return built
 
-    def _seen(self, item: str, user: str | None, built: _Built | None) -> ItemKey:
+    def _visible_key(self, item: str, user: str | None, built: _Built | None) -> ItemKey:
         """The key of an item that a user sees, and that is in a context if one is given."""
         try:
             key = ItemKey.parse(item)
@@ -374,21 +381,21 @@ class ContextService:
         return key
 
     def _context(
-        self, what: str, message: str, thread: str | None, user: str | None, time: str | None
+        self, action: str, message: str, thread: str | None, user: str | None, time: str | None
     ) -> ServedContext:
         begin = clock.perf_counter()
-        with self.metrics.request(what) as told:
+        with self.metrics.request(action) as stages:
             if not message.strip():
                 raise ParameterError("message is blank; ask for something")
-            catalog, request = self._asked(message, thread, user, _rounded(time))
+            catalog, request = self._request(message, thread, user, _rounded(time))
             key = batch_key(catalog, [request])
             entry = self.cache.entry(key, catalog=catalog.hash, thread=thread, user=user)
             with entry.lock:
                 check_fits(self._pipeline, catalog)
                 self._index_public(catalog)
                 batch = Batch.of(catalog, [request])
-                outcome = self._pipeline.run(batch, self._resources, memo=entry.outputs, live=True, listener=told)
-                if entry.answer is None or told.steps:
+                outcome = self._pipeline.run(batch, self._resources, memo=entry.outputs, live=True, listener=stages)
+                if entry.answer is None or stages.steps:
                     entry.answer = context = self._rendered(key, outcome)
                 else:
                     context = replace(entry.answer, kept=True)
@@ -396,17 +403,19 @@ class ContextService:
         for note in outcome.trace:
             _log.warning("%s: %s, %s", note.step, note.kind, note.message)
         table = outcome.candidates
-        self.metrics.count(**{f"{what}s": 1}, cache_hits=int(context.kept))
+        self.metrics.count(**{f"{action}s": 1}, cache_hits=int(context.kept))
         n_items = int(table.chosen.sum())
         self.metrics.count(retrieved=len(table), selected=n_items, tokens=tokens)
-        made = f"{what} {context.id} for {'nobody in particular' if user is None else repr(user)} by {self._selector}"
+        summary = (
+            f"{action} {context.id} for {'nobody in particular' if user is None else repr(user)} by {self._selector}"
+        )
         passed = (clock.perf_counter() - begin) * 1000
-        kept = "cached" if context.kept else "not cached"
-        _log.info("%s: %d items, %d tokens, %.1f ms, %s", made, n_items, tokens, passed, kept)
+        cache_state = "cached" if context.kept else "not cached"
+        _log.info("%s: %d items, %d tokens, %.1f ms, %s", summary, n_items, tokens, passed, cache_state)
         return context
 
     def _index_public(self, catalog: Catalog) -> None:
-        """Make the indexes of the public items that those of a user's catalog extend, unless they are made already."""
+        """Make the indexes of the public items, which those of a user's catalog extend, unless they exist."""
         public = self._catalogs.public
         if catalog is public or not len(public) or self._indexed is public:
             return
@@ -427,8 +436,8 @@ class ContextService:
             kept=False,
         )
 
-    def _asked(self, message: str, thread: str | None, user: str | None, time: str) -> tuple[Catalog, Request]:
-        """The items and the request over them, of one moment however much is written meanwhile."""
+    def _request(self, message: str, thread: str | None, user: str | None, time: str) -> tuple[Catalog, Request]:
+        """The catalog and the request over it, both of one moment, whatever is written meanwhile."""
         catalog = self._catalog(user)
         while True:
             request = self._store.request(self._workspace, message, user=user, conversation=thread, time=time)
@@ -437,20 +446,20 @@ class ContextService:
                 return catalog, self._as_before(catalog, request)
 
     def _catalog(self, user: str | None) -> Catalog:
-        """What a user sees of the workspace."""
+        """The items of the workspace that a user sees."""
         return self._catalogs.of(self._store.catalog(self._workspace), user)
 
     def _as_before(self, catalog: Catalog, request: Request) -> Request:
-        """The request as of half a minute or a minute earlier, if that is kept and all that it sees is as it was.
+        """The cached request of half a minute or a minute earlier, if all that it sees is unchanged.
 
         So a request is found that was asked just before its time was rounded to the next step, and asked again since.
         """
-        now, facts = instant(str(request.time)), catalog.facts
-        for before in (now - _STEP, now - 2 * _STEP):
+        current_time, facts = instant(str(request.time)), catalog.facts
+        for before in (current_time - _STEP, current_time - 2 * _STEP):
             earlier = replace(request, time=instant_text(before))
             if batch_key(catalog, [earlier]) in self.cache:
-                changes = [(times > before) & (times <= now) for times in (facts.created, facts.until)]
-                return request if any(bool(one.any()) for one in changes) else earlier
+                changes = [(times > before) & (times <= current_time) for times in (facts.created, facts.until)]
+                return request if any(bool(change.any()) for change in changes) else earlier
         return request
 
 

@@ -1,4 +1,4 @@
-"""Figures of a running service, as Prometheus reads them, and as spans of OpenTelemetry where that is installed."""
+"""Metrics of a running service for Prometheus, and spans of OpenTelemetry if it is installed."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ class Metrics:
             self._counts.update(amounts)
 
     def value(self, name: str) -> int:
-        """What a counter stands at."""
+        """The value of a counter."""
         return self._counts[name]
 
     @contextmanager
-    def request(self, what: str) -> Iterator[StageSeconds]:
-        """Time a request; gives what its pipeline tells its steps to. One that raises is a failure, and untimed.
+    def request(self, action: str) -> Iterator[StageSeconds]:
+        """Time a request; yields the listener for its pipeline. A request that raises counts as a failure.
 
         Args:
-            what: the name of its span, such as `build`.
+            action: the name of its span, such as `build`.
         """
         stages, begin = StageSeconds(self._tracer), time.perf_counter()
-        with _span(self._tracer, f"context.{what}"):
+        with _span(self._tracer, f"context.{action}"):
             try:
                 yield stages
             except BaseException:

@@ -1,4 +1,4 @@
-"""The HTTP interface in words that programs read (OpenAPI 3.1), and the check of bodies against it."""
+"""The OpenAPI 3.1 specification of the HTTP interface, and the check of bodies against it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ID = {"type": "string", "minLength": 1, "maxLength": 2_000}
 _STRING, _NUMBER, _COUNT = {"type": "string"}, {"type": ["number", "null"]}, {"type": "integer", "minimum": 0}
 
 
-def _object(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def _object(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None, **keywords: Any) -> dict[str, Any]:
     """The schema of an object."""
-    return {"type": "object", "required": list(required), "properties": {**required, **(optional or {})}, **more}
+    return {"type": "object", "required": list(required), "properties": {**required, **(optional or {})}, **keywords}
 
 
 def _list(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ PROBLEMS = {
 
 
 def document(*, tokens: bool) -> dict[str, Any]:
-    """The interface as OpenAPI has it; with `tokens` every address but this one needs one."""
+    """The OpenAPI specification; with `tokens` every other address needs one."""
     done = _object({"success": {"const": True}})
     paths = {
         "/context/build": _post("Build the context for a message.", ASK, _CONTEXT),
@@ -74,19 +74,19 @@ def document(*, tokens: bool) -> dict[str, Any]:
         "/context/sufficient": _post("Say whether a context was enough for an answer.", SUFFICE, done),
         "/metrics": {"get": {"summary": "Figures.", "responses": _responses("text/plain", {}, (401, 403, 421))}},
     }
-    made: dict[str, Any] = {
+    specification: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "ctxbench contexts", "version": VERSION},
         "paths": paths,
     }
     if tokens:
-        made["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
-        made["security"] = [{"token": []}]
-    return made
+        specification["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+        specification["security"] = [{"token": []}]
+    return specification
 
 
-def _post(about: str, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    body = {"required": True, "content": {"application/json": {"schema": asked}}}
+def _post(about: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    body = {"required": True, "content": {"application/json": {"schema": request}}}
     statuses = [status for status in PROBLEMS if status != 405]  # which is of no method that is named here
     responses = _responses("application/json", {"schema": answer}, statuses)
     return {"post": {"summary": about, "requestBody": body, "responses": responses}}
@@ -94,21 +94,21 @@ def _post(about: str, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> di
 
 def _responses(media: str, content: Mapping[str, Any], statuses: Sequence[int]) -> dict[str, Any]:
     problem = {"application/problem+json": {"schema": _PROBLEM}}
-    told = {str(status): {"description": PROBLEMS[status], "content": problem} for status in statuses}
-    return {"200": {"description": "Done.", "content": {media: content}}, **told}
+    responses = {str(status): {"description": PROBLEMS[status], "content": problem} for status in statuses}
+    return {"200": {"description": "Done.", "content": {media: content}}, **responses}
 
 
 def faults_in(body: Any, schema: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a body, by the parts of JSON Schema that the bodies above are written in."""
+    """The faults of a body, by the parts of JSON Schema that the bodies above use."""
     if not isinstance(body, dict):
         yield "the body must be an object"
         return
-    known = schema["properties"]
+    properties = schema["properties"]
     yield from (f"{name} is missing" for name in schema["required"] if name not in body)
     for name, value in body.items():
-        if name not in known:
-            yield f"no field is called {name!r:.80}; known: {', '.join(known)} (the token says who asks)"
-        elif fault := _fault(value, **known[name]):
+        if name not in properties:
+            yield f"no field is called {name!r:.80}; known: {', '.join(properties)} (the token says who asks)"
+        elif fault := _fault(value, **properties[name]):
             yield f"{name} {fault}"
 
 

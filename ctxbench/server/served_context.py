@@ -1,4 +1,4 @@
-"""What a service answers: one request's selection and prompt under the names of the assembly's document."""
+"""The answer of a service: the selection and prompt of a request under the names of the specification."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ class ServedContext:
 
     @property
     def request(self) -> Request:
-        """What was asked."""
+        """The request."""
         return self.outcome.query.batch.requests[0]
 
     @cached_property
     def selection(self) -> Selection:
-        """What was chosen and what stayed out."""
+        """The items offered and excluded."""
         return selections(self.outcome.query, self.outcome.candidates)[0]
 
     @cached_property
     def items(self) -> list[dict[str, Any]]:
-        """What was chosen, as JSON; see `as_dict`."""
-        return [self._item(one) for one in self.selection.chosen]
+        """The chosen items as JSON; see `as_dict`."""
+        return [self._item(offered) for offered in self.selection.chosen]
 
     @cached_property
     def citations(self) -> list[dict[str, Any]]:
-        """What a reply can cite, as JSON by the document's names, in the order of the items; empty where nothing is."""
-        found = citations(self.outcome.query, self.outcome.candidates, 0) if self.cites else ()
-        rows = [{**asdict(one), "usedInResponse": one.used} for one in found]
+        """The items that a reply can cite, as JSON under the specification's names, in order."""
+        cited = citations(self.outcome.query, self.outcome.candidates, 0) if self.cites else ()
+        rows = [{**asdict(citation), "usedInResponse": citation.used} for citation in cited]
         return [{name: row[name] for name in row if name != "used" and row[name] is not None} for row in rows]
 
     @cached_property
@@ -64,7 +64,7 @@ class ServedContext:
         """Of the rendered text where there is one, else of the items together."""
         if self.prompt.context:
             return int(self.resources.text_tokens([self.prompt.context])[0])
-        return sum(one["tokens"] for one in self.items)
+        return sum(item["tokens"] for item in self.items)
 
     def as_dict(self) -> dict[str, Any]:
         """`data` and `meta` of a response.
@@ -75,7 +75,7 @@ class ServedContext:
         `stats` are of what was found: references, messages of the thread, and all else that a search brought.
         """
         selection, request, total = self.selection, self.request, self.tokens
-        found = [self._source(one, request) for one in (*selection.chosen, *selection.left_out)]
+        sources = [self._source(entry, request) for entry in (*selection.chosen, *selection.left_out)]
         data = {
             "id": self.id,
             "totalTokens": total,
@@ -83,30 +83,30 @@ class ServedContext:
             "items": self.items,
             "citations": self.citations,
             "stats": {
-                **{f"{name}Count": found.count(name) for name in ("explicit", "search", "history")},
+                **{f"{name}Count": sources.count(name) for name in ("explicit", "search", "history")},
                 "excludedCount": len(selection.left_out),
             },
-            "notes": [note.as_dict() for note in map(_told, selection.trace)],
+            "notes": [note.as_dict() for note in map(_public_note, selection.trace)],
         }
         meta = {"tokenUsage": total, "sourceCount": len(self.items), "citationCount": len(self.citations)}
         return {"data": data, "meta": meta}
 
     def _item(self, offered: Offered) -> dict[str, Any]:
-        item, place = self._by_id(offered.id)
+        item, position = self._by_id(offered.id)
         text = text_shown(item, offered.shown)
-        whole = offered.shown is None
+        is_whole = offered.shown is None
         tokens = offered.tokens
         metadata = {
             "path": item.path if item.is_file else None,
             "createdAt": item.created,
             "matchedKeywords": [word for word in self.outcome.query.keywords[0] if word in text.lower()],
-            "searchRank": self._rank(place),
+            "searchRank": self._rank(position),
         }
         return {
             "id": offered.id,
             "type": item.type,
             "source": item.title or item.name,
-            "content" if whole else "excerpt": text,
+            "content" if is_whole else "excerpt": text,
             "relevance": offered.score if offered.score is not None and math.isfinite(offered.score) else None,
             "tokens": int(self.resources.text_tokens([text])[0]) if tokens is None else tokens,
             "metadata": {name: value for name, value in metadata.items() if value is not None},
@@ -119,20 +119,20 @@ class ServedContext:
             return "explicit"
         if offered.origin == "session":
             return "session"
-        own = request.conversation is not None and item.conversation == request.conversation
-        return "history" if item.type == "message" and own else "search"
+        is_same_conversation = request.conversation is not None and item.conversation == request.conversation
+        return "history" if item.type == "message" and is_same_conversation else "search"
 
     def _by_id(self, id_: str) -> tuple[Item, int]:
         catalog = self.outcome.query.batch.catalog
-        place = catalog.position(id_)
-        return catalog[place], place
+        position = catalog.position(id_)
+        return catalog[position], position
 
-    def _rank(self, place: int) -> int | None:
+    def _rank(self, position: int) -> int | None:
         table = self.outcome.candidates
-        rank = int(table.chunk_rank[table.item == place][0])
+        rank = int(table.chunk_rank[table.item == position][0])
         return rank + 1 if rank >= 0 else None
 
 
-def _told(note: Note) -> Note:
-    """A note without what an error says, which may name what is the server's alone."""
+def _public_note(note: Note) -> Note:
+    """A note without the text of an error, which may name internals of the server."""
     return replace(note, message="the server's log says more") if note.kind == "failed" else note

@@ -1,4 +1,4 @@
-"""Who asks: bearer tokens and the users that they stand for."""
+"""Bearer tokens and their users."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ class UserTokens:
 
     @property
     def users(self) -> tuple[str, ...]:
-        """The users that may ask, each once."""
+        """The users with a token, each once."""
         return tuple(dict.fromkeys(user for _, user in self._users if user is not None))
 
-    def replace_by(self, other: UserTokens) -> None:
-        """Take the tokens of another in place of these; requests that are answered already go on."""
-        self._users = other._users
+    def replace_by(self, tokens: UserTokens) -> None:
+        """Replace the tokens by those of another; running requests go on."""
+        self._users = tokens._users
 
     def find(self, token: str) -> tuple[str | None] | None:
         """The user of a token, in a tuple; None where there is no such token.
 
         It takes equally long whatever the token: each is compared, by its hash.
         """
-        given, found = _digest(token), None
-        for known, user in self._users:
-            if hmac.compare_digest(given, known):
-                found = (user,)
-        return found
+        digest, match = _digest(token), None
+        for user_digest, user in self._users:
+            if hmac.compare_digest(digest, user_digest):
+                match = (user,)
+        return match
 
 
 def read_tokens(path: Path) -> UserTokens:
@@ -63,15 +63,17 @@ def read_tokens(path: Path) -> UserTokens:
     try:
         data, lines = load_yaml(path)
     except InputError as error:
-        raise InputError([replace(one, message=_QUOTED.sub("'…'", one.message)) for one in error.faults]) from None
+        raise InputError(
+            [replace(fault, message=_QUOTED.sub("'…'", fault.message)) for fault in error.faults]
+        ) from None
     if not isinstance(data, Mapping) or not data:
         raise InputError([Fault("a token file is a mapping from tokens to users, `TOKEN: NAME` a line", path)])
     faults = []
     for number, (token, user) in enumerate(data.items(), start=1):
         line = line_of(lines, (token,))
         if not isinstance(token, str) or len(token) < SHORTEST or not _TOKEN.fullmatch(token):
-            wanted = f"{SHORTEST} or more letters, digits and . _ ~ + / -"
-            faults.append(Fault(f"token {number} must be {wanted}; `openssl rand -hex 32` makes one", path, line))
+            expected = f"{SHORTEST} or more letters, digits and . _ ~ + / -"
+            faults.append(Fault(f"token {number} must be {expected}; `openssl rand -hex 32` makes one", path, line))
         if user is not None:
             try:
                 checked_name(f"the user of token {number}", user)
@@ -87,7 +89,7 @@ def others_may_read(path: Path) -> bool:
 
 
 def _mode(path: Path) -> int:
-    """The permission bits of a file; none where it is not there, or the system has none like these."""
+    """The permission bits of a file; none if it does not exist, or the system has no such bits."""
     try:
         return 0 if os.name == "nt" else stat.S_IMODE(path.stat().st_mode)
     except (OSError, ValueError):

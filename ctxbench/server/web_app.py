@@ -1,4 +1,4 @@
-"""The HTTP interface of a service: who asks, what the body says, and every error in one form (RFC 9457)."""
+"""The HTTP interface of a service: users, bodies, and all errors in one form (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WAITING = 100  # requests for contexts of one user, those that are answered inc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who may ask, and how much.
+    """The users that may send requests, and their limits.
 
     Attributes:
         tokens: of users; None = everybody who reaches the service is `user`.
@@ -49,7 +49,7 @@ class Access:
 
 
 class _Problem(HTTPException):
-    """An error that a client is told."""
+    """An error with a message for the client."""
 
 
 def web_app(service: ContextService, access: Access) -> Starlette:
@@ -57,7 +57,7 @@ def web_app(service: ContextService, access: Access) -> Starlette:
 
     An answer that takes too long is given up; the thread that makes it goes on until it is there.
     """
-    return _WebApp(service, access).made()
+    return _WebApp(service, access).app()
 
 
 class _WebApp:
@@ -70,7 +70,7 @@ class _WebApp:
         self._requests = Counter[str | None]()  # for contexts that are not answered yet, by user
         self._turns: dict[str | None, asyncio.Semaphore] = {}
 
-    def made(self) -> Starlette:
+    def app(self) -> Starlette:
         routes = [
             Route("/context/build", self._build, methods=["POST"]),
             Route("/context/preview", self._preview, methods=["POST"]),
@@ -79,10 +79,14 @@ class _WebApp:
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
         ]
-        handlers: dict[Any, Any] = {HTTPException: _told, UserError: _told, Exception: _told}
-        made = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
-        made.router.redirect_slashes = False
-        return made
+        handlers: dict[Any, Any] = {
+            HTTPException: _problem_response,
+            UserError: _problem_response,
+            Exception: _problem_response,
+        }
+        app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        app.router.redirect_slashes = False
+        return app
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -90,26 +94,26 @@ class _WebApp:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _build(self, request: Request) -> Response:
-        return await self._asked(request, self._service.build)
+        return await self._answer(request, self._service.build)
 
     async def _preview(self, request: Request) -> Response:
-        return await self._asked(request, self._service.preview)
+        return await self._answer(request, self._service.preview)
 
-    async def _asked(self, request: Request, answer: Callable[..., Any]) -> Response:
+    async def _answer(self, request: Request, answer: Callable[..., Any]) -> Response:
         user = self._user(request)
         body = await self._body(request, ASK)
 
-        def made() -> bytes:
+        def answer_body() -> bytes:
             answered = answer(body["message"], thread=body.get("threadId"), user=user).as_dict()
             return json.dumps(answered, ensure_ascii=False, allow_nan=False).encode()
 
         if self._requests[user] >= _WAITING:
-            what = f"{_WAITING} requests of yours are not answered yet; ask again later"
-            raise _Problem(429, what, {"Retry-After": "1"})
+            problem = f"{_WAITING} requests of yours are not answered yet; ask again later"
+            raise _Problem(429, problem, {"Retry-After": "1"})
         self._requests[user] += 1
         try:
             turn = self._turns.setdefault(user, asyncio.Semaphore(_AT_ONCE))
-            return Response(await self._within(made, turn), media_type="application/json")
+            return Response(await self._within(answer_body, turn), media_type="application/json")
         finally:
             self._requests[user] -= 1
 
@@ -117,11 +121,11 @@ class _WebApp:
         user = self._user(request)
         body = await self._body(request, JUDGE)
 
-        def made() -> None:
-            given = {"useful": body["useful"], "user": user, "context": body.get("contextId")}
-            self._service.feedback(body["contextItemId"], **given)
+        def store_feedback() -> None:
+            fields = {"useful": body["useful"], "user": user, "context": body.get("contextId")}
+            self._service.feedback(body["contextItemId"], **fields)
 
-        await self._within(made)
+        await self._within(store_feedback)
         return JSONResponse({"success": True})
 
     async def _sufficient(self, request: Request) -> Response:
@@ -142,7 +146,7 @@ class _WebApp:
         return JSONResponse(document(tokens=self._access.tokens is not None))
 
     def _user(self, request: Request) -> str | None:
-        """Who asks."""
+        """The user of a request."""
         if self._access.tokens is not None:
             user = self._token(request)
             if user is None:
@@ -156,15 +160,15 @@ class _WebApp:
     def _token(self, request: Request) -> str | None:
         """The user of the request's token; None of one that reads figures."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        found = self._access.tokens.find(token.strip()) if self._access.tokens and scheme.lower() == "bearer" else None
-        if found is None:
-            what = "the token is unknown" if token else "there is no token"
-            asked = {"WWW-Authenticate": 'Bearer error="invalid_token"' if token else "Bearer"}
-            raise _Problem(401, f"{what}; send `Authorization: Bearer TOKEN` with one of the token file", asked)
-        return found[0]
+        user = self._access.tokens.find(token.strip()) if self._access.tokens and scheme.lower() == "bearer" else None
+        if user is None:
+            problem = "the token is unknown" if token else "there is no token"
+            headers = {"WWW-Authenticate": 'Bearer error="invalid_token"' if token else "Bearer"}
+            raise _Problem(401, f"{problem}; send `Authorization: Bearer TOKEN` with one of the token file", headers)
+        return user[0]
 
     async def _body(self, request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """The body, once it is all there and as it must be."""
+        """The body, complete and checked."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise _Problem(415, f"the body must be said to be application/json, not {kind or 'nothing'!r:.80}")
@@ -190,8 +194,8 @@ class _WebApp:
                 raise _Problem(413, f"the body has more than {limit:,} bytes; send less", {"Connection": "close"})
         return bytes(data)
 
-    async def _within(self, made: Callable[[], T], turn: asyncio.Semaphore | None = None) -> T:
-        """What a function returns that runs in a thread, if it is there in time; it waits for its turn before."""
+    async def _within(self, call: Callable[[], T], turn: asyncio.Semaphore | None = None) -> T:
+        """Run a function in a thread, after waiting for its turn; returns its result if it comes in time."""
 
         def ended(running: asyncio.Future[T]) -> None:
             if turn is not None:
@@ -202,7 +206,7 @@ class _WebApp:
         async def answered() -> T:
             if turn is not None:
                 await turn.acquire()
-            running = asyncio.get_running_loop().run_in_executor(self._threads, made)
+            running = asyncio.get_running_loop().run_in_executor(self._threads, call)
             running.add_done_callback(ended)  # a thread that is late keeps its turn until it ends
             return await asyncio.shield(running)
 
@@ -216,8 +220,8 @@ def _refused(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
 
-async def _told(_: Request, error: Exception) -> Response:
-    """An error as a problem; of a fault of ours, as of a database, nothing is told but that there was one."""
+async def _problem_response(_: Request, error: Exception) -> Response:
+    """The response to an error; an internal error, such as one of the database, is only named as such."""
     headers: Mapping[str, str] | None = None
     match error:
         case _Problem():
@@ -233,5 +237,5 @@ async def _told(_: Request, error: Exception) -> Response:
             status, detail = 500, "the server failed; its log says more"
             if isinstance(error, UserError):  # others are logged by who runs this
                 _log.error("%s", error)
-    told = {"type": "about:blank", "title": PROBLEMS.get(status, "An error."), "status": status, "detail": detail}
-    return JSONResponse(told, status, dict(headers or {}), media_type="application/problem+json")
+    body = {"type": "about:blank", "title": PROBLEMS.get(status, "An error."), "status": status, "detail": detail}
+    return JSONResponse(body, status, dict(headers or {}), media_type="application/problem+json")

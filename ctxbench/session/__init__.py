@@ -1,4 +1,4 @@
-"""Agent, session, request: what an agent has, what a chat session holds, and what a request is given."""
+"""Agents, sessions and requests: the items of an agent, of a chat session, and of one request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stored request context today: the same messages again, and what the selector would choose now."""
+"""Compare a stored request context with today: build its messages again, and select again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ctxbench.session.session import Agent, RequestContext, Session
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rebuilt:
-    """What a stored request would send now: the items of its context as they are today.
+    """The messages of a stored request, with the items of its context as they are today.
 
     Attributes:
         prompt: the messages and tools, by the agent's format.
@@ -35,7 +35,7 @@ class Rebuilt:
     same: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """What differs, as JSON."""
+        """The differences as JSON."""
         return {
             "same": self.same,
             "edited": list(self.edited),
@@ -46,21 +46,23 @@ class Rebuilt:
 
 
 def rebuild(exchange: Exchange, agent: Agent) -> Rebuilt:
-    """Build the messages of a stored exchange again, and name what has changed since.
+    """Build the messages of a stored exchange again, and list the items that changed since.
 
     With nothing changed they are the messages that were sent, to the character. Of an item that was edited all is sent,
     whatever part of it was.
     """
-    found = [(held, agent.item(held.key)) for held in exchange.context]
-    there = [(held, item) for held, item in found if item is not None]
+    pairs = [(context_item, agent.item(context_item.key)) for context_item in exchange.context]
+    present = [(context_item, item) for context_item, item in pairs if item is not None]
     request = Request(id=exchange.conversation, text=exchange.text, history=exchange.history)
-    shown = [held.shown if held.content == content_hash(item) else None for held, item in there]
-    prompt = agent.messages.prompt(request, [item for _, item in there], shown)
+    spans = [
+        context_item.shown if context_item.content == content_hash(item) else None for context_item, item in present
+    ]
+    prompt = agent.messages.prompt(request, [item for _, item in present], spans)
     return Rebuilt(
         prompt=prompt,
-        edited=tuple(item.id for held, item in there if held.content != content_hash(item)),
-        gone=tuple(held.key.id for held, item in found if item is None),
-        disabled=tuple(item.id for _, item in there if not item.enabled),
+        edited=tuple(item.id for context_item, item in present if context_item.content != content_hash(item)),
+        gone=tuple(context_item.key.id for context_item, item in pairs if item is None),
+        disabled=tuple(item.id for _, item in present if not item.enabled),
         system_changed=exchange.system != text_hash(agent.messages.system),
         same=prompt_hash(prompt) == exchange.sent,
     )
@@ -83,13 +85,13 @@ class ContextChange:
 
     def as_dict(self) -> dict[str, Any]:
         """The change as JSON."""
-        before, now = (None if at is None else {"mode": at[0], "score": at[1]} for at in (self.before, self.now))
-        return {"id": self.id, "before": before, "now": now, **({"why": self.why} if self.why else {})}
+        before, after = (None if at is None else {"mode": at[0], "score": at[1]} for at in (self.before, self.now))
+        return {"id": self.id, "before": before, "now": after, **({"why": self.why} if self.why else {})}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContextComparison:
-    """A stored request context beside the one that the same request would get today.
+    """A stored request context compared with the one that the same request would get today.
 
     Attributes:
         came: would be offered today and was not.
@@ -105,17 +107,17 @@ class ContextComparison:
 
     @property
     def same(self) -> bool:
-        """The same items, with the same modes and scores."""
+        """Whether the items, their modes and their scores are equal."""
         return not (self.came or self.went or self.moved)
 
     def as_dict(self) -> dict[str, Any]:
         """The comparison as JSON."""
         parts = {"came": self.came, "went": self.went, "moved": self.moved}
-        return {"same": self.same, **{name: [one.as_dict() for one in part] for name, part in parts.items()}}
+        return {"same": self.same, **{name: [change.as_dict() for change in part] for name, part in parts.items()}}
 
 
 def compare(exchange: Exchange, agent: Agent, resources: Resources) -> ContextComparison:
-    """Ask the agent's selector today what it was asked then: same text, session, removed items and settings.
+    """Run the agent's selector again on a stored request: same text, session, removed items and settings.
 
     Raises:
         ParameterError: the exchange is of another selector.
@@ -138,29 +140,29 @@ def compare(exchange: Exchange, agent: Agent, resources: Resources) -> ContextCo
     context = session.request(exchange.text, resources, history=exchange.history, tool_results=exchange.tool_results)
     if context.failure is not None:
         raise context.failure
-    before = {one.key.id: (one.mode, one.score) for one in exchange.context}
-    now = {one.id: (one.mode, one.score) for one in context.selection.chosen}
-    rules = {one.id: str(one.rule) for one in context.selection.left_out}
+    before = {context_item.key.id: (context_item.mode, context_item.score) for context_item in exchange.context}
+    after = {offered.id: (offered.mode, offered.score) for offered in context.selection.chosen}
+    rules = {excluded.id: str(excluded.rule) for excluded in context.selection.left_out}
     return ContextComparison(
-        came=tuple(ContextChange(id=id_, before=None, now=at) for id_, at in now.items() if id_ not in before),
+        came=tuple(ContextChange(id=id_, before=None, now=at) for id_, at in after.items() if id_ not in before),
         went=tuple(
             ContextChange(id=id_, before=at, now=None, why=rules.get(id_) or _why_out(id_, agent))
             for id_, at in before.items()
-            if id_ not in now
+            if id_ not in after
         ),
         moved=tuple(
             ContextChange(id=id_, before=before[id_], now=at)
-            for id_, at in now.items()
+            for id_, at in after.items()
             if id_ in before and _differs(before[id_], at)
         ),
         context=context,
     )
 
 
-def _differs(before: tuple[str, float | None], now: tuple[str, float | None]) -> bool:
-    if before[0] != now[0] or before[1] is None or now[1] is None:
-        return before != now
-    return abs(before[1] - now[1]) > MARGIN
+def _differs(before: tuple[str, float | None], after: tuple[str, float | None]) -> bool:
+    if before[0] != after[0] or before[1] is None or after[1] is None:
+        return before != after
+    return abs(before[1] - after[1]) > MARGIN
 
 
 def _why_out(id_: str, agent: Agent) -> str:

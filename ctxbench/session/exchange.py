@@ -98,7 +98,7 @@ class Exchange:
 
     @classmethod
     def of(cls, context: RequestContext, reply: str, *, calls: Iterable[str] = (), time: str | None = None) -> Exchange:
-        """What to store with a reply.
+        """The exchange to store with a reply.
 
         Args:
             context: what the request was given.
@@ -108,13 +108,16 @@ class Exchange:
         """
         session, request = context.session, context.request
         catalog = session.agent.catalog
-        items = [(one, catalog[catalog.position(one.id)]) for one in context.selection.chosen]
+        items = [(offered, catalog[catalog.position(offered.id)]) for offered in context.selection.chosen]
         return cls(
             conversation=session.id,
             text=request.text,
             reply=reply,
             calls=tuple(calls),
-            context=tuple(Held(item.key, one.mode, one.score, content_hash(item), one.shown) for one, item in items),
+            context=tuple(
+                Held(item.key, offered.mode, offered.score, content_hash(item), offered.shown)
+                for offered, item in items
+            ),
             removed=session.removed,
             history=request.history,
             tool_results=request.tool_results,
@@ -130,22 +133,26 @@ class Exchange:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What the exchange adds to the conversation; a reply without words adds none."""
-        said = (Message("user", self.text), Message("assistant", self.reply))
-        return said if self.reply else said[:1]
+        """The messages that the exchange adds to the conversation; an empty reply adds none."""
+        messages = (Message("user", self.text), Message("assistant", self.reply))
+        return messages if self.reply else messages[:1]
 
     @property
     def session_items(self) -> tuple[SessionItem, ...]:
         """The items that the session held then."""
-        return tuple(SessionItem(one.key, one.mode) for one in self.context if one.mode in ("always", "manual"))
+        return tuple(
+            SessionItem(context_item.key, context_item.mode)
+            for context_item in self.context
+            if context_item.mode in ("always", "manual")
+        )
 
-    def as_row(self, known: Iterable[Message] = ()) -> dict[str, Any]:
+    def as_row(self, stored: Iterable[Message] = ()) -> dict[str, Any]:
         """The exchange as a line of a conversation store; what is empty is left out, but text and reply.
 
         Args:
-            known: messages that the conversation holds before; those of the history among them are named by hash.
+            stored: messages that the conversation holds before; those of the history among them are named by hash.
         """
-        held = set(known)
+        stored_messages = set(stored)
         row: dict[str, Any] = {
             "format": FORMAT,
             "conversation": self.conversation,
@@ -153,11 +160,14 @@ class Exchange:
             "text": self.text,
             "reply": self.reply,
             "calls": list(self.calls),
-            "requestContext": {"items": [_context_row(one) for one in self.context]},
-            "content": {one.key.id: one.content for one in self.context},
+            "requestContext": {"items": [_context_row(context_item) for context_item in self.context]},
+            "content": {context_item.key.id: context_item.content for context_item in self.context},
             "removed": [key.id for key in self.removed],
             "history": [
-                message_hash(one) if one in held else {"role": one.role, "content": one.content} for one in self.history
+                message_hash(message)
+                if message in stored_messages
+                else {"role": message.role, "content": message.content}
+                for message in self.history
             ],
             "tool_results": [{"tool": tool, "text": text} for tool, text in self.tool_results],
             "selector": self.selector,
@@ -168,16 +178,16 @@ class Exchange:
             "workspace": self.workspace,
             "user": self.user,
         }
-        kept = ("conversation", "text", "reply", "requestContext")
-        return {name: value for name, value in row.items() if value or name in kept}
+        row_fields = ("conversation", "text", "reply", "requestContext")
+        return {name: value for name, value in row.items() if value or name in row_fields}
 
 
-def read_exchange(row: Row, known: Mapping[str, Message]) -> Exchange:
-    """Read a line of a conversation store; what is wrong goes to the row's faults, and counts as absent.
+def read_exchange(row: Row, stored: Mapping[str, Message]) -> Exchange:
+    """Read a line of a conversation store; a wrong field is added to the row's faults and counts as absent.
 
     Args:
         row: the line.
-        known: earlier messages of its conversation by hash.
+        stored: earlier messages of its conversation by hash.
     """
     if not is_format(row, FORMAT):
         return Exchange(conversation="?", text="")
@@ -185,9 +195,9 @@ def read_exchange(row: Row, known: Mapping[str, Message]) -> Exchange:
 
     def message(value: Any) -> Message:
         if isinstance(value, str):
-            if value not in known:
+            if value not in stored:
                 raise ParameterError(f"names message {value!r}, which the conversation does not hold before this line")
-            return known[value]
+            return stored[value]
         return read_message(value)
 
     if "requestContext" not in row.data:
@@ -222,13 +232,14 @@ def read_exchange(row: Row, known: Mapping[str, Message]) -> Exchange:
     )
 
 
-def is_format(row: Row, known: int) -> bool:
-    """Whether a row is of the format that is known, as one that does not say is; if not, that is its only fault."""
-    found = row.data.get("format", known)
-    if type(found) is int and found == known:
+def is_format(row: Row, supported: int) -> bool:
+    """Whether a row has the supported format, which is the default; if not, that is its only fault."""
+    version = row.data.get("format", supported)
+    if type(version) is int and version == supported:
         return True
     row.fault(
-        f"its format is {found!r}, this version reads {known}; read it with the version that wrote it", at="format"
+        f"its format is {version!r}, this version reads {supported}; read it with the version that wrote it",
+        at="format",
     )
     return False
 
@@ -243,17 +254,17 @@ def read_message(value: Any) -> Message:
 
 
 def content_hash(item: Item) -> str:
-    """Tells what an item says, to the model and to a search, from anything else that it might say."""
+    """A hash of an item's texts, for the model and for a search."""
     return text_hash(json.dumps([item.prompt_text, item.search_text, *filter(None, [item.body])]))
 
 
 def prompt_hash(prompt: Prompt) -> str:
-    """Tells a prompt from any other: its messages and tools, in order."""
+    """A hash of a prompt: its messages and tools, in order."""
     return text_hash(json.dumps([[list(message) for message in prompt.messages], list(prompt.tools)]))
 
 
 def message_hash(message: Message) -> str:
-    """Tells a message from any other."""
+    """A hash of a message."""
     return text_hash(json.dumps([message.role, message.content]))
 
 
@@ -270,14 +281,14 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def _context_row(one: Held) -> dict[str, Any]:
+def _context_row(context_item: Held) -> dict[str, Any]:
     row = {
-        "type": one.key.type,
-        "name": one.key.name,
-        "serverName": one.key.server,
-        "includeMode": one.mode,
-        "similarityScore": one.score,
-        "shown": None if one.shown is None else list(one.shown),
+        "type": context_item.key.type,
+        "name": context_item.key.name,
+        "serverName": context_item.key.server,
+        "includeMode": context_item.mode,
+        "similarityScore": context_item.score,
+        "shown": None if context_item.shown is None else list(context_item.shown),
     }
     return {name: value for name, value in row.items() if value is not None}
 
@@ -293,15 +304,15 @@ def _read_held(value: Any, content: Mapping[str, Any]) -> Held:
     server = value.get("serverName")
     kind, name = read_text_value(value["type"]), read_text_value(value["name"])
     key = ItemKey(kind, None if server is None else read_text_value(server), name)
-    said, shown = read_text_value(content.get(key.id, "")), value.get("shown")
-    if shown is not None and not (isinstance(shown, list) and [type(one) for one in shown] == [int, int]):
-        raise ParameterError(f"shown must be two places in the prompt text, [from, to], got {shown!r}")
-    part = None if shown is None else (shown[0], shown[1])
-    return Held(key, value["includeMode"], None if score is None else float(score), said, part)
+    content_value, span = read_text_value(content.get(key.id, "")), value.get("shown")
+    if span is not None and not (isinstance(span, list) and [type(end) for end in span] == [int, int]):
+        raise ParameterError(f"shown must be two places in the prompt text, [from, to], got {span!r}")
+    part = None if span is None else (span[0], span[1])
+    return Held(key, value["includeMode"], None if score is None else float(score), content_value, part)
 
 
-def _two_texts(value: Any, one: str, other: str) -> tuple[str, str]:
-    """The texts of an object that has these two fields and no other."""
-    if not isinstance(value, dict) or set(value) != {one, other}:
+def _two_texts(value: Any, first: str, second: str) -> tuple[str, str]:
+    """The two texts of an object with exactly these two fields."""
+    if not isinstance(value, dict) or set(value) != {first, second}:
         raise TypeError
-    return read_text_value(value[one]), read_text_value(value[other])
+    return read_text_value(value[first]), read_text_value(value[second])

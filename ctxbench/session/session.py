@@ -1,4 +1,4 @@
-"""Agents, what there is, and sessions: what a chat holds across its requests, and what one request is given beside.
+"""Agents (all items) and sessions (items that a chat keeps across its requests).
 
 A session is a value: adding, removing and overriding give a new one. So what a stored reply refers to cannot change
 under it, a refused change leaves nothing half-done, and building a request cannot write anything back.
@@ -34,7 +34,7 @@ from ctxbench.steps.format import Messages
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Agent:
-    """What is available: the source of truth for every session. A change gives a new agent; none is changed.
+    """The items that are available, for all sessions. Immutable: a change gives a new agent.
 
     Attributes:
         catalog: the items, each with its effective include mode (`tool_modes` works that of tools out) and whether it
@@ -43,7 +43,7 @@ class Agent:
         settings: values for the selector's parameters; those not given are its defaults. Copied by every new session.
         system: the system prompt; empty: that of the selector's format.
 
-    Source: the documents, "Agent Level (Available Context)" and "Agent and Session Settings".
+    Source: the specification, "Agent Level (Available Context)" and "Agent and Session Settings".
     """
 
     catalog: Catalog
@@ -53,17 +53,17 @@ class Agent:
 
     def __post_init__(self) -> None:
         values = settled(self.selector, {}, self.settings)
-        made = self.selector.pipeline(values).format
-        if not isinstance(made.call, Messages):
+        step = self.selector.pipeline(values).format
+        if not isinstance(step.call, Messages):
             raise ParameterError(
-                f"a session builds messages, but selector {self.selector.name!r} has format {made.name!r}; "
+                f"a session builds messages, but selector {self.selector.name!r} has format {step.name!r}; "
                 "expected format: messages"
             )
         object.__setattr__(self, "settings", MappingProxyType(values))
 
     @cached_property
     def messages(self) -> Messages:
-        """The step that builds what the model is sent."""
+        """The step that builds the messages for the model."""
         step = cast("Messages", self.selector.pipeline(self.settings).format.call)  # checked when this was made
         return replace(step, system=self.system) if self.system else step
 
@@ -84,7 +84,7 @@ class Agent:
         return replace(self, catalog=Catalog(items))
 
     def with_item(self, item: Item) -> Agent:
-        """The agent with one more item, the last of its catalog.
+        """The agent with one more item, at the end of its catalog.
 
         Raises:
             InputError: there is one of this identity.
@@ -98,11 +98,11 @@ class Agent:
             ParameterError: there is no such item.
         """
         position = self.catalog.position(key)
-        return replace(self, catalog=Catalog(item for place, item in enumerate(self.catalog) if place != position))
+        return replace(self, catalog=Catalog(item for index, item in enumerate(self.catalog) if index != position))
 
 
-def settled(selector: Definition, base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Value]:
-    """Every setting's value: the selector's defaults, over them `base`, over it what is given, which is checked.
+def settled(selector: Definition, base: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Value]:
+    """The value of every setting: the selector's defaults, then `base`, then `chosen`, which is checked.
 
     Unlike a parameter of a run, a setting may be of no effect for now: a threshold is kept while expansion is off.
 
@@ -110,7 +110,7 @@ def settled(selector: Definition, base: Mapping[str, Any], given: Mapping[str, A
         ParameterError: a setting is unknown or out of range; all of them.
     """
     wrong, checked = [], {}
-    for name, value in given.items():
+    for name, value in chosen.items():
         try:
             checked[name] = selector.checked(name, value)
         except ParameterError as error:
@@ -120,14 +120,14 @@ def settled(selector: Definition, base: Mapping[str, Any], given: Mapping[str, A
     return selector.with_defaults(base, checked)
 
 
-def _seen(catalog: Catalog, workspace: str | None, user: str | None) -> BoolArray:
-    """Which items a chat of a workspace and user sees, shape (n_items,): a chat names no time, so it is asked now."""
+def _visible(catalog: Catalog, workspace: str | None, user: str | None) -> BoolArray:
+    """Which items a chat of a workspace and user sees now, shape (n_items,)."""
     return catalog.facts.open_to(workspace, user) & catalog.facts.at(LATEST)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """What a chat session holds, and its settings. `Session.start` makes a new one.
+    """The items and settings of a chat session. `Session.start` makes a new one.
 
     While it is open, the agent may be edited (`with_agent`). A session holds names, not copies, so:
 
@@ -146,7 +146,7 @@ class Session:
         workspace, user: whose chat it is. It sees the items of these, and of nobody's; others are for it as if the
             agent had them not.
 
-    Source: the documents, "Session Level (Session Context)"; ranges are those of the selector's definition.
+    Source: the specification, "Session Level (Session Context)"; ranges are those of the selector's definition.
     """
 
     id: str
@@ -179,9 +179,13 @@ class Session:
         workspace: str | None = None,
         user: str | None = None,
     ) -> Session:
-        """A new session: the enabled `always` items that it sees, and the agent's settings with those given on top."""
-        held = [one for one, seen in zip(agent.catalog, _seen(agent.catalog, workspace, user), strict=True) if seen]
-        items = tuple(SessionItem(i.key, "always") for i in held if i.enabled and i.include == "always")
+        """Start a session with the enabled `always` items that it sees, and the agent's settings."""
+        visible_items = [
+            item
+            for item, is_visible in zip(agent.catalog, _visible(agent.catalog, workspace, user), strict=True)
+            if is_visible
+        ]
+        items = tuple(SessionItem(i.key, "always") for i in visible_items if i.enabled and i.include == "always")
         return cls(id=conversation, agent=agent, items=items, settings=settings or {}, workspace=workspace, user=user)
 
     @cached_property
@@ -191,8 +195,8 @@ class Session:
 
     def __contains__(self, key: object) -> bool:
         """Whether the session holds an item, given its key or id."""
-        wanted = ItemKey.parse(key) if isinstance(key, str) else key
-        return any(item.key == wanted for item in self.items)
+        item_key = ItemKey.parse(key) if isinstance(key, str) else key
+        return any(item.key == item_key for item in self.items)
 
     def add(self, key: ItemKey | str) -> Session:
         """The session with one more item, as `manual` whatever its include mode; it is no longer removed.
@@ -202,18 +206,20 @@ class Session:
                 not enabled.
         """
         catalog = self.agent.catalog
-        place, seen = catalog.find(key), _seen(catalog, self.workspace, self.user)
-        if place is None or not seen[place]:  # one message for both: what is hidden is not told apart, nor suggested
+        position, visible = catalog.find(key), _visible(catalog, self.workspace, self.user)
+        if (
+            position is None or not visible[position]
+        ):  # one message for both: hidden items are neither distinguished nor suggested
             name = key if isinstance(key, str) else key.id
-            known = [catalog.ids[one] for one in np.flatnonzero(seen)]
-            raise ParameterError(f"no item {name!r} in the catalog{suggest(name, known)}")
-        item = catalog[place]
-        mode = next((held.mode for held in self.items if held.key == item.key), None)
+            visible_ids = [catalog.ids[index] for index in np.flatnonzero(visible)]
+            raise ParameterError(f"no item {name!r} in the catalog{suggest(name, visible_ids)}")
+        item = catalog[position]
+        mode = next((session_item.mode for session_item in self.items if session_item.key == item.key), None)
         if mode is not None:
             raise ParameterError(f"{item.id!r} is in session {self.id!r} already (mode {mode}); nothing to add")
         if not item.enabled:
             raise ParameterError(f"{item.id!r} is not enabled; enable it in the agent, then add it")
-        removed = tuple(one for one in self.removed if one != item.key)
+        removed = tuple(removed_key for removed_key in self.removed if removed_key != item.key)
         return replace(self, items=(*self.items, SessionItem(item.key, "manual")), removed=removed)
 
     def remove(self, key: ItemKey | str) -> Session:
@@ -222,13 +228,13 @@ class Session:
         Raises:
             ParameterError: the session does not hold it.
         """
-        wanted = ItemKey.parse(key) if isinstance(key, str) else key
-        if wanted not in self:
-            why = "was removed from" if wanted in self.removed else "is not in"
-            held = ", ".join(item.key.id for item in self.items[:12]) or "nothing"
-            raise ParameterError(f"{wanted.id!r} {why} session {self.id!r}; it holds {held}")
-        items = tuple(item for item in self.items if item.key != wanted)
-        return replace(self, items=items, removed=(*self.removed, wanted))
+        item_key = ItemKey.parse(key) if isinstance(key, str) else key
+        if item_key not in self:
+            why = "was removed from" if item_key in self.removed else "is not in"
+            listed = ", ".join(item.key.id for item in self.items[:12]) or "nothing"
+            raise ParameterError(f"{item_key.id!r} {why} session {self.id!r}; it holds {listed}")
+        items = tuple(item for item in self.items if item.key != item_key)
+        return replace(self, items=items, removed=(*self.removed, item_key))
 
     def with_settings(self, **settings: Any) -> Session:
         """The session with some settings overridden; the agent's stay as they are.
@@ -247,30 +253,30 @@ class Session:
         """
         return replace(self, agent=agent)
 
-    def asked(
+    def build_request(
         self, text: str, *, history: Iterable[Message] = (), tool_results: Iterable[tuple[str, str]] = ()
     ) -> tuple[Request, tuple[str, ...]]:
-        """The request that a selector is asked, and a warning for each item that the session holds and cannot get."""
-        held, warnings, catalog = [], [], self.agent.catalog
-        seen = _seen(catalog, self.workspace, self.user)
+        """The request for the selector, and a warning for each item of the session that it may not get."""
+        session_items, warnings, catalog = [], [], self.agent.catalog
+        visible = _visible(catalog, self.workspace, self.user)
 
-        def there(key: ItemKey) -> Item | None:
-            place = catalog.find(key)
-            return catalog[place] if place is not None and seen[place] else None
+        def find(key: ItemKey) -> Item | None:
+            position = catalog.find(key)
+            return catalog[position] if position is not None and visible[position] else None
 
-        for one in self.items:
-            item = there(one.key)
+        for session_item in self.items:
+            item = find(session_item.key)
             if item is not None and item.enabled:
-                held.append(one)
+                session_items.append(session_item)
             else:
                 why = "the agent no longer has it" if item is None else "it is not enabled"
-                warnings.append(f"session {self.id!r} holds {one.key.id!r}, but {why}: it is left out")
+                warnings.append(f"session {self.id!r} holds {session_item.key.id!r}, but {why}: it is left out")
         request = Request(
             id=self.id,
             text=text,
             history=tuple(history),
-            session=tuple(held),
-            removed=tuple(key for key in self.removed if there(key) is not None),
+            session=tuple(session_items),
+            removed=tuple(key for key in self.removed if find(key) is not None),
             tool_results=tuple(tool_results),
             conversation=self.id,
             workspace=self.workspace,
@@ -286,7 +292,7 @@ class Session:
         history: Iterable[Message] = (),
         tool_results: Iterable[tuple[str, str]] = (),
     ) -> RequestContext:
-        """Build the context of one request: what the session holds, and what is found for this request alone.
+        """Build the context of one request: the session's items, and the items found for this request.
 
         Nothing is searched, and no model is loaded, where no item could be found. A search that fails leaves what the
         session holds, with a warning and the error in `failure`.
@@ -297,7 +303,7 @@ class Session:
             history: earlier messages, oldest first.
             tool_results: (tool, text) of results that the request came with.
         """
-        request, warnings = self.asked(text, history=history, tool_results=tool_results)
+        request, warnings = self.build_request(text, history=history, tool_results=tool_results)
         batch = Batch.of(self.agent.catalog, [request])
         query, table = Query.of_chunks(batch, [()]), session_rows(batch)
         failure: Exception | None = None
@@ -308,16 +314,16 @@ class Session:
                 query, table = outcome.query, outcome.candidates
             except Exception as error:  # noqa: BLE001 - whatever fails in a search must not cost the user the reply
                 failure = error
-                what = f"{type(error).__name__}: {error}".splitlines()[0]
-                warnings += (f"the search failed, so that only what the session holds is offered ({what})",)
+                reason = f"{type(error).__name__}: {error}".splitlines()[0]
+                warnings += (f"the search failed, so that only what the session holds is offered ({reason})",)
         (selection,) = selections(query, table)
         warnings += tuple(map(str, selection.trace))
-        items = [self.agent.catalog[self.agent.catalog.position(one.id)] for one in selection.chosen]
+        items = [self.agent.catalog[self.agent.catalog.position(offered.id)] for offered in selection.chosen]
         return RequestContext(
             session=self,
             request=request,
             selection=selection,
-            prompt=self.agent.messages.prompt(request, items, [one.shown for one in selection.chosen]),
+            prompt=self.agent.messages.prompt(request, items, [offered.shown for offered in selection.chosen]),
             warnings=warnings,
             failure=failure,
         )
@@ -330,13 +336,13 @@ class Session:
             "items": [{"id": item.key.id, "mode": item.mode} for item in self.items],
             "removed": [key.id for key in self.removed],
             "settings": dict(self.settings),
-            **{name: whose for name in ("workspace", "user") if (whose := getattr(self, name)) is not None},
+            **{name: value for name in ("workspace", "user") if (value := getattr(self, name)) is not None},
         }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RequestContext:
-    """What one request is given; built fresh for each, and never written back to the session.
+    """The context of one request; built anew for each, and never written back to the session.
 
     Attributes:
         session: as it was asked.
@@ -356,9 +362,9 @@ class RequestContext:
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """The ids of what is in, in the one order: what the session holds first, in catalog order."""
-        return tuple(one.id for one in self.selection.chosen)
+        """The ids of the context in order: the session's items first, in catalog order."""
+        return tuple(offered.id for offered in self.selection.chosen)
 
     def as_dict(self) -> dict[str, Any]:
-        """The documents' JSON: `{"items": [{"type", "name", "serverName"?, "includeMode", "similarityScore"?}]}`."""
+        """JSON: `{"items": [{"type", "name", "serverName"?, "includeMode", "similarityScore"?}]}`."""
         return self.selection.request_context(self.session.agent.catalog)

@@ -42,7 +42,7 @@ def write_session(session: Session, path: Path | str) -> None:
 
 
 def read_session(path: Path | str, agent: Agent) -> Session:
-    """Read a session back, over the agent as it is now; what it has not is named when a request is built.
+    """Read a session, over the agent as it is now; building a request warns of items that the agent lacks.
 
     A file without `items` starts a new session: with the agent's `always` items, but those it removes.
 
@@ -96,9 +96,9 @@ def _item(value: Any) -> SessionItem:
 
 
 def _line_of(name: str, text: str) -> int:
-    """The 1-based line of a field: where its name first stands before a colon."""
-    found = re.search(rf"{re.escape(dump_json(name))}\s*:", text)
-    return 1 if found is None else text.count("\n", 0, found.start()) + 1
+    """The 1-based line in which a field's name first occurs before a colon."""
+    match = re.search(rf"{re.escape(dump_json(name))}\s*:", text)
+    return 1 if match is None else text.count("\n", 0, match.start()) + 1
 
 
 class ConversationStore:
@@ -108,7 +108,7 @@ class ConversationStore:
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Take the file, which need not exist; nothing is read yet."""
+        """Name the file, which need not exist; nothing is read yet."""
         self.path = Path(path)
         self._one_thread = threading.RLock()
         self._forget()
@@ -127,7 +127,7 @@ class ConversationStore:
             StorageError: the file cannot be read.
             InputError: lines are no exchanges; all of them.
         """
-        return tuple(one for one, _ in self.numbered() if conversation in (None, one.conversation))
+        return tuple(exchange for exchange, _ in self.numbered() if conversation in (None, exchange.conversation))
 
     def numbered(self) -> tuple[tuple[Exchange, int], ...]:
         """All exchanges with their lines, from 1; raises as `exchanges`."""
@@ -142,11 +142,11 @@ class ConversationStore:
             return (*self._rows, (exchange, self._line + 1))
 
     def history(self, conversation: str) -> tuple[Message, ...]:
-        """What user and assistant said so far, oldest first; raises as `exchanges`."""
-        return tuple(message for one in self.exchanges(conversation) for message in one.messages)
+        """The messages of user and assistant so far, oldest first; raises as `exchanges`."""
+        return tuple(message for exchange in self.exchanges(conversation) for message in exchange.messages)
 
     def append(self, exchange: Exchange) -> None:
-        """Put an exchange on disk, whole or not at all.
+        """Write an exchange to the file, whole or not at all.
 
         Raises:
             StorageError: the disk is full, or the place cannot be written.
@@ -154,8 +154,8 @@ class ConversationStore:
         """
         with self._alone():
             self._follow()
-            known = self._messages.get(exchange.conversation, {}).values()
-            line = (dump_json(exchange.as_row(known)) + "\n").encode("utf-8")
+            messages = self._messages.get(exchange.conversation, {}).values()
+            line = (dump_json(exchange.as_row(messages)) + "\n").encode("utf-8")
             size = self._read
             if _is_whole(self._tail):  # written by hand, or cut short by nothing but its line end
                 line, size = b"\n" + line, size + len(self._tail)
@@ -170,12 +170,12 @@ class ConversationStore:
                         stream.truncate(size)
                         raise
             except OSError as error:
-                what = f"cannot write {self.path}: {error.strerror or error}; the exchange was not stored"
-                raise StorageError(what) from error
+                problem = f"cannot write {self.path}: {error.strerror or error}; the exchange was not stored"
+                raise StorageError(problem) from error
             self._follow()
 
     def remove(self, conversation: str) -> int:
-        """Take a conversation out of the file; returns how many exchanges it had.
+        """Remove a conversation from the file; returns how many exchanges it had.
 
         Raises:
             StorageError: the file cannot be read or written; nothing was changed.
@@ -183,23 +183,23 @@ class ConversationStore:
         """
         with self._alone():
             rows = self.numbered()
-            gone = {line for one, line in rows if one.conversation == conversation}
+            gone = {line for exchange, line in rows if exchange.conversation == conversation}
             if gone:
                 lines = self.path.read_bytes()[: self._read].split(b"\n")[:-1]
                 lines += [self._tail] if _is_whole(self._tail) else []
-                kept = [text for number, text in enumerate(lines, start=1) if number not in gone]
-                write_atomic(self.path, b"".join(text + b"\n" for text in kept))
+                remaining = [text for number, text in enumerate(lines, start=1) if number not in gone]
+                write_atomic(self.path, b"".join(text + b"\n" for text in remaining))
                 self._forget()
             return len(gone)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the lock beside the file, and this object."""
+        """Hold the lock of the file and of this object."""
         with self._one_thread, exclusive(self.path.with_name(f".{self.path.name}.lock"), waiting=lambda: None):
             yield
 
     def _follow(self) -> None:
-        """Read what was added since; a file that was written anew is read whole."""
+        """Read the lines added since the last call; a file that was replaced is read whole."""
         try:
             with readable(self.path).open("rb") as stream:
                 at = os.fstat(stream.fileno())
@@ -219,15 +219,15 @@ class ConversationStore:
         self._take(data[:end])
 
     def _take(self, data: bytes) -> None:
-        """Read whole lines; if one of them is faulty, the file is read whole the next time."""
+        """Read complete lines; if one is faulty, the next call reads the file whole."""
         faults: list[Fault] = []
         lines = data.split(b"\n")[:-1]
         for number, raw in enumerate(lines, start=self._line + 1):
             exchange = self._exchange(raw, number, faults) if raw.strip() else None
             if exchange is not None:
                 self._rows.append((exchange, number))
-                known = self._messages.setdefault(exchange.conversation, {})
-                known |= {message_hash(message): message for message in (*exchange.history, *exchange.messages)}
+                messages = self._messages.setdefault(exchange.conversation, {})
+                messages |= {message_hash(message): message for message in (*exchange.history, *exchange.messages)}
         if faults:
             self._forget()
             raise InputError(faults)
@@ -236,7 +236,7 @@ class ConversationStore:
         self._last = (self._last + data)[-_LAST:]
 
     def _exchange(self, raw: bytes, number: int, faults: list[Fault]) -> Exchange | None:
-        """The exchange of a line; what is wrong with it goes to `faults`."""
+        """The exchange of a line; faults are added to `faults`."""
         try:
             text = (raw.removeprefix(_BOM) if number == 1 else raw).decode("utf-8")
             data = parse_json(text, path=self.path, line=number)
@@ -250,12 +250,12 @@ class ConversationStore:
             faults.append(Fault("expected a stored exchange, a JSON object on each line", self.path, number))
             return None
         conversation = data.get("conversation")
-        known = self._messages.get(conversation, {}) if isinstance(conversation, str) else {}
-        return read_exchange(Row(data, faults, self.path, number), known)
+        messages = self._messages.get(conversation, {}) if isinstance(conversation, str) else {}
+        return read_exchange(Row(data, faults, self.path, number), messages)
 
 
 def _is_whole(tail: bytes) -> bool:
-    """Whether a last line without a line end is a whole JSON object: no part of one is."""
+    """Whether a last line without a line end is a complete JSON object."""
     try:
         return isinstance(json.loads(tail), dict)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Servers of an agent that its catalog has nothing of, with why and what mends it."""
+"""Servers of an agent that its catalog has no tools of, with the reason and the fix."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class AbsentServer:
 
     Attributes:
         why: what became of its tools, such as `disabled with server crew in .mcp.json`.
-        mend: what brings them back, as an order.
+        fix: what brings them back, as an instruction.
     """
 
     why: str
-    mend: str
+    fix: str
 
 
-def absent_servers(config: Path, snapshot: Path, *, told: str, ask: str) -> dict[str, AbsentServer]:
+def absent_servers(config: Path, snapshot: Path, *, config_name: str, ask: str) -> dict[str, AbsentServer]:
     """The servers that a configuration disables, and those that were disabled, or not there, when it was captured.
 
     Args:
         config: of the servers.
         snapshot: the folder that keeps what they said.
-        told: what the configuration is called in words.
+        config_name: the name of the configuration in messages.
         ask: the command that asks them again.
 
     Raises:
@@ -38,15 +38,17 @@ def absent_servers(config: Path, snapshot: Path, *, told: str, ask: str) -> dict
     """
     from ctxbench.sources.mcp.server_config import disabled_servers, server_names
 
-    found = {
-        name: AbsentServer(f"disabled with server {name} in {told}", f"enable server {name} in {told} again")
+    servers = {
+        name: AbsentServer(
+            f"disabled with server {name} in {config_name}", f"enable server {name} in {config_name} again"
+        )
         for name in disabled_servers(config)
     }
     card = snapshot / CAPTURE
     for name, why in (uncaptured_servers(server_names(config), card) if card.is_file() else {}).items():
-        mend = f"ask server {name}: {ask}, or `ctxbench check` with --recapture"
-        found[name] = AbsentServer(f"not in {snapshot.name}, since server {name} was {why}", mend)
-    return found
+        fix = f"ask server {name}: {ask}, or `ctxbench check` with --recapture"
+        servers[name] = AbsentServer(f"not in {snapshot.name}, since server {name} was {why}", fix)
+    return servers
 
 
 def uncaptured_servers(names: Iterable[str], card: Path) -> dict[str, str]:
@@ -65,7 +67,7 @@ def uncaptured_servers(names: Iterable[str], card: Path) -> dict[str, str]:
 
 
 def read_card(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-    """What a snapshot says of itself, and of each of its parts; empty where that is no mapping."""
+    """The card of a snapshot, and those of its parts; empty if the file holds no mapping."""
     data, _ = load_yaml(path)
     card = data if isinstance(data, Mapping) else {}
     parts = card.get("parts")

@@ -1,4 +1,4 @@
-"""Agent files: what an agent has, and where it comes from, so that nobody copies a rule or a tool by hand.
+"""Agent files: the sources of an agent's items, and its selector.
 
 Rules, references and lists of tools are read anew each time. Servers are asked by `ctxbench data capture --agent`, and
 what they said is kept in a folder, the snapshot.
@@ -59,7 +59,7 @@ class ToolFile:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AgentFile:
-    """What an agent file says. Paths are relative to the working directory, as the file's own is.
+    """The content of an agent file. Paths are relative to the working directory, as the path of the file is.
 
     Attributes:
         path: of the file.
@@ -73,7 +73,7 @@ class AgentFile:
         selector: how agent-mode items are found: a shipped selector, `name/preset`, or a YAML file; with `presets` the
             name of a preset.
         presets: the presets file that it stands in, or None.
-        own: the block of a selector of the user's own, in place of `selector`, as experiments have it; empty = none.
+        own: the block of an external selector, instead of `selector`, as in experiments; empty = none.
         settings: of the selector, over the preset's.
         system: the system prompt; empty: that of the selector.
         lines: of the file, by path; for faults.
@@ -96,7 +96,7 @@ class AgentFile:
     lines: Mapping[YamlPath, int] = field(default_factory=dict, repr=False)
 
     def parts(self) -> tuple[SnapshotPart, ...]:
-        """What every source gives now, and the servers gave when they were captured; see `catalog`."""
+        """The parts of every source now, and of the servers as captured; see `catalog`."""
         return self._captured.parts
 
     def catalog(self) -> Catalog:
@@ -108,11 +108,11 @@ class AgentFile:
             InputError: a source is missing or faulty, the servers were never captured, two sources give an item of one
                 identity, there is no item at all, or a mode is of what is not there; all faults, with their lines.
         """
-        catalog = (found := self._captured).catalog
-        if notes := odd_in(found.parts):
+        catalog = (capture := self._captured).catalog
+        if notes := odd_in(capture.parts):
             words = ["data", "capture", "--agent", str(self.path)] if self.mcp else ["init", str(self.path.parent)]
-            more = f"{len(notes)} notes on its sources; `{shlex.join(['ctxbench', *words])}` tells them"
-            self._warn(notes[0] if len(notes) == 1 else more)
+            problem = f"{len(notes)} notes on its sources; `{shlex.join(['ctxbench', *words])}` tells them"
+            self._warn(notes[0] if len(notes) == 1 else problem)
         if self.include is None:
             return catalog
         raise_faults(
@@ -123,15 +123,15 @@ class AgentFile:
         )
         return tool_modes(catalog, **self.include, otherwise=self.otherwise)
 
-    def places(self) -> dict[str, tuple[Path, int]]:
-        """By id of an item: the file that it stands in, and the line; 0 where only the file is known."""
-        found: dict[str, tuple[Path, int]] = {}
+    def locations(self) -> dict[str, tuple[Path, int]]:
+        """The file and line of each item, by id; line 0 if only the file is known."""
+        locations: dict[str, tuple[Path, int]] = {}
         for part in self.parts():
             for item in part.items:
                 file = item.metadata.get("path", item.name) if part.kind == "rules" else part.name
                 folder = Path(part.origin) if part.origin else self.path.parent
-                found[item.id] = (folder / str(file), part.lines.get(item.name, 0))
-        return found
+                locations[item.id] = (folder / str(file), part.lines.get(item.name, 0))
+        return locations
 
     @property
     def _captured(self) -> CatalogSnapshot:
@@ -153,32 +153,32 @@ class AgentFile:
     def _fault(self, message: str, *where: str | int) -> Fault:
         return Fault(message, self.path, line_of(self.lines, where))
 
-    def _warn(self, said: str) -> None:
-        """Log what is odd, once a process, however often the sources are read."""
-        line = masked(f"{self.path}: {said}")
+    def _warn(self, text: str) -> None:
+        """Log a warning, once per process, however often the sources are read."""
+        line = masked(f"{self.path}: {text}")
         if (self.path.resolve(), line) not in _WARNED:
             _WARNED.add((self.path.resolve(), line))
             _log.warning("%s", line)
 
     def _sources(self) -> Iterator[tuple[Source, YamlPath]]:
-        """The sources, each with its place in the file."""
+        """The sources, each with its path in the file."""
         from ctxbench.sources.instructions import references_folder, rules_folder
         from ctxbench.sources.toollists import tool_list
 
         if self.mcp is not None:
             yield self._servers, ("sources", "mcp")
-        for place, one in enumerate(self.tools):
-            names = None if one.map is None else read_field_names(one.map)
-            yield tool_list(one.file, server=one.server, names=names), ("sources", "tools", place)
+        for index, tool_file in enumerate(self.tools):
+            names = None if tool_file.map is None else read_field_names(tool_file.map)
+            yield tool_list(tool_file.file, server=tool_file.server, names=names), ("sources", "tools", index)
         for key, folders, source in (
             ("rules", self.rules, rules_folder),
             ("references", self.references, references_folder),
         ):
-            for place, folder in enumerate(folders):
-                yield source(folder), ("sources", key, place)
+            for index, folder in enumerate(folders):
+                yield source(folder), ("sources", key, index)
 
     def _servers(self) -> Sequence[SnapshotPart]:
-        """What the servers gave when they were captured, without those that the configuration has no more.
+        """The tools of the servers as captured, without servers that the configuration no longer has.
 
         Raises:
             StorageError: they never were, or the configuration is missing.
@@ -188,25 +188,25 @@ class AgentFile:
 
         names = [] if self.mcp is None else server_names(self.mcp)
         if not (self.snapshot / CAPTURE).is_file():
-            what = f"what the servers of {self.mcp} have was never captured ({self.snapshot} is missing)"
-            raise StorageError(f"{what}; ask them once: {self.ask}")
-        lacking = uncaptured_servers(names, self.snapshot / CAPTURE)
-        for why in dict.fromkeys(lacking.values()):
-            those = ", ".join(name for name in lacking if lacking[name] == why)
-            self._warn(f"servers of {self.mcp} that were {why}: {those}; {self.ask} asks them")
+            problem = f"what the servers of {self.mcp} have was never captured ({self.snapshot} is missing)"
+            raise StorageError(f"{problem}; ask them once: {self.ask}")
+        missing = uncaptured_servers(names, self.snapshot / CAPTURE)
+        for why in dict.fromkeys(missing.values()):
+            names_listed = ", ".join(name for name in missing if missing[name] == why)
+            self._warn(f"servers of {self.mcp} that were {why}: {names_listed}; {self.ask} asks them")
         items = tuple(item for item in read_catalog(self.snapshot / CORPUS) if item.server in names)
         return [SnapshotPart(name=CORPUS, kind=SERVER, items=items, origin=str(self.snapshot))]
 
     def absent_servers(self) -> dict[str, AbsentServer]:
-        """The servers that the catalog has nothing of, by name; none for an agent without servers.
+        """The servers that the catalog has no tools of, by name; none for an agent without servers.
 
         Raises:
             UserError: the configuration is missing or faulty.
         """
         if self.mcp is None:
             return {}
-        told = Path(os.path.relpath(self.mcp, self.path.parent)).as_posix()
-        return absent_servers(self.mcp, self.snapshot, told=told, ask=self.ask)
+        config_name = Path(os.path.relpath(self.mcp, self.path.parent)).as_posix()
+        return absent_servers(self.mcp, self.snapshot, config_name=config_name, ask=self.ask)
 
     def captured_servers(self) -> list[CapturedServer]:
         """The servers of which the snapshot holds tools, with what of their files changed since; see there.
@@ -233,8 +233,8 @@ class AgentFile:
     @property
     def ask(self) -> str:
         """The command that asks the servers again, in backquotes; run from here, where the file lies below."""
-        here = Path.cwd()
-        path = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
+        folder = Path.cwd()
+        path = self.path.relative_to(folder) if self.path.is_relative_to(folder) else self.path
         return f"`{shlex.join(['ctxbench', 'data', 'capture', '--agent', str(path)])}`"
 
     @property
@@ -243,7 +243,7 @@ class AgentFile:
         if self.mcp is None or not (self.snapshot / CAPTURE).is_file():
             return ""
         card, parts = read_card(self.snapshot / CAPTURE)
-        return min(str(one["captured"]) for one in (card, *parts) if "captured" in one) if "captured" in card else ""
+        return min(str(part["captured"]) for part in (card, *parts) if "captured" in part) if "captured" in card else ""
 
 
 def is_agent_file(path: Path | str) -> bool:
@@ -271,8 +271,8 @@ def open_catalog(name_or_path: str | Path) -> Catalog:
     except InputError as error:
         if not Path(text).is_file() or not (kind := other_kind(text)):
             raise
-        place = f"an agent file, a file of items or a folder with {CORPUS}"
-        raise InputError([Fault(f"expected a catalog, {place}; {kind}", text)]) from error
+        expected = f"an agent file, a file of items or a folder with {CORPUS}"
+        raise InputError([Fault(f"expected a catalog, {expected}; {kind}", text)]) from error
     except StorageError:
         from ctxbench.sources.repository.tree_catalog import TreeName, open_tree
 
@@ -301,20 +301,20 @@ def read_agent(path: Path) -> AgentFile:
 
 
 def _no_agent(data: Any, lines: Mapping[YamlPath, int], path: Path) -> Fault:
-    """What makes a file none of an agent: another type, or a key that is nearly `sources`."""
+    """Why a file is no agent file: another type, or a key that is nearly `sources`."""
     keys = list(data) if isinstance(data, Mapping) else []
     for key in keys:
-        if meant := suggest(key, ["sources"], listed=False):
-            return Fault(f"an agent file has no {key!r}{meant}", path, line_of(lines, (key,)))
+        if suggestion := suggest(key, ["sources"], listed=False):
+            return Fault(f"an agent file has no {key!r}{suggestion}", path, line_of(lines, (key,)))
     got = (
         "" if keys else "; got a list" if isinstance(data, list) else f"; got {data!r:.40}" if data else "; it is empty"
     )
-    what = f"an agent file has {', '.join(KEYS)}, and needs sources, such as {{rules: ., mcp: .mcp.json}}"
-    return Fault(f"{what}{got}", path, 1)
+    expected = f"an agent file has {', '.join(KEYS)}, and needs sources, such as {{rules: ., mcp: .mcp.json}}"
+    return Fault(f"{expected}{got}", path, 1)
 
 
 class _AgentReader(YamlForm):
-    """Reads the parts of an agent file and collects what is wrong in them."""
+    """Reads the parts of an agent file and collects their faults."""
 
     def agent(self, data: Mapping[str, Any]) -> AgentFile:
         stem = Path(self.path or "agent").stem
@@ -322,7 +322,7 @@ class _AgentReader(YamlForm):
         if not sources:
             self.fault(f"sources names none of {', '.join(SOURCES)}, so that the agent has nothing", "sources")
         include = self._mapping(data, "include", _INCLUDE) if "include" in data else None
-        selector, presets, own = named_selector(self, data)
+        selector, presets, external = named_selector(self, data)
         return AgentFile(
             path=self.path or Path(),
             name=self.name(data, stem),
@@ -335,20 +335,20 @@ class _AgentReader(YamlForm):
             otherwise=self._mode((include or {}).get("otherwise", "always"), "include", "otherwise"),
             selector=selector,
             presets=presets,
-            own=own,
+            own=external,
             settings=self._mapping(data, "settings", None),
             system=self._system(data),
             lines=self.lines,
         )
 
-    def _mapping(self, data: Mapping[str, Any], key: str, known: Sequence[str] | None) -> Mapping[str, Any]:
+    def _mapping(self, data: Mapping[str, Any], key: str, keys: Sequence[str] | None) -> Mapping[str, Any]:
         value = data.get(key) or {}
         if not isinstance(value, Mapping):
-            what = f"a mapping of {', '.join(known)}" if known else "a mapping of names to values"
-            self.fault(f"{key} must be {what}, got {value!r}", key)
+            expected = f"a mapping of {', '.join(keys)}" if keys else "a mapping of names to values"
+            self.fault(f"{key} must be {expected}, got {value!r}", key)
             return {}
-        if known is not None:
-            self.refuse_unknown(value, known, key, key)
+        if keys is not None:
+            self.refuse_unknown(value, keys, key, key)
         return value
 
     def _file(self, sources: Mapping[str, Any], key: str) -> Path | None:
@@ -359,10 +359,10 @@ class _AgentReader(YamlForm):
         return self.base / value
 
     def _entries(self, sources: Mapping[str, Any], key: str) -> Iterator[tuple[Any, YamlPath]]:
-        """What stands under a key, one or a list, each with its place."""
+        """The entries under a key, one or a list, each with its path."""
         value = sources.get(key, [])
         if isinstance(value, list):
-            yield from ((one, ("sources", key, place)) for place, one in enumerate(value))
+            yield from ((entry, ("sources", key, index)) for index, entry in enumerate(value))
         else:
             yield value, ("sources", key)
 
@@ -377,8 +377,8 @@ class _AgentReader(YamlForm):
         for value, where in self._entries(sources, "tools"):
             about = {"file": value} if isinstance(value, str) else value
             if not isinstance(about, Mapping) or not isinstance(about.get("file"), str) or not about["file"].strip():
-                what = "tools must be files of tool definitions, each a path or {file, server, map}"
-                self.fault(f"{what}; got {value!r}", *where)
+                expected = "tools must be files of tool definitions, each a path or {file, server, map}"
+                self.fault(f"{expected}; got {value!r}", *where)
                 continue
             self.refuse_unknown(about, _LIST, "a list of tools", *where)
             wrong = [key for key in ("server", "map") if not isinstance(about.get(key, ""), str)]
@@ -394,12 +394,12 @@ class _AgentReader(YamlForm):
         if not isinstance(modes, Mapping):
             self.fault(f"{key} must map names to {' | '.join(INCLUDE_MODES)}, got {modes!r}", "include", key)
             return {}
-        found = {}
+        mode_keys = {}
         for name, mode in modes.items():
-            found[str(name)] = self._mode(mode, "include", key, name)
+            mode_keys[str(name)] = self._mode(mode, "include", key, name)
             if key == "tools":
                 self.attempt(lambda name=name: ItemKey.parse(str(name)), "include", key, name)  # type: ignore[misc]
-        return found
+        return mode_keys
 
     def _mode(self, mode: Any, *where: str | int) -> str:
         if mode in INCLUDE_MODES:

@@ -1,4 +1,4 @@
-"""Keys of a known form (`ghp_...`, a JWT, a private key) in items that were captured: told with their place, or hidden.
+"""Keys of a known form (`ghp_...`, a JWT, a private key) in captured items: located, or replaced by placeholders.
 
 In texts and JSON values they can be hidden. Names are kept as they are, so a key in one can only be told.
 """
@@ -16,7 +16,7 @@ SHOWN = 20  # places that a note lists
 
 
 def key_places(item: Item, *, line: int = 0) -> Iterator[str]:
-    """Where the keys of an item stand, each once, with what may be shown of it.
+    """The locations of the keys of an item, each once, with the part that may be shown.
 
     Args:
         item: an item as it was captured.
@@ -25,11 +25,11 @@ def key_places(item: Item, *, line: int = 0) -> Iterator[str]:
     Returns:
         Such as `AGENTS.md, line 12 (ghp_…, 40 characters)` or `tool:git:log, its description (...)`, texts first.
     """
-    seen: set[str] = set()
+    masked_texts: set[str] = set()
     for field, text in _texts(item):
         for start, key in sorted(known_keys(text)):
-            if key not in seen:
-                seen.add(key)
+            if key not in masked_texts:
+                masked_texts.add(key)
                 at = text.count("\n", 0, start)
                 where = f"{item.name}, line {line + at}" if line and field == "text" else f"{item.id}, its {field}"
                 yield f"{where} ({shortened(key)}, {len(key):,} characters)"
@@ -48,7 +48,7 @@ def hidden(item: Item, redactor: Redactor) -> Item:
 
 
 def _texts(item: Item) -> Iterator[tuple[str, str]]:
-    """Every text of an item, with what it is; names last."""
+    """Every text of an item with its kind; names last."""
     yield from (("text", item.text), ("description", item.description), ("title", item.title))
     for field, value in (("schema", item.schema), ("metadata", item.metadata)):
         yield from ((field, text) for text in _leaves(value))
@@ -60,24 +60,24 @@ def _leaves(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):
-        yield from (text for one in value for text in _leaves(one))
+        yield from (text for entry in value for text in _leaves(entry))
     elif isinstance(value, Mapping):
-        yield from (text for one in value.values() for text in _leaves(one))
+        yield from (text for entry in value.values() for text in _leaves(entry))
 
 
 def _names(value: Any) -> Iterator[str]:
     if isinstance(value, list | tuple):
-        yield from (name for one in value for name in _names(one))
+        yield from (name for entry in value for name in _names(entry))
     elif isinstance(value, Mapping):
         yield from value
-        yield from (name for one in value.values() for name in _names(one))
+        yield from (name for entry in value.values() for name in _names(entry))
 
 
 def _hidden(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, str):
         return redactor.text(value)
     if isinstance(value, list | tuple):
-        return [_hidden(one, redactor) for one in value]
+        return [_hidden(entry, redactor) for entry in value]
     if isinstance(value, Mapping):
-        return {name: _hidden(one, redactor) for name, one in value.items()}
+        return {name: _hidden(entry, redactor) for name, entry in value.items()}
     return value

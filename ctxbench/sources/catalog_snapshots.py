@@ -1,4 +1,4 @@
-"""Snapshots of catalogs: what servers, tool lists and folders held at one moment, merged and kept in a folder."""
+"""Snapshots of catalogs: the items of servers, tool lists and folders at one time, merged and stored in a folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OF_A_PART = ("name", "kind", "state", "items", "without_description", "without_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPart:
-    """What one source gave: a server, a tool list, a folder of rules.
+    """The items of one source: a server, a tool list, a folder of rules.
 
     Attributes:
         name: as the user knows it: the key of a configuration, a file's name.
@@ -68,7 +68,7 @@ class SnapshotPart:
         """The part as JSON, without its items: name, kind, state, counts, details, notes, error."""
         row: dict[str, Any] = {"name": self.name, "kind": self.kind, "state": self.state}
         if self.state == "captured":
-            row |= {"items": len(self.items), **lacking(self.items)}
+            row |= {"items": len(self.items), **missing_fields(self.items)}
         row |= self.details
         if self.captured:
             row["captured"] = self.captured
@@ -96,7 +96,7 @@ class CatalogSnapshot:
 
     @cached_property
     def failed(self) -> tuple[SnapshotPart, ...]:
-        """The parts that gave nothing because something went wrong."""
+        """The parts that failed."""
         return tuple(part for part in self.parts if part.state == "failed")
 
     def counts(self) -> dict[str, int]:
@@ -105,7 +105,7 @@ class CatalogSnapshot:
         return {
             "items": len(types),
             **{f"{kind}s": types.count(kind) for kind in dict.fromkeys(types)},
-            **lacking(tuple(self.catalog)),
+            **missing_fields(tuple(self.catalog)),
         }
 
     def card(self, *, when: datetime) -> dict[str, Any]:
@@ -124,9 +124,9 @@ class CatalogSnapshot:
 
 
 def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
-    """Ask every source and merge what they give into one catalog.
+    """Read every source and merge the items into one catalog.
 
-    What looks like a key in an item is told in a note of its part, which does not show it.
+    A text in an item that looks like a key gets a note of its part, which does not show it.
 
     Args:
         sources: asked one after the other; their parts keep this order.
@@ -144,8 +144,8 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
         for item in part.items:
             first = owner.setdefault(item.key, position)
             if first != position:
-                what = f"item {item.id!r} comes from {_whence(parts[first])} and from {_whence(part)}"
-                faults.append(Fault(f"{what}; give one of them another name, or capture them apart (--out)"))
+                message = f"item {item.id!r} comes from {_whence(parts[first])} and from {_whence(part)}"
+                faults.append(Fault(f"{message}; give one of them another name, or capture them apart (--out)"))
     if faults:
         raise InputError(faults, subject="capture")
     if not any(part.items for part in parts):
@@ -155,7 +155,7 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
 
 def _warned(part: SnapshotPart) -> SnapshotPart:
     """The part, with a note of the keys in it; neither notes nor error hold one."""
-    return _told(part, f"{_HOLDS_KEYS}; take them out where they come from, or hide them with --hide-keys")
+    return _with_note(part, f"{_HOLDS_KEYS}; take them out where they come from, or hide them with --hide-keys")
 
 
 def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
@@ -165,34 +165,35 @@ def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
         InputError: keys stand in names.
     """
     redactor = Redactor(KNOWN_KEYS)
-    made = [replace(part, items=tuple(hidden(item, redactor) for item in part.items)) for part in parts]
+    masked_parts = [replace(part, items=tuple(hidden(item, redactor) for item in part.items)) for part in parts]
     faults = [
-        Fault(f"a key stands in a name, which is kept as it is: {place}; rename it, or leave it out")
-        for part in made
-        for place in _places(part)
+        Fault(f"a key stands in a name, which is kept as it is: {location}; rename it, or leave it out")
+        for part in masked_parts
+        for location in _key_locations(part)
     ]
     if faults:
         raise InputError(faults, subject="capture")
     return tuple(
-        replace(_told(part, "keys in it were hidden"), items=new.items) for part, new in zip(parts, made, strict=True)
+        replace(_with_note(part, "keys in it were hidden"), items=new.items)
+        for part, new in zip(parts, masked_parts, strict=True)
     )
 
 
-def _told(part: SnapshotPart, what: str) -> SnapshotPart:
-    """The part with a note that says where its keys stand, if there are any."""
-    places = _places(part)
-    more = f" and {len(places) - SHOWN:,} more" if len(places) > SHOWN else ""
-    notes = [*part.notes, *([f"{what}: {'; '.join(places[:SHOWN])}{more}"] if places else [])]
+def _with_note(part: SnapshotPart, text: str) -> SnapshotPart:
+    """The part with a note on the locations of its keys, if there are any."""
+    locations = _key_locations(part)
+    ending = f" and {len(locations) - SHOWN:,} more" if len(locations) > SHOWN else ""
+    notes = [*part.notes, *([f"{text}: {'; '.join(locations[:SHOWN])}{ending}"] if locations else [])]
     return replace(part, notes=tuple(map(masked, notes)), error=masked(part.error))
 
 
-def _places(part: SnapshotPart) -> list[str]:
-    return [masked(place) for item in part.items for place in key_places(item, line=part.lines.get(item.name, 0))]
+def _key_locations(part: SnapshotPart) -> list[str]:
+    return [masked(location) for item in part.items for location in key_places(item, line=part.lines.get(item.name, 0))]
 
 
 def odd_in(parts: Sequence[SnapshotPart]) -> list[str]:
-    """What is odd in parts, and why those that failed did, a line each that holds no key."""
-    return [masked(f"{part.name}: {said}") for part in parts for said in (*part.notes, part.error) if said]
+    """The notes and errors of parts, one line each, without keys."""
+    return [masked(f"{part.name}: {note}") for part in parts for note in (*part.notes, part.error) if note]
 
 
 def write_snapshot(snapshot: CatalogSnapshot, folder: Path | str, *, when: datetime | None = None) -> dict[str, Any]:
@@ -221,7 +222,7 @@ def write_snapshot(snapshot: CatalogSnapshot, folder: Path | str, *, when: datet
 
 
 def items_kept(folder: Path | str) -> dict[tuple[str, str], int]:
-    """How many items each source of a snapshot in a folder gave, by its kind and name; 0 for one that failed.
+    """The number of items of each source of a snapshot in a folder, by kind and name; 0 for a failed source.
 
     Raises:
         UserError: `capture.yaml` cannot be read, or is none.
@@ -236,7 +237,7 @@ def items_kept(folder: Path | str) -> dict[tuple[str, str], int]:
 
 
 def beside_earlier(sources: Sequence[Source], folder: Path | str) -> Source:
-    """A source of what other sources give, and of what a snapshot in a folder holds beside that.
+    """A source that adds the other parts of a snapshot in a folder to the parts of sources.
 
     A part takes the place of the earlier one of its kind and name; new parts come last. An earlier part that failed is
     left out, since it holds nothing. Where the folder holds no snapshot there is nothing beside.
@@ -247,28 +248,28 @@ def beside_earlier(sources: Sequence[Source], folder: Path | str) -> Source:
     earlier = earlier_parts(Path(folder)) if (Path(folder) / CAPTURE).is_file() else []
 
     def parts() -> list[SnapshotPart]:
-        new = {(part.kind, part.name): part for source in sources for part in source()}
-        kept = {(part.kind, part.name): part for part in earlier}
-        return list((kept | new).values())
+        by_name = {(part.kind, part.name): part for source in sources for part in source()}
+        earlier_by_name = {(part.kind, part.name): part for part in earlier}
+        return list((earlier_by_name | by_name).values())
 
     return parts
 
 
 def earlier_parts(folder: Path) -> list[SnapshotPart]:
-    """The parts of a snapshot that did not fail, each with its items, which stand in the order of the parts."""
+    """The parts of a snapshot that did not fail, each with its items."""
     counts = items_kept(folder)
     card, _ = load_yaml(folder / CAPTURE)
     items = iter(read_catalog(folder / CORPUS))
-    held = {key: tuple(islice(items, count)) for key, count in counts.items()}
-    if next(items, None) is not None or any(len(held[key]) != count for key, count in counts.items()):
-        what = f"it does not name all items of {CORPUS}; capture all anew, without --only and --skip"
-        raise InputError([Fault(what, folder / CAPTURE)])
+    items_by_part = {key: tuple(islice(items, count)) for key, count in counts.items()}
+    if next(items, None) is not None or any(len(items_by_part[key]) != count for key, count in counts.items()):
+        message = f"it does not name all items of {CORPUS}; capture all anew, without --only and --skip"
+        raise InputError([Fault(message, folder / CAPTURE)])
     return [
         SnapshotPart(
             name=str(row["name"]),
             kind=str(row["kind"]),
             state=str(row["state"]),
-            items=held[str(row["kind"]), str(row["name"])],
+            items=items_by_part[str(row["kind"]), str(row["name"])],
             details={key: value for key, value in row.items() if key not in _OF_A_PART},
             notes=tuple(note for note in row.get("notes", ()) if not note.startswith(_HOLDS_KEYS)),  # told anew
             captured=str(row.get("captured") or card.get("captured", "")),
@@ -287,18 +288,18 @@ def refuse_other(folder: Path | str) -> None:
     path = Path(folder)
     if path.is_dir():
         names = {entry.name for entry in path.iterdir()}
-        other = sorted(names - {CORPUS, CAPTURE})
-        if not names or (CAPTURE in names and not other):
+        unexpected = sorted(names - {CORPUS, CAPTURE})
+        if not names or (CAPTURE in names and not unexpected):
             return
-        what = f"it holds {other[0]}" if other else f"its {CORPUS} is no snapshot"
+        problem = f"it holds {unexpected[0]}" if unexpected else f"its {CORPUS} is no snapshot"
     elif path.exists():
-        what = "it is a file"
+        problem = "it is a file"
     else:
         return
-    raise ParameterError(f"{folder} would be replaced, but {what}; name another folder, or delete it")
+    raise ParameterError(f"{folder} would be replaced, but {problem}; name another folder, or delete it")
 
 
-def lacking(items: Sequence[Item]) -> dict[str, int]:
+def missing_fields(items: Sequence[Item]) -> dict[str, int]:
     """How many tools have no description (`without_description`) or no schema (`without_schema`); 0 is left out."""
     tools = [item for item in items if item.type == "tool"]
     counts = {
@@ -314,9 +315,9 @@ def _whence(part: SnapshotPart) -> str:
 
 def _nothing(parts: Sequence[SnapshotPart]) -> list[Fault]:
     """Why there is no item at all."""
-    said = {"captured": "it holds no items", "disabled": "it is disabled"}
+    states = {"captured": "it holds no items", "disabled": "it is disabled"}
     faults = [
-        Fault(f"{part.kind} {part.name!r}: {part.error or '; '.join((said[part.state], *part.notes))}")
+        Fault(f"{part.kind} {part.name!r}: {part.error or '; '.join((states[part.state], *part.notes))}")
         for part in parts
     ]
     return faults or [Fault("no server, tool list or folder was named")]

@@ -41,16 +41,16 @@ def read_catalog(name_or_path: str | Path) -> Catalog:
     return Catalog(items)
 
 
-def corpus_path(given: Path) -> Path:
+def corpus_path(path_or_folder: Path) -> Path:
     """The file of items that `read_catalog` reads.
 
     Raises:
         StorageError: nothing is there, or the dataset in the cache is damaged.
     """
-    cached = cache_dir() / "datasets" / given
-    recover_folder(given)
+    cached = cache_dir() / "datasets" / path_or_folder
+    recover_folder(path_or_folder)
     recover_folder(cached)
-    for path in (given, given / CORPUS, cached / CORPUS):
+    for path in (path_or_folder, path_or_folder / CORPUS, cached / CORPUS):
         if os.path.isfile(path):  # noqa: PTH113 - unlike Path's, False where it can be no path
             if path.name == CORPUS and _is_cached(path.parent) and altered(path.parent, [CORPUS]):
                 folder = path.parent.resolve()
@@ -59,19 +59,20 @@ def corpus_path(given: Path) -> Path:
                     f"or, if no importer provides it any more, delete the folder {folder}"
                 )
             return path
-    if os.path.lexists(given) and (fault := folder_fault(given)):
-        raise StorageError(f"cannot read the catalog {given}: {fault}")
+    if os.path.lexists(path_or_folder) and (fault := folder_fault(path_or_folder)):
+        raise StorageError(f"cannot read the catalog {path_or_folder}: {fault}")
     raise StorageError(
-        f"no catalog {str(given)!r}: expected a file of items, a folder with {CORPUS}, a git repository (a folder "
-        "inside of one as FOLDER:files), or an imported dataset (`ctxbench data list` names those that there are)"
-        f"{near_file(given)}"
+        f"no catalog {str(path_or_folder)!r}: expected a file of items, a folder with {CORPUS}, a git repository (a "
+        "folder inside of one as FOLDER:files), or an imported dataset (`ctxbench data list` names those that there "
+        "are)"
+        f"{near_file(path_or_folder)}"
     )
 
 
 def _is_cached(folder: Path) -> bool:
     """Whether a folder is in the cache of datasets, by its path or by what its links lead to."""
-    place = cache_dir() / "datasets"
-    return any(Path(real(folder)).is_relative_to(real(place)) for real in (os.path.abspath, os.path.realpath))
+    cache_folder = cache_dir() / "datasets"
+    return any(Path(real(folder)).is_relative_to(real(cache_folder)) for real in (os.path.abspath, os.path.realpath))
 
 
 def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]:
@@ -91,8 +92,8 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
         item = read_item(Row(data, wrong, path, line))
         items.append((line, item))
         if item is not None and item.key in first:
-            what = f"item {item.id!r} occurs twice, first in line {first[item.key]}; identities must differ"
-            wrong.append(Fault(what, path, line))
+            message = f"item {item.id!r} occurs twice, first in line {first[item.key]}; identities must differ"
+            wrong.append(Fault(message, path, line))
         elif item is not None:
             first[item.key] = line
     items += [(fault.line, None) for fault in unreadable]
@@ -100,8 +101,8 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
         for line, item in items:
             for link in item.links if item is not None else ():
                 if item is not None and link.item not in first:
-                    what = f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which is not there"
-                    wrong.append(Fault(f"{what}; add that item, or drop the link", path, line))
+                    message = f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which is not there"
+                    wrong.append(Fault(f"{message}; add that item, or drop the link", path, line))
     if not items:
         wrong.append(Fault("the file is empty; expected one item a line", path))
     faults += sorted([*wrong, *unreadable], key=lambda fault: fault.line)
@@ -142,9 +143,9 @@ def read_item(row: Row) -> Item | None:
     if key.id != item_id:
         row.fault(f"field '_id' is {item_id!r}; percent-encoded it must be {key.id!r}")
     for name, expected in key._asdict().items():
-        given = row.optional(name, str)
-        if given is not None and given != (expected or ""):
-            row.fault(f"field {name!r} is {given!r}, but _id {item_id!r} says {expected!r}; they must agree")
+        value = row.optional(name, str)
+        if value is not None and value != (expected or ""):
+            row.fault(f"field {name!r} is {value!r}, but _id {item_id!r} says {expected!r}; they must agree")
     include = row.take("include", str, "agent")
     if include not in INCLUDE_MODES:
         row.fault(f"field 'include' must be one of {', '.join(INCLUDE_MODES)}, got {include!r}")

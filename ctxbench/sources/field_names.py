@@ -30,34 +30,34 @@ _EXAMPLE = "name=tool_name,schema=args"
 
 
 def read_field_names(
-    text: str, *, known: Collection[str] = tuple(OTHER_NAMES), of: str = "a tool", example: str = _EXAMPLE
+    text: str, *, allowed: Collection[str] = tuple(OTHER_NAMES), of: str = "a tool", example: str = _EXAMPLE
 ) -> dict[str, str]:
     """Read a mapping such as `name=tool_name,schema=spec.args`: field to what the list calls it, dots inwards.
 
     Args:
         text: the mapping.
-        known: the fields that may be mapped.
+        allowed: the fields that may be mapped.
         of: what they are the fields of, and
         example: a mapping of them, for messages.
 
     Raises:
         ParameterError: it is none, a field is not known, or one is mapped twice.
     """
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for part in text.split(","):
-        field, sign, other = (piece.strip() for piece in part.partition("="))
-        if not sign or not field or not other:
+        field, sign, file_field = (piece.strip() for piece in part.partition("="))
+        if not sign or not field or not file_field:
             raise ParameterError(f"fields are mapped as field=theirs, with commas between ({example}); got {text!r}")
-        if field not in known:
-            raise ParameterError(f"{field!r} is no field of {of}{suggest(field, known)}")
-        if field in found:
-            raise ParameterError(f"field {field!r} is mapped twice: {found[field]} and {other}")
-        found[field] = other
-    return found
+        if field not in allowed:
+            raise ParameterError(f"{field!r} is no field of {of}{suggest(field, allowed)}")
+        if field in names:
+            raise ParameterError(f"field {field!r} is mapped twice: {names[field]} and {file_field}")
+        names[field] = file_field
+    return names
 
 
 def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
-    """A tool with its fields called as they are read; those of the list that are not there are left as they are."""
+    """A tool with its fields renamed by the mapping; mapped fields that it lacks stay as they are."""
     out = dict(data)
     for field, theirs in names.items():
         value = _inner(data, theirs.split("."))
@@ -78,23 +78,25 @@ def _inner(data: Any, path: list[str]) -> Any:
     return data
 
 
-def suggested(tools: Iterable[Mapping[str, Any]], lacking: Iterable[str]) -> dict[str, str]:
-    """Which of the tools' fields, each in most of the tools, the lacking ones may be; empty if none looks like it."""
+def suggested(tools: Iterable[Mapping[str, Any]], missing: Iterable[str]) -> dict[str, str]:
+    """Which of the tools' fields, each in most of the tools, the missing ones may be; empty if none looks like it."""
     listed = list(tools)
-    found: dict[str, str] = {}
-    for field in lacking:
-        for other in (*_otherwise_written(field, listed), *OTHER_NAMES[field]):
-            has = sum(_fits(field, tool.get(other)) for tool in listed)
-            if 2 * has > len(listed) and other not in found.values():
-                found[field] = other
+    names: dict[str, str] = {}
+    for field in missing:
+        for candidate in (*_otherwise_written(field, listed), *OTHER_NAMES[field]):
+            has = sum(_fits(field, tool.get(candidate)) for tool in listed)
+            if 2 * has > len(listed) and candidate not in names.values():
+                names[field] = candidate
                 break
-    return found
+    return names
 
 
 def _otherwise_written(field: str, tools: Iterable[Mapping[str, Any]]) -> list[str]:
     """The tools' fields that differ from a field's own names by case and marks alone, such as `Name`."""
-    own = ("inputschema", "parameters") if field == "schema" else (field,)
-    return list(dict.fromkeys(key for tool in tools for key in tool if re.sub(r"[\W_]", "", key.lower()) in own))
+    lowercase_names = ("inputschema", "parameters") if field == "schema" else (field,)
+    return list(
+        dict.fromkeys(key for tool in tools for key in tool if re.sub(r"[\W_]", "", key.lower()) in lowercase_names)
+    )
 
 
 def _fits(field: str, value: Any) -> bool:
@@ -103,4 +105,4 @@ def _fits(field: str, value: Any) -> bool:
 
 def as_option(names: Mapping[str, str]) -> str:
     """A mapping as it is written on the command line."""
-    return "--map " + ",".join(f"{field}={other}" for field, other in names.items())
+    return "--map " + ",".join(f"{field}={file_field}" for field, file_field in names.items())

@@ -1,4 +1,4 @@
-"""Where an item stood that an agent no longer has: its file, or the configuration of its server."""
+"""The former location of an item that an agent no longer has: its file, or the configuration of its server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctxbench.sources.mcp.server_config import server_names
 
 
 def former_place(agent: AgentFile, item: str, path: str = "") -> tuple[Path, int]:
-    """The file that an item stood in, which may be gone, and the line of its server; 0 where no line is known.
+    """The file that held an item, which may be gone, and the line of its server; 0 if no line is known.
 
     Args:
         agent: that no longer has the item.
@@ -37,21 +37,21 @@ def former_place(agent: AgentFile, item: str, path: str = "") -> tuple[Path, int
 
 
 def _depth_left(file: Path) -> int:
-    """How much of a path is still there: a file that is gone was in the folder of which most is left."""
-    for depth, there in enumerate((file, *file.parents)):
-        if there.exists():
+    """A rank of how much of a path still exists: a missing file was in the folder of which most is left."""
+    for depth, ancestor in enumerate((file, *file.parents)):
+        if ancestor.exists():
             return -depth
     return -len(file.parents)
 
 
 def _place_of_server(agent: AgentFile, server: str | None) -> tuple[Path, int]:
-    """The place of a tool's server in the configuration; of one that is still asked, what it said.
+    """The line of a tool's server in the configuration; the snapshot, if the server is still configured.
 
     Where the configuration does not name it, a list of tools may have.
     """
-    lists = [one.file for one in agent.tools if one.server == server]
+    lists = [source.file for source in agent.tools if source.server == server]
     if agent.mcp is None or server is None or lists:
-        several = lists or [one.file for one in agent.tools]
+        several = lists or [source.file for source in agent.tools]
         return (several[0] if len(several) == 1 else agent.path), 0
     try:
         if server in server_names(agent.mcp):

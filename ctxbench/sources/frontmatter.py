@@ -19,7 +19,7 @@ _ENTRY = re.compile(r"[ \t]+-[ \t]+(.*)|-[ \t]+(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A Markdown file taken apart.
+    """The parts of a Markdown file.
 
     Attributes:
         fields: of the front matter; empty without one.
@@ -39,7 +39,7 @@ class Page:
 
 
 def read_page(source: str) -> Page:
-    """Take the text of a file apart; never an error, since tools that read such files forgive much.
+    """Split the text of a file into its parts; never raises, since tools that read such files are lenient.
 
     Front matter that is no YAML (a colon in an unquoted text) is read line by line as `name: value`, lists as lines
     that start with a dash; but patterns without quotes (`globs: **/*.ts`), which Cursor itself writes, are as if they
@@ -55,10 +55,10 @@ def read_page(source: str) -> Page:
     inside = lines[1:end]
     fields, why = _as_yaml("\n".join(map(_quoted, inside)))
     odd = "" if fields is not None else f"its front matter is no YAML ({why}); read line by line"
-    named = [(i, match) for i, one in enumerate(inside, start=2) if (match := _FIELD.fullmatch(one))]
-    places = {match[1]: i for i, match in reversed(named)}
+    named = [(i, match) for i, line in enumerate(inside, start=2) if (match := _FIELD.fullmatch(line))]
+    line_numbers = {match[1]: i for i, match in reversed(named)}
     fields = _by_line(inside) if fields is None else fields
-    return Page(fields, text, present=True, odd=odd, line=line, lines=places)
+    return Page(fields, text, present=True, odd=odd, line=line, lines=line_numbers)
 
 
 def _quoted(line: str) -> str:
@@ -98,8 +98,8 @@ def _by_line(lines: list[str]) -> dict[str, Any]:
     for line in lines:
         entry, field = _ENTRY.fullmatch(line), _FIELD.fullmatch(line)
         if entry and name:
-            known = fields[name]
-            fields[name] = [*(known if isinstance(known, list) else []), _plain(entry.group(1) or entry.group(2))]
+            value = fields[name]
+            fields[name] = [*(value if isinstance(value, list) else []), _plain(entry.group(1) or entry.group(2))]
         elif field:
             name = field.group(1)
             fields[name] = _plain(field.group(2))
@@ -113,20 +113,24 @@ def _plain(value: str) -> Any:
     return {"true": True, "false": False, "": None}.get(value.lower(), value)
 
 
-def odd_fields(page: Page, known: Sequence[str]) -> Iterator[str]:
+def odd_fields(page: Page, allowed: Sequence[str]) -> Iterator[str]:
     """Fields whose name is nearly a known one, and flags that are neither true nor false, with their lines."""
     for name, value in page.fields.items():
         where = f"line {page.lines[name]}" if name in page.lines else "front matter"
-        close = [] if name in known else get_close_matches(name.lower(), [one.lower() for one in known], 1, 0.8)
+        close = (
+            []
+            if name in allowed
+            else get_close_matches(name.lower(), [allowed_name.lower() for allowed_name in allowed], 1, 0.8)
+        )
         if close:
-            meant = next(one for one in known if one.lower() == close[0])
-            yield f"{where}: the field {name!r} is not known and passed over; did you mean {meant!r}?"
-        elif name in known and name in _FLAGS and truth(value) is None:
+            suggestion = next(field for field in allowed if field.lower() == close[0])
+            yield f"{where}: the field {name!r} is not known and passed over; did you mean {suggestion!r}?"
+        elif name in allowed and name in _FLAGS and truth(value) is None:
             yield f"{where}: {name} must be true or false, got {value!r:.40}; taken as false"
 
 
 def truth(value: Any) -> bool | None:
-    """Whether a field says yes: true, or a text that reads so; nothing at all says no, and None is neither."""
+    """The truth value of a field or text; a missing field is False, and None means neither."""
     if isinstance(value, bool) or value is None:
         return bool(value)
     word = value.strip().lower() if isinstance(value, str) else ""
@@ -139,11 +143,11 @@ def texts(value: Any) -> tuple[str, ...]:
         value = _split(value)
     if not isinstance(value, list):
         return ()
-    return tuple(one.strip() for one in value if isinstance(one, str) and one.strip())
+    return tuple(text.strip() for text in value if isinstance(text, str) and text.strip())
 
 
 def _split(value: str) -> list[str]:
-    """What stands between the commas outside braces."""
+    """The texts between commas outside braces."""
     parts, start, depth = [], 0, 0
     for mark in re.finditer(r"[{},]", value):
         depth = max(depth + {"{": 1, "}": -1}.get(mark[0], 0), 0)

@@ -18,34 +18,34 @@ _FROM = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(?:\(([^)]*
 _IMPORT = re.compile(r"^[ \t]*import[ \t]+([\w., \t]+)", re.MULTILINE)
 
 
-def imported_files(first: Sequence[Path], among: Collection[Path] | None, base: Path) -> set[Path]:
+def imported_files(first: Sequence[Path], candidates: Collection[Path] | None, base: Path) -> set[Path]:
     """The files that some files import, and those that these import.
 
     Args:
         first: files to begin with; those of other languages import nothing that is known.
-        among: files that count; None = all that exist.
-        base: the folder that Python may find modules in, beside the folder of each of `first`.
+        candidates: files that count; None = all that exist.
+        base: the folder that Python may find modules in, as well as the folder of each of `first`.
 
     Returns:
         A part of `among`, without `first`.
     """
-    known = None if among is None else {Path(path) for path in among}
-    found: set[Path] = set()
+    allowed = None if candidates is None else {Path(path) for path in candidates}
+    result: set[Path] = set()
     roots = list(dict.fromkeys([*(path.parent for path in first), base]))
     waiting = list(first)
     while waiting:
         path = waiting.pop()
         for name in _candidates(path, roots):
-            if name in found or name in first:
+            if name in result or name in first:
                 continue
-            if name.is_file() if known is None else name in known:
-                found.add(name)
+            if name.is_file() if allowed is None else name in allowed:
+                result.add(name)
                 waiting.append(name)
-    return found
+    return result
 
 
 def _candidates(path: Path, roots: Sequence[Path]) -> Iterator[Path]:
-    """Where the files may lie that a file imports."""
+    """The paths that the imports of a file may mean."""
     if path.suffix not in (".py", *_SCRIPTS):
         return
     try:
@@ -58,17 +58,17 @@ def _candidates(path: Path, roots: Sequence[Path]) -> Iterator[Path]:
         for dots, module in _python_modules(text):
             starts = [path.parents[dots - 1]] if 0 < dots <= len(path.parents) else roots if not dots else []
             for start in starts:
-                place = start.joinpath(*module.split("."))
-                yield from (place.with_name(f"{place.name}.py"), place / "__init__.py")
+                target = start.joinpath(*module.split("."))
+                yield from (target.with_name(f"{target.name}.py"), target / "__init__.py")
         return
     for match in _RELATIVE.finditer(text):
-        place = path.parent
+        target = path.parent
         for part in match[1].split("/"):
-            place = place.parent if part == ".." else place / part if part != "." else place
-        yield place
-        stem = place.with_suffix("") if place.suffix in _SCRIPTS else place  # `./a.js` may be written as `a.ts`
+            target = target.parent if part == ".." else target / part if part != "." else target
+        yield target
+        stem = target.with_suffix("") if target.suffix in _SCRIPTS else target  # `./a.js` may be written as `a.ts`
         yield from (stem.with_name(f"{stem.name}{ending}") for ending in _SCRIPTS if stem.name)
-        yield from (place / f"index{ending}" for ending in _SCRIPTS)
+        yield from (target / f"index{ending}" for ending in _SCRIPTS)
 
 
 def _python_modules(text: str) -> Iterator[tuple[int, str]]:
@@ -80,6 +80,6 @@ def _python_modules(text: str) -> Iterator[tuple[int, str]]:
         for name in re.findall(r"(\w+)(?:[ \t]+as[ \t]+\w+)?", match[3] or match[4] or ""):
             yield dots, f"{module}.{name}" if module else name
     names = chain.from_iterable(match[1].split(",") for match in _IMPORT.finditer(text))
-    for name in (words[0] for one in names if (words := one.split())):
+    for name in (words[0] for entry in names if (words := entry.split())):
         parts = name.split(".")
         yield from ((0, ".".join(parts[:end])) for end in range(1, len(parts) + 1))

@@ -1,4 +1,4 @@
-"""Include modes of tools: the tool's own over its server's over that of all others."""
+"""Include modes of tools: the tool's, else its server's, else the one of all others."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from ctxbench.core.items import INCLUDE_MODES, Catalog, ItemKey
 def unknown_modes(
     catalog: Catalog, *, tools: Mapping[str, str], servers: Mapping[str, str]
 ) -> list[tuple[str, str, str]]:
-    """The tools and servers that are given a mode and are not there: `tools` or `servers`, the name, and a message."""
-    known = [item for item in catalog if item.type == "tool"]
-    ids, names = {item.id for item in known}, {item.server for item in known if item.server is not None}
-    wrong = [("tools", one, f"no tool {one!r}{suggest_items(one, ids)}") for one in tools if one not in ids]
+    """The tools and servers with a mode that do not exist: `tools` or `servers`, the name, and a message."""
+    tool_items = [item for item in catalog if item.type == "tool"]
+    ids, names = {item.id for item in tool_items}, {item.server for item in tool_items if item.server is not None}
+    wrong = [("tools", tool, f"no tool {tool!r}{suggest_items(tool, ids)}") for tool in tools if tool not in ids]
     of = "no tool is of server"
-    return wrong + [("servers", one, f"{of} {one!r}{suggest(one, names)}") for one in servers if one not in names]
+    return wrong + [
+        ("servers", server, f"{of} {server!r}{suggest(server, names)}") for server in servers if server not in names
+    ]
 
 
 def tool_modes(
     catalog: Catalog, *, tools: Mapping[str, str], servers: Mapping[str, str], otherwise: str = "always"
 ) -> Catalog:
-    """Give every tool its effective include mode: its own, else its server's, else `otherwise`.
+    """Set the effective include mode of every tool: the tool's, else its server's, else `otherwise`.
 
     Args:
         catalog: items; what the tools among them say of `include` is replaced, and other types stay as they are.
         tools: modes by item id, `tool:tracker:create_issue`.
         servers: modes by server.
-        otherwise: the mode of all other tools; `always` in the documents.
+        otherwise: the mode of all other tools; `always` in the specification.
 
     Raises:
         ParameterError: a mode, a tool or a server is unknown; all of them.
 
-    Source: the documents, "For Tools".
+    Source: the specification, "For Tools".
     """
     wrong = [message for _, _, message in unknown_modes(catalog, tools=tools, servers=servers)]
     for where, mode in (*tools.items(), *servers.items(), ("all other tools", otherwise)):
@@ -52,7 +54,7 @@ def tool_modes(
 
 
 def mode_path(item: str, *, tools: Mapping[str, str], servers: Mapping[str, str]) -> tuple[str, ...]:
-    """The path, among the modes given, of the one that holds for a tool: its own, its server's, or `otherwise`.
+    """The path of the mode that applies to a tool: the tool's, its server's, or `otherwise`.
 
     Args:
         item: its id.

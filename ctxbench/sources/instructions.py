@@ -27,14 +27,14 @@ _FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,})")
 
 @dataclass(frozen=True, slots=True)
 class _Convention:
-    """Files of one kind: where they stand, and how their front matter says when they are used.
+    """Files of one kind: their paths, and how their front matter says when they are used.
 
     Attributes:
         name: what the part is called.
         type: of the items.
         pattern: of the path, relative to the folder, with slashes.
         mode: include mode and why, from the path and the page.
-        fields: of its front matter; one that is nearly called so is told.
+        fields: of its front matter; a field with nearly such a name is noted.
     """
 
     name: str
@@ -121,12 +121,12 @@ class _RuleFile:
 
 @dataclass
 class _Folder:
-    """Reads one folder; what is odd ends in `notes`, by part."""
+    """Reads one folder; oddities are added to `notes`, by part."""
 
     root: Path
     files: dict[str, _RuleFile] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
-    same: dict[str, str] = field(default_factory=dict)
+    path_by_real: dict[str, str] = field(default_factory=dict)
 
     def note(self, part: str, text: str) -> None:
         self.notes.setdefault(part, []).append(text)
@@ -137,9 +137,9 @@ class _Folder:
         if not Path(real).is_relative_to(os.path.realpath(self.root)):
             self.note(part, f"{path} leads out of the folder; left out")
             return None
-        if real in self.same:
-            if self.same[real] != path:
-                self.note(part, f"{path} is the same file as {self.same[real]}; taken once")
+        if real in self.path_by_real:
+            if self.path_by_real[real] != path:
+                self.note(part, f"{path} is the same file as {self.path_by_real[real]}; taken once")
             return None
         try:
             about = Path(real).stat()
@@ -153,7 +153,7 @@ class _Folder:
         except (CtxbenchError, OSError, ValueError) as error:
             self.note(part, f"{path} cannot be read and is left out: {' '.join(str(error).split())}")
             return None
-        self.same[real] = path
+        self.path_by_real[real] = path
         if page.odd:
             self.note(part, f"{path}: {page.odd}")
         if not page.text:
@@ -167,15 +167,15 @@ class _Folder:
             self.files[path] = _RuleFile(path, part, _item(path, page, item_type=item_type, mode=mode), page.line)
 
     def parts(self) -> list[SnapshotPart]:
-        """One a convention that gave something or has a note, in order."""
+        """One part for each convention with items or notes, in order."""
         names = dict.fromkeys([*(c.name for c in _CONVENTIONS), *(f.part for f in self.files.values()), *self.notes])
-        made = []
+        result = []
         for name in names:
             files = [file for file in self.files.values() if file.part == name]
             notes = tuple(self.notes.get(name, ()))
             if files or notes:
-                made.append(self._part(name, files, notes))
-        return made
+                result.append(self._part(name, files, notes))
+        return result
 
     def _part(self, name: str, files: Sequence[_RuleFile], notes: tuple[str, ...]) -> SnapshotPart:
         modes = {mode: sum(file.item.include == mode for file in files) for mode in ("always", "manual", "agent")}
@@ -237,11 +237,11 @@ def _nothing(folder: Path, why: str) -> SnapshotPart:
 
 
 def _paths(read: _Folder, part: str) -> list[str]:
-    """The files below a folder, sorted, with slashes; a folder that is not gone into is a note of `part`.
+    """The files below a folder, sorted, with slashes; a folder that is skipped is a note of `part`.
 
-    A link to a folder is not followed. It is told where it leads out, or stands where programs look for their rules.
+    A link to a folder is not followed. It is noted if it leads out, or is where programs look for their rules.
     """
-    folder, found = read.root, []
+    folder, paths = read.root, []
     if fault := folder_fault(folder):
         raise StorageError(f"cannot read {folder}: {fault}; expected one that holds rules or references")
 
@@ -249,16 +249,16 @@ def _paths(read: _Folder, part: str) -> list[str]:
         path = Path(error.filename).relative_to(folder).as_posix()
         read.note(part, f"{path}/ cannot be read and is left out: {error.strerror or error}")
 
-    for here, folders, files in os.walk(folder, onerror=unreadable):
+    for current, folders, files in os.walk(folder, onerror=unreadable):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
-        place = Path(here).relative_to(folder)
-        for path in (place / name for name in folders if (Path(here) / name).is_symlink()):
+        subfolder = Path(current).relative_to(folder)
+        for path in (subfolder / name for name in folders if (Path(current) / name).is_symlink()):
             if not Path(os.path.realpath(folder / path)).is_relative_to(os.path.realpath(folder)):
                 read.note(part, f"{path.as_posix()}/ leads out of the folder; left out")
             elif path.as_posix().startswith("."):
                 read.note(part, f"{path.as_posix()}/ is a link to a folder, which is not followed; left out")
-        found += [(place / name).as_posix() for name in files]
-    return sorted(found)
+        paths += [(subfolder / name).as_posix() for name in files]
+    return sorted(paths)
 
 
 def _take(read: _Folder, path: str, convention: _Convention) -> None:
@@ -275,12 +275,12 @@ def _take(read: _Folder, path: str, convention: _Convention) -> None:
     read.files[path] = _RuleFile(path, convention.name, item, page.line)
 
 
-def _named(read: _Folder, path: str, item: Item, own: str) -> Item:
-    """A skill by the name that the model is sent; by its path, with a note, where another has that name."""
-    name = own or Path(path).parent.name or read.root.resolve().name
-    other = next((f.path for f in read.files.values() if (f.item.type, f.item.name) == ("skill", name)), None)
-    if other is not None:
-        read.note("skills", f"{path} is called {name!r} as {other} is; it is taken by its path")
+def _named(read: _Folder, path: str, item: Item, stated_name: str) -> Item:
+    """A skill under the name that the model is sent; under its path, with a note, if another has that name."""
+    name = stated_name or Path(path).parent.name or read.root.resolve().name
+    namesake = next((f.path for f in read.files.values() if (f.item.type, f.item.name) == ("skill", name)), None)
+    if namesake is not None:
+        read.note("skills", f"{path} is called {name!r} as {namesake} is; it is taken by its path")
         name = path
     description = "" if item.description == name else item.description
     return replace(item, name=name, title="", description=description, metadata={**item.metadata, "path": path})
@@ -291,7 +291,7 @@ def _item(path: str, page: Page, *, item_type: str, mode: tuple[str, str]) -> It
     description = text_of(page.fields.get("description"))
     include, why = mode
     metadata: dict[str, Any] = {"sha256": hashlib.sha256(page.text.encode("utf-8", "surrogatepass")).hexdigest()}
-    globs = next((found for key in ("globs", "paths", "applyTo") if (found := texts(page.fields.get(key)))), ())
+    globs = next((patterns for key in ("globs", "paths", "applyTo") if (patterns := texts(page.fields.get(key)))), ())
     if globs:
         metadata["globs"] = list(globs)
     if why:
@@ -308,7 +308,7 @@ def _item(path: str, page: Page, *, item_type: str, mode: tuple[str, str]) -> It
 
 
 def _follow(read: _Folder, path: str, *, importer: _RuleFile, depth: int) -> None:
-    """Take what a file imports, and what that imports; an import has the mode of the file that started it."""
+    """Read the imports of a file, recursively; an import has the mode of the file that started it."""
     text = importer.item.text if path == importer.path else read.files[path].item.text
     for name in _imports(text):
         target = _target(read, path, name)
@@ -318,18 +318,20 @@ def _follow(read: _Folder, path: str, *, importer: _RuleFile, depth: int) -> Non
             read.note("CLAUDE.md", f"{path} imports @{name} more than {DEPTH} deep; left out")
             continue
         include = importer.item.include
-        known = read.files.get(target)
-        if known is None:
+        target_file = read.files.get(target)
+        if target_file is None:
             read.add(target, "CLAUDE.md", "reference", (include, f"imported by {path}"))
             if target in read.files:
                 _follow(read, target, importer=importer, depth=depth + 1)
-        elif include == "always" != known.item.include:
-            metadata = {**known.item.metadata, "when": f"imported by {path}"}
-            read.files[target] = replace(known, item=replace(known.item, include="always", metadata=metadata))
+        elif include == "always" != target_file.item.include:
+            metadata = {**target_file.item.metadata, "when": f"imported by {path}"}
+            read.files[target] = replace(
+                target_file, item=replace(target_file.item, include="always", metadata=metadata)
+            )
 
 
 def _imports(text: str) -> Iterator[str]:
-    """What stands behind an @ that starts a word, outside code."""
+    """The paths after an @ that starts a word, outside code."""
     for line in _outside_fences(text):
         for match in re.finditer(r"(?<!\S)@((?:\\ |[^\s`])+)", _without_spans(line)):
             yield match.group(1).replace("\\ ", " ").rstrip(".,;:!?)")
@@ -365,15 +367,15 @@ def _without_spans(line: str) -> str:
     """A line without code spans: from a run of backticks to the next one of the same length."""
     runs = list(re.finditer("`+", line))
     last = {len(run[0]): run.start() for run in runs}
-    kept, end, opened = [], 0, 0
+    pieces, end, opened = [], 0, 0
     for run in runs:
         if opened:
             if len(run[0]) == opened:
                 end, opened = run.end(), 0
         elif last[len(run[0])] > run.start():
-            kept.append(line[end : run.start()])
+            pieces.append(line[end : run.start()])
             opened = len(run[0])
-    return "".join([*kept, line[end:]])
+    return "".join([*pieces, line[end:]])
 
 
 def _target(read: _Folder, path: str, name: str) -> str | None:

@@ -27,7 +27,7 @@ def is_keyed_tool(value: Mapping[str, Any]) -> bool:
 
 
 def keyed_tool(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    """The definition of the tool that stands under a name, which is what the model is told."""
+    """The definition of the tool under a name, which is the name for the model."""
     tool = dict(value)
     if tool.get("type") in _HOSTED:
         return {"type": tool["type"], "name": name}
@@ -43,8 +43,8 @@ def with_plain_schema(tool: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]
     """A tool with its schema without the SDK's wrapping; False if the schema is zod's own object and was left out."""
     inner = tool.get("function")
     if isinstance(inner, dict):
-        body, known = with_plain_schema(inner)
-        return (tool if body is inner else {**tool, "function": body}), known
+        body, is_known = with_plain_schema(inner)
+        return (tool if body is inner else {**tool, "function": body}), is_known
     for key in SCHEMA_KEYS:
         schema = tool.get(key)
         if not isinstance(schema, dict):

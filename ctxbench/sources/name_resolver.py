@@ -1,4 +1,4 @@
-"""Which item of a catalog the name in a log is: names are joined with servers, cleaned and cut on their way there."""
+"""Find the catalog items for the names in a log, which are joined with servers, cleaned and cut."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HASH = re.compile(r"[_-]?[0-9a-f]{4,12}$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a name stands for.
+    """The item of a name.
 
     Attributes:
         name: as the log has it.
@@ -73,29 +73,29 @@ class NameResolver:
                 self._by_joined.setdefault(f"{server}_{name}", []).append(key)
 
     def resolve(self, name: str) -> Resolved:
-        """What a name stands for."""
-        found = self._known.get(name)
-        if found is None:
-            found = self._known[name] = self._resolve(name)
-        return found
+        """The item of a name."""
+        resolved = self._known.get(name)
+        if resolved is None:
+            resolved = self._known[name] = self._resolve(name)
+        return resolved
 
-    def seen(self) -> tuple[Resolved, ...]:
-        """Every name that was asked for, in the order of the first time."""
+    def resolved_names(self) -> tuple[Resolved, ...]:
+        """Every name that was resolved, in the order of first use."""
         return tuple(self._known.values())
 
-    def _resolve(self, given: str) -> Resolved:
-        name = given
+    def _resolve(self, requested: str) -> Resolved:
+        name = requested
         try:
             key = ItemKey.parse(name)
         except ParameterError:
             key = None
         if key is not None and self._catalog.find(key := self._renames.get(key, key)) is not None:
-            return Resolved(given, key, "id")
+            return Resolved(requested, key, "id")
         if key is not None and key.type == "tool" and key.server:
             name = f"{key.server}/{key.name}"  # as an object with server and name, which may be cleaned
-        return self._by_rules(given, name)
+        return self._by_rules(requested, name)
 
-    def _by_rules(self, given: str, name: str) -> Resolved:
+    def _by_rules(self, requested: str, name: str) -> Resolved:
         plain = _PREFIX.sub("", name, count=1) if _PREFIX.match(name) else name
         for rule, keys in (
             ("name", self._by_name.get(name, [])),
@@ -105,13 +105,13 @@ class NameResolver:
         ):
             keys = _distinct(keys)
             if len(keys) == 1:
-                return Resolved(given, keys[0], rule)
+                return Resolved(requested, keys[0], rule)
             if keys:
-                return Resolved(given, None, AMBIGUOUS, tuple(keys))
-        return Resolved(given, None, UNKNOWN)
+                return Resolved(requested, None, AMBIGUOUS, tuple(keys))
+        return Resolved(requested, None, UNKNOWN)
 
     def _joined(self, name: str) -> list[ItemKey]:
-        """The items whose server and name stand on the two sides of one of the joints."""
+        """The items whose server and name are the parts before and after a separator."""
         splits = {(_clean(name[: at.start()]), _clean(name[at.end() :])) for at in _JOINT.finditer(name)}
         return [key for split in sorted(splits) for key in self._by_parts.get(split, ())]
 
@@ -148,9 +148,9 @@ def named(value: Any) -> str:
     return value.strip()
 
 
-def unresolved(seen: Iterable[Resolved], times: Counter[str], rule: str) -> dict[str, int]:
-    """The names that no item was found for by how often they stand in the log, most frequent first."""
-    names = {found.name: times[found.name] for found in seen if found.rule == rule}
+def unresolved(resolved: Iterable[Resolved], times: Counter[str], rule: str) -> dict[str, int]:
+    """The names without an item by their number in the log, most frequent first."""
+    names = {result.name: times[result.name] for result in resolved if result.rule == rule}
     return dict(sorted(names.items(), key=lambda pair: (-pair[1], pair[0])))
 
 

@@ -1,4 +1,4 @@
-"""What a file of JSON lines holds that was given where another kind is wanted, told by its fields."""
+"""The kind of a file of JSON lines, by its fields, for messages where another kind is expected."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LOGGED = ("messages", "called", "offered", "resourceSpans")
 
 
 def other_kind(path: Path | str) -> str:
-    """What a file is that is neither a catalog nor memories, and what to do with it; empty where that is not known.
+    """The kind of a file that is neither a catalog nor memories, and what to do with it; empty if unknown.
 
-    Lists of tools, evals, answers of a selector and logs are told. A file with ids of items (`_id`) is none of them.
+    Lists of tools, evals, answers of a selector and logs are recognised. Files with ids of items (`_id`) are not.
 
     Raises:
         StorageError: the file is missing or cannot be read.
@@ -57,5 +57,5 @@ def _kind_of_rows(rows: Sequence[Mapping[str, Any]], path: Path | str) -> str:
 
 
 def expects(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a field of any row is called as one that says what a request should be offered."""
+    """Whether a row has a field for the items that a request should be offered."""
     return any(_EXPECTING.search(str(name)) for row in rows for name in row)

@@ -1,4 +1,4 @@
-"""The selector that an agent file names; where one of the user's own goes that is named in a file that takes none."""
+"""The selector that an agent file names; advice on external selectors for files that take none."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _KINDS = ("command", "url", "callable", "answers")  # keys that name a selector 
 
 
 def program_form(name: str) -> str:
-    """How a program that stands in a file of source code is named as a selector; empty for another name."""
+    """How a program in a file of source code is named as a selector; empty for another name."""
     runner = _RUNNERS.get(Path(name).suffix)
     return f"{{command: [{runner}, {name}]}}" if runner else ""
 
 
 def own_selector_advice(value: Any) -> str:
-    """Where a selector of one's own goes, with the line to write there; empty for a value that is none."""
+    """Where to write an external selector, with the line for it; empty for a value that is none."""
     import yaml
 
-    kind = next((one for one in _KINDS if isinstance(value, dict) and value.get(one)), None)
+    kind = next((name for name in _KINDS if isinstance(value, dict) and value.get(name)), None)
     if kind is None:
         return ""
     name = value.get("name")
@@ -45,21 +45,21 @@ def named_selector(form: YamlForm, data: Mapping[str, Any]) -> tuple[str, Path |
         form.fault(f"selector must be {PRESET_FORM}, got {value!r}", "selector")
     elif isinstance(value, Mapping) and any(value.get(kind) for kind in _KINDS):
         if value.get("answers"):
-            what = "a file of answers answers no new request; name what wrote it"
-            form.fault(f"{what}{own_selector_advice(value)}", "selector")
+            problem = "a file of answers answers no new request; name what wrote it"
+            form.fault(f"{problem}{own_selector_advice(value)}", "selector")
         elif data.get("settings"):
             form.fault("settings are of a selector that ctxbench runs; give your own its settings itself", "settings")
         return LEARNED, None, value
     elif isinstance(value, Mapping) and (empty := [kind for kind in _KINDS if kind in value]):
         form.fault(f"{empty[0]} is empty; name what is asked, {OWN_FORM}", "selector")
     elif not isinstance(value, str):
-        what = f"selector must be a name, the path of one in YAML, {PRESET_FORM}, or one of your own, {OWN_FORM}"
-        form.fault(f"{what}; got {value!r}", "selector")
+        problem = f"selector must be a name, the path of one in YAML, {PRESET_FORM}, or one of your own, {OWN_FORM}"
+        form.fault(f"{problem}; got {value!r}", "selector")
     else:
         return str(form.base / value) if value.endswith((".yaml", ".yml")) else value, None, {}
     return LEARNED, None, {}
 
 
-def own_kind(own: Mapping[str, Any]) -> str:
-    """What the block of a selector of one's own names it by: `command`, `url` ...; empty for no such block."""
-    return next((kind for kind in _KINDS if own.get(kind)), "")
+def own_kind(definition: Mapping[str, Any]) -> str:
+    """The kind of an external selector by its block: `command`, `url` ...; empty if there is none."""
+    return next((kind for kind in _KINDS if definition.get(kind)), "")

@@ -19,7 +19,7 @@ from ctxbench.sources.field_names import as_option, mapped, renamed, suggested
 from ctxbench.sources.keyed_tools import is_keyed_tool, keyed_tool, with_plain_schema
 from ctxbench.sources.tools import SCHEMA_KEYS, SERVER_KEYS, HostedToolError, is_definition, read_definition
 
-_NAMED = 5  # entries that a message names beside the first
+_NAMED = 5  # entries that a message names after the first
 _LINES = (".jsonl", ".ndjson")
 _LISTS = ("tools", "functions")  # fields that hold a list of tools
 _SERVERS = ("servers", "mcpServers")  # fields that hold servers by name
@@ -43,7 +43,7 @@ def read_tool_list(
     are passed over): a list of tools, an object with `tools` or `functions` (MCP's `tools/list` result, its JSON-RPC
     envelope, the body of a request to OpenAI or Anthropic), tools by name (the AI SDK's `tools`), or tools by server:
     an object by name, or a list of objects with `tools`. A tool may name its server itself (`server`, `serverName`,
-    `server_name`). The form is told for each tool apart, see `read_definition`; a file of several forms is read, and
+    `server_name`). The form is determined for each tool, see `read_definition`; a file of several forms is read, and
     the part says how many there are of each. Tools that the model's provider runs, and that have no definition, are
     left out and counted.
 
@@ -81,7 +81,7 @@ def read_tool_list(
 
 
 def _as_json(path: Path) -> tuple[Any, str]:
-    """The data and its text; what is no JSON in a file that is not called so is told what is expected."""
+    """The data and its text; the fault of a file that is no JSON by name or content says what is expected."""
     try:
         return read_jsonc(path)
     except InputError as error:
@@ -125,22 +125,22 @@ class _ToolEntry:
 
 @dataclass(frozen=True, slots=True)
 class _Wrong:
-    """What is wrong with one entry.
+    """The fault of one entry.
 
     Attributes:
         subject: the entry, such as `tool 'search'`; what is wrong in the same way with several is said once.
-        message: what is wrong with it; `{line}` stands for the line of `other`.
+        message: what is wrong with it; `{line}` stands for the line of `related`.
     """
 
     subject: str
     message: str
     path: YamlPath
-    other: YamlPath | None = None
+    related: YamlPath | None = None
 
 
 @dataclass
 class _ToolListReader:
-    """Definitions read so far, and everything that is wrong."""
+    """The definitions read so far, and their faults."""
 
     path: Path
     text: str
@@ -156,9 +156,9 @@ class _ToolListReader:
     fields: dict[str, None] = field(default_factory=dict)
     tools: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def fault(self, message: str, path: YamlPath, *, subject: str = "", other: YamlPath | None = None) -> None:
-        """Note what is wrong, see `_Wrong`."""
-        self.wrong.append(_Wrong(subject, message, path, other))
+    def fault(self, message: str, path: YamlPath, *, subject: str = "", related: YamlPath | None = None) -> None:
+        """Add a fault, see `_Wrong`."""
+        self.wrong.append(_Wrong(subject, message, path, related))
 
     def read(self, entry: _ToolEntry) -> None:
         data, has_schema = with_plain_schema(renamed(entry.data, self.names))
@@ -166,7 +166,7 @@ class _ToolListReader:
         self.mapped.update(mapped(entry.data, self.names))
         self.fields |= dict.fromkeys(entry.data)
         try:
-            found = read_definition(data)
+            tool = read_definition(data)
         except HostedToolError:
             self.hosted[str(data["type"])] += 1
             return
@@ -175,25 +175,27 @@ class _ToolListReader:
             self.fault(str(error), entry.path, subject=f"tool {data.get('name', '')!r:.60}:")
             return
         self.tools.append(data)
-        server = found.server or entry.server.name
-        before = self.first.setdefault((server, found.name), entry.path)
+        server = tool.server or entry.server.name
+        before = self.first.setdefault((server, tool.name), entry.path)
         if before != entry.path:
             where = f"on server {server!r}" if server else "in a list without servers"
-            what = f"tool {found.name!r} occurs twice {where}, first in line {{line}}; names must differ"
-            self.fault(what, entry.path, other=before)
+            message = f"tool {tool.name!r} occurs twice {where}, first in line {{line}}; names must differ"
+            self.fault(message, entry.path, related=before)
             return
-        self.forms[found.form] += 1
-        self.items.append(found.item(server, {"server_version": entry.server.version} if entry.server.version else {}))
+        self.forms[tool.form] += 1
+        self.items.append(tool.item(server, {"server_version": entry.server.version} if entry.server.version else {}))
 
     def finish(self) -> None:
-        """Raise everything that is wrong, with lines.
+        """Raise all faults, with lines.
 
         Raises:
             InputError: anything is.
         """
-        if self.tools and (useless := [one for one in self.names if one not in self.mapped]):
+        if self.tools and (useless := [field for field in self.names if field not in self.mapped]):
             rest = f"which no tool has; they have {self._shown_fields()}"
-            raise InputError([Fault(f"{one!r} is mapped to {self.names[one]!r}, {rest}", self.path) for one in useless])
+            raise InputError(
+                [Fault(f"{field!r} is mapped to {self.names[field]!r}, {rest}", self.path) for field in useless]
+            )
         if not self.items and not self.wrong:
             self.fault(f"the file holds no tool with a definition; {_EXPECTED}", ())
         if not self.wrong:
@@ -202,25 +204,25 @@ class _ToolListReader:
             raise InputError([self._nameless()])
         lines = entry_lines(self.text)
         groups: dict[tuple[str, YamlPath | None], list[_Wrong]] = {}
-        for one in self.wrong:
-            groups.setdefault((one.message, one.other), []).append(one)
+        for fault in self.wrong:
+            groups.setdefault((fault.message, fault.related), []).append(fault)
         faults = []
-        for (message, other), same in groups.items():
-            text = f"{same[0].subject} {message}{_also(same)}".lstrip()
-            text = text if other is None else text.replace("{line}", str(line_of(lines, other)))
-            faults.append(Fault(text, self.path, line_of(lines, same[0].path)))
+        for (message, related), alike in groups.items():
+            text = f"{alike[0].subject} {message}{_also(alike)}".lstrip()
+            text = text if related is None else text.replace("{line}", str(line_of(lines, related)))
+            faults.append(Fault(text, self.path, line_of(lines, alike[0].path)))
         raise InputError(sorted(faults, key=lambda fault: fault.line))
 
     def _mapping(self) -> dict[str, str]:
         """What the tools seem to call the fields that none of them has."""
-        lacking = [
+        missing = [
             field
             for field, keys in (("name", ("name", "function")), ("description", ("description", "function")))
             if not any(key in tool for tool in self.tools for key in keys)
         ]
         if not any(key in tool for tool in self.tools for key in (*SCHEMA_KEYS, "function")):
-            lacking.append("schema")
-        return suggested(self.tools, lacking)
+            missing.append("schema")
+        return suggested(self.tools, missing)
 
     def _shown_fields(self) -> str:
         """The fields that the tools of the file have."""
@@ -229,20 +231,20 @@ class _ToolListReader:
 
     def _nameless(self) -> Fault:
         names = {**self.names, "name": "FIELD", **self._mapping()}
-        what = f"no tool has a field 'name'; they have {self._shown_fields()}"
-        return Fault(f"{what}; say which of them it is: {as_option(names)}", self.path)
+        problem = f"no tool has a field 'name'; they have {self._shown_fields()}"
+        return Fault(f"{problem}; say which of them it is: {as_option(names)}", self.path)
 
     def notes(self) -> Iterator[str]:
-        """What was odd but did not stand in the way."""
+        """Oddities that are no faults."""
         if self.hosted:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.hosted.items()))
             yield f"left out, because the model's provider runs them and they have no definition: {kinds}"
         if mapping := self._mapping():
-            fields = " and ".join(f"{other!r} is not read as the {field}" for field, other in mapping.items())
+            fields = " and ".join(f"{file_field!r} is not read as the {field}" for field, file_field in mapping.items())
             yield f"{fields}; to read it: {as_option({**self.names, **mapping})}"
         if self.schemaless:
-            what = "read without their schema, which is zod's own object and no JSON schema"
-            yield f"{what}: {self.schemaless:,}; write z.toJSONSchema(schema), or asSchema(schema).jsonSchema"
+            problem = "read without their schema, which is zod's own object and no JSON schema"
+            yield f"{problem}: {self.schemaless:,}; write z.toJSONSchema(schema), or asSchema(schema).jsonSchema"
         if self.pages:
             yield "the list names a next page (nextCursor), so tools are missing; capture the server itself"
 
@@ -252,8 +254,8 @@ def _entries(value: Any, path: YamlPath, server: _Server, reader: _ToolListReade
     if isinstance(value, list):
         for index, entry in enumerate(value):
             if not isinstance(entry, dict):
-                what = "is no tool; expected an object with its name, description and schema"
-                reader.fault(what, (*path, index), subject=f"{entry!r:.40}")
+                problem = "is no tool; expected an object with its name, description and schema"
+                reader.fault(problem, (*path, index), subject=f"{entry!r:.40}")
             elif any(isinstance(entry.get(key), list | dict) for key in _LISTS) and not is_definition(entry):
                 yield from _entries(entry, (*path, index), _server_of(entry, server), reader)
             else:
@@ -297,21 +299,21 @@ def _by_name(named: dict[str, Any], path: YamlPath, server: _Server, reader: _To
             yield _ToolEntry(keyed_tool(name, value), where, server)
         elif isinstance(value, dict) and ("command" in value or "url" in value):
             ask = shlex.join(["ctxbench", "data", "capture", "--mcp-config", str(reader.path)])
-            what = f"is configured here, its tools are not listed; `{ask}` starts it and asks"
-            reader.fault(what, where, subject=f"server {name!r}")
+            problem = f"is configured here, its tools are not listed; `{ask}` starts it and asks"
+            reader.fault(problem, where, subject=f"server {name!r}")
         else:
             reader.fault(f"holds no tools; {_EXPECTED}", where, subject=f"field {name!r}")
 
 
-def _also(same: Sequence[_Wrong]) -> str:
+def _also(alike: Sequence[_Wrong]) -> str:
     """The words for the entries after the first with which the same is wrong."""
-    more = [one.subject.removesuffix(":") for one in same[1:]]
-    shown = ", ".join(filter(None, more[:_NAMED])) + (", ..." if len(more) > _NAMED else "")
-    return f"; so it is with {len(more):,} more{f': {shown}' if shown else ''}" if more else ""
+    subjects = [fault.subject.removesuffix(":") for fault in alike[1:]]
+    listed = ", ".join(filter(None, subjects[:_NAMED])) + (", ..." if len(subjects) > _NAMED else "")
+    return f"; so it is with {len(subjects):,} more{f': {listed}' if listed else ''}" if subjects else ""
 
 
 def _server_of(entry: Mapping[str, Any], outer: _Server) -> _Server:
-    """The server that an object with `tools` stands for."""
+    """The server of an object with `tools`."""
     names = [entry.get(key) for key in (*SERVER_KEYS, "name", "id")]
     name = next((name for name in names if isinstance(name, str) and name), outer.name)
     return _Server(name, _version(entry))

@@ -25,17 +25,17 @@ class HostedToolError(ParameterError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDefinition:
-    """One tool as a list gives it.
+    """One tool of a list.
 
     Attributes:
-        name: as the model is told.
+        name: as the model gets it.
         description: empty if the list has none.
         schema: the input schema; None if the list has none.
         form: `mcp`, `anthropic`, `openai`, or `plain` (no schema, so that the form cannot be told).
         server: the server that the definition names itself, if any.
         title: for people; empty if the list has none.
         enabled: False if the list says so.
-        other: every other field that is not null (annotations, outputSchema, ...).
+        unread: every other field that is not null (annotations, outputSchema, ...).
         sha256: of the definition as the list has it, as compact JSON with its order of keys.
     """
 
@@ -46,7 +46,7 @@ class ToolDefinition:
     server: str | None
     title: str
     enabled: bool
-    other: Mapping[str, Any]
+    unread: Mapping[str, Any]
     sha256: str
 
     def item(self, server: str | None, metadata: Mapping[str, Any] | None = None) -> Item:
@@ -54,7 +54,7 @@ class ToolDefinition:
 
         Args:
             server: its server's name in the catalog; None if it has none.
-            metadata: about the server; put beside the definition's own.
+            metadata: about the server; added to the definition's.
         """
         return Item(
             type="tool",
@@ -64,7 +64,7 @@ class ToolDefinition:
             schema=self.schema,
             title="" if self.title == self.name else self.title,
             enabled=self.enabled,
-            metadata={**self.other, **(metadata or {}), "definition_sha256": self.sha256},
+            metadata={**self.unread, **(metadata or {}), "definition_sha256": self.sha256},
         )
 
 
@@ -101,7 +101,7 @@ def _is_schema(parameters: object) -> bool:
 
 
 def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
-    """Read one definition; the form is told by the field that holds the input schema.
+    """Read one definition; its form follows from the field that holds the input schema.
 
     `inputSchema` is MCP's, `input_schema` Anthropic's, `parameters` OpenAI's, in a `function` (chat completions) or
     beside the name (responses).
@@ -119,33 +119,33 @@ def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
         wrong.append(f"field 'name' must be a text that is not empty, got {name!r:.40}")
     if description is not None and not isinstance(description, str):
         wrong.append(f"field 'description' must be a text, got {description!r:.40}")
-    given = [key for key in SCHEMA_KEYS if key in body]
-    if len(given) > 1:
-        wrong.append(f"it has {' and '.join(repr(key) for key in given)}; expected the schema of one form")
-    schema = body.get(given[0]) if given else None
+    schema_keys = [key for key in SCHEMA_KEYS if key in body]
+    if len(schema_keys) > 1:
+        wrong.append(f"it has {' and '.join(repr(key) for key in schema_keys)}; expected the schema of one form")
+    schema = body.get(schema_keys[0]) if schema_keys else None
     if schema is not None and not isinstance(schema, dict):
-        wrong.append(f"field {given[0]!r} must be an object (a JSON schema), got {schema!r:.40}")
+        wrong.append(f"field {schema_keys[0]!r} must be an object (a JSON schema), got {schema!r:.40}")
     wrong += unusable(data)
     if wrong:
         raise ParameterError("; ".join(wrong))
     server = next((_server_name(data.get(key)) for key in SERVER_KEYS if data.get(key)), None)
-    known = {"name", "description", "title", "enabled", "type", "function", *SCHEMA_KEYS, *SERVER_KEYS}
-    other = {key: value for key, value in {**data, **body}.items() if key not in known and value is not None}
+    read_keys = {"name", "description", "title", "enabled", "type", "function", *SCHEMA_KEYS, *SERVER_KEYS}
+    unread = {key: value for key, value in {**data, **body}.items() if key not in read_keys and value is not None}
     return ToolDefinition(
         name=str(name),
         description=str(description or ""),
         schema=schema,
-        form="openai" if body is not data else SCHEMA_KEYS[given[0]] if given else "plain",
+        form="openai" if body is not data else SCHEMA_KEYS[schema_keys[0]] if schema_keys else "plain",
         server=server,
         title=_title(body),
         enabled=data.get("enabled") is not False,
-        other=other,
+        unread=unread,
         sha256=hashlib.sha256(dump_json(data).encode("utf-8")).hexdigest(),
     )
 
 
 def _body(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
-    """Where name, description and schema stand, and what is wrong with the frame around them."""
+    """The object that holds name, description and schema, and the faults of the object around it."""
     kind = data.get("type")
     inner = data.get("function")
     if isinstance(inner, dict):
@@ -175,16 +175,16 @@ def _title(body: Mapping[str, Any]) -> str:
 
 
 def unusable(value: object) -> list[str]:
-    """What no file and no prompt can hold, but some readers of JSON let pass."""
-    stack, found = [value], dict[str, None]()
+    """The faults of a value that no file and no prompt can hold, but some readers of JSON accept."""
+    stack, faults = [value], dict[str, None]()
     while stack:
-        one = stack.pop()
-        if isinstance(one, Mapping):
-            stack.extend([*one, *one.values()])
-        elif isinstance(one, list):
-            stack.extend(one)
-        elif isinstance(one, float) and not math.isfinite(one):
-            found["it holds NaN or an infinite number, which JSON has not"] = None
-        elif isinstance(one, str) and _SURROGATE.search(one):
-            found["it holds half a character (a lone surrogate such as \\ud800), which UTF-8 has not"] = None
-    return list(found)
+        part = stack.pop()
+        if isinstance(part, Mapping):
+            stack.extend([*part, *part.values()])
+        elif isinstance(part, list):
+            stack.extend(part)
+        elif isinstance(part, float) and not math.isfinite(part):
+            faults["it holds NaN or an infinite number, which JSON has not"] = None
+        elif isinstance(part, str) and _SURROGATE.search(part):
+            faults["it holds half a character (a lone surrogate such as \\ud800), which UTF-8 has not"] = None
+    return list(faults)

@@ -1,1 +1,1 @@
-"""Stores of memories: what agents were told and are to know again, by workspace, with every version of it."""
+"""Stores of memories by workspace, with all versions."""

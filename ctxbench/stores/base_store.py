@@ -48,23 +48,23 @@ class BaseStore(ABC):
         self._lock = ProcessLock()
 
     def create_workspace(self, name: str) -> None:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         checked_name("the name of a workspace", name)
         with self._transaction():
             self._make(name)
 
     def insert(self, memory: Memory) -> Memory:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction():
-            row = accepted_one(memory, self._taken)
+            row = accepted_one(memory, self._existing_ids)
             self._add([row])
         return row
 
     def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
-        """As of `MemoryStore`."""
-        given = list(memories)
+        """See `MemoryStore`."""
+        new = list(memories)
         with self._transaction(reads=True):
-            rows = accepted(given, self._taken)
+            rows = accepted(new, self._existing_ids)
         for start in range(0, len(rows), BATCH):
             with self._transaction():
                 self._add(rows[start : start + BATCH])
@@ -73,37 +73,37 @@ class BaseStore(ABC):
         return len(rows)
 
     def update(self, workspace: str, id: str, *, at: str | None = None, **changes: Any) -> Memory:  # noqa: A002
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction():
             ended, new = successor(self._versions(workspace, id)[-1], at, changes)
             self._succeed(ended, new)
         return new
 
     def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction(reads=True):
             return version_at(self._versions(workspace, id), at)
 
     def relate(self, relationship: Relationship) -> None:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         check_relationship(relationship)
         with self._transaction():
-            self._relate(relationship, there=True)
+            self._relate(relationship, exists=True)
 
     def unrelate(self, relationship: Relationship) -> None:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         check_relationship(relationship)
         with self._transaction():
-            if not self._relate(relationship, there=False):
+            if not self._relate(relationship, exists=False):
                 raise unknown("no such relationship is there:", relationship)
 
     def relationships(self, workspace: str, id: str) -> tuple[Relationship, ...]:  # noqa: A002
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction(reads=True):
             return tuple(self._links(workspace, id))
 
     def catalog(self, workspace: str) -> Catalog:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction(reads=True):
             revision, altered = self._state(workspace)
             last, mark, catalog = self._kept.pop(workspace, (-1, 0, Catalog(())))
@@ -120,21 +120,25 @@ class BaseStore(ABC):
                 del self._kept[next(iter(self._kept))]
             return catalog
 
-    def record(self, event: Event, *more: Event) -> None:
+    def record(self, event: Event, *events: Event) -> None:
         """As of `MemoryStore`; of several all are kept, or none."""
-        rows = [checked_event(one) for one in (event, *more)]
+        rows = [checked_event(new_event) for new_event in (event, *events)]
         with self._transaction():
-            for one in rows:
-                self._state(one.workspace)  # which must be there, though a context may have held nothing
-                for id_ in things_of(one):
-                    if self._seen(one.workspace, one.user, one.at, id_) is None:
-                        who = "everybody" if one.user is None else f"user {one.user!r:.60}"  # and nothing of another's
-                        what = f"there is no {id_!r:.60} in workspace {one.workspace!r} that {who} sees at {one.at}"
-                        raise ParameterError(f"{one.kind}: {what}; expected the id of a file, message or memory")
+            for new_event in rows:
+                self._state(new_event.workspace)  # which must be there, though a context may have held nothing
+                for id_ in things_of(new_event):
+                    if self._visible_key(new_event.workspace, new_event.user, new_event.at, id_) is None:
+                        # the message holds nothing of another user
+                        who = "everybody" if new_event.user is None else f"user {new_event.user!r:.60}"
+                        problem = f"there is no {id_!r:.60} in workspace {new_event.workspace!r}"
+                        raise ParameterError(
+                            f"{new_event.kind}: {problem} that {who} sees at {new_event.at}; expected the id of "
+                            f"a file, message or memory"
+                        )
             self._record(rows)
 
     def events(self, workspace: str) -> tuple[Event, ...]:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction(reads=True):
             return tuple(self._events(workspace))[::-1]
 
@@ -148,19 +152,19 @@ class BaseStore(ABC):
         time: str | None = None,
         id: str = "request",  # noqa: A002
     ) -> Request:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         moment = None if time is None else time_named("time", time)
         with self._transaction(reads=True):
-            key = cache(partial(self._seen, workspace, user, moment))
+            key = cache(partial(self._visible_key, workspace, user, moment))
 
             def before(**of: str | None) -> Iterator[Event]:
-                return (one for one in self._events(workspace, **of) if moment is None or str(one.at) <= moment)
+                return (event for event in self._events(workspace, **of) if moment is None or str(event.at) <= moment)
 
-            said = [] if conversation is None else before(conversation=conversation)
-            referred = referred_to(one for one in said if one.user in (None, user))
+            turns = [] if conversation is None else before(conversation=conversation)
+            referred = referred_to(turn for turn in turns if turn.user in (None, user))
             recent: dict[ItemKey, None] = {}
-            for one in before(kind="access", user=user):
-                if (file := key(one.id)) and file.type == "file":
+            for event in before(kind="access", user=user):
+                if (file := key(event.id)) and file.type == "file":
                     recent.setdefault(file)
                 if len(recent) == RECENT:
                     break
@@ -168,27 +172,27 @@ class BaseStore(ABC):
             return Request(
                 id=id,
                 text=text,
-                explicit=tuple(found for one in referred if (found := key(one))),
+                explicit=tuple(item_key_ for id_ in referred if (item_key_ := key(id_))),
                 recent=tuple(recent),
-                uses=tuple((found, count) for one, count in sorted(counts.items()) if (found := key(one))),
+                uses=tuple((item_key_, count) for id_, count in sorted(counts.items()) if (item_key_ := key(id_))),
                 user=user,
                 workspace=workspace,
                 conversation=conversation,
                 time=time,
             )
 
-    def _seen(self, workspace: str, user: str | None, at: str | None, id_: str) -> ItemKey | None:
+    def _visible_key(self, workspace: str, user: str | None, at: str | None, id_: str) -> ItemKey | None:
         """The version of a memory that was there at a time, if it was and this user sees it."""
-        if not self._taken(workspace, [id_]):
+        if not self._existing_ids(workspace, [id_]):
             return None
         versions = self._versions(workspace, id_)
         if at is not None and at < str(versions[0].created):
             return None
-        found = version_at(versions, at)
-        return item_key(found) if found.user in (None, user) else None
+        version = version_at(versions, at)
+        return item_key(version) if version.user in (None, user) else None
 
     def revision(self, workspace: str) -> int:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction(reads=True):
             return self._state(workspace)[0]
 
@@ -201,7 +205,7 @@ class BaseStore(ABC):
         """Make a workspace, unless it is there."""
 
     @abstractmethod
-    def _taken(self, workspace: str, ids: Sequence[str]) -> list[str]:
+    def _existing_ids(self, workspace: str, ids: Sequence[str]) -> list[str]:
         """Those of some ids that are taken."""
 
     @abstractmethod
@@ -217,7 +221,7 @@ class BaseStore(ABC):
         """End the current version of a memory, and add the one that takes its place."""
 
     @abstractmethod
-    def _relate(self, relationship: Relationship, *, there: bool) -> bool:
+    def _relate(self, relationship: Relationship, *, exists: bool) -> bool:
         """Put a relationship in, or take it out; says whether that changed anything."""
 
     @abstractmethod

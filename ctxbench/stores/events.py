@@ -1,4 +1,4 @@
-"""What users do with what is kept: refer to it in a conversation, open it, find it useful, and enough, or not."""
+"""Events: users refer to memories, open them, and judge whether they were useful, or a context sufficient."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _JUDGED = ("feedback", SUFFICIENT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """That something was done with a file, message or memory, or with a context. A store checks it when it is given.
+    """An action of a user on a file, message, memory or context. A store checks it when it is recorded.
 
     Attributes:
         kind: `reference` (a conversation refers to it from now on), `unreference` (and from now on no more), `access`
@@ -47,7 +47,7 @@ class Event:
 
 
 def checked_event(event: Event) -> Event:
-    """An event in the form in which it is kept: `at` in UTC, `metadata` as JSON has it.
+    """Check an event, and return it in its stored form: `at` in UTC, `metadata` as JSON has it.
 
     Raises:
         ParameterError: it is none.
@@ -67,26 +67,28 @@ def checked_event(event: Event) -> Event:
     metadata = checked_metadata(f"{where}metadata", event.metadata)
     if (ASKED in metadata or event.kind == SUFFICIENT) and not _is_asked(event, metadata.get(ASKED)):
         if event.kind == SUFFICIENT:
-            wanted = f"{ASKED!r} with context (its id), text, time, and items, a list of ids of items"
-            raise ParameterError(f"{where}metadata: expected {wanted}")
+            expected = f"{ASKED!r} with context (its id), text, time, and items, a list of ids of items"
+            raise ParameterError(f"{where}metadata: expected {expected}")
         raise ParameterError(f"{where}metadata: {ASKED!r} is what a service keeps there; take another name")
-    made = replace(event, at=time_named(f"{where}at", event.at), metadata=metadata)
-    things_of(made)
-    return made
+    checked = replace(event, at=time_named(f"{where}at", event.at), metadata=metadata)
+    things_of(checked)
+    return checked
 
 
-def _is_asked(event: Event, asked: Any) -> bool:
-    """Whether something is what `ASKED` says of an event of this kind."""
-    if not isinstance(asked, dict) or not all(isinstance(asked.get(name), str) for name in ("context", "text", "time")):
+def _is_asked(event: Event, record: Any) -> bool:
+    """Whether a value is a valid `ASKED` record for an event of this kind."""
+    if not isinstance(record, dict) or not all(
+        isinstance(record.get(name), str) for name in ("context", "text", "time")
+    ):
         return False
     if event.kind != SUFFICIENT:
-        return isinstance(asked.get("item"), str)
-    items = asked.get("items")
-    return asked["context"] == event.id and isinstance(items, list) and all(isinstance(one, str) for one in items)
+        return isinstance(record.get("item"), str)
+    items = record.get("items")
+    return record["context"] == event.id and isinstance(items, list) and all(isinstance(item, str) for item in items)
 
 
 def things_of(event: Event) -> tuple[str, ...]:
-    """The ids of the files, messages and memories that an event is about: its own, or those that a context had.
+    """The ids of the files, messages and memories that an event is about: one, or those of a context.
 
     An event goes with any of them that is deleted.
 
@@ -95,12 +97,12 @@ def things_of(event: Event) -> tuple[str, ...]:
     """
     if event.kind != SUFFICIENT:
         return (event.id,)
-    keys = [ItemKey.parse(one) for one in event.metadata[ASKED]["items"]]
+    keys = [ItemKey.parse(id_) for id_ in event.metadata[ASKED]["items"]]
     return tuple(dict.fromkeys(key.name.rpartition("@")[0] for key in keys))
 
 
 def referred_to(events: Iterable[Event]) -> list[str]:
-    """What a conversation refers to after some references, the latest first: ids, in the order of their reference."""
+    """The ids that a conversation refers to after references, in the order of these; the latest come first."""
     standing: dict[str, None] = {}
     for event in reversed(list(events)):
         if event.kind == "reference":
@@ -111,5 +113,5 @@ def referred_to(events: Iterable[Event]) -> list[str]:
 
 
 def useful_counts(events: Iterable[Event]) -> Counter[str]:
-    """How often each thing was found useful, by id; what never was is not in it. Takes feedback alone."""
+    """How often each id was judged useful, from feedback events; ids that never were are left out."""
     return Counter(event.id for event in events if event.useful)

@@ -1,4 +1,4 @@
-"""Memories in a process, for tests and for what need not be kept; what a store on disk is held against."""
+"""Memories in the process, for tests; the reference that the store on disk is compared with."""
 
 from __future__ import annotations
 
@@ -48,33 +48,37 @@ class DictStore(BaseStore):
         self._all: dict[str, _Workspace] = {}
 
     def workspaces(self) -> tuple[str, ...]:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         return tuple(self._all)
 
     def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._lock:  # no table would refuse what another thread inserts meanwhile
             return super().insert_many(memories, progress=progress)
 
-    def delete(self, workspace: str, id: str, *more: str) -> None:  # noqa: A002
-        """As of `MemoryStore`."""
+    def delete(self, workspace: str, id: str, *ids: str) -> None:  # noqa: A002
+        """See `MemoryStore`."""
         with self._lock:
-            gone = {id_: self._versions(workspace, id_) for id_ in (id, *more)}
+            gone = {id_: self._versions(workspace, id_) for id_ in (id, *ids)}
             room = self._all[workspace]
-            kept = {key: one for key, one in room.versions.items() if key[0] not in gone}
+            remaining = {key: version for key, version in room.versions.items() if key[0] not in gone}
             if self._forget is not None:
-                others = [other.versions for other in self._all.values() if other is not room]
-                texts = {one.content for versions in (kept, *others) for one in versions.values()}
-                old = dict.fromkeys(one.content for versions in gone.values() for one in versions)
+                versions_elsewhere = [
+                    room_elsewhere.versions for room_elsewhere in self._all.values() if room_elsewhere is not room
+                ]
+                texts = {
+                    version.content for versions in (remaining, *versions_elsewhere) for version in versions.values()
+                }
+                old = dict.fromkeys(version.content for versions in gone.values() for version in versions)
                 self._forget([text for text in old if text not in texts])
-            room.versions = kept
+            room.versions = remaining
             room.newest = {id_: version for id_, version in room.newest.items() if id_ not in gone}
-            room.links = {one: None for one in room.links if one.source not in gone and one.target not in gone}
-            room.events = [one for one in room.events if gone.keys().isdisjoint(things_of(one))]
+            room.links = {link: None for link in room.links if link.source not in gone and link.target not in gone}
+            room.events = [event for event in room.events if gone.keys().isdisjoint(things_of(event))]
             room.alter()
 
     def close(self) -> None:
-        """As of `MemoryStore`; nothing is open."""
+        """See `MemoryStore`; nothing is open."""
 
     def _transaction(self, *, reads: bool = False) -> AbstractContextManager[object]:  # noqa: ARG002
         return self._lock  # all that can fail does so before the first change
@@ -87,7 +91,7 @@ class DictStore(BaseStore):
     def _make(self, workspace: str) -> None:
         self._all.setdefault(workspace, _Workspace())
 
-    def _taken(self, workspace: str, ids: Sequence[str]) -> list[str]:
+    def _existing_ids(self, workspace: str, ids: Sequence[str]) -> list[str]:
         newest = self._room(workspace).newest
         return [id_ for id_ in ids if id_ in newest]
 
@@ -109,13 +113,13 @@ class DictStore(BaseStore):
         room.put(new)
         room.revision += 1
 
-    def _relate(self, relationship: Relationship, *, there: bool) -> bool:
+    def _relate(self, relationship: Relationship, *, exists: bool) -> bool:
         for end in (relationship.source, relationship.target):
             self._versions(relationship.workspace, end)
         room = self._all[relationship.workspace]
-        if (relationship in room.links) == there:
+        if (relationship in room.links) == exists:
             return False
-        if there:
+        if exists:
             room.links[relationship] = None
         else:
             del room.links[relationship]
@@ -127,7 +131,7 @@ class DictStore(BaseStore):
         if id_ is None:
             return list(links)
         self._versions(workspace, id_)
-        return [one for one in links if id_ in (one.source, one.target)]
+        return [link for link in links if id_ in (link.source, link.target)]
 
     def _state(self, workspace: str) -> tuple[int, int]:
         room = self._room(workspace)
@@ -135,19 +139,21 @@ class DictStore(BaseStore):
 
     def _added(self, workspace: str, mark: int) -> tuple[list[Memory], int]:
         versions = self._all[workspace].versions
-        return [_copied(one) for one in islice(versions.values(), mark, None)], len(versions)
+        return [_copied(version) for version in islice(versions.values(), mark, None)], len(versions)
 
     def _record(self, events: Sequence[Event]) -> None:
-        for one in events:
-            self._all[one.workspace].events.append(one)
-            self._all[one.workspace].revision += 1
+        for event in events:
+            self._all[event.workspace].events.append(event)
+            self._all[event.workspace].revision += 1
 
     def _events(self, workspace: str, **of: str | None) -> Iterator[Event]:
-        found = sorted(self._room(workspace).events, key=lambda one: str(one.at))[::-1]  # equal times stay in order
-        found = [one for one in found if all(getattr(one, name) == value for name, value in of.items())]
-        return (_copied(one) for one in found)
+        events = sorted(self._room(workspace).events, key=lambda event: str(event.at))[
+            ::-1
+        ]  # equal times stay in order
+        events = [event for event in events if all(getattr(event, name) == value for name, value in of.items())]
+        return (_copied(event) for event in events)
 
 
 def _copied(memory: Kept) -> Kept:
-    """One whose metadata can be changed without changing what is kept."""
+    """A copy: changing its metadata does not change the stored memory."""
     return replace(memory, metadata=copy.deepcopy(memory.metadata))

@@ -1,4 +1,4 @@
-"""Memories, files and messages: their form, what every store refuses, and the catalog made of them."""
+"""Memories, files and messages: the model, the checks that all stores share, and the catalog made of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UNFIT_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One thing that is kept: a memory, a file or a message.
+    """A stored memory, file or message.
 
     A store checks it when it is given, so that many can be refused at once.
 
@@ -72,7 +72,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relationship:
-    """That one memory has to do with another one of its workspace: how, and which (both by id)."""
+    """A typed relationship of one memory to another of its workspace, both by id."""
 
     workspace: str
     source: str
@@ -80,49 +80,49 @@ class Relationship:
     type: str
 
 
-def checked_name(what: str, name: object) -> str:
-    """A text that can be the name of something.
+def checked_name(noun: str, name: object) -> str:
+    """Check that a text can be a name, and return it.
 
     Raises:
         ParameterError: it is blank, no text, or holds what a line or a database would not give back as it came.
     """
     if not isinstance(name, str) or not name.strip():
-        raise ParameterError(f"{what} must be a text that is not blank, got {name!r:.60}")
-    if found := _UNFIT_NAME.search(name):
-        kind = "half" if _is_half(found[0]) else "control"
-        raise ParameterError(f"{what} must hold no {kind} characters, got {found[0]!r} in {name!r:.60}")
+        raise ParameterError(f"{noun} must be a text that is not blank, got {name!r:.60}")
+    if match := _UNFIT_NAME.search(name):
+        kind = "half" if _is_half(match[0]) else "control"
+        raise ParameterError(f"{noun} must hold no {kind} characters, got {match[0]!r} in {name!r:.60}")
     return name
 
 
 def _is_half(character: str) -> bool:
-    """Whether it is half of a character, a lone surrogate."""
+    """Whether it is a lone surrogate, half of a character."""
     return "\ud800" <= character <= "\udfff"
 
 
 def checked(memory: Memory, faults: list[str]) -> Memory:
-    """A memory to be inserted in the form in which it is kept: `created` in UTC, `metadata` as JSON has it.
+    """Check a memory, and return it in its stored form: `created` in UTC, `metadata` as JSON has it.
 
     Args:
         memory: as it was given.
         faults: where everything goes that is wrong with it; then what is returned is not to be used.
     """
-    kept: dict[str, Any] = {}
-    given = _given(memory)
-    for (name, read), value in zip(_READ.items(), given, strict=True):
+    fields: dict[str, Any] = {}
+    values = _values(memory)
+    for (name, read), value in zip(_READ.items(), values, strict=True):
         try:
-            kept[name] = read(name, value)
+            fields[name] = read(name, value)
         except ParameterError as error:
             faults.append(str(error))
     if memory.type != "file" and "@" in str(memory.id):
         faults.append("id must hold no '@', which stands before the version in names of items")
     if (memory.version, memory.until) != (1, None):
         faults.append("version and until are set by the store; leave them out, and add a later version by `update`")
-    as_kept = (*kept.values(),) == given and (type(memory.confidence), type(memory.metadata)) == (float, dict)
-    return memory if faults or as_kept else Memory(**kept)
+    as_kept = (*fields.values(),) == values and (type(memory.confidence), type(memory.metadata)) == (float, dict)
+    return memory if faults or as_kept else Memory(**fields)
 
 
 def name_if_any(name: str, value: object) -> str | None:
-    """As `checked_name`, of what may be None."""
+    """As `checked_name`, for a value that may be None."""
     return None if value is None else checked_name(name, value)
 
 
@@ -131,10 +131,10 @@ def _content(name: str, value: object) -> str:
         raise ParameterError(f"{name} must be a text that is not blank, got {value!r:.60}")
     if len(value) > LONGEST:
         raise ParameterError(f"{name} must have at most {LONGEST:,} characters, got {len(value):,}; store it in parts")
-    if found := _UNFIT.search(value):
-        kind = "half characters" if _is_half(found[0]) else "control characters but tabs and line ends"
-        wanted = f"no {kind}, got {found[0]!r} at character {found.start() + 1:,}"
-        raise ParameterError(f"{name} must hold {wanted}; take it out, or leave out what is no text")
+    if match := _UNFIT.search(value):
+        kind = "half characters" if _is_half(match[0]) else "control characters but tabs and line ends"
+        expected = f"no {kind}, got {match[0]!r} at character {match.start() + 1:,}"
+        raise ParameterError(f"{name} must hold {expected}; take it out, or leave out what is no text")
     return value
 
 
@@ -144,7 +144,7 @@ def _type(name: str, value: Any) -> str:
 
 
 def time_named(name: str, text: object) -> str:
-    """As `in_utc`, of a value with a name, which the `ParameterError` says; it may be no text, too."""
+    """As `in_utc`, for a value of any type; the `ParameterError` has its name."""
     if text is not None and not isinstance(text, str):
         raise ParameterError(f"{name} must be ISO 8601 as a text, got {text!r:.60}")
     try:
@@ -154,7 +154,7 @@ def time_named(name: str, text: object) -> str:
 
 
 def checked_metadata(name: str, value: object) -> dict[str, Any]:
-    """A copy of a mapping as JSON has it; a `ParameterError` where JSON has none like it, or it nests too deep."""
+    """A copy of a mapping in JSON's types; a `ParameterError` if JSON cannot hold it, or it nests too deep."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ParameterError(f"{name} must be a mapping from texts, got {value!r:.60}")
     if not value or all(map(_is_plain, value.values())):
@@ -168,7 +168,7 @@ def checked_metadata(name: str, value: object) -> dict[str, Any]:
 
 
 def stored_metadata(text: str, id_: str) -> dict[str, Any]:
-    """Metadata of a memory as a store keeps it; none, with a warning, where it nests deeper than is taken today."""
+    """Metadata of a stored memory; empty, with a warning, if it nests deeper than is accepted today."""
     if text.count("[") + text.count("{") > DEEPEST:
         with suppress(RecursionError):
             value: dict[str, Any] = json.loads(text)
@@ -180,13 +180,13 @@ def stored_metadata(text: str, id_: str) -> dict[str, Any]:
 
 
 def _too_deep(value: object) -> bool:
-    """Whether mappings and lists nest over `DEEPEST` deep; what refers to itself does."""
+    """Whether mappings and lists nest more than `DEEPEST` deep, as one that contains itself does."""
     level: list[object] = [value]
     for _ in range(DEEPEST):
         level = list({id(inner): inner for outer in level for inner in _inside(outer)}.values())
         if not level:
             return False
-    return any(isinstance(one, Mapping | list | tuple) for one in level)
+    return any(isinstance(value, Mapping | list | tuple) for value in level)
 
 
 def _inside(value: object) -> Iterable[object]:
@@ -196,7 +196,7 @@ def _inside(value: object) -> Iterable[object]:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether JSON has a value as it is: no number that is too long to be written."""
+    """Whether JSON can hold a value: no number that is too long to be written."""
     return type(value) in (str, bool, type(None)) or (type(value) is int and -_LONG < value < _LONG)
 
 
@@ -208,53 +208,53 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = (  # what is kept of each field
     | {"content": _content, "confidence": lambda name, value: number_within(name, value, 0, 1)}
     | {"created": time_named, "metadata": checked_metadata}
 )
-_given = attrgetter(*_READ)
+_values = attrgetter(*_READ)
 
 
-def accepted(memories: Iterable[Memory], taken: Taken) -> list[Memory]:
-    """Memories to be inserted, in the form in which they are kept.
+def accepted(memories: Iterable[Memory], existing: Taken) -> list[Memory]:
+    """Check memories, and return them in their stored form.
 
     Raises:
         InputError: some are refused; all faults are listed, each with the number of its memory, counted from 1.
     """
-    rows, faults = _looked_at(memories, taken)
+    rows, faults = _looked_at(memories, existing)
     named = [Fault(f"memory {number}, {rows[number - 1].id!r:.60}: {message}") for number, message in faults]
     raise_faults(named, subject="memories to insert, of which none was stored")
     return rows
 
 
-def accepted_one(memory: Memory, taken: Taken) -> Memory:
-    """As `accepted`, of one; where it is refused a `ParameterError` says everything that is wrong with it."""
-    rows, faults = _looked_at([memory], taken)
+def accepted_one(memory: Memory, existing: Taken) -> Memory:
+    """As `accepted`, for one memory; the `ParameterError` names all its faults."""
+    rows, faults = _looked_at([memory], existing)
     if faults:
         raise ParameterError(f"memory {memory.id!r:.60}: {'; '.join(message for _, message in faults)}")
     return rows[0]
 
 
-def _looked_at(memories: Iterable[Memory], taken: Taken) -> tuple[list[Memory], list[tuple[int, str]]]:
-    """What is to be inserted, and what is wrong with it: (number counted from 1, fault), in order."""
+def _looked_at(memories: Iterable[Memory], existing: Taken) -> tuple[list[Memory], list[tuple[int, str]]]:
+    """The memories in their stored form, and their faults as (number from 1, fault), in order."""
     rows, faults = [], []
     first: dict[str, dict[str, int]] = {}  # by workspace, by id: the number of the first such memory
     for number, memory in enumerate(memories, start=1):
-        found: list[str] = []
-        rows.append(checked(memory, found))
-        if not found:
+        problems: list[str] = []
+        rows.append(checked(memory, problems))
+        if not problems:
             before = first.setdefault(memory.workspace, {}).setdefault(memory.id, number)
             if before != number:
-                found.append(f"memory {before} has the same id; ids must differ within a workspace")
-        faults += [(number, fault) for fault in found]
+                problems.append(f"memory {before} has the same id; ids must differ within a workspace")
+        faults += [(number, fault) for fault in problems]
     for workspace, numbers in first.items():
         try:
-            for id_ in taken(workspace, list(numbers)):
-                there = f"workspace {workspace!r} has a memory of this id; change it by `update`, or give another id"
-                faults.append((numbers[id_], there))
+            for id_ in existing(workspace, list(numbers)):
+                problem = f"workspace {workspace!r} has a memory of this id; change it by `update`, or give another id"
+                faults.append((numbers[id_], problem))
         except ParameterError as error:
             faults.append((min(numbers.values()), str(error)))
     return rows, sorted(faults)
 
 
 def successor(current: Memory, at: str | None, changes: Mapping[str, Any]) -> tuple[Memory, Memory]:
-    """A memory's current version with its end, and the one that takes its place.
+    """The current version of a memory with its end, and the version that replaces it.
 
     Raises:
         ParameterError: nothing is to be changed, or not to this, or before the current version began.
@@ -268,8 +268,8 @@ def successor(current: Memory, at: str | None, changes: Mapping[str, Any]) -> tu
     moment = time_named(f"{where}at", at)
     begun = str(current.created)
     if moment < begun:
-        said = f"at ({moment}) is before its version {current.version} was created ({begun})"
-        raise ParameterError(f"{where}{said}; a later version begins after the one before")
+        problem = f"at ({moment}) is before its version {current.version} was created ({begun})"
+        raise ParameterError(f"{where}{problem}; a later version begins after the one before")
     faults: list[str] = []
     new = checked(replace(current, **changes, created=moment, version=1, until=None), faults)
     if faults:
@@ -278,7 +278,7 @@ def successor(current: Memory, at: str | None, changes: Mapping[str, Any]) -> tu
 
 
 def version_at(versions: Sequence[Memory], at: str | None) -> Memory:
-    """Of a memory's versions, the first one first, that which is current, or was there at a time.
+    """The version that is current, or was at a time, of a memory's versions, which are in order.
 
     Raises:
         ParameterError: it is no time, or before the first version began.
@@ -287,28 +287,28 @@ def version_at(versions: Sequence[Memory], at: str | None) -> Memory:
         return versions[-1]
     first = versions[0]
     moment = time_named("at", at)
-    found = [one for one in versions if str(one.created) <= moment]
-    if not found:
+    created = [version for version in versions if str(version.created) <= moment]
+    if not created:
         raise ParameterError(f"memory {first.id!r} was not there at {moment}; it was created at {first.created}")
-    return found[-1]
+    return created[-1]
 
 
 def check_relationship(relationship: Relationship) -> None:
-    """Refuse one that leads from a memory to itself, or has no type, by a `ParameterError`."""
+    """Raise a `ParameterError` for a relationship of a memory to itself, or without a type."""
     checked_name("the type of a relationship", relationship.type)
     if relationship.source == relationship.target:
         ends = f"got {relationship.source!r} twice"
         raise ParameterError(f"a relationship leads from one memory to another one, {ends} ({relationship.type!r})")
 
 
-def unknown(what: str, name: object, known: Iterable[str] = ()) -> ParameterError:
-    """What to raise where there is no such thing; `known` are names to suggest from, of which 1,000 are looked at."""
-    names = tuple(islice(known, _SUGGESTED))
-    return ParameterError(f"{what} {name!r:.60}{suggest(str(name), names) if names else ''}")
+def unknown(noun: str, name: object, candidates: Iterable[str] = ()) -> ParameterError:
+    """The error for an unknown name; suggests one of the first 1,000 names of `known`."""
+    names = tuple(islice(candidates, _SUGGESTED))
+    return ParameterError(f"{noun} {name!r:.60}{suggest(str(name), names) if names else ''}")
 
 
 def item_key(memory: Memory) -> ItemKey:
-    """The key of a version's item, `<type>:<id>@<version>`; what stands behind the last "@" is the version."""
+    """The key of a version's item, `<type>:<id>@<version>`; the version follows the last "@"."""
     return ItemKey(memory.type, None, f"{memory.id}@{memory.version}")
 
 
@@ -331,9 +331,11 @@ def memory_catalog(
         versions[row.id].append(row)
     links: dict[tuple[str, int], list[Link]] = defaultdict(list)
     for link in relationships:
-        for one, other in product(versions[link.source], versions[link.target]):
-            if max(str(one.created), str(other.created)) < min(one.until or "~", other.until or "~"):  # "~": no end
-                links[one.id, one.version].append(Link(link.type, item_key(other)))
+        for source, target in product(versions[link.source], versions[link.target]):
+            if max(str(source.created), str(target.created)) < min(
+                source.until or "~", target.until or "~"
+            ):  # "~": no end
+                links[source.id, source.version].append(Link(link.type, item_key(target)))
     items = [
         Item(
             type=row.type,
@@ -348,5 +350,5 @@ def memory_catalog(
     if before is None:
         return Catalog(items)
     succeeded = (row for row in rows if row.version > 1)
-    places = ((before.find(item_key(replace(row, version=row.version - 1))), str(row.created)) for row in succeeded)
-    return before.extended(items, ends={place: end for place, end in places if place is not None})
+    ends = ((before.find(item_key(replace(row, version=row.version - 1))), str(row.created)) for row in succeeded)
+    return before.extended(items, ends={position: end for position, end in ends if position is not None})

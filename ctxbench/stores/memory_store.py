@@ -1,4 +1,4 @@
-"""What every store of memories has, wherever it keeps them."""
+"""The protocol of memory stores."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from ctxbench.stores.memories import Memory, Progress, Relationship
 
 
 class MemoryStore(Protocol):
-    """Keeps memories by workspace. Every call names its workspace, and none shows what another one holds.
+    """Stores memories by workspace. Every call names its workspace, and sees nothing of the others.
 
     May be used from several threads. What cannot be read or written is a `StorageError`, what is asked wrongly a
     `ParameterError` (an unknown workspace or memory, too, with the closest); either way nothing has changed.
     """
 
     def create_workspace(self, name: str) -> None:
-        """Make a workspace; nothing changes where it is there already."""
+        """Create a workspace; does nothing if it exists."""
 
     def workspaces(self) -> tuple[str, ...]:
-        """The names of all, in the order in which they were made."""
+        """The names of all workspaces, in the order of their creation."""
 
     def insert(self, memory: Memory) -> Memory:
-        """Add a memory whose id is new in its workspace; returns it as it is kept."""
+        """Add a memory whose id is new in its workspace; returns the stored memory."""
 
     def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
-        """Add many, a thousand a transaction; returns how many.
+        """Add many memories, a thousand per transaction; returns how many.
 
         All are checked before the first is written. Where a later transaction fails, those before it stay.
 
@@ -41,7 +41,7 @@ class MemoryStore(Protocol):
         """
 
     def update(self, workspace: str, id: str, *, at: str | None = None, **changes: Any) -> Memory:  # noqa: A002
-        """Add a version with some fields changed, which takes the place of the current one; returns it.
+        """Add a version with some fields changed, which replaces the current one; returns it.
 
         Args:
             workspace, id: of the memory.
@@ -49,23 +49,23 @@ class MemoryStore(Protocol):
             changes: `content`, `kind`, `confidence`, `conversation`, `user`, `metadata`; at least one.
         """
 
-    def delete(self, workspace: str, id: str, *more: str) -> None:  # noqa: A002
+    def delete(self, workspace: str, id: str, *ids: str) -> None:  # noqa: A002
         """Delete memories, all versions, with their relationships, for good: no file holds them afterwards."""
 
     def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
-        """The current version, or the one that was there at a time."""
+        """The current version, or the one that was current at a time."""
 
     def relate(self, relationship: Relationship) -> None:
-        """Add a relationship between two memories that are there; nothing changes where it is there already.
+        """Add a relationship between two existing memories; does nothing if it exists.
 
         Several may lead in a circle; none leads from a memory to itself.
         """
 
     def unrelate(self, relationship: Relationship) -> None:
-        """Take a relationship out that is there."""
+        """Remove an existing relationship."""
 
     def relationships(self, workspace: str, id: str) -> tuple[Relationship, ...]:  # noqa: A002
-        """Those from a memory and to it, in order of their addition."""
+        """The relationships from a memory and to it, in the order of their addition."""
 
     def catalog(self, workspace: str) -> Catalog:
         """Every version as an item `<type>:<id>@<version>`, in the order in which they were added.
@@ -75,11 +75,11 @@ class MemoryStore(Protocol):
         on.
         """
 
-    def record(self, event: Event, *more: Event) -> None:
-        """Note what users did; a `ParameterError` where it was done with what this user did not see then."""
+    def record(self, event: Event, *events: Event) -> None:
+        """Record events; a `ParameterError` if an event is about a memory that its user did not see then."""
 
     def events(self, workspace: str) -> tuple[Event, ...]:
-        """All of a workspace, in order of time; those of one moment as they were recorded."""
+        """All events of a workspace in order of time, then as they were recorded."""
 
     def request(
         self,
@@ -91,7 +91,7 @@ class MemoryStore(Protocol):
         time: str | None = None,
         id: str = "request",  # noqa: A002
     ) -> Request:
-        """A request over `catalog`, with what is known of its user and conversation as of its time.
+        """A request over `catalog`, with the references and uses of its user and conversation up to its time.
 
         Args:
             workspace, text, user, conversation, id: of the request.
@@ -104,7 +104,7 @@ class MemoryStore(Protocol):
         """
 
     def revision(self, workspace: str) -> int:
-        """A number that grows with everything that is written there."""
+        """A number that grows with every write to a workspace."""
 
     def close(self) -> None:
-        """Let go of what is open; the next use opens it again."""
+        """Close the store; the next use opens it again."""

@@ -49,7 +49,7 @@ _RELATIONSHIPS = (
 
 
 class SqliteStore(BaseStore):
-    """A `MemoryStore` in a file. What `delete` took out is in neither the file nor its log afterwards.
+    """A `MemoryStore` in a file. Deleted memories are in neither the file nor its log afterwards.
 
     That takes as long as writing the file anew, so delete many at once rather than one by one.
 
@@ -58,7 +58,7 @@ class SqliteStore(BaseStore):
         create: make the file where there is none; False: that is an error.
         busy_seconds: how long to wait for another process's transaction before that is an error.
         waiting: called, from a thread of its own, with `busy_seconds` where another process has been waited for for
-            three seconds; None: nobody is told.
+            three seconds; None: it is not reported.
         forget: called by `delete` with the texts that no memory has any more, so that their vectors go, too. It is
             called first, so that a process that is killed in between leaves too little rather than too much.
 
@@ -84,34 +84,34 @@ class SqliteStore(BaseStore):
         self._open()
 
     def workspaces(self) -> tuple[str, ...]:
-        """As of `MemoryStore`."""
+        """See `MemoryStore`."""
         with self._transaction(reads=True):
             return tuple(name for (name,) in self._sql("SELECT name FROM workspaces ORDER BY key"))
 
-    def delete(self, workspace: str, id: str, *more: str) -> None:  # noqa: A002
-        """As of `MemoryStore`. Where another process reads all the time, it is an error that says what is left.
+    def delete(self, workspace: str, id: str, *other_ids: str) -> None:  # noqa: A002
+        """See `MemoryStore`. If another process reads all the time, an error says what is left.
 
         Inside of `together` it is a `ParameterError`, and nothing is forgotten.
         """
         self._refuse_inside("delete")
         with self._transaction():
-            places = [self._place(workspace, one) for one in (id, *more)]
-            keys, gone = json.dumps([key for _, key in places]), "IN (SELECT value FROM json_each(?))"
+            rows = [self._row_keys(workspace, memory_id) for memory_id in (id, *other_ids)]
+            keys, gone = json.dumps([key for _, key in rows]), "IN (SELECT value FROM json_each(?))"
             if self._forget is not None:
                 texts = "SELECT content FROM versions WHERE memory"
-                only = self._sql(f"{texts} {gone} EXCEPT {texts} NOT {gone}", keys, keys)
-                self._forget([text for (text,) in only])
+                unused = self._sql(f"{texts} {gone} EXCEPT {texts} NOT {gone}", keys, keys)
+                self._forget([text for (text,) in unused])
             self._sql(f"DELETE FROM memories WHERE key {gone}", keys)  # noqa: S608
             of_context = "EXISTS (SELECT 1 FROM json_each(things) WHERE value IN (SELECT value FROM json_each(?)))"
-            ids = json.dumps([id, *more])
-            self._sql(f"DELETE FROM events WHERE workspace = ? AND {of_context}", places[0][0], ids)  # noqa: S608
+            ids = json.dumps([id, *other_ids])
+            self._sql(f"DELETE FROM events WHERE workspace = ? AND {of_context}", rows[0][0], ids)  # noqa: S608
             self._sql("INSERT INTO unscrubbed VALUES (datetime())")
-            self._alter(places[0][0])
+            self._alter(rows[0][0])
         with self._lock:
             self._scrub(self._open())
 
     def close(self) -> None:
-        """As of `MemoryStore`; inside of `together` a `ParameterError`."""
+        """See `MemoryStore`; a `ParameterError` inside `together`."""
         self._refuse_inside("close")
         with self._lock:
             if self._connection is not None and self._process == os.getpid():
@@ -126,7 +126,7 @@ class SqliteStore(BaseStore):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Inside, all that this thread inserts, updates and relates is one transaction: all of it is kept, or nothing.
+        """Make all inserts, updates and relationships of this thread inside it one transaction.
 
         A refusal (`ParameterError`, `InputError`) that is caught inside undoes only itself. After a failure of SQLite
         nothing is kept: every later call inside, and the end, is a `StorageError`. `delete` and `close` are refused.
@@ -144,7 +144,7 @@ class SqliteStore(BaseStore):
         """
         with self._lock:
             db, inside = self._open(), self._inside
-            kept = None if inside else dict(self._kept)
+            before = None if inside else dict(self._kept)
             try:
                 if not inside:
                     with nullcontext() if reads else self._telling():
@@ -157,7 +157,7 @@ class SqliteStore(BaseStore):
                     db.execute("COMMIT")
             except BaseException as error:
                 fault = self._fault(error) if isinstance(error, sqlite3.Error | json.JSONDecodeError) else None
-                self._kept = self._kept if kept is None else kept  # no catalog of what has not happened
+                self._kept = self._kept if before is None else before  # no catalog of what has not happened
                 if (fault or not inside) and db.in_transaction:  # SQLite itself rolls back on some errors
                     db.execute("ROLLBACK")
                 if fault:
@@ -167,18 +167,18 @@ class SqliteStore(BaseStore):
                 self._inside = inside
 
     def _check_open(self, db: sqlite3.Connection) -> None:
-        """Refuse to go on in a transaction that a failure has undone."""
+        """Raise if a failure has rolled back the transaction."""
         if not db.in_transaction:
             raise StorageError(f"{self.path}: all changes together were undone by a failure before; make them again")
 
-    def _refuse_inside(self, what: str) -> None:
+    def _refuse_inside(self, action: str) -> None:
         with self._lock:
             if self._inside and self._process == os.getpid():
-                raise ParameterError(f"{what} cannot be a part of changes made together; call it after them")
+                raise ParameterError(f"{action} cannot be a part of changes made together; call it after them")
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Say, where that is wanted, that what the block does is held up."""
+        """Call `waiting` if the block waits for another process."""
         if self._waiting is None:
             yield
             return
@@ -222,7 +222,7 @@ class SqliteStore(BaseStore):
         return self._connection
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        """Make the schema this version's, and make up for a deletion that was cut short."""
+        """Migrate the schema, and finish a deletion that was interrupted."""
         version, newest = self._schema(db), len(MIGRATIONS)
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA secure_delete = ON")
@@ -240,17 +240,17 @@ class SqliteStore(BaseStore):
         db.execute(f"PRAGMA busy_timeout = {self._busy * 1000:.0f}")
 
     def _schema(self, db: sqlite3.Connection) -> int:
-        """The version of the file's schema, 0 where there is none yet."""
+        """The version of the file's schema; 0 for an empty file."""
         tables, version, application = db.execute(_SCHEMA).fetchone()
         if application != APPLICATION and (tables or version):
             raise StorageError(f"{self.path} is a database of something else; expected one of memories")
         if version > len(MIGRATIONS):
-            known = f"schema {version}, and this version of ctxbench knows {len(MIGRATIONS)}"
-            raise StorageError(f"{self.path} has {known}; update ctxbench. Nothing was changed there")
+            problem = f"schema {version}, and this version of ctxbench knows {len(MIGRATIONS)}"
+            raise StorageError(f"{self.path} has {problem}; update ctxbench. Nothing was changed there")
         return int(version)
 
     def _scrub(self, db: sqlite3.Connection) -> None:
-        """Write the file anew and empty its log where something was deleted.
+        """Rewrite the file and empty its log after a deletion.
 
         `secure_delete` alone leaves copies of cells behind that moved to another page before they were deleted.
         """
@@ -264,13 +264,13 @@ class SqliteStore(BaseStore):
             why = "another process reads it"
         except sqlite3.Error as error:
             why = str(error)
-        said = f"the memories are deleted, but their text may still be in {self.path} ({why})"
-        raise StorageError(f"{said}; it goes when the file is next opened while no one else uses it")
+        problem = f"the memories are deleted, but their text may still be in {self.path} ({why})"
+        raise StorageError(f"{problem}; it goes when the file is next opened while no one else uses it")
 
     def _fault(self, error: Exception) -> StorageError:
-        """What SQLite's error means for the user."""
+        """The error for the user of an SQLite error."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        said = {
+        messages = {
             sqlite3.SQLITE_BUSY: f"kept locked by another process for {self._busy:g} s; end that process or try again",
             sqlite3.SQLITE_FULL: "no room on the disk; make some and try again. What was stored is kept",
             sqlite3.SQLITE_NOTADB: "it is no database; expected one of memories",
@@ -278,49 +278,49 @@ class SqliteStore(BaseStore):
             sqlite3.SQLITE_CANTOPEN: "it cannot be opened; make the file and its folder readable and writable",
             sqlite3.SQLITE_CONSTRAINT: "another process or thread wrote the same at the same time; try again",
         }.get(code, f"{error}; look at the disk, or go back to a copy")
-        return StorageError(f"cannot use {self.path}: {said}")
+        return StorageError(f"cannot use {self.path}: {messages}")
 
     # ---- the tables
 
-    def _sql(self, statement: str, *given: Any) -> sqlite3.Cursor:
-        return self._open().execute(statement, given)
+    def _sql(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        return self._open().execute(statement, values)
 
     def _room(self, workspace: str) -> tuple[int, int, int]:
         """The key of a workspace, its revision, and that at the last write after which a catalog is made anew."""
-        found = self._sql("SELECT key, revision, altered FROM workspaces WHERE name = ?", _asked(workspace)).fetchone()
-        if found is None:
+        row = self._sql("SELECT key, revision, altered FROM workspaces WHERE name = ?", _as_text(workspace)).fetchone()
+        if row is None:
             raise unknown("unknown workspace", workspace, self.workspaces())
-        return found[0], found[1], found[2]
+        return row[0], row[1], row[2]
 
-    def _place(self, workspace: str, id_: str) -> tuple[int, int]:
+    def _row_keys(self, workspace: str, id_: str) -> tuple[int, int]:
         """The keys of a workspace and of a memory in it."""
-        place, _, _ = self._room(workspace)
-        asked = (place, _asked(id_))
-        found = self._sql("SELECT key FROM memories WHERE workspace = ? AND id = ?", *asked).fetchone()
-        if found is None:
-            known = (one for (one,) in self._sql("SELECT id FROM memories WHERE workspace = ?", place))
-            raise unknown(f"workspace {workspace!r} has no memory", id_, known)
-        return place, found[0]
+        room, _, _ = self._room(workspace)
+        values = (room, _as_text(id_))
+        row = self._sql("SELECT key FROM memories WHERE workspace = ? AND id = ?", *values).fetchone()
+        if row is None:
+            ids = (memory_id for (memory_id,) in self._sql("SELECT id FROM memories WHERE workspace = ?", room))
+            raise unknown(f"workspace {workspace!r} has no memory", id_, ids)
+        return room, row[0]
 
     def _make(self, workspace: str) -> None:
         self._sql("INSERT INTO workspaces (name) VALUES (?) ON CONFLICT DO NOTHING", workspace)
 
-    def _taken(self, workspace: str, ids: Sequence[str]) -> list[str]:
+    def _existing_ids(self, workspace: str, ids: Sequence[str]) -> list[str]:
         query = "SELECT id FROM memories WHERE workspace = ? AND id IN (SELECT value FROM json_each(?))"
         return [id_ for (id_,) in self._sql(query, self._room(workspace)[0], json.dumps(ids))]
 
     def _add(self, rows: Sequence[Memory]) -> None:
-        places = {name: self._room(name)[0] for name in dict.fromkeys(row.workspace for row in rows)}
+        rooms = {name: self._room(name)[0] for name in dict.fromkeys(row.workspace for row in rows)}
         first = self._sql("SELECT coalesce(max(key), 0) + 1 FROM memories").fetchone()[0]
-        keyed = [(places[row.workspace], key, row) for key, row in enumerate(rows, first)]
+        keyed = [(rooms[row.workspace], key, row) for key, row in enumerate(rows, first)]
         db = self._open()
-        db.executemany(_ADD_MEMORY, [(key, place, row.id, row.type) for place, key, row in keyed])
-        db.executemany(_ADD_VERSION, [_values(row, place, key) for place, key, row in keyed])
-        changed = [(place,) for place in places.values()]
+        db.executemany(_ADD_MEMORY, [(key, room, row.id, row.type) for room, key, row in keyed])
+        db.executemany(_ADD_VERSION, [_values(row, room, key) for room, key, row in keyed])
+        changed = [(room,) for room in rooms.values()]
         db.executemany(_GROWN, changed)
 
     def _versions(self, workspace: str, id_: str) -> list[Memory]:
-        _, key = self._place(workspace, id_)
+        _, key = self._row_keys(workspace, id_)
         return [row for _, row in self._rows(workspace, "WHERE memory = ?", key)]
 
     def _added(self, workspace: str, mark: int) -> tuple[list[Memory], int]:
@@ -328,71 +328,73 @@ class SqliteStore(BaseStore):
         rows = self._rows(workspace, where, self._room(workspace)[0], mark)
         return [row for _, row in rows], rows[-1][0] if rows else mark
 
-    def _rows(self, workspace: str, where: str, *given: int) -> list[tuple[int, Memory]]:
+    def _rows(self, workspace: str, where: str, *values: int) -> list[tuple[int, Memory]]:
         """Versions with their places in the order of additions."""
         rows = []
-        for seq, id_, type_, *plain, metadata in self._sql(_VERSIONS + where, *given):
-            said = dict(
+        for seq, id_, type_, *plain, metadata in self._sql(_VERSIONS + where, *values):
+            columns = dict(
                 zip(_COLUMNS, (*plain, {} if metadata == "{}" else stored_metadata(metadata, id_)), strict=True)
             )
-            rows.append((seq, Memory(workspace=workspace, id=id_, type=type_, **said)))
+            rows.append((seq, Memory(workspace=workspace, id=id_, type=type_, **columns)))
         return rows
 
     def _succeed(self, ended: Memory, new: Memory) -> None:
-        place, key = self._place(new.workspace, new.id)
+        room, key = self._row_keys(new.workspace, new.id)
         self._sql("UPDATE versions SET until = ? WHERE memory = ? AND version = ?", ended.until, key, ended.version)
-        self._sql(_ADD_VERSION, *_values(new, place, key))
-        self._sql(_GROWN, place)
+        self._sql(_ADD_VERSION, *_values(new, room, key))
+        self._sql(_GROWN, room)
 
-    def _relate(self, relationship: Relationship, *, there: bool) -> bool:
-        place, source = self._place(relationship.workspace, relationship.source)
-        _, target = self._place(relationship.workspace, relationship.target)
+    def _relate(self, relationship: Relationship, *, exists: bool) -> bool:
+        room, source = self._row_keys(relationship.workspace, relationship.source)
+        _, target = self._row_keys(relationship.workspace, relationship.target)
         add = "INSERT INTO relationships (source, target, type) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
         take = "DELETE FROM relationships WHERE (source, target, type) = (?, ?, ?)"
-        changed = self._sql(add if there else take, source, target, relationship.type).rowcount > 0
+        changed = self._sql(add if exists else take, source, target, relationship.type).rowcount > 0
         if changed:
-            self._alter(place)
+            self._alter(room)
         return changed
 
     def _links(self, workspace: str, id_: str | None = None) -> list[Relationship]:
         if id_ is None:
             ends = self._sql(_RELATIONSHIPS.format(""), self._room(workspace)[0])
         else:
-            place, key = self._place(workspace, id_)
-            ends = self._sql(_RELATIONSHIPS.format("AND (source = ? OR target = ?)"), place, key, key)
-        return [Relationship(workspace=workspace, source=one, target=other, type=kind) for one, other, kind in ends]
+            room, key = self._row_keys(workspace, id_)
+            ends = self._sql(_RELATIONSHIPS.format("AND (source = ? OR target = ?)"), room, key, key)
+        return [Relationship(workspace=workspace, source=start, target=end, type=kind) for start, end, kind in ends]
 
     def _record(self, events: Sequence[Event]) -> None:
-        for one in events:
-            place, of = self._room(one.workspace)[0], (None, one.id, json.dumps(things_of(one)))
-            if one.kind != SUFFICIENT:
-                of = (self._place(one.workspace, one.id)[1], None, None)  # type: ignore[assignment]
-            self._sql(_ADD_EVENT, place, *of, *(getattr(one, name) for name in _EVENT[:-1]), json.dumps(one.metadata))
-            self._sql(_GROWN, place)
+        for event in events:
+            room, of = self._room(event.workspace)[0], (None, event.id, json.dumps(things_of(event)))
+            if event.kind != SUFFICIENT:
+                of = (self._row_keys(event.workspace, event.id)[1], None, None)  # type: ignore[assignment]
+            self._sql(
+                _ADD_EVENT, room, *of, *(getattr(event, name) for name in _EVENT[:-1]), json.dumps(event.metadata)
+            )
+            self._sql(_GROWN, room)
 
     def _events(self, workspace: str, **of: str | None) -> Iterator[Event]:
         where = "".join(f" AND events.{name} IS ?" for name in of)
         order = f"{_EVENTS} WHERE events.workspace = ?{where} ORDER BY at DESC, events.key DESC"
-        for id_, *said, useful, metadata in self._sql(order, self._room(workspace)[0], *of.values()):
-            given = dict(zip(_EVENT[:4], said, strict=True))
+        for id_, *fields, useful, metadata in self._sql(order, self._room(workspace)[0], *of.values()):
+            values = dict(zip(_EVENT[:4], fields, strict=True))
             useful, metadata = None if useful is None else bool(useful), json.loads(metadata)
-            yield Event(workspace=workspace, id=id_, useful=useful, metadata=metadata, **given)
+            yield Event(workspace=workspace, id=id_, useful=useful, metadata=metadata, **values)
 
     def _state(self, workspace: str) -> tuple[int, int]:
         return self._room(workspace)[1:]
 
-    def _alter(self, place: int) -> None:
+    def _alter(self, room: int) -> None:
         """Note a write after which a catalog is made anew."""
-        self._sql("UPDATE workspaces SET revision = revision + 1, altered = revision + 1 WHERE key = ?", place)
+        self._sql("UPDATE workspaces SET revision = revision + 1, altered = revision + 1 WHERE key = ?", room)
 
 
-def _asked(name: str) -> str:
-    """A name to be looked up; what can be none is in no table, like the empty one."""
+def _as_text(name: str) -> str:
+    """A name as a text for a look-up; a value that cannot be a name becomes the empty one, which no table holds."""
     try:
         return checked_name("", name)
     except ParameterError:
         return ""
 
 
-def _values(row: Memory, place: int, key: int) -> tuple[Any, ...]:
-    return (place, key, *_PLAIN(row), json.dumps(row.metadata) if row.metadata else "{}")
+def _values(row: Memory, room: int, key: int) -> tuple[Any, ...]:
+    return (room, key, *_PLAIN(row), json.dumps(row.metadata) if row.metadata else "{}")

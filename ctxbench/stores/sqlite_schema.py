@@ -1,4 +1,4 @@
-"""The tables of a file of memories, and the steps by which older ones are brought up to them."""
+"""The tables of a file of memories, and the migrations of older files."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_what_lacked_something_is_guessed_to_need_more(service, store):
         scores = tuple(1.0 / rank for rank in range(1, len(ranking) + 1))
         offers = Offers(name="all", offered=(frozenset(ranking),), ranking=(ranking,), scores=(scores,))
         pool = Pool(dataset=dataset, offers=(offers,), exposures={built.id: exposures[0]})
-        chances.append(Predictor(pool).guess(built.id).needed[kit])
+        chances.append(Predictor(pool).guess(built.id).probabilities[kit])
     assert chances[1] > chances[0]
 
 

@@ -133,7 +133,7 @@ def test_the_items_of_many_users_are_not_all_held(monkeypatch):
     for user in ("ana", "ben", "eve", "ana", "eve", "ben"):
         texts = [item["content"] for item in service.build("green tea", user=user).as_dict()["data"]["items"]]
         assert texts == [f"green tea of {user}"]
-    assert len(service._catalogs._held) == 2
+    assert len(service._catalogs._user_catalogs) == 2
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_users_share_the_public_items(shared):
     assert service._catalog("eve") is public
     assert service._catalog("ana") is ana
     assert service._catalog("ben").hash_of("name") != ben.hash_of("name")
-    assert set(service._catalogs._held) == {"ana", "ben"}  # who owns nothing costs nothing
+    assert set(service._catalogs._user_catalogs) == {"ana", "ben"}  # who owns nothing costs nothing
     store.insert(Memory(id="three", workspace=WORKSPACE, content="x"))
     assert list(service._catalog("eve").prefixes("name")) == [(2, public.hash_of("name"))]
     assert [item.name for item in service._catalog("ana")] == ["one@1", "two@1", "three@1", "anas@1"]
@@ -189,4 +189,4 @@ def test_the_catalogs_of_users_are_bounded_in_bytes(shared, monkeypatch):
     monkeypatch.setattr(context_service, "USERS_BYTES", 2_000)
     for user in ("ana", "ben", "eve", "ana"):
         service._catalog(user)
-    assert set(service._catalogs._held) == {"ana"}
+    assert set(service._catalogs._user_catalogs) == {"ana"}

@@ -38,7 +38,7 @@ def test_what_the_agent_no_longer_has_is_kept(session, agent, path):
     write_session(session, path)
     read = read_session(path, agent.without("rule:B"))
     assert "rule:B" in read
-    assert len(read.asked("hello")[1]) == 1
+    assert len(read.build_request("hello")[1]) == 1
 
 
 @pytest.mark.parametrize(

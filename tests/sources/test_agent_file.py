@@ -64,7 +64,7 @@ def test_sources_are_read_anew_each_time(project):
 
 
 def test_where_each_item_stands(project):
-    places = read_agent(project / "agent.yaml").places()
+    places = read_agent(project / "agent.yaml").locations()
     assert places == {
         "tool:refund_order": (project / "tools.json", 0),
         "tool:track": (project / "tools.json", 0),
@@ -139,7 +139,7 @@ class TestServers:
         assert said.startswith(
             f"{path}: servers of {project / '.mcp.json'} that were never captured: new; `ctxbench data"
         )
-        assert file.places()["tool:shop:sell"][0] == project / "agent.snapshot" / "corpus.jsonl"
+        assert file.locations()["tool:shop:sell"][0] == project / "agent.snapshot" / "corpus.jsonl"
         assert file.captured.endswith("Z")
         assert len(caplog.records) == 1, "once a process"
 

@@ -114,9 +114,9 @@ def test_a_mapping_is_read():
 
 
 def test_a_mapping_of_other_fields_names_those() -> None:
-    assert read_field_names("query=words", known=("query", "id"), of="an eval") == {"query": "words"}
+    assert read_field_names("query=words", allowed=("query", "id"), of="an eval") == {"query": "words"}
     with pytest.raises(ParameterError, match="'name' is no field of an eval; Known: id, query"):
-        read_field_names("name=words", known=("query", "id"), of="an eval")
+        read_field_names("name=words", allowed=("query", "id"), of="an eval")
 
 
 @pytest.mark.parametrize(("field", "theirs"), [("name", "Name"), ("schema", "inputschema"), ("schema", "Input_Schema")])

@@ -130,4 +130,8 @@ def test_what_names_nothing_is_an_error(value):
 def test_unresolved_names_are_ordered_by_how_often_they_stand_there(names):
     for name in ("x", "y", "sum", "z"):
         names.resolve(name)
-    assert list(unresolved(names.seen(), Counter(x=1, y=5, z=1), "unknown").items()) == [("y", 5), ("x", 1), ("z", 1)]
+    assert list(unresolved(names.resolved_names(), Counter(x=1, y=5, z=1), "unknown").items()) == [
+        ("y", 5),
+        ("x", 1),
+        ("z", 1),
+    ]

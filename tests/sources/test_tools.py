@@ -54,7 +54,7 @@ def test_what_is_not_sent_goes_to_the_metadata() -> None:
 
 def test_strict_of_a_function_and_the_own_title_are_kept() -> None:
     found = read_definition({"type": "function", "function": {"name": "f", "strict": True, "title": "F"}})
-    assert (found.other, found.title, found.schema, found.form) == ({"strict": True}, "F", None, "openai")
+    assert (found.unread, found.title, found.schema, found.form) == ({"strict": True}, "F", None, "openai")
 
 
 @pytest.mark.parametrize(

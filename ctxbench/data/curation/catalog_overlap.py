@@ -21,7 +21,7 @@ from ctxbench.text.chunking.sentences import sentences
 from ctxbench.text.original_rules import CHUNK_LIMIT
 from ctxbench.text.tokens import TokenCounter
 
-FIRST_FEW = 5  # the documents' floor of items
+FIRST_FEW = 5  # the specification's minimum of items
 MERGED = 0.7  # least similarity of two items whose merging is tried
 _N_BEST = 10  # best items of each search, with which a changed item is compared
 _BLOCK = 4_000_000  # cells of a product held at once
@@ -193,7 +193,7 @@ def overlap(
         pairs=tuple(pairs),
         tried=tried,
         names=tuple(similar_names(searchable)),
-        nearest=tuple((searchable[one.first].id, searchable[one.second].id, one.similarity) for one in nearest),
+        nearest=tuple((searchable[pair.first].id, searchable[pair.second].id, pair.similarity) for pair in nearest),
         counter=counter.name,
         threshold=threshold,
     )
@@ -201,8 +201,8 @@ def overlap(
 
 def _similar(catalog: Catalog, embed: Embed, threshold: float) -> list[SimilarPair]:
     """The pairs of one type that are so similar, most similar first."""
-    found = similar_by_vectors(catalog, embed, threshold=threshold)
-    return [one for one in found if catalog[one.first].type == catalog[one.second].type]
+    pairs = similar_by_vectors(catalog, embed, threshold=threshold)
+    return [pair for pair in pairs if catalog[pair.first].type == catalog[pair.second].type]
 
 
 def similar_names(catalog: Catalog) -> Iterator[NamesAlike]:
@@ -210,9 +210,9 @@ def similar_names(catalog: Catalog) -> Iterator[NamesAlike]:
     by_name = group_pairs(
         ((item.type, tuple(name_parts(item.name)) or (item.name,)), position) for position, item in enumerate(catalog)
     )
-    for same in by_name.values():
-        if len(same) > 1:
-            yield NamesAlike("same name", tuple(catalog[position].id for position in same))
+    for items in by_name.values():
+        if len(items) > 1:
+            yield NamesAlike("same name", tuple(catalog[position].id for position in items))
     for (type_, name), positions in by_name.items():
         for base in _bases(name):
             if (type_, base) in by_name:
@@ -262,9 +262,9 @@ class _Search:
             positions = self._positions[rows]
             score = np.maximum.reduceat(self._query_vectors[rows] @ self._vectors.T, self._first[:-1], axis=1)
             score[self._type[positions][:, None] != self._type] = -2.0
-            own = np.take_along_axis(score, positions[:, None], axis=1)
-            self._score[rows] = own[:, 0]
-            self._n_better[rows] = (score > own + _EQUAL).sum(axis=1)
+            own_scores = np.take_along_axis(score, positions[:, None], axis=1)
+            self._score[rows] = own_scores[:, 0]
+            self._n_better[rows] = (score > own_scores + _EQUAL).sum(axis=1)
             best = np.argsort(-score, axis=1, kind="stable")[:, :n_best]
             self._best[rows], self._best_score[rows] = best, np.take_along_axis(score, best, axis=1)
 
@@ -276,25 +276,29 @@ class _Search:
         """The pairs that read alike, and those of which one is found for the other, worst first."""
         pairs = dict.fromkeys(alike)
         for row in np.flatnonzero(self._n_better).tolist() if self.texts else ():
-            own, rival = int(self._positions[row]), int(self._best[row, 0])
-            pairs[min(own, rival), max(own, rival)] = None
+            position, rival = int(self._positions[row]), int(self._best[row, 0])
+            pairs[min(position, rival), max(position, rival)] = None
         measured = [self._pair(*positions) for positions in sorted(pairs)]
         return sorted(measured, key=lambda pair: (round(pair.margin, 6), -round(pair.similarity, 6)))
 
-    def _pair(self, one: int, other: int) -> OverlapPair:
+    def _pair(self, first: int, second: int) -> OverlapPair:
         searches = [
             OwnWordsSearch(
-                self.catalog[own].id, self.texts[own], float(self._score[row]), self._similar(row, rival), place
+                self.catalog[position].id,
+                self.texts[position],
+                float(self._score[row]),
+                self._similar(row, rival),
+                rank,
             )
-            for own, rival in ((one, other), (other, one))
-            if (row := self._rows.get(own)) is not None
-            for place in [int(self._n_better[row]) + 1]
+            for position, rival in ((first, second), (second, first))
+            if (row := self._rows.get(position)) is not None
+            for rank in [int(self._n_better[row]) + 1]
         ]
         return OverlapPair(
-            items=(self.catalog[one].id, self.catalog[other].id),
-            similarity=min(1.0, float(self._means[one] @ self._means[other])),
+            items=(self.catalog[first].id, self.catalog[second].id),
+            similarity=min(1.0, float(self._means[first] @ self._means[second])),
             asked=tuple(searches),
-            margin=min((each.score - each.other for each in searches), default=0.0),
+            margin=min((search.score - search.other for search in searches), default=0.0),
         )
 
     def _similar(self, row: int, position: int) -> float:
@@ -313,7 +317,7 @@ class _Search:
         margins = []
         for position, item in items.items():
             score = (self._query_vectors @ self._embed(chunks_of(item)).T).max(axis=1).astype(np.float64)
-            is_own: BoolArray = np.isin(self._positions, [at for at, other in items.items() if other is item])
+            is_own: BoolArray = np.isin(self._positions, [at for at, candidate in items.items() if candidate is item])
             scores[is_own] = score[is_own]
             is_rival = ~is_own & (self._type[self._positions] == self._type[position])
             rival_scores[is_rival] = np.maximum(rival_scores, score)[is_rival]
@@ -324,19 +328,19 @@ class _Search:
 
 def _changes(search: _Search, counter: TokenCounter, pair: OverlapPair) -> Iterator[EditEffect]:
     """The effect of merging two items, and of the best new name for one of them, if any helps."""
-    one, other = (search.position[id_] for id_ in pair.items)
-    first, second = search.catalog[one], search.catalog[other]
+    first_position, second_position = (search.position[id_] for id_ in pair.items)
+    first, second = search.catalog[first_position], search.catalog[second_position]
     before = _tokens(counter, [first, second])
     if pair.similarity >= MERGED:
         merged = merge_items(first, second)
-        effect = search.search_again({one: merged, other: merged})
+        effect = search.search_again({first_position: merged, second_position: merged})
         yield EditEffect("merge", merged.id, merged.name, _tokens(counter, [merged]) - before, *effect)
     renames = []
-    for position, item, rival in ((one, first, second), (other, second, first)):
+    for position, item, rival in ((first_position, first, second), (second_position, second, first)):
         for name in new_names(item, rival):
             renamed = replace(item, name=name)
             tokens = _tokens(counter, [renamed, rival]) - before
-            effect = search.search_again({one: first, other: second, position: renamed})
+            effect = search.search_again({first_position: first, second_position: second, position: renamed})
             renames.append(EditEffect("rename", item.id, name, tokens, *effect))
     best = max(renames, key=lambda change: (change.first, change.margin or 0.0), default=None)
     if best is not None and (best.first > search.n_within(1) or (best.margin or 0.0) >= pair.margin + _LEAST_GAIN):

@@ -101,10 +101,10 @@ class DatasetDifference:
         counts: dict[str, Counter[str]] = {"added": Counter(), "removed": Counter(), "changed": Counter()}
         for change in self.labels:
             counts[change.kind][_count_name(change)] += 1
-        return {kind: dict(sorted(found.items())) for kind, found in counts.items()}
+        return {kind: dict(sorted(changes.items())) for kind, changes in counts.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The statistics as JSON."""
         return {
             "equal": self.equal,
             "a": self.a,
@@ -168,8 +168,8 @@ def _without_split(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "split"}
 
 
-def _common_order(ids: Sequence[str], others: Sequence[str]) -> list[str]:
-    common = set(others)
+def _common_order(ids: Sequence[str], second_ids: Sequence[str]) -> list[str]:
+    common = set(second_ids)
     return [name for name in ids if name in common]
 
 

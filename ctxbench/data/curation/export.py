@@ -71,7 +71,7 @@ class ExportReport:
     other_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The statistics as JSON."""
         return {**asdict(self), "folder": str(self.folder)}
 
 
@@ -93,12 +93,12 @@ def request_rows(dataset: Dataset, *, may_offer: bool = False) -> Iterator[dict[
         if message["catalog"] != last:
             last = message["catalog"]
             yield catalog_message(batch, row, "items") or {}
-        told: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if may_offer:
             session = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
-            told = {"may_offer": [ids[position] for position in np.flatnonzero(batch.eligible[row])]}
-            told |= {"session": [ids[position] for position in session]} if len(session) else {}
-        yield {**message, **told}
+            fields = {"may_offer": [ids[position] for position in np.flatnonzero(batch.eligible[row])]}
+            fields |= {"session": [ids[position] for position in session]} if len(session) else {}
+        yield {**message, **fields}
 
 
 def export_dataset(
@@ -162,14 +162,14 @@ def _refuse_other(folder: Path) -> None:
     """
     if not folder.exists():
         return
-    what = "it is a file"
+    problem = "it is a file"
     if folder.is_dir():
         names = _own_names(folder / EXPORT_FILE)
-        other = next((path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in names), None)
-        if other is None:
+        extra = next((path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in names), None)
+        if extra is None:
             return
-        what = f"it holds {other.relative_to(folder)}, which is no file of an export ({EXPORT_FILE} lists those)"
-    raise ParameterError(f"{folder} would be replaced, but {what}; name another folder, or delete it")
+        problem = f"it holds {extra.relative_to(folder)}, which is no file of an export ({EXPORT_FILE} lists those)"
+    raise ParameterError(f"{folder} would be replaced, but {problem}; name another folder, or delete it")
 
 
 def _own_names(path: Path) -> set[str]:
@@ -213,7 +213,7 @@ def not_held(dataset: Dataset) -> dict[str, int]:
         "items that are always or manually included": sum(item.include != "agent" for item in dataset.catalog),
         "items that are disabled": sum(not item.enabled for item in dataset.catalog),
     }
-    return {what: count for what, count in counts.items() if count}
+    return {noun: count for noun, count in counts.items() if count}
 
 
 def _judged(dataset: Dataset) -> set[str]:
@@ -297,9 +297,9 @@ def _answers(dataset: Dataset, run: Path) -> dict[str, Slice | StoredAnswers]:
     datasets = {name: entry["hash"] for name, entry in manifest["datasets"].items()}
     name = next((name for name, content in datasets.items() if content == dataset.hash), None)
     if name is None:
-        shown = ", ".join(f"{name} {content[:12]}" for name, content in datasets.items())
+        listed = ", ".join(f"{name} {content[:12]}" for name, content in datasets.items())
         raise StorageError(
-            f"{run} is a run on {shown}, not on {dataset.name} {dataset.hash[:12]}; export the dataset as it was run"
+            f"{run} is a run on {listed}, not on {dataset.name} {dataset.hash[:12]}; export the dataset as it was run"
         )
     return {selector: store.load(name, selector).answers for selector in manifest["selectors"]}
 
@@ -314,8 +314,8 @@ def _run(dataset: Dataset, selector: str, answers: Slice | StoredAnswers) -> str
 
 def _run_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
     table = answers.candidates
-    for place, query in enumerate(answers.queries):
-        rows = np.arange(table.start[place], table.start[place + 1])
+    for index, query in enumerate(answers.queries):
+        rows = np.arange(table.start[index], table.start[index + 1])
         session = set(table.item[rows[table.origin[rows] == Origin.SESSION]].tolist())
         candidates = table.item[rows[table.origin[rows] == Origin.SEARCH]].tolist()
         ranking = [item for item in candidates if item not in session][:DEPTH]

@@ -29,8 +29,8 @@ def merge_items(first: Item, second: Item) -> Item:
 
 
 def _join_texts(base: str, added: str, parts: Callable[[str], list[str]], between: str) -> str:
-    known = set(parts(base))
-    return between.join(filter(None, [base, *(part for part in parts(added) if part not in known)]))
+    base_parts = set(parts(base))
+    return between.join(filter(None, [base, *(part for part in parts(added) if part not in base_parts)]))
 
 
 def _join_schemas(base: Mapping[str, Any] | None, added: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -46,8 +46,8 @@ def new_names(item: Item, rival: Item) -> Iterator[str]:
     """New names for an item, with its server, or with a word of its description that the rival does not have."""
     if item.server and item.server != rival.server:
         yield _add_word(item.name, item.server, front=True)
-    known = {*words(rival.search_text), *name_parts(item.name), *STOP_WORDS}
-    distinct = dict.fromkeys(word for word in words(item.description) if word not in known and len(word) > 2)
+    used_words = {*words(rival.search_text), *name_parts(item.name), *STOP_WORDS}
+    distinct = dict.fromkeys(word for word in words(item.description) if word not in used_words and len(word) > 2)
     for word in list(distinct)[:_TRIED_WORDS]:
         yield _add_word(item.name, word)
 

@@ -70,7 +70,7 @@ class _Text:
         start = self._folded.find(name)
         while start >= 0:
             end = start + len(name)
-            before, behind = self._folded[start - 1 : start], self._folded[end : end + 1]
-            if not (before.isalnum() and name[0].isalnum()) and not (behind.isalnum() and name[-1].isalnum()):
+            before, after = self._folded[start - 1 : start], self._folded[end : end + 1]
+            if not (before.isalnum() and name[0].isalnum()) and not (after.isalnum() and name[-1].isalnum()):
                 yield True
             start = self._folded.find(name, start + 1)

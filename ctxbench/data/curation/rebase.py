@@ -244,11 +244,13 @@ def _likely_renames(
     dataset: Dataset, gone: Sequence[Item], added: Sequence[Item], labelled: Collection[str]
 ) -> tuple[Rename, ...]:
     """What the items that labels are lost with may go on as: new items, or of an agent others without a label."""
-    others: Sequence[Item] = added
+    candidates: Sequence[Item] = added
     if not added and AGENT in dataset.about:  # which items are new is not known
-        held = {label.item for label in dataset.labels}
-        others = [item for item in dataset.catalog if item.enabled and item.key not in held]
-    return tuple(one for one in likely_successors(gone, others, alone=bool(added)) if one.old.id in labelled)
+        labelled_keys = {label.item for label in dataset.labels}
+        candidates = [item for item in dataset.catalog if item.enabled and item.key not in labelled_keys]
+    return tuple(
+        rename for rename in likely_successors(gone, candidates, alone=bool(added)) if rename.old.id in labelled
+    )
 
 
 @dataclass
@@ -297,8 +299,8 @@ class _Rebaser:
 
     def reordered(self) -> bool:
         """Whether the items of both catalogs have another order."""
-        known = map(self.item, (old.key for old in self.old.catalog if _is_known(old)))
-        common = [item.key for item in known if item is not None]
+        items = map(self.item, (old.key for old in self.old.catalog if _is_known(old)))
+        common = [item.key for item in items if item is not None]
         return common != sorted(common, key=self.catalog.position)
 
     def _keys(self, keys: Sequence[ItemKey], where: str) -> tuple[ItemKey, ...]:
@@ -330,13 +332,15 @@ class _Rebaser:
     def _session(self, query: DatasetQuery) -> tuple[SessionItem, ...] | None:
         if query.request.session is None:
             return None
-        pairs = [(held, self.item(held.key)) for held in query.request.session]
+        pairs = [(session_item, self.item(session_item.key)) for session_item in query.request.session]
         self.lost_mentions += [
-            LostMention(f"query {query.id}, session", held.key.id, "gone" if item is None else "disabled")
-            for held, item in pairs
+            LostMention(f"query {query.id}, session", session_item.key.id, "gone" if item is None else "disabled")
+            for session_item, item in pairs
             if item is None or not item.enabled
         ]
-        return tuple(replace(held, key=item.key) for held, item in pairs if item is not None and item.enabled)
+        return tuple(
+            replace(session_item, key=item.key) for session_item, item in pairs if item is not None and item.enabled
+        )
 
     def _labels(self, query: DatasetQuery, request: Request) -> tuple[list[Label], bool]:
         """The labels of a query that are left, and whether something required is lost without a substitute."""
@@ -368,7 +372,7 @@ class _Rebaser:
         item = self.item(label.item)
         if item is None or not item.enabled:
             return "gone" if item is None else "disabled"
-        if item.key in {held.key for held in request.session or ()}:
+        if item.key in {session_item.key for session_item in request.session or ()}:
             return ""
         if item.include == "manual":
             return "by hand only"
@@ -411,28 +415,30 @@ def _split_candidates(
     """
     parts: dict[ItemKey, list[tuple[Item, float | None]]] = {}
     for old in move.old.catalog if added else ():
-        now = move.renames.get(old.key, old.key)
+        key = move.renames.get(old.key, old.key)
         item = move.item(old.key)
-        others = [one for one in added if one.type == now.type and one.key != now]
-        if item is None or not others:
+        candidates = [candidate for candidate in added if candidate.type == key.type and candidate.key != key]
+        if item is None or not candidates:
             continue
-        said = former.get(old.id, _said(old))
-        if not said:
-            guesses = others if old.key in move.renames and old.type != "tool" else []
-            parts[now] = [(one, None) for one in guesses]
-        elif len(lost := _words(said) - _words(_said(item))) >= _FEWEST_WORDS:
-            shares = [(one, len(lost & _words(_said(one))) / len(lost)) for one in others]
-            parts[now] = [(one, share) for one, share in shares if share >= _SPLIT]
+        text = former.get(old.id, _text(old))
+        if not text:
+            guesses = candidates if old.key in move.renames and old.type != "tool" else []
+            parts[key] = [(guess, None) for guess in guesses]
+        elif len(lost := _words(text) - _words(_text(item))) >= _FEWEST_WORDS:
+            shares = [(candidate, len(lost & _words(_text(candidate))) / len(lost)) for candidate in candidates]
+            parts[key] = [(candidate, share) for candidate, share in shares if share >= _SPLIT]
     for query in dataset.queries:
         for label in dataset.labels_of(query.id):
-            if label.grade == Grade.REQUIRED and (held := parts.get(label.item)):
-                allowed = _may_get(dataset, {one.key for one, _ in held}, query)
+            if label.grade == Grade.REQUIRED and (part_shares := parts.get(label.item)):
+                allowed = _may_get(dataset, {part.key for part, _ in part_shares}, query)
                 yield from (
-                    SplitCandidate(query.id, label.item.id, one.id, share) for one, share in held if one.key in allowed
+                    SplitCandidate(query.id, label.item.id, part.id, share)
+                    for part, share in part_shares
+                    if part.key in allowed
                 )
 
 
-def _said(item: Item) -> str:
+def _text(item: Item) -> str:
     """The description and the text of an item; empty where no more than its id is known."""
     return f"{item.description} {item.text}".strip()
 
@@ -447,11 +453,11 @@ def _review_candidates(dataset: Dataset, added: set[ItemKey]) -> tuple[ReviewCan
     catalog = dataset.catalog
     rows = [catalog.position(key) for key in added]
     pairs = similar_by_words([item.search_text for item in catalog], threshold=WORDS_THRESHOLD, rows=rows)
-    both = ((catalog[pair.first].key, catalog[pair.second].key, pair.similarity) for pair in pairs)
+    key_pairs = ((catalog[pair.first].key, catalog[pair.second].key, pair.similarity) for pair in pairs)
     similar = group_pairs(
         (old, (new, similarity))
-        for one, other, similarity in both
-        for old, new in ((one, other), (other, one))
+        for first, second, similarity in key_pairs
+        for old, new in ((first, second), (second, first))
         if new in added and old not in added
     )
     candidates = []

@@ -29,8 +29,8 @@ def recorded(dataset: Dataset, note: str, *, renames: Mapping[ItemKey, ItemKey],
     notes = dataset.about.get("notes") or []
     about = {**dataset.about, "notes": [*(notes if isinstance(notes, list) else [notes]), note]}
     followed = {old: renames.get(new, new) for old, new in dataset.renames.items()} | dict(renames)
-    if shown := {old.id: new.id for old, new in followed.items() if old != new}:
-        about[RENAMES] = shown
+    if renamed := {old.id: new.id for old, new in followed.items() if old != new}:
+        about[RENAMES] = renamed
     else:
         about.pop(RENAMES, None)
     counts = Counter(dropped) + Counter(dropped_items(dataset))

@@ -80,7 +80,7 @@ def check_renames(
     dropped: Collection[str] = (),
     file: Path | None = None,
 ) -> None:
-    """Refuse renames of items that are not there, or to items that are not there.
+    """Check that the old and the new items of renames exist.
 
     Args:
         renames: old to new identity.
@@ -95,31 +95,35 @@ def check_renames(
     lines = {} if file is None else load_yaml(file)[1]
     for before, after in renames.items():
         known_faults = len(faults)
-        for key, catalog, which in ((before, old, "the dataset"), (after, new, "the new catalog")):
+        for key, catalog, noun in ((before, old, "the dataset"), (after, new, "the new catalog")):
             if catalog.find(key) is None:
-                known = suggest_items(key.id, catalog.ids)
+                suggestion = suggest_items(key.id, catalog.ids)
                 if catalog is old and key.id in dropped:
-                    known = _DROPPED
+                    suggestion = _DROPPED
                 faults.append(
                     Fault(
-                        f"rename {before.id} to {after.id}: {which} holds no {key.id!r}{known}",
+                        f"rename {before.id} to {after.id}: {noun} holds no {key.id!r}{suggestion}",
                         file,
                         line_of(lines, (before.id,)),
                     )
                 )
         if old.find(after) is not None and after not in renames and len(faults) == known_faults:
-            what = f"rename {before.id} to {after.id}: the dataset holds {after.id!r} as well, so that two items would "
+            problem = (
+                f"rename {before.id} to {after.id}: the dataset holds {after.id!r} as well, so that two items would "
+            )
             faults.append(
                 Fault(
-                    f"{what}become one; rename that one, too, or leave this one out", file, line_of(lines, (before.id,))
+                    f"{problem}become one; rename that one, too, or leave this one out",
+                    file,
+                    line_of(lines, (before.id,)),
                 )
             )
     first: dict[ItemKey, ItemKey] = {}
     for before, after in renames.items():
-        other = first.setdefault(after, before)
-        if other != before:
-            what = f"{other.id} and {before.id} are both renamed to {after.id}; two cannot become one"
-            faults.append(Fault(what, file, line_of(lines, (before.id,))))
+        previous = first.setdefault(after, before)
+        if previous != before:
+            problem = f"{previous.id} and {before.id} are both renamed to {after.id}; two cannot become one"
+            faults.append(Fault(problem, file, line_of(lines, (before.id,))))
     raise_faults(faults, subject="renames")
 
 
@@ -142,19 +146,21 @@ def propose_renames(
         news = list(added_by_content.get(content, ())) if content else []
         unpaired = []
         for old in olds:
-            same = [new for new in news if new.name == old.name]
-            rivals = sum(other.name == old.name for other in olds)
-            if len(same) == 1 and rivals == 1:
-                renames.append(Rename(old.key, same[0].key, "same content on another server"))
-                news.remove(same[0])
+            same_name = [new for new in news if new.name == old.name]
+            rivals = sum(item.name == old.name for item in olds)
+            if len(same_name) == 1 and rivals == 1:
+                renames.append(Rename(old.key, same_name[0].key, "same content on another server"))
+                news.remove(same_name[0])
             else:
                 unpaired.append(old)
         if len(unpaired) == 1 and len(news) == 1:
             renames.append(Rename(unpaired[0].key, news[0].key, "same content under another name"))
         elif news:
             ambiguous += [AmbiguousRename(old.key, tuple(new.key for new in news)) for old in unpaired]
-    place = {item.key: i for i, item in enumerate(item for olds in gone_by_content.values() for item in olds)}
-    return tuple(sorted(renames, key=lambda r: place[r.old])), tuple(sorted(ambiguous, key=lambda a: place[a.old]))
+    positions = {item.key: i for i, item in enumerate(item for olds in gone_by_content.values() for item in olds)}
+    return tuple(sorted(renames, key=lambda r: positions[r.old])), tuple(
+        sorted(ambiguous, key=lambda a: positions[a.old])
+    )
 
 
 def item_content(item: Item) -> str:

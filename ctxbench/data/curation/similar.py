@@ -71,14 +71,14 @@ def similar_by_words(
     }
     included = set(range(len(texts)) if rows is None else rows)
     pairs: list[SimilarPair] = []
-    for done, one in enumerate(sorted(included)):
+    for done, row in enumerate(sorted(included)):
         if progress is not None:
             progress(done, len(included))
         score = np.zeros(len(texts), dtype=np.float64)
-        for word, weight in weights[one].items():
+        for word, weight in weights[row].items():
             at, theirs = postings[word]
             score[at] += weight * theirs
-        pairs += _pairs_of(one, score, threshold, included)
+        pairs += _pairs_of(row, score, threshold, included)
     return _ordered(pairs)
 
 
@@ -114,8 +114,8 @@ def similar_by_vectors(
     pairs: list[SimilarPair] = []
     for begin in range(0, len(chunks), step):
         product = means[begin : begin + step] @ means.T
-        for place, score in enumerate(product):
-            pairs += _pairs_of(begin + place, score, threshold, included)
+        for index, score in enumerate(product):
+            pairs += _pairs_of(begin + index, score, threshold, included)
     return _ordered(pairs)
 
 
@@ -150,13 +150,13 @@ def _weights(counted: Sequence[Counter[str]]) -> list[dict[str, float]]:
     return out
 
 
-def _pairs_of(one: int, score: FloatArray, threshold: float, included: set[int]) -> list[SimilarPair]:
+def _pairs_of(first: int, score: FloatArray, threshold: float, included: set[int]) -> list[SimilarPair]:
     """The pairs of one text, without those that a wanted text before it has."""
     close: IntArray = np.flatnonzero(score >= threshold - 1e-9)
     return [
-        SimilarPair(min(one, other), max(one, other), min(1.0, float(score[other])))
-        for other in close.tolist()
-        if other != one and not (other in included and other < one)
+        SimilarPair(min(first, second), max(first, second), min(1.0, float(score[second])))
+        for second in close.tolist()
+        if second != first and not (second in included and second < first)
     ]
 
 

@@ -139,9 +139,9 @@ def _time_splits(dataset: Dataset, bundles: Sequence[tuple[str, list[int]]], sha
     """The split of each bundle, and the latest time of a tuning query."""
     without = [query.id for query in dataset.queries if query.request.time is None]
     if without:
-        shown = ", ".join(without[:3]) + (", ..." if len(without) > 3 else "")
+        names = ", ".join(without[:3]) + (", ..." if len(without) > 3 else "")
         raise ParameterError(
-            f"dataset {dataset.name}: {len(without)} of {len(dataset)} queries have no time ({shown}); a split by time "
+            f"dataset {dataset.name}: {len(without)} of {len(dataset)} queries have no time ({names}); a split by time "
             "needs one for each: add field 'time' to queries.jsonl, or split by hash"
         )
     last = [max(_time(dataset.queries[i]) for i in rows) for _, rows in bundles]

@@ -140,26 +140,26 @@ class DatasetStats:
         return len({leak.query for leak in self.leaks if leak.how != "server"})
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The statistics as JSON."""
         tokens_by = {
-            what: [{"name": name, "items": n, "tokens": tokens} for name, (n, tokens) in rows.items()]
-            for what, rows in self.tokens_by.items()
+            kind: [{"name": name, "items": n, "tokens": tokens} for name, (n, tokens) in rows.items()]
+            for kind, rows in self.tokens_by.items()
         }
         near = asdict(self.near)
         near["pairs"] = [
-            {"items": [one, other], "similarity": similarity, "across_servers": across}
-            for one, other, similarity, across in self.near.pairs
+            {"items": [first, second], "similarity": similarity, "across_servers": across}
+            for first, second, similarity, across in self.near.pairs
         ]
         return {
             "name": self.name,
             "version": self.version,
             "hash": self.hash,
             "counts": dict(self.counts),
-            "labels": {what: dict(rows) for what, rows in self.labels.items()},
-            "spreads": {what: asdict(spread) for what, spread in self.spreads.items()},
+            "labels": {kind: dict(rows) for kind, rows in self.labels.items()},
+            "spreads": {kind: asdict(spread) for kind, spread in self.spreads.items()},
             "tokens": {
                 "counter": self.counter,
-                **{f"by_{what}": rows for what, rows in tokens_by.items()},
+                **{f"by_{kind}": rows for kind, rows in tokens_by.items()},
                 "largest": [{"id": item, "tokens": tokens} for item, tokens in self.largest],
             },
             "near_duplicates": near,
@@ -256,7 +256,7 @@ def _spreads(dataset: Dataset, counter: TokenCounter, item_tokens: IntArray) -> 
 
 
 def _tokens_by(names: Sequence[str], tokens: IntArray) -> dict[str, tuple[int, int]]:
-    """Items and tokens by name, the dearest first."""
+    """Items and tokens by name, most tokens first."""
     counts = group_pairs(zip(names, tokens.tolist(), strict=True))
     return {name: (len(counts[name]), sum(counts[name])) for name in sorted(counts, key=lambda n: (-sum(counts[n]), n))}
 
@@ -274,11 +274,11 @@ def _near(
         )
     pairs: tuple[SimilarPair, ...]
     if embed is None:
-        method, least = WORDS, WORDS_THRESHOLD if threshold is None else threshold
-        pairs = similar_by_words([item.search_text for item in catalog], threshold=least, progress=progress)
+        method, minimum = WORDS, WORDS_THRESHOLD if threshold is None else threshold
+        pairs = similar_by_words([item.search_text for item in catalog], threshold=minimum, progress=progress)
     else:
-        method, least = VECTORS, VECTORS_THRESHOLD if threshold is None else threshold
-        pairs = similar_by_vectors(catalog, embed, threshold=least)
+        method, minimum = VECTORS, VECTORS_THRESHOLD if threshold is None else threshold
+        pairs = similar_by_vectors(catalog, embed, threshold=minimum)
     groups = connected_groups(pairs)
     rows = tuple(
         (
@@ -291,7 +291,7 @@ def _near(
     )
     return SimilarityStats(
         method=method,
-        threshold=least,
+        threshold=minimum,
         pairs=rows,
         groups=len(groups),
         items=sum(len(group) for group in groups),

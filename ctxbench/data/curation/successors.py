@@ -34,27 +34,27 @@ def likely_successors(gone: Sequence[Item], new: Sequence[Item], *, alone: bool 
     n_gone, n_new = (Counter(item.type for item in items) for items in (gone, new))
     pairs = []
     for old in gone:
-        for one in new:
-            if one.type != old.type:
+        for candidate in new:
+            if candidate.type != old.type:
                 continue
-            names, words = name_likeness(old.name, one.name), _word_likeness(old, one)
+            names, words = name_likeness(old.name, candidate.name), _word_likeness(old, candidate)
             if names >= _LIKE or words >= _SHARED:
-                what = "name" if names >= _LIKE else "description"
-                pairs.append((-max(names, words), old, one, _ALIKE.format(what)))
+                reason = "name" if names >= _LIKE else "description"
+                pairs.append((-max(names, words), old, candidate, _ALIKE.format(reason)))
             elif alone and n_gone[old.type] == n_new[old.type] == 1:
-                pairs.append((0.0, old, one, _ALONE.format(old.type)))
-    found: dict[ItemKey, Rename] = {}
-    taken: set[ItemKey] = set()
-    for _, old, one, how in sorted(pairs, key=lambda pair: (pair[0], pair[1].id, pair[2].id)):
-        if old.key not in found and one.key not in taken:
-            found[old.key] = Rename(old.key, one.key, how)
-            taken.add(one.key)
-    return tuple(found[old.key] for old in gone if old.key in found)
+                pairs.append((0.0, old, candidate, _ALONE.format(old.type)))
+    renames: dict[ItemKey, Rename] = {}
+    taken_keys: set[ItemKey] = set()
+    for _, old, successor, how in sorted(pairs, key=lambda pair: (pair[0], pair[1].id, pair[2].id)):
+        if old.key not in renames and successor.key not in taken_keys:
+            renames[old.key] = Rename(old.key, successor.key, how)
+            taken_keys.add(successor.key)
+    return tuple(renames[old.key] for old in gone if old.key in renames)
 
 
-def _word_likeness(one: Item, other: Item) -> float:
+def _word_likeness(item: Item, second_item: Item) -> float:
     """The share of the words of two descriptions, and texts, that both have."""
     first, second = (
-        set(re.findall(r"\w{3,}", f"{item.description} {item.text or ''}".lower())) for item in (one, other)
+        set(re.findall(r"\w{3,}", f"{item.description} {item.text or ''}".lower())) for item in (item, second_item)
     )
     return len(first & second) / len(first | second) if first and second else 0.0

@@ -18,8 +18,8 @@ def changed_sources(names: Iterable[str], base: Path) -> Iterator[str]:
         try:
             match read_card(folder).get("source"):
                 case {"format": "golden", "sha256": dict(files), "path": str(path)} if (folder / path).is_file():
-                    known = files.get(Path(path).name)
-                    if known not in (None, hashlib.sha256(read_bytes(folder / path)).hexdigest()):
+                    digests = files.get(Path(path).name)
+                    if digests not in (None, hashlib.sha256(read_bytes(folder / path)).hexdigest()):
                         yield f"{Path(path).name} has changed since it was imported: import it again"
         except UserError:
             continue  # what cannot be read is said where it is needed

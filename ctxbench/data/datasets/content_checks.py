@@ -42,13 +42,13 @@ _SUGGESTIONS = 50  # faults that name the closest known name: a search among tho
 
 
 def no_place(_key: int | str) -> Place:
-    """The place of a part that did not come from a file."""
+    """The location of a part that did not come from a file."""
     return None, 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """The parts of a dataset, and the place of each in its files.
+    """The parts of a dataset, and the location of each in its files.
 
     Attributes:
         items: by key.
@@ -89,7 +89,7 @@ def check_contents(contents: Contents) -> list[Fault]:
 
 
 class _Checker:
-    """The checks of one dataset; what several of its parts name is reported once, with all places."""
+    """The checks of one dataset; an unknown item is reported once, with all locations."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
@@ -121,40 +121,40 @@ class _Checker:
             self._reported.add(key)
             self._n_suggestions += 1
             closest = suggest_items(key.id, self._item_ids) if self._n_suggestions <= _SUGGESTIONS else ""
-            others = self._other_mentions(key, kind)
-            lacking = f"which {self._contents.catalog} does not hold"
+            mentions = self._other_mentions(key, kind)
+            missing = f"which {self._contents.catalog} does not hold"
             if absent := self._contents.absent_servers.get(key.server or ""):  # its labels are right
-                mend = "" if absent in self._told_servers else f"; {absent.mend}"
+                fix = "" if absent in self._told_servers else f"; {absent.fix}"
                 self._told_servers.add(absent)
-                yield f"names item {key.id!r}, {lacking}{others}: {absent.why}{mend}"
+                yield f"names item {key.id!r}, {missing}{mentions}: {absent.why}{fix}"
                 continue
-            yield f"names item {key.id!r}, {lacking}{others}{closest}{self._plain_remedy}{self._next_remedy()}"
+            yield f"names item {key.id!r}, {missing}{mentions}{closest}{self._plain_remedy}{self._next_remedy()}"
             self._plain_remedy = ""
 
     def _other_mentions(self, key: ItemKey, kind: str) -> str:
         """All other mentions of an item, `, as do 2 more labels (test.tsv, lines 3 and 9) and 1 scope`."""
         parts = []
-        for other, places in group_pairs(self._mentions.get(key, ())).items():
-            rest = places[1:] if other == kind else places
+        for mention_kind, locations in group_pairs(self._mentions.get(key, ())).items():
+            rest = locations[1:] if mention_kind == kind else locations
             if rest:
-                more = "more " if other == kind else ""
-                parts.append(f"{len(rest):,} {more}{other}{'' if len(rest) == 1 else 's'}{_lines_of(rest)}")
+                extra = "more " if mention_kind == kind else ""
+                parts.append(f"{len(rest):,} {extra}{mention_kind}{'' if len(rest) == 1 else 's'}{_lines_of(rest)}")
         several = len(parts) > 1 or (parts and not parts[0].startswith("1 "))
         return f", as do{'' if several else 'es'} {_enumeration(parts)}" if parts else ""
 
     @cached_property
     def _mentions(self) -> dict[ItemKey, list[tuple[str, Place]]]:
-        """Mentions of unknown items, by item: the kind of what names it, and the place."""
+        """Mentions of unknown items, by item: the kind of the mention, and its location."""
         return group_pairs(self._unknown_mentions())
 
     def _unknown_mentions(self) -> Iterator[tuple[ItemKey, tuple[str, Place]]]:
         contents = self._contents
         for scope, keys in contents.scopes.items():
-            place = contents.place_scope(scope)
-            yield from ((key, ("scope", place)) for key in dict.fromkeys(keys) if self._is_unknown(key))
+            location = contents.place_scope(scope)
+            yield from ((key, ("scope", location)) for key in dict.fromkeys(keys) if self._is_unknown(key))
         for i, query in enumerate(contents.queries):
-            for what, keys in _lists(query).items():
-                mention, or_gone = (_LISTS[what], contents.place_query(i)), what != "available"
+            for noun, keys in _lists(query).items():
+                mention, or_gone = (_LISTS[noun], contents.place_query(i)), noun != "available"
                 yield from ((key, mention) for key in dict.fromkeys(keys) if self._is_unknown(key, or_gone=or_gone))
         for i, label in enumerate(contents.labels):
             if self._is_unknown(label.item):
@@ -169,14 +169,14 @@ class _Checker:
         remedy, self._remedy = self._remedy, ""
         return remedy
 
-    def _suggest(self, what: str, name: str, known: Iterable[str]) -> str:
+    def _suggest(self, noun: str, name: str, names: Iterable[str]) -> str:
         """The closest known names, for as many faults as a message lists; the first of a kind lists what is known."""
         self._n_suggestions += 1
         if self._n_suggestions > _SUGGESTIONS:
             return ""
-        listed = what not in self._listed
-        self._listed.add(what)
-        return suggest(name, known, listed=listed)
+        listed = noun not in self._listed
+        self._listed.add(noun)
+        return suggest(name, names, listed=listed)
 
     # ------------------------------------------------------------------------------------------ scopes and queries
 
@@ -215,12 +215,12 @@ class _Checker:
                     yield f"has scope {query.scope!r}, which dataset.yaml does not define{suggestion}"
             elif request.available != tuple(contents.scopes[query.scope]):
                 yield f"has scope {query.scope!r}, but is given other items than that scope"
-        for what, keys in _lists(query).items():
-            named = what != "available"
+        for noun, keys in _lists(query).items():
+            named = noun != "available"
             items = [contents.items[key] for key in keys if named and key in contents.items]
             hidden = (f"names {item.id!r}, which {why}" for item in items for why in _hidden_because(request, item))
-            for message in (*self._unknown_items(keys, _LISTS[what], or_gone=named), *_repeated(keys), *hidden):
-                yield f"({what}) {message}"
+            for message in (*self._unknown_items(keys, _LISTS[noun], or_gone=named), *_repeated(keys), *hidden):
+                yield f"({noun}) {message}"
 
     # ------------------------------------------------------------------------------------------ labels
 
@@ -258,9 +258,9 @@ class _Checker:
             yield f"has via {label.via!r}; expected direct or dependency"
         if label.alternatives and label.grade != 2:
             yield f"has alternatives {label.alternatives!r}, but score {label.grade}; only required items (2) have any"
-        for what, text in (("alternatives", label.alternatives), ("a source", label.source), ("a quote", label.quote)):
+        for noun, text in (("alternatives", label.alternatives), ("a source", label.source), ("a quote", label.quote)):
             if text and re.search(r"[\t\r\n]", text):
-                yield f"has {what} with a tab or a line end, which qrels cannot hold"
+                yield f"has {noun} with a tab or a line end, which qrels cannot hold"
         query, item = self._queries.get(label.query), self._contents.items.get(label.item)
         if label.quote and item is not None and not quoted(item.prompt_text, label.quote):
             yield f"quotes {label.quote!r:.100}, which the item's prompt text does not hold; quote it word for word"
@@ -272,8 +272,8 @@ class _Checker:
             yield from (f"is of an item that {why}" for why in _younger(query.request, item))
             return
         yield from (f"says required, but the item {why}" for why in _hidden_because(query.request, item))
-        only, held = query.request.only, {held.key for held in query.request.session or ()}
-        if only is not None and item.key not in held and not only.of(Catalog([item]))[0]:
+        filters, session_keys = query.request.only, {session_item.key for session_item in query.request.session or ()}
+        if filters is not None and item.key not in session_keys and not filters.of(Catalog([item]))[0]:
             yield "says required, but what the query's `only` asks for leaves the item out; no search may offer it"
 
     def _reachable(self, query: DatasetQuery, rows: Sequence[int]) -> Iterable[Fault]:
@@ -300,18 +300,18 @@ class _Checker:
             yield Fault(message + self._next_remedy(), *contents.place_label(rows[0]))
 
 
-def label_fault(label: Label, message: str, place: Place) -> Fault:
+def label_fault(label: Label, message: str, location: Place) -> Fault:
     """The fault of a label."""
-    return Fault(f"label of {label.item.id!r} for query {label.query!r} {message}", *place)
+    return Fault(f"label of {label.item.id!r} for query {label.query!r} {message}", *location)
 
 
 def _repeated(keys: Sequence[ItemKey]) -> Iterable[str]:
     """A message for each key that is listed again."""
-    seen: set[ItemKey] = set()
+    keys_so_far: set[ItemKey] = set()
     for key in keys:
-        if key in seen:
+        if key in keys_so_far:
             yield f"names item {key.id!r} twice"
-        seen.add(key)
+        keys_so_far.add(key)
 
 
 def _split_messages(query: DatasetQuery, split_by: dict[tuple[str, str], tuple[str, str]]) -> Iterable[str]:
@@ -319,18 +319,18 @@ def _split_messages(query: DatasetQuery, split_by: dict[tuple[str, str], tuple[s
         return  # missing: the reader reports it
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", query.split):
         yield f"has split {query.split!r}; expected letters, digits, '-' and '_', such as tuning or test"
-    for what, name in (("group", query.group), ("conversation", query.request.conversation)):
+    for noun, name in (("group", query.group), ("conversation", query.request.conversation)):
         if name is not None:
-            split, other = split_by.setdefault((what, name), (query.split, query.id))
+            split, first_query = split_by.setdefault((noun, name), (query.split, query.id))
             if split != query.split:
                 yield (
-                    f"is in split {query.split!r}, but query {other!r} of the same {what} {name!r} is in "
-                    f"{split!r}; a {what} stays in one split"
+                    f"is in split {query.split!r}, but query {first_query!r} of the same {noun} {name!r} is in "
+                    f"{split!r}; a {noun} stays in one split"
                 )
 
 
 def _lists(query: DatasetQuery) -> dict[str, Sequence[ItemKey]]:
-    """The lists of items in a query, by what each list is."""
+    """The lists of items in a query, by name."""
     request = query.request
     lists: dict[str, Sequence[ItemKey]] = {
         "session": [item.key for item in request.session or ()],
@@ -345,13 +345,13 @@ def _lists(query: DatasetQuery) -> dict[str, Sequence[ItemKey]]:
     return lists
 
 
-def _lines_of(places: Iterable[Place]) -> str:
-    """Files with their first few lines, in brackets; empty where the places are in no file."""
+def _lines_of(locations: Iterable[Place]) -> str:
+    """Files with their first few lines, in brackets; empty if the locations are in no file."""
     files = []
-    for name, lines in group_pairs((path.name, str(line)) for path, line in places if path and line).items():
+    for name, lines in group_pairs((path.name, str(line)) for path, line in locations if path and line).items():
         rest = len(lines) - _SHOWN_LINES
-        shown = [*lines[:_SHOWN_LINES], f"{rest:,} more"] if rest > 1 else lines
-        files.append(f"{name}, line{'' if len(lines) == 1 else 's'} {_enumeration(shown)}")
+        listed = [*lines[:_SHOWN_LINES], f"{rest:,} more"] if rest > 1 else lines
+        files.append(f"{name}, line{'' if len(lines) == 1 else 's'} {_enumeration(listed)}")
     return f" ({'; '.join(files)})" if files else ""
 
 
@@ -361,10 +361,10 @@ def _enumeration(parts: Sequence[str]) -> str:
 
 def _hidden_because(request: Request, item: Item) -> Iterator[str]:
     """Reasons why a request does not see an item; none if it does (`Batch.visible`)."""
-    for what, own, other in (("workspace", request.workspace, item.workspace), ("user", request.user, item.user)):
-        if other is not None and own != other:
-            queries = f"that of the query is {own!r}" if own is not None else "the query names none"
-            yield f"is of {what} {other!r}, and {queries}; such a request never sees it"
+    for noun, required, actual in (("workspace", request.workspace, item.workspace), ("user", request.user, item.user)):
+        if actual is not None and required != actual:
+            queries = f"that of the query is {required!r}" if required is not None else "the query names none"
+            yield f"is of {noun} {actual!r}, and {queries}; such a request never sees it"
     yield from _younger(request, item)
     time = None if request.time is None else instant(request.time)
     if item.until is not None and (time is None or time >= instant(item.until)):

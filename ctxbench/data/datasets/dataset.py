@@ -101,7 +101,7 @@ class Dataset:
 
     @cached_property
     def labels_hash(self) -> str:
-        """SHA-256 over queries, splits, scopes and labels, without the items: what makes two runs comparable."""
+        """SHA-256 over queries, splits, scopes and labels, without the items: runs with the same are comparable."""
         rows = sorted(dump_json(query.as_row()) for query in self.queries)
         labels = ([i.query, i.item.id, i.grade, i.via, i.alternatives, *filter(None, [i.quote])] for i in self.labels)
         rows += sorted(map(dump_json, labels))
@@ -111,7 +111,7 @@ class Dataset:
 
     @cached_property
     def renames(self) -> dict[ItemKey, ItemKey]:
-        """Items that went by another id when labels were made, old to new: what the card's `renames` says."""
+        """Items with another id when labels were made, old to new: the card's `renames`."""
         return {ItemKey.parse(old): ItemKey.parse(new) for old, new in (self.about.get("renames") or {}).items()}
 
     @cached_property
@@ -249,8 +249,8 @@ class Dataset:
         Args:
             also: ids of further queries to keep, such as those of pins.
         """
-        kept = {*self.only_negatives, *also}
-        return self._without(query for query in self.unlabelled if query not in kept)
+        query_ids = {*self.only_negatives, *also}
+        return self._without(query for query in self.unlabelled if query not in query_ids)
 
     def _without(self, query_ids: Iterable[str]) -> Dataset:
         """All queries but these; the dataset itself if there are none."""

@@ -27,7 +27,7 @@ CARD, QUERIES, QRELS = "dataset.yaml", "queries.jsonl", "qrels"
 AGENT, RENAMES = "agent", "renames"
 DROPPED = "dropped"  # ids of items that were gone, and how many labels a rebase dropped with each
 KNOWN = "items.txt"  # of a dataset over an agent: the ids that the agent had when it was made or last rebased
-LABELLING, ANSWERS = "labelling", "answers.jsonl"  # a folder beside them, and its log of answers
+LABELLING, ANSWERS = "labelling", "answers.jsonl"  # a folder next to them, and its log of answers
 ABOUT = ("licence", "source", "labelling", "notes", "frozen", RENAMES, DROPPED, AGENT)
 CARD_FIELDS = ("format", "name", "version", *ABOUT, "counts", "scopes")
 QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives", "source", "quote")
@@ -39,20 +39,20 @@ def own_files(folder: Path) -> set[str]:
     return {CARD, *corpus, QUERIES, *(f"{QRELS}/{path.name}" for path in (folder / QRELS).glob("*.tsv"))}
 
 
-def near_folder(given: Path | str, *bases: Path) -> str:
-    """'; did you mean ...?' for a dataset's folder that is called nearly so; empty where there is none.
+def near_folder(requested: Path | str, *bases: Path) -> str:
+    """'; did you mean ...?' for a dataset's folder with a similar name; empty if there is none.
 
     Args:
-        given: what was named; a folder below `datasets` of just that name comes first.
+        requested: the path that was not found; a folder below `datasets` of just that name comes first.
         bases: folders that it may be relative to; none = the working directory.
     """
-    path, found = Path(given), dict[str, Path]()
-    for place in [one for base in bases or (Path(),) for one in (base / "datasets", base / path.parent)]:
+    path, candidates = Path(requested), dict[str, Path]()
+    for parent in [parent for base in bases or (Path(),) for parent in (base / "datasets", base / path.parent)]:
         with suppress(OSError):
-            for folder in sorted(card.parent for card in place.glob(f"*/{CARD}")):
-                found.setdefault(folder.name, folder)
-    close = get_close_matches(path.name, found, n=1, cutoff=0.7)
-    return f"; did you mean {found[close[0]].as_posix()!r}?" if close else ""
+            for folder in sorted(card.parent for card in parent.glob(f"*/{CARD}")):
+                candidates.setdefault(folder.name, folder)
+    close = get_close_matches(path.name, candidates, n=1, cutoff=0.7)
+    return f"; did you mean {candidates[close[0]].as_posix()!r}?" if close else ""
 
 
 def read_card(folder: Path) -> Mapping[str, Any]:
@@ -75,14 +75,14 @@ def agent_of(folder: Path) -> Path | None:
 
 
 def known_items(folder: Path) -> frozenset[str] | None:
-    """The ids that a dataset's agent had when it was made or last rebased; None where nobody wrote them down."""
+    """The ids that a dataset's agent had when it was made or last rebased; None if they were not written."""
     if agent_of(folder) is None or not (folder / KNOWN).is_file():
         return None
     return frozenset(filter(None, read_text(folder / KNOWN).splitlines()))
 
 
 def write_known_items(folder: Path, items: Iterable[str] | None) -> None:
-    """Write down the ids that a dataset's agent has; nothing where it is over no agent, or they are not known.
+    """Write the ids of the items of a dataset's agent; does nothing if it has none, or they are unknown.
 
     They are no part of the dataset: they only tell which items are new since.
     """
@@ -104,8 +104,8 @@ def files_hash(folder: Path) -> str:
         data = read_bytes(folder / name)
         digest.update(f"{name} {len(data)}\n".encode() + data)
     if (agent := agent_of(folder)) is not None:
-        beside = (folder / CORPUS).exists()  # a fault, which whoever reads the dataset says
-        digest.update(f"{AGENT} {read_agent(agent).catalog().hash} {beside}\n".encode())
+        has_corpus = (folder / CORPUS).exists()  # a fault, which whoever reads the dataset says
+        digest.update(f"{AGENT} {read_agent(agent).catalog().hash} {has_corpus}\n".encode())
     return digest.hexdigest()
 
 
@@ -144,13 +144,13 @@ class DatasetLines:
 
 def _places_of(agent: Path) -> Mapping[str, tuple[Path, int]]:
     try:
-        return read_agent(agent).places()
+        return read_agent(agent).locations()
     except UserError:
         return {}
 
 
 def _former_place(agent: Path, item: str, path: str) -> tuple[Path, int]:
-    """The place of an item that the agent no longer has; the agent file where that cannot be read."""
+    """The former location of an item that the agent no longer has; the agent file if that cannot be read."""
     try:
         return former_place(read_agent(agent), item, path)
     except UserError:
@@ -165,8 +165,8 @@ def _lines_of(path: Path) -> Mapping[str, int]:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except (UserError, OSError):
         return {}
-    found: dict[str, int] = {}
+    line_by_name: dict[str, int] = {}
     for number, line in reversed(list(enumerate(lines, 1))):
         names = line.split("\t")[:2]
-        found["\t".join(names)] = found[names[0]] = number
-    return found
+        line_by_name["\t".join(names)] = line_by_name[names[0]] = number
+    return line_by_name

@@ -114,17 +114,17 @@ def open_dataset(
             raise StorageError(f"dataset {text}: {fault} ({folder}), and {state}")
         notify(f"dataset {text}: {fault}, importing {importer.version}")
     elif importer is None:
-        for place in (base or Path(), Path()):
-            if os.path.lexists(place / text) and (fault := folder_fault(place / text)):
+        for parent in (base or Path(), Path()):
+            if os.path.lexists(parent / text) and (fault := folder_fault(parent / text)):
                 raise StorageError(f"cannot read dataset {text}: {fault}; expected one with {CARD}")
-        known = [row.name for row in list_datasets()]
+        names = [row.name for row in list_datasets()]
         near = near_folder(text, *([] if base is None else [base]), Path())
-        raise UnknownNameError("dataset", text, known, where=f" (and no folder {text} with a {CARD})", hint=near)
+        raise UnknownNameError("dataset", text, names, where=f" (and no folder {text} with a {CARD})", hint=near)
     return _import(text, importer, notify)
 
 
 def import_dataset(name: str, *, source: Path | None = None, notify: Notify = nothing_said) -> Dataset:
-    """Import a dataset into the cache, in place of what is cached; if that cannot be written, only return it.
+    """Import a dataset into the cache, and replace the cached one; if that cannot be written, only return it.
 
     Args:
         name: of the dataset.
@@ -149,7 +149,7 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = no
 
 
 def import_own(name: str, source: Path, *, called: str) -> Dataset:
-    """Make a dataset of files of the user's own, in the form of those that a dataset is imported from.
+    """Make a dataset of the user's files in the form of published ones.
 
     Args:
         name: of the dataset whose form they have.
@@ -170,8 +170,8 @@ def import_own(name: str, source: Path, *, called: str) -> Dataset:
         raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
     dataset = importer.with_own(source).load(name)
     if not dataset.labels and not any(query.needs_nothing for query in dataset.queries):
-        what = f"no label could be read: the files give {len(dataset):,} queries, none of which is labelled"
-        raise InputError([Fault(f"{what}; expected files in the form of {name}", source)])
+        message = f"no label could be read: the files give {len(dataset):,} queries, none of which is labelled"
+        raise InputError([Fault(f"{message}; expected files in the form of {name}", source)])
     return replace(dataset, name=called)
 
 

@@ -62,14 +62,14 @@ class DatasetQuery:
         """The query as a row of `queries.jsonl`: `_id`, text and split, then the fields that are not their defaults."""
         # a scope's items are in the card, and may be many
         rest = (self.request if self.scope is None else replace(self.request, available=None)).as_dict()
-        own = {
+        fields = {
             "group": self.group,
             "tags": list(self.tags) or None,
             "needs": "nothing" if self.needs_nothing else None,
             "labelled": "partly" if self.partly_labelled else None,
             "scope": self.scope,
         }
-        stated = {name: value for name, value in own.items() if value is not None}
+        stated = {name: value for name, value in fields.items() if value is not None}
         return {"_id": rest.pop("id"), "text": rest.pop("text"), "split": self.split} | stated | rest
 
 
@@ -153,12 +153,12 @@ def _request(row: Row, query_id: str, available: tuple[ItemKey, ...] | None) -> 
         conversation=row.optional("conversation", str),
         turn=_turn(row),
         time=_time(row),
-        only=_only(row),
+        only=_read_filter(row),
         vector=_vector(row, query_id),
     )
 
 
-def _only(row: Row) -> Only | None:
+def _read_filter(row: Row) -> Only | None:
     """The restriction of the search; None if there is none."""
     if row.optional("only", dict) is None:
         return None
@@ -179,10 +179,10 @@ def _only(row: Row) -> Only | None:
 
 
 def _uses(row: Row, query_id: str) -> tuple[tuple[ItemKey, int], ...]:
-    """How often items were useful; none if what is given can be none."""
-    given = row.optional("uses", dict) or {}
+    """How often items were useful; none if the value is not valid."""
+    counts = row.optional("uses", dict) or {}
     try:
-        uses = tuple((ItemKey.parse(name), count) for name, count in given.items())
+        uses = tuple((ItemKey.parse(name), count) for name, count in counts.items())
         check_uses(uses, query_id)
     except ParameterError as error:
         row.fault(f"field 'uses': {error}")
@@ -191,10 +191,10 @@ def _uses(row: Row, query_id: str) -> tuple[tuple[ItemKey, int], ...]:
 
 
 def _vector(row: Row, query_id: str) -> tuple[float, ...] | None:
-    """The request's own vector; None if there is none, or it can be none."""
-    given = row.optional("vector", list)
+    """The request's vector; None if there is none, or it is not valid."""
+    values = row.optional("vector", list)
     try:
-        return None if given is None else checked_vector(given, query_id)
+        return None if values is None else checked_vector(values, query_id)
     except ParameterError as error:
         row.fault(f"field 'vector': {error}")
         return None
@@ -253,7 +253,10 @@ def minimal_groups(groups: Iterable[Sequence[T]]) -> tuple[list[list[T]], int, b
     minimal = [
         group
         for i, group in enumerate(distinct)
-        if not any(set(other) < set(group) or (set(other) == set(group) and j < i) for j, other in enumerate(distinct))
+        if not any(
+            set(candidate) < set(group) or (set(candidate) == set(group) and j < i)
+            for j, candidate in enumerate(distinct)
+        )
     ]
     members = [member for group in minimal for member in group]
     return minimal, len(distinct) - len(minimal), len(members) != len(set(members))
@@ -278,7 +281,7 @@ def group_labels(
 def graded(
     labels: Mapping[ItemKey, Label], query: str, item: ItemKey, grade: int, *, source: str
 ) -> dict[ItemKey, Label]:
-    """The labels with an item at a grade. What was required and stays so remains in its group of alternatives.
+    """The labels with an item at a grade. An item that stays required remains in its group of alternatives.
 
     What of the item was quoted stays quoted, unless it is irrelevant now.
     """
@@ -293,19 +296,19 @@ def standing_in(
     labels: Mapping[ItemKey, Label], query: str, item: ItemKey, of: ItemKey, *, source: str
 ) -> dict[ItemKey, Label]:
     """The labels with an item as an alternative of another one, which must be required."""
-    other = labels[of]
-    group = other.alternatives or f"like {of.id}"
-    new = Label(query, item, 2, other.via, group, source)
-    return _without_lonely({**labels, of: replace(other, alternatives=group), item: new})
+    label = labels[of]
+    group = label.alternatives or f"like {of.id}"
+    new = Label(query, item, 2, label.via, group, source)
+    return _without_lonely({**labels, of: replace(label, alternatives=group), item: new})
 
 
 def _without_lonely(labels: Mapping[ItemKey, Label]) -> dict[ItemKey, Label]:
-    """A group of alternatives of which one is left is none any more."""
+    """Dissolve groups with a single alternative."""
     sizes = Counter(label.alternatives for label in labels.values())
     return {key: replace(i, alternatives="") if sizes[i.alternatives] == 1 else i for key, i in labels.items()}
 
 
 def unlabelled_words(left_out: int, partly: int) -> str:
-    """How every listing says how many queries have not all their labels, and how many of those are labelled in part."""
+    """The words for the number of queries without all their labels, and of those labelled in part."""
     in_part = f" ({partly:,} of them in part)" if partly else ""
     return f"{left_out:,} {'is' if left_out == 1 else 'are'} unlabelled{in_part}"

@@ -80,7 +80,7 @@ def validate(folder: Path | str) -> list[Fault]:
 
 @dataclass
 class _FolderReader:
-    """Reads the files of one folder; `faults` is all that is wrong, in file order."""
+    """Reads the files of one folder; `faults` are in the order of the files."""
 
     folder: Path
     former_ids: Mapping[str, Collection[str]] | None = None
@@ -115,7 +115,7 @@ class _FolderReader:
         return None if self.former_ids is None else frozenset(self.former_ids.get(str(self.card.get("name")), ()))
 
     def _add_gone_items(self) -> None:
-        """Add the items that are gone, and are named where they may be, behind the others."""
+        """Add removed items that labels or queries name, after the others."""
         lists = [*self.scopes.values(), *(query.request.available or () for query in self.queries)]
         named = {key for keys in dict.fromkeys(lists) for key in keys} | {label.item for label in self.labels}
         former_ids, keys = self.own_former_ids or (), {item.key for item in self.items}
@@ -181,8 +181,8 @@ class _FolderReader:
     def _present(self, path: Path) -> bool:
         if path.is_file():
             return True
-        what = special(path) or ("a folder" if path.is_dir() else "missing")
-        self.faults.append(Fault(f"{path.name} is {what}; a dataset has {CARD}, {CORPUS}, {QUERIES}, {QRELS}/", path))
+        actual = special(path) or ("a folder" if path.is_dir() else "missing")
+        self.faults.append(Fault(f"{path.name} is {actual}; a dataset has {CARD}, {CORPUS}, {QUERIES}, {QRELS}/", path))
         return False
 
     def _read_card(self) -> None:
@@ -195,9 +195,9 @@ class _FolderReader:
             self.faults += error.faults
             return
         if not isinstance(data, dict):
-            what = "the file is empty; " if data is None else ""
+            problem = "the file is empty; " if data is None else ""
             self.faults.append(
-                Fault(f"{what}expected a mapping with name, version, licence, source, labelling", path, 1)
+                Fault(f"{problem}expected a mapping with name, version, licence, source, labelling", path, 1)
             )
             return
         self.card = data
@@ -229,8 +229,8 @@ class _FolderReader:
                     read_key(value)
                 except (ParameterError, TypeError):
                     line = line_of(self.card_lines, (RENAMES, old))
-                    what = f"field {RENAMES!r}: expected `old id: new id`, got {value!r:.60}"
-                    self.faults.append(Fault(what, row.path, line))
+                    message = f"field {RENAMES!r}: expected `old id: new id`, got {value!r:.60}"
+                    self.faults.append(Fault(message, row.path, line))
 
     def _read_scopes(self, row: Row) -> None:
         scopes: dict[str, Any] = row.take("scopes", dict, {})
@@ -256,8 +256,10 @@ class _FolderReader:
         if not isinstance(self.card[AGENT], str):
             return  # the card's reader says so
         if corpus.exists():
-            what = f"the card names an agent, whose items are read anew, and {CORPUS} is there, too; delete one of them"
-            self.faults.append(Fault(what, card, line))
+            message = (
+                f"the card names an agent, whose items are read anew, and {CORPUS} is there, too; delete one of them"
+            )
+            self.faults.append(Fault(message, card, line))
         try:
             self.items = list(read_agent(Path(os.path.normpath(self.folder / self.card[AGENT]))).catalog())
             self.items_complete = True
@@ -300,26 +302,26 @@ class _FolderReader:
                 self._read_split(split, path, first)
 
     def _read_split(self, split: str, path: Path, first: dict[tuple[str, ItemKey], tuple[Path, int]]) -> None:
-        """Read the labels of a file; `first` holds the place of each query and item that has a label so far."""
+        """Read the labels of a file; `first` holds the location of the first label of each query and item."""
         split_of_query = {query.id: query.split for query in self.queries}
         repeats = []  # a file that was put behind itself has as many as it has lines
         for line, label in read_labels(path, self.faults):
-            place = (path, line)
-            first_path, first_line = first.setdefault((label.query, label.item), place)
-            if (first_path, first_line) != place:
+            location = (path, line)
+            first_path, first_line = first.setdefault((label.query, label.item), location)
+            if (first_path, first_line) != location:
                 message = f"occurs twice, first in {first_path.name}, line {first_line}"
-                repeats.append(label_fault(label, message, place))
+                repeats.append(label_fault(label, message, location))
                 continue
             self.labels.append(label)
-            self.label_places.append(place)
-            other = split_of_query.get(label.query, split)
-            if other not in (split, ""):
-                what = f"label for query {label.query!r}, which is of split {other!r}; it belongs in {other}.tsv"
-                self.faults.append(Fault(what, path, line))
+            self.label_places.append(location)
+            actual = split_of_query.get(label.query, split)
+            if actual not in (split, ""):
+                problem = f"label for query {label.query!r}, which is of split {actual!r}; it belongs in {actual}.tsv"
+                self.faults.append(Fault(problem, path, line))
         self.faults += repeats[:_SHOWN_REPEATS]
         if len(repeats) > _SHOWN_REPEATS:
-            what = f"{len(repeats) - _SHOWN_REPEATS:,} more labels from here on occur twice"
-            self.faults.append(Fault(what, path, repeats[_SHOWN_REPEATS].line))
+            problem = f"{len(repeats) - _SHOWN_REPEATS:,} more labels from here on occur twice"
+            self.faults.append(Fault(problem, path, repeats[_SHOWN_REPEATS].line))
 
 
 def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
@@ -330,13 +332,13 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
     if not number and len(faults) > n_faults:
         return
     columns = header.split("\t")
-    known = set(columns[3:]) <= set(QRELS_HEADER[3:])
-    if tuple(columns[:3]) != QRELS_HEADER[:3] or not known or len(set(columns)) != len(columns):
+    is_known = set(columns[3:]) <= set(QRELS_HEADER[3:])
+    if tuple(columns[:3]) != QRELS_HEADER[:3] or not is_known or len(set(columns)) != len(columns):
         optional = ", ".join(QRELS_HEADER[3:])
         expected = f"expected {' '.join(QRELS_HEADER[:3])}, then any of {optional}, separated by tabs"
-        what = f"the first line must be the header; {expected}, got {header!r:.80}"
+        message = f"the first line must be the header; {expected}, got {header!r:.80}"
         empty = f"the file is empty or its header is missing; {expected}"
-        faults.append(Fault(what if header.strip() else empty, path, number or 1))
+        faults.append(Fault(message if header.strip() else empty, path, number or 1))
         return
     fields_in_order = itemgetter(*(columns.index(name) if name in columns else len(columns) for name in QRELS_HEADER))
     for number, text in lines:
@@ -354,8 +356,8 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
         except ParameterError as error:
             faults.append(Fault(str(error), path, number))
         except KeyError:
-            what = f"score must be 0 irrelevant, 1 helpful or 2 required, got {score.strip()!r}"
-            faults.append(Fault(what, path, number))
+            message = f"score must be 0 irrelevant, 1 helpful or 2 required, got {score.strip()!r}"
+            faults.append(Fault(message, path, number))
 
 
 def labelled_items(folder: Path) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Whether the dataset that an import made may be replaced by a new import: not where people's work would be lost."""
+"""Check that replacing an imported dataset by a new import loses no work of people."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ OTHER = "another dataset"
 _SHOWN = 10  # renamed items that a message names
 
 
-def refuse_loss(folder: Path, *, made: Callable[[Dataset], bool], sources: Collection[str]) -> None:
-    """Refuse to replace a dataset that holds more than an import of the same kind wrote.
+def refuse_loss(folder: Path, *, is_own: Callable[[Dataset], bool], sources: Collection[str]) -> None:
+    """Raise if a dataset holds more than an import of the same kind wrote.
 
     Args:
         folder: of the dataset.
-        made: whether such an import made it.
+        is_own: whether such an import made it.
         sources: what its labels give as their source; any other label is somebody's work.
 
     Raises:
@@ -30,32 +30,32 @@ def refuse_loss(folder: Path, *, made: Callable[[Dataset], bool], sources: Colle
     answers = folder / LABELLING / ANSWERS
     if answers.is_file() and answers.stat().st_size:
         raise loss(folder, f"answers of `data label` ({LABELLING}/{ANSWERS})")
-    what = OTHER
+    problem = OTHER
     with suppress(InputError, StorageError):
         dataset = read_dataset(folder)
-        others = {label.source for label in dataset.labels} - {*sources, ""}
+        unexpected = {label.source for label in dataset.labels} - {*sources, ""}
         if "frozen" in dataset.about:
-            what = "a frozen dataset"
-        elif others:
-            what = f"labels by {', '.join(sorted(others))}"
-        elif made(dataset) and RENAMES in dataset.about:
+            problem = "a frozen dataset"
+        elif unexpected:
+            problem = f"labels by {', '.join(sorted(unexpected))}"
+        elif is_own(dataset) and RENAMES in dataset.about:
             raise ParameterError(_renamed(folder, dataset))
-        elif made(dataset):
+        elif is_own(dataset):
             return
-    raise loss(folder, what)
+    raise loss(folder, problem)
 
 
 def _renamed(folder: Path, dataset: Dataset) -> str:
     """The way to import anew what follows renamed items, whose old ids the files of the import may still have."""
     pairs = [f"{old.id} is {new.id} now" for old, new in dataset.renames.items()]
-    more = f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
+    end = f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
     return (
-        f"{folder} holds labels that follow renamed items ({', '.join(pairs[:_SHOWN])}{more}; `renames` in its card), "
+        f"{folder} holds labels that follow renamed items ({', '.join(pairs[:_SHOWN])}{end}; `renames` in its card), "
         "which would be lost. To import the edited file in its place: write the new ids where it still has the old "
         f"ones, delete {folder}, and import again; or name another folder"
     )
 
 
-def loss(folder: Path | str, what: str) -> ParameterError:
+def loss(folder: Path | str, problem: str) -> ParameterError:
     """The error that a folder holds what would be lost."""
-    return ParameterError(f"{folder} holds {what}, which would be lost; name another folder, or delete it")
+    return ParameterError(f"{folder} holds {problem}, which would be lost; name another folder, or delete it")

@@ -38,6 +38,6 @@ def connected_rows(row_keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
     for row, keys in enumerate(row_keys):
         parents.append(row)
         for key in keys:
-            one, other = root(first_row.setdefault(key, row)), root(row)
-            parents[max(one, other)] = min(one, other)
+            first, second = root(first_row.setdefault(key, row)), root(row)
+            parents[max(first, second)] = min(first, second)
     return list(group_pairs((root(row), row) for row in range(len(parents))).values())

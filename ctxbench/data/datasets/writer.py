@@ -19,7 +19,7 @@ from ctxbench.sources.catalogs import CORPUS, corpus_rows
 
 
 def write_dataset(dataset: Dataset, folder: Path | str) -> None:
-    """Write a dataset as a folder: as a whole or not at all, equal datasets as the same bytes.
+    """Write a dataset as a folder, atomically; equal datasets give the same bytes.
 
     A dataset that is there is replaced; files that are no part of one (a guide, a log of answers) stay. Any other
     folder that holds something is refused.
@@ -39,13 +39,13 @@ def write_dataset(dataset: Dataset, folder: Path | str) -> None:
             _refuse_change(folder, temporary)
 
 
-def create_dataset(dataset: Dataset, folder: Path | str, *, again: bool = False) -> bool:
-    """Write a dataset to a folder, as `write_dataset` does, but never in place of another dataset.
+def create_dataset(dataset: Dataset, folder: Path | str, *, replace: bool = False) -> bool:
+    """Write a dataset to a folder, as `write_dataset` does, but never over another dataset.
 
     Args:
         dataset: what to write.
         folder: where to.
-        again: replace what an earlier import made of files of the same form and name, if nobody has added to it.
+        replace: replace what an earlier import made of files of the same form and name, if nobody has added to it.
 
     Returns:
         Whether such an earlier one was there, and was another.
@@ -54,19 +54,21 @@ def create_dataset(dataset: Dataset, folder: Path | str, *, again: bool = False)
         ParameterError: the folder holds another dataset, or one that cannot be read; and as `write_dataset`.
         StorageError: the place cannot be written.
     """
-    other = False
+    is_other = False
     if (Path(folder) / CARD).exists():
         try:
-            other = read_dataset(folder).hash != dataset.hash
+            is_other = read_dataset(folder).hash != dataset.hash
         except (InputError, StorageError):
-            other = True
-        if other and not again:
+            is_other = True
+        if is_other and not replace:
             raise loss(folder, OTHER)
-        if other:
+        if is_other:
             made_of = _made_of(dataset)
-            refuse_loss(Path(folder), made=lambda there: made_of is not None and _made_of(there) == made_of, sources=())
+            refuse_loss(
+                Path(folder), is_own=lambda dataset: made_of is not None and _made_of(dataset) == made_of, sources=()
+            )
     write_dataset(dataset, folder)
-    return other
+    return is_other
 
 
 def _made_of(dataset: Dataset) -> tuple[str, list[str]] | None:
@@ -120,16 +122,16 @@ def _is_frozen(folder: Path) -> bool:
         ParameterError: it holds something else than a dataset.
     """
     try:
-        other = folder.exists() and not (folder / CARD).is_file() and (not folder.is_dir() or any(folder.iterdir()))
+        is_other = folder.exists() and not (folder / CARD).is_file() and (not folder.is_dir() or any(folder.iterdir()))
     except OSError as error:
         raise StorageError(f"cannot write {folder}: {error.strerror or error}") from error
-    if other:
+    if is_other:
         raise ParameterError(f"{folder} is there and is no dataset; expected a new folder, or a dataset to replace")
     return (folder / CARD).is_file() and bool(read_card(folder).get("frozen"))
 
 
 def _refuse_change(old: Path, new: Path) -> None:
-    """Refuse to replace a frozen dataset by another one: every byte must be the same."""
+    """Raise if a frozen dataset would change in any byte."""
     names = own_files(old)
     if names != own_files(new) or any(read_bytes(old / name) != read_bytes(new / name) for name in names):
         raise ParameterError(
@@ -138,13 +140,13 @@ def _refuse_change(old: Path, new: Path) -> None:
         )
 
 
-def copy_other_files(old: Path, new: Path, own: Collection[str]) -> None:
+def copy_other_files(old: Path, new: Path, own_files: Collection[str]) -> None:
     """Copy the files of a dataset's folder that are no part of the dataset.
 
     Args:
         old: the folder; nothing is copied if it is none.
         new: where to.
-        own: paths of the dataset's files in the folder.
+        own_files: paths of the dataset's files in the folder.
 
     Raises:
         StorageError: a file cannot be read or written.
@@ -152,7 +154,7 @@ def copy_other_files(old: Path, new: Path, own: Collection[str]) -> None:
     try:
         for path in sorted(old.rglob("*")) if old.is_dir() else ():
             name = path.relative_to(old)
-            if name.as_posix() in own or (path.is_dir() and not path.is_symlink()):
+            if name.as_posix() in own_files or (path.is_dir() and not path.is_symlink()):
                 continue
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, new / name, follow_symlinks=False)

@@ -1,1 +1,1 @@
-"""Labelled datasets from the history of a git repository: what was asked for, and what it took."""
+"""Labelled datasets from the history of a git repository: commit messages are queries, changed files are required."""

@@ -1,4 +1,4 @@
-"""Which commits of a history are requests, and why the others are none."""
+"""Choose the commits of a history that are requests."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ class ChosenCommit:
     """A commit that is a request.
 
     Attributes:
-        place: in the line of commits.
-        text: its message, or what was given in its place, cleaned.
+        position: in the line of commits.
+        text: its message, or the text that replaces it, cleaned.
         changes: what it did to files.
     """
 
-    place: int
+    position: int
     text: str
     changes: tuple[FileChange, ...]
 
     @property
     def changed(self) -> tuple[FileChange, ...]:
-        """What it did to files that the tree before it holds."""
+        """The changes of files that the tree before it holds."""
         return tuple(change for change in self.changes if change.old_blob is not None)
 
     @property
@@ -76,7 +76,7 @@ class ChosenCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRules:
-    """What makes a commit a request.
+    """The rules for commits that are requests.
 
     Attributes:
         queries: at most so many, the newest.
@@ -95,14 +95,14 @@ class CommitRules:
         return clean_message(commit.message, keep_issues=self.keep_issues)
 
     def query_of(self, commit: LineCommit) -> str:
-        """What is asked for by a commit: the text that was given, cleaned as a message, else its message."""
-        given = self.texts.of(commit)
-        return self.text_of(commit) if given is None else clean_message(given, keep_issues=self.keep_issues)
+        """The query of a commit: the text that replaces its message, if there is one, or its message; cleaned."""
+        text = self.texts.of(commit)
+        return self.text_of(commit) if text is None else clean_message(text, keep_issues=self.keep_issues)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommitChoice:
-    """The commits that are requests, oldest first, and how many of those between them are none, by reason."""
+    """The commits that are requests, oldest first, and how many others between them were passed over, by reason."""
 
     chosen: tuple[ChosenCommit, ...]
     out: Mapping[str, int] = field(default_factory=dict)
@@ -123,7 +123,7 @@ def choose_commits(
         line: commits, oldest first.
         rules: see there.
         texts: reads files; asked for those of a few commits at once.
-        first: all from this place on are chosen, however many, and none before; None = the newest.
+        first: all from this position on are chosen, however many, and none before; None = the newest.
 
     Returns:
         The requests, and the reasons of all commits from the oldest of them to the newest commit of the line; where
@@ -131,31 +131,31 @@ def choose_commits(
     """
     candidates: list[ChosenCommit] = []
     reasons: list[str] = []
-    seen: set[str] = set()
-    for place, commit in enumerate(line):
+    messages: set[str] = set()
+    for position, commit in enumerate(line):
         text = rules.query_of(commit)
-        candidate = ChosenCommit(place=place, text=text, changes=commit.changes)
-        reasons.append(_reason(commit, candidate, rules, seen))
-        seen.add(text.casefold())
-        if not reasons[-1] and place >= (first or 0):
+        candidate = ChosenCommit(position=position, text=text, changes=commit.changes)
+        reasons.append(_reason(commit, candidate, rules, messages))
+        messages.add(text.casefold())
+        if not reasons[-1] and position >= (first or 0):
             candidates.append(candidate)
     chosen: list[ChosenCommit] = []
-    most = rules.queries if first is None else len(line)
-    while candidates and len(chosen) < most:
+    limit = rules.queries if first is None else len(line)
+    while candidates and len(chosen) < limit:
         some = candidates[-_AT_ONCE:]
         del candidates[-len(some) :]
-        known = texts([blob for one in some for blob in one.blobs])
-        for one in reversed(some):
-            reasons[one.place] = _text_reason(one, known)
-            if not reasons[one.place] and len(chosen) < most:
-                chosen.append(one)
-    oldest = chosen[-1].place if chosen else 0
+        blob_texts = texts([blob for commit in some for blob in commit.blobs])
+        for candidate in reversed(some):
+            reasons[candidate.position] = _text_reason(candidate, blob_texts)
+            if not reasons[candidate.position] and len(chosen) < limit:
+                chosen.append(candidate)
+    oldest = chosen[-1].position if chosen else 0
     out = Counter(filter(None, reasons[oldest:]))
     return CommitChoice(chosen=tuple(chosen[::-1]), out=dict(out.most_common()), looked_at=len(line) - oldest)
 
 
-def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, seen: set[str]) -> str:
-    """Why a commit is no request, as far as its message and paths tell; empty if it may be one."""
+def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, messages: set[str]) -> str:
+    """Why a commit is no request, by its message and paths; empty if it may be one."""
     text, message = candidate.text, rules.text_of(commit)
     paths = [change.path for change in commit.changes]
     checks = (
@@ -164,7 +164,7 @@ def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, see
         (BOT, _BOT.search(commit.author)),
         (VERSION, _VERSION.fullmatch(message.split("\n")[0].strip(" .!"))),
         (NO_WORD, not has_word(text)),
-        (REPEATED, text.casefold() in seen),
+        (REPEATED, text.casefold() in messages),
         (NOTHING, not paths),
         (ADDITIONS, not candidate.changed),
         (MANY, len(paths) > MOST_FILES),
@@ -173,15 +173,18 @@ def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, see
     return next((reason for reason, applies in checks if applies), "")
 
 
-def _text_reason(one: ChosenCommit, known: Mapping[str, str | None]) -> str:
-    """Why a commit is no request, as the texts of its files tell; empty if it is one."""
-    pairs = [(known.get(change.old_blob or ""), known.get(change.new_blob or ""), change) for change in one.changed]
+def _text_reason(candidate: ChosenCommit, blob_texts: Mapping[str, str | None]) -> str:
+    """Why a commit is no request, by the texts of its files; empty if it is one."""
+    pairs = [
+        (blob_texts.get(change.old_blob or ""), blob_texts.get(change.new_blob or ""), change)
+        for change in candidate.changed
+    ]
     if all(old is None for old, _, _ in pairs):
         return UNREADABLE
-    same = (
+    only_formatting = (
         old is not None and new is not None and old != new and "".join(old.split()) == "".join(new.split())
         for old, new, _ in pairs
     )
-    if len(one.changes) == len(pairs) and all(same):
+    if len(candidate.changes) == len(pairs) and all(only_formatting):
         return FORMATTING
     return DOCUMENTATION if all(old is None or is_side_file(change.path, old) for old, _, change in pairs) else ""

@@ -1,4 +1,4 @@
-"""A dataset of a history that has gone on: new commits become queries, and what people did with the others stays."""
+"""Extend a dataset of a history with new commits; the other queries stay as people edited them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAME = ("view", "merges", "keep_issues", "folder")  # what decides which items 
 def grown_history(
     old: Dataset, repository: GitRepository, settings: HistorySettings, *, notify: Notify
 ) -> tuple[Dataset, CommitChoice]:
-    """The dataset with the requests of the commits behind its head.
+    """The dataset with the requests of the commits after its head.
 
     Queries and labels that are there stay as they are, those that were taken out stay out, and the new ones are in the
     split of the last one. How many queries it has does not count. Version 1 becomes 2; another text stays.
@@ -35,7 +35,7 @@ def grown_history(
     source = old.about.get("source")
     if not isinstance(source, dict) or source.get("format") != "git" or not {"head", "first"} <= source.keys():
         raise ParameterError(f"dataset {old.name} was not made by `ctxbench data from-git`; name another folder")
-    line = [one.sha for one in repository.first_parents(repository.resolve(settings.head), settings.commits)]
+    line = [commit.sha for commit in repository.first_parents(repository.resolve(settings.head), settings.commits)]
     for name in ("head", "first"):
         if source[name] not in line:
             raise ParameterError(
@@ -45,8 +45,8 @@ def grown_history(
             )
     new, choice = history_dataset(repository, replace(settings, first=source["first"]), notify=notify)
     about = new.about["source"]
-    if other := [name for name in _SAME if source.get(name, about[name]) != about[name]]:
-        was = ", ".join(f"{name} {source[name]}" for name in other)
+    if changed := [name for name in _SAME if source.get(name, about[name]) != about[name]]:
+        was = ", ".join(f"{name} {source[name]}" for name in changed)
         raise ParameterError(f"dataset {old.name} was made with {was} (its card says so); ask for the same to grow it")
     later = {sha[:12] for sha in line[line.index(source["head"]) + 1 :]}
     added = [replace(query, split=old.queries[-1].split) for query in new.queries if query.id in later]

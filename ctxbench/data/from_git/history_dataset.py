@@ -59,7 +59,7 @@ Notify = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySettings:
-    """What of a history becomes a dataset.
+    """Settings of a dataset of a history.
 
     Attributes:
         name: of the dataset.
@@ -114,7 +114,7 @@ def history_dataset(
             f"none of the {len(settings.rules.texts):,} texts belongs to one of the {len(line):,} newest commits of "
             f"{repository.path}; expected hashes of commits, or numbers that messages close: (#12), Fixes #12"
         )
-    first = next((place for place, one in enumerate(line) if one.sha == settings.first), None)
+    first = next((position for position, commit in enumerate(line) if commit.sha == settings.first), None)
     choice = choose_commits(
         line, settings.rules, lambda blobs: {blob: text for blob, text, _ in _read(repository, blobs)}, first=first
     )
@@ -127,13 +127,13 @@ def history_dataset(
         )
     times = line_times([commit.time for commit in line])
     history = _History(repository=repository, settings=settings, line=line, times=times, chosen=choice.chosen)
-    catalog, seen = history.items(notify)
+    catalog, visible = history.items(notify)
     about = {
         "licence": "that of the repository, whose texts these are",
         "source": {
             "format": "git",
             "head": head,
-            "first": line[choice.chosen[0].place].sha,
+            "first": line[choice.chosen[0].position].sha,
             "commits": choice.looked_at,
             "out": dict(choice.out),
             "files_out": dict(history.left_out.most_common()),
@@ -151,7 +151,7 @@ def history_dataset(
         version="1",
         catalog=catalog,
         queries=history.queries(),
-        labels=tuple(history.labels(seen, notify)),
+        labels=tuple(history.labels(visible, notify)),
         about=about,
     )
     return dataset, choice
@@ -159,7 +159,7 @@ def history_dataset(
 
 @dataclass(frozen=True, kw_only=True)
 class _History:
-    """A line of commits, and those of it that are queries. What of its files no item can hold is counted by reason."""
+    """A line of commits, and those of it that are queries. Files that no item can hold are counted by reason."""
 
     repository: GitRepository
     settings: HistorySettings
@@ -169,16 +169,16 @@ class _History:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def items(self, notify: Notify) -> tuple[Catalog, list[Mapping[str, SeenItems]]]:
-        """All that any query sees, and by query the items of each file that its commit changed."""
-        places = [one.place for one in self.chosen]
-        parent = self.line[places[0]].parents[0]
-        stretches = tree_stretches(self.line, self.times, places, self.repository.files(parent))
+        """The catalog of all queries, and for each query the items of the files that its commit changed."""
+        positions = [commit.position for commit in self.chosen]
+        parent = self.line[positions[0]].parents[0]
+        stretches = tree_stretches(self.line, self.times, positions, self.repository.files(parent))
         defined = self.settings.view == "definitions"
         versions = ItemVersions(self._file_items, self._commit_item, _lines if defined else lambda *_: ())
         texts = self._file_texts([blob for stretch in stretches for _, blob in stretch.come], notify)
-        hunks = line_hunks(self.repository, self.line[: places[-1]]) if defined else {}
-        seen = versions.follow(stretches, texts, [map(_old_path, one.changed) for one in self.chosen], hunks)
-        return versions.catalog(), seen
+        hunks = line_hunks(self.repository, self.line[: positions[-1]]) if defined else {}
+        visible = versions.follow(stretches, texts, [map(_old_path, commit.changed) for commit in self.chosen], hunks)
+        return versions.catalog(), visible
 
     def _file_texts(self, blobs: Sequence[str], notify: Notify) -> Iterator[str | None]:
         for number, (_, text, fault) in enumerate(_read(self.repository, blobs)):
@@ -189,8 +189,8 @@ class _History:
     def _file_items(self, path: str, text: str | None) -> Sequence[Item]:
         return () if text is None else file_items(path, text, view=self.settings.view, versioned=True)
 
-    def _commit_item(self, place: int, changed: Sequence[ItemKey]) -> Item | None:
-        commit, time = self.line[place], iso_time(self.times[place])
+    def _commit_item(self, position: int, changed: Sequence[ItemKey]) -> Item | None:
+        commit, time = self.line[position], iso_time(self.times[position])
         return commit_item(commit, text=self.settings.rules.text_of(commit), created=time, changed=changed)
 
     def queries(self) -> tuple[DatasetQuery, ...]:
@@ -199,25 +199,25 @@ class _History:
         splits = self._splits(groups)
         return tuple(
             DatasetQuery(
-                request=Request(id=self._id(one), text=one.text, time=iso_time(self.times[one.place] - 1)),
+                request=Request(id=self._id(commit), text=commit.text, time=iso_time(self.times[commit.position] - 1)),
                 split=split,
                 group=group,
-                tags=_tags(one),
+                tags=_tags(commit),
             )
-            for one, group, split in zip(self.chosen, groups, splits, strict=True)
+            for commit, group, split in zip(self.chosen, groups, splits, strict=True)
         )
 
-    def _id(self, one: ChosenCommit) -> str:
-        return self.line[one.place].sha[:12]
+    def _id(self, commit: ChosenCommit) -> str:
+        return self.line[commit.position].sha[:12]
 
     def _groups(self) -> Sequence[str | None]:
         """A group for the queries of one author and day; none where one holds over a tenth, or all are of a day."""
         authors: dict[str, dict[str, int]] = {}
         groups = []
-        for one in self.chosen:
-            day = iso_time(self.times[one.place])[:10]
+        for commit in self.chosen:
+            day = iso_time(self.times[commit.position])[:10]
             of_day = authors.setdefault(day, {})
-            groups.append(f"{day} {of_day.setdefault(self.line[one.place].author, len(of_day) + 1)}")
+            groups.append(f"{day} {of_day.setdefault(self.line[commit.position].author, len(of_day) + 1)}")
         small = max(Counter(groups).values()) <= max(2, len(groups) // 10) and len(authors) > 1
         return groups if small else [None] * len(groups)
 
@@ -227,28 +227,28 @@ class _History:
         first = n - round(self.settings.test_share * n)
         days = [(group or "").split(" ")[0] for group in groups]
         if days[0] and 0 < first < n:
-            starts = [at for at, (one, other) in enumerate(pairwise(days), 1) if one != other]
+            starts = [at for at, (day, next_day) in enumerate(pairwise(days), 1) if day != next_day]
             first = min(starts, key=lambda at: abs(at - first))
         return ["tuning"] * first + ["test"] * (n - first)
 
-    def labels(self, seen: Sequence[Mapping[str, SeenItems]], notify: Notify) -> Iterator[Label]:
+    def labels(self, visible: Sequence[Mapping[str, SeenItems]], notify: Notify) -> Iterator[Label]:
         """The labels of all queries.
 
         Args:
-            seen: by query, the items of each changed file.
+            visible: by query, the items of each changed file.
             notify: told how far it is.
         """
-        read = _read(self.repository, [blob for one in self.chosen for blob in one.blobs])
-        for number, (one, items) in enumerate(zip(self.chosen, seen, strict=True)):
+        read = _read(self.repository, [blob for commit in self.chosen for blob in commit.blobs])
+        for number, (commit, items) in enumerate(zip(self.chosen, visible, strict=True)):
             notify("labelling queries", number, len(self.chosen))
-            texts = {blob: text for blob, text, _ in islice(read, len(one.blobs))}
-            for change in one.changed:
+            texts = {blob: text for blob, text, _ in islice(read, len(commit.blobs))}
+            for change in commit.changed:
                 path, old = _old_path(change), texts[change.old_blob or ""]
                 if old is not None:
                     grade = Grade.HELPFUL if is_side_file(path, old) else Grade.REQUIRED
                     names = self._changed_names(change, old, texts.get(change.new_blob or ""))
                     for name in dict.fromkeys(_item_name(path, name, items[path]) for name in names):
-                        yield Label(self._id(one), items[path][name], int(grade))
+                        yield Label(self._id(commit), items[path][name], int(grade))
 
     def _changed_names(self, change: FileChange, old: str, new: str | None) -> tuple[str, ...]:
         """The definitions that a change was made in; an empty name is the file itself."""
@@ -273,7 +273,7 @@ def _item_name(path: str, definition: str, items: SeenItems) -> str:
 def _read(repository: GitRepository, blobs: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:
     """Blobs in their order with their texts; None and why of one that no item can hold. Large ones are not read."""
     sizes = repository.sizes(blobs)
-    small = [sizes.get(blob, 0) <= MOST_BYTES for blob in blobs]  # one that lacks is told when it is read
+    small = [sizes.get(blob, 0) <= MOST_BYTES for blob in blobs]  # a missing blob is reported when it is read
     read = repository.blobs(compress(blobs, small))
     for blob, is_small in zip(blobs, small, strict=True):
         text, fault = text_or_fault(next(read)[1]) if is_small else ("", f"over {MOST_BYTES / 1_000_000:g} MB")
@@ -285,18 +285,18 @@ def _old_path(change: FileChange) -> str:
     return change.old_path or change.path
 
 
-def _tags(one: ChosenCommit) -> tuple[str, ...]:
+def _tags(commit: ChosenCommit) -> tuple[str, ...]:
     """Whether the text names a changed file, whether tests changed, and the language of most changed files."""
-    paths = [_old_path(change) for change in one.changed]
+    paths = [_old_path(change) for change in commit.changed]
     main = [path for path in paths if not is_side_file(path)] or paths
     languages = Counter(language_of(path) or "other" for path in main)
-    named = any(_names(one.text, path) for path in paths)
-    tests = any(is_test_path(change.path) for change in one.changes)
+    named = any(_names(commit.text, path) for path in paths)
+    tests = any(is_test_path(change.path) for change in commit.changes)
     return (*([NAMED] if named else []), *([TESTS] if tests else []), languages.most_common(1)[0][0])
 
 
 def _names(text: str, path: str) -> bool:
-    """Whether a text names a file by its path, or by its name if that has an ending."""
+    """Whether a text contains the path of a file, or its name if that has an ending."""
     name = PurePosixPath(path).name
-    known = [path, name] if PurePosixPath(path).suffix else [path]
-    return any(re.search(rf"(?<![\w/.-]){re.escape(one)}(?![\w/-])", text) for one in known)
+    names = [path, name] if PurePosixPath(path).suffix else [path]
+    return any(re.search(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])", text) for name in names)

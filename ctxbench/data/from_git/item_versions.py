@@ -1,4 +1,4 @@
-"""Versions of files, and commits, as the items of one catalog: what each query sees is told by its time alone."""
+"""Versions of files, and commits, as the items of one catalog: a query sees those of its time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FileView: TypeAlias = Callable[[str, str | None], Sequence[Item]]
 """The items of a file by path and text, with versions in their names; of a file that no item can hold (None) none."""
 
 CommitView: TypeAlias = Callable[[int, Sequence[ItemKey]], Item | None]
-"""The item of a commit by its place in the line, and what it changed; None of one that changed no file."""
+"""The item of a commit by its position in the line, and what it changed; None of one that changed no file."""
 
 LineView: TypeAlias = Callable[[str, str | None], Sequence[str]]
 """The definition around each line of a file by path and text, see `definition_lines`."""
@@ -37,7 +37,7 @@ class ItemVersions:
         self._line_view = lines
         self._items: list[Item] = []
         self._ends: dict[int, str] = {}
-        self._live: dict[str, dict[str, int]] = {}  # by path, places in the items by name
+        self._live: dict[str, dict[str, int]] = {}  # by path, positions in the items by name
         self._lines: dict[str, Sequence[str]] = {}  # of the files that are there
         self._n_versions: Counter[str] = Counter()
 
@@ -45,7 +45,7 @@ class ItemVersions:
         self,
         stretches: Sequence[TreeStretch],
         texts: Iterator[str | None],
-        wanted: Sequence[Iterable[str]],
+        query_paths: Sequence[Iterable[str]],
         hunks: Hunks,
     ) -> list[Mapping[str, SeenItems]]:
         """Go through a history.
@@ -53,16 +53,16 @@ class ItemVersions:
         Args:
             stretches: one for each query.
             texts: of the files that come in them, in their order.
-            wanted: by query, the paths whose items are asked for.
+            query_paths: by query, the paths whose items are looked up.
             hunks: of the changes of all commits, for links to definitions.
 
         Returns:
             By query, the items that it sees at each of these paths.
         """
-        seen: list[Mapping[str, SeenItems]] = []
-        for stretch, paths in zip(stretches, wanted, strict=True):
-            gone = (one.path for touched in stretch.touched for one in touched if one.gone)
-            start = {path: self._seen(path) for path in {*gone, *stretch.renamed.values()}}
+        visible: list[Mapping[str, SeenItems]] = []
+        for stretch, paths in zip(stretches, query_paths, strict=True):
+            gone = (touched_file.path for touched in stretch.touched for touched_file in touched if touched_file.gone)
+            start = {path: self._visible(path) for path in {*gone, *stretch.renamed.values()}}
             for path in stretch.gone:
                 self._become(path, (), stretch, {})
             for path, _ in stretch.come:
@@ -70,38 +70,40 @@ class ItemVersions:
                 self._lines[path] = self._line_view(path, text)
                 self._become(path, self._file(path, text), stretch, start)
             links = commit_links(stretch, hunks, self._lines.__getitem__, partial(self._at, start))
-            made = (self._commit(place, changed) for place, changed in enumerate(links, stretch.first))
-            self._items += [one for one in made if one is not None]
-            seen.append({path: self._seen(path) for path in paths})
-        return seen
+            commits = (self._commit(position, changed) for position, changed in enumerate(links, stretch.first))
+            self._items += [item for item in commits if item is not None]
+            visible.append({path: self._visible(path) for path in paths})
+        return visible
 
     def catalog(self) -> Catalog:
-        """All items, by when they were first seen, so that what comes later stands behind."""
-        return Catalog(replace(one, until=self._ends.get(at)) for at, one in enumerate(self._items))
+        """All items, in the order in which they appear in the history."""
+        return Catalog(replace(item, until=self._ends.get(at)) for at, item in enumerate(self._items))
 
     def _become(self, path: str, items: Sequence[Item], stretch: TreeStretch, start: Mapping[str, SeenItems]) -> None:
-        """Let these be the items of a path; those that are there already go on."""
-        before, now = self._live.pop(path, {}), dict[str, int]()
+        """Replace the items of a path; those that exist already go on."""
+        before, current = self._live.pop(path, {}), dict[str, int]()
         old = stretch.renamed.get(path, "")
         was = start.get(old, {}).get(old)
         for item in items:
             at = before.pop(item.name, None)
             links = (Link(RENAMED, was),) if was and item.type == "file" else ()
-            now[item.name] = self._begin(replace(item, links=links), stretch.brought.get(path)) if at is None else at
+            current[item.name] = (
+                self._begin(replace(item, links=links), stretch.brought.get(path)) if at is None else at
+            )
         self._ends |= {at: iso_time(stretch.ended[path]) for at in before.values()}
-        if now:
-            self._live[path] = now
+        if current:
+            self._live[path] = current
 
     def _begin(self, item: Item, time: int | None) -> int:
-        """Add an item; one that had ended and comes back is another one, `NAME.2`."""
+        """Add an item; one that had ended and comes back becomes a new one, `NAME.2`."""
         self._n_versions[item.id] += 1
         n = self._n_versions[item.id]
         name = item.name if n == 1 else f"{item.name}.{n}"
         self._items.append(replace(item, name=name, created=None if time is None else iso_time(time)))
         return len(self._items) - 1
 
-    def _at(self, start: Mapping[str, SeenItems], one: TouchedFile) -> SeenItems:
-        return start[one.path] if one.gone else self._seen(one.path)
+    def _at(self, start: Mapping[str, SeenItems], touched_file: TouchedFile) -> SeenItems:
+        return start[touched_file.path] if touched_file.gone else self._visible(touched_file.path)
 
-    def _seen(self, path: str) -> SeenItems:
+    def _visible(self, path: str) -> SeenItems:
         return {name.rpartition("@")[0]: self._items[at].key for name, at in self._live.get(path, {}).items()}

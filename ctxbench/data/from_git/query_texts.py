@@ -1,4 +1,4 @@
-"""Texts of issues and pull requests that take the place of the messages of the commits that close them."""
+"""Texts of issues and pull requests that replace the messages of the commits that close them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ctxbench.sources.repository.git_reader import LineCommit
 
 _K = TypeVar("_K", str, int)
 _HASH = re.compile(r"[0-9a-f]{7,64}")
-_CLOSED = (  # the surest first
+_CLOSED = (  # the most certain first
     re.compile(r"\(#(\d{1,9})\)\s*$"),
     re.compile(r"^Merge(?:d|s)? (?:pull[- ]request|pr) #(\d{1,9})\b", re.IGNORECASE),
     re.compile(r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+(?:#|gh-)(\d{1,9})\b", re.IGNORECASE),
@@ -25,7 +25,7 @@ _CLOSED = (  # the surest first
 
 @dataclass(frozen=True, slots=True)
 class QueryTexts:
-    """Texts by what they belong to.
+    """Texts that replace commit messages.
 
     Attributes:
         commits: by the hash of a commit, or its first 7 digits or more.
@@ -36,12 +36,12 @@ class QueryTexts:
     numbers: Mapping[int, str] = field(default_factory=dict)
 
     def used(self, line: Iterable[LineCommit]) -> int:
-        """How many of them belong to some commits."""
-        found: set[str | int] = set()
+        """How many of the texts belong to commits of a line."""
+        matched: set[str | int] = set()
         for commit in line:
-            found.update(start for start in self.commits if commit.sha.startswith(start))
-            found.update(number for number in _closed(commit.message) if number in self.numbers)
-        return len(found)
+            matched.update(start for start in self.commits if commit.sha.startswith(start))
+            matched.update(number for number in _closed(commit.message) if number in self.numbers)
+        return len(matched)
 
     def __len__(self) -> int:
         return len(self.commits) + len(self.numbers)
@@ -51,15 +51,15 @@ class QueryTexts:
 
         Those are `(#12)` at the end of the first line, `Merge pull request #12`, `Fixes #12`, and `(#12)` elsewhere.
         """
-        own = next((text for start, text in self.commits.items() if commit.sha.startswith(start)), None)
-        return own if own is not None else next(filter(None, map(self.numbers.get, _closed(commit.message))), None)
+        text = next((text for start, text in self.commits.items() if commit.sha.startswith(start)), None)
+        return text if text is not None else next(filter(None, map(self.numbers.get, _closed(commit.message))), None)
 
 
 def _closed(message: str) -> Iterator[int]:
-    """The numbers that a message closes, the surest first."""
+    """The numbers that a message closes, the most certain first."""
     first = message.split("\n", maxsplit=1)[0]
-    for place, pattern in enumerate(_CLOSED):
-        for match in pattern.finditer(message if place > 1 else first):
+    for index, pattern in enumerate(_CLOSED):
+        for match in pattern.finditer(message if index > 1 else first):
             yield int(match[1])
 
 
@@ -82,9 +82,9 @@ def read_query_texts(path: Path) -> QueryTexts:
             _add(row, commits, _hash(row), text)
         else:
             _add(row, numbers, row.take("number", int, 0, required=True), text)
-    for one, other in pairwise(sorted(commits)):
-        if other.startswith(one):
-            faults.append(Fault(f"{one} and {other} begin alike; expected one row for a commit", path))
+    for prefix, sha in pairwise(sorted(commits)):
+        if sha.startswith(prefix):
+            faults.append(Fault(f"{prefix} and {sha} begin alike; expected one row for a commit", path))
     raise_faults(faults, subject=str(path))
     return QueryTexts(commits, numbers)
 

@@ -11,34 +11,23 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import Fault, raise_faults
-from ctxbench.core.items import Catalog, Item
+from ctxbench.core.items import Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.importers.published_files import OWNER, FileImporter, PublishedSource, SourceFile, json_entries
+from ctxbench.data.importers.published_files import OWNER, FileImporter, json_entries
 from ctxbench.io.rows import Row
 
 ABSTENTION = "_abs"  # ends the id of a question that the history does not answer
 
-_LABELLING = (
-    "Required are the turns that the publishers marked as holding the answer (has_answer), each of them. A question "
-    "whose id ends in _abs needs nothing: its history does not answer it."
-)
-_REMARKS = (
-    "Each question has a workspace of its own, and sees the turns of its own history up to its date alone.",
-    "A marked turn of after the question's date is left out, and the question labelled in part: it is in no figure.",
-    "The publishers' own figures over turns count those of the user alone; marked turns of the assistant count here.",
-    "A question and its twin that cannot be answered (_abs) are in one split.",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HistoryQuestion:
-    """One question, with the turns of its history by time and, unless it is to be refused, those that answer it."""
+    """One question, with the turns of its history by time, and those that answer it."""
 
     query: DatasetQuery
     turns: Sequence[Item]
@@ -46,21 +35,7 @@ class _HistoryQuestion:
     repeated: int  # sessions with the id of another of the same history
 
 
-def _published(variant: str, size: int, sha256: str) -> PublishedSource:
-    file = SourceFile(path=f"longmemeval_{variant}.json", published=f"longmemeval_{variant}", size=size, sha256=sha256)
-    return PublishedSource(
-        name=f"longmemeval-{variant}",
-        repository="xiaowu0162/longmemeval",
-        commit="2ec2a557f339b6c0369619b1ed5793734cc87533",
-        date="2025-09-19",
-        paper="arXiv 2410.10813",
-        licence="MIT",
-        files=(file,),
-        hub=True,
-    )
-
-
-class LongMemEvalOracle(FileImporter):
+class LongMemEvalOracle(FileImporter, recipe="longmemeval-oracle"):
     """`longmemeval-oracle`: the histories hold the sessions with evidence alone.
 
     A turn is a memory of kind `turn` named `<question>/<session>/<number>`: its text is what was said, its workspace
@@ -69,8 +44,6 @@ class LongMemEvalOracle(FileImporter):
     """
 
     takes_own = True
-    source = _published("oracle", 15_388_478, "821a2034d219ab45846873dd14c14f12cfe7776e73527a483f9dac095d38620c")
-    provides: ClassVar[tuple[str, ...]] = ("longmemeval-oracle",)
 
     def make(self, name: str) -> Dataset:
         """Make the dataset; the file is held in memory as a whole."""
@@ -81,32 +54,25 @@ class LongMemEvalOracle(FileImporter):
         n_by_id = Counter(question.query.request.id for question in questions)
         faults += [Fault(f"question_id {id_!r} occurs {n} times; expected once") for id_, n in n_by_id.items() if n > 1]
         raise_faults(faults, subject="LongMemEval")
-        return Dataset(
-            name=name,
-            version=self.version,
-            catalog=Catalog(turn for question in questions for turn in question.turns),
-            queries=tuple(question.query for question in questions),
-            labels=tuple(
+        return self.dataset(
+            name,
+            [turn for question in questions for turn in question.turns],
+            [question.query for question in questions],
+            [
                 Label(question.query.request.id, item.key, Grade.REQUIRED, source=OWNER)
                 for question in questions
                 for item in question.evidence
-            ),
-            about=self.about(file.path, labelling=_LABELLING, counts=_counts(questions), remarks=_REMARKS),
+            ],
+            counted=_counts(questions),
         )
 
 
-class LongMemEvalS(LongMemEvalOracle):
+class LongMemEvalS(LongMemEvalOracle, recipe="longmemeval-s"):
     """`longmemeval-s`: about 50 sessions a history."""
 
-    source = _published("s", 278_025_796, "08d8dad4be43ee2049a22ff5674eb86725d0ce5ff434cde2627e5e8e7e117894")
-    provides: ClassVar[tuple[str, ...]] = ("longmemeval-s",)
 
-
-class LongMemEvalM(LongMemEvalOracle):
+class LongMemEvalM(LongMemEvalOracle, recipe="longmemeval-m"):
     """`longmemeval-m`: about 500 sessions a history, a file of 2.7 GB."""
-
-    source = _published("m", 2_745_274_681, "fb5413e3b077c62927daab794836991a2fcfa61ceacab57dc679fb02daaff2d9")
-    provides: ClassVar[tuple[str, ...]] = ("longmemeval-m",)
 
 
 def _read_question(entry: Row) -> _HistoryQuestion | None:
@@ -148,17 +114,17 @@ def _read_question(entry: Row) -> _HistoryQuestion | None:
 
 
 def _read_session(
-    turns: Sequence[Any], place: tuple[str, str, datetime], where: str, entry: Row
+    turns: Sequence[Any], session_key: tuple[str, str, datetime], where: str, entry: Row
 ) -> list[tuple[Item, bool]]:
     """The turns of a session, given its question, name and time; each with whether it is marked."""
-    question, session, start = place
-    found = []
+    question, session, start = session_key
+    marked_items = []
     for number, turn in enumerate(turns, start=1):
         fields = turn if isinstance(turn, dict) else {}
         role, content, marked = fields.get("role"), fields.get("content"), fields.get("has_answer") or False
         if role not in ("user", "assistant") or not isinstance(content, str) or not isinstance(marked, bool):
-            what = "role (user or assistant), text content and, if it says so, has_answer (true or false)"
-            entry.fault(f"{where}, turn {number} must have {what}, got {turn!r:.80}")
+            expected = "role (user or assistant), text content and, if it says so, has_answer (true or false)"
+            entry.fault(f"{where}, turn {number} must have {expected}, got {turn!r:.80}")
             continue
         item = Item(
             type="memory",
@@ -170,8 +136,8 @@ def _read_session(
             created=(start + timedelta(seconds=number - 1)).isoformat(),
             metadata={"speaker": role},
         )
-        found.append((item, marked))
-    return found
+        marked_items.append((item, marked))
+    return marked_items
 
 
 def _time(value: Any, where: str, entry: Row) -> datetime | None:
@@ -186,11 +152,13 @@ def _time(value: Any, where: str, entry: Row) -> datetime | None:
 def _counts(questions: Sequence[_HistoryQuestion]) -> dict[str, int]:
     """Counts of the source, for the card."""
     answered = [question for question in questions if not question.query.needs_nothing]
-    unmarked = [one for one in answered if not one.evidence and not one.query.partly_labelled]
+    unmarked = [question for question in answered if not question.evidence and not question.query.partly_labelled]
     return {
         "questions published": len(questions),
         "questions that need nothing": len(questions) - len(answered),
         "other questions without a marked turn": len(unmarked),
-        "other questions with a marked turn after their date": sum(one.query.partly_labelled for one in answered),
+        "other questions with a marked turn after their date": sum(
+            question.query.partly_labelled for question in answered
+        ),
         "sessions with the id of another of their history": sum(question.repeated for question in questions),
     }

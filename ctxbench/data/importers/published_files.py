@@ -1,19 +1,24 @@
-"""What an importer of a dataset is, and the base of those that read published files, each checked by its SHA-256."""
+"""The protocol of importers, their recipes, and the base of those that read published files."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.files import read_text
 from ctxbench.io.json_files import parse_json, values_with_lines
 from ctxbench.io.rows import Row
+from ctxbench.io.yaml_files import load_yaml
 
 SOURCES = "sources"  # below the cache's folder
 HUB = "https://huggingface.co"
@@ -137,12 +142,18 @@ class Importer(Protocol):
         ...
 
 
+@cache
+def recipes() -> dict[str, Any]:
+    """The recipe of each source: its files with their checksums, and the cards of the datasets made of them."""
+    return dict(load_yaml(Path(__file__).with_name("recipes.yaml"))[0])
+
+
 class FileImporter:
     """Base of the importers that read published files.
 
-    A class names its `source`, the datasets that it provides with the method that makes each, and its `revision`,
-    which goes up by one with every change of what it makes. One that counts on nothing but the form of the files
-    `takes_own`: it reads files of the user's in that form, too.
+    A class names its recipe, has a method `make`, and a `revision`, which goes up by one with every change of what it
+    makes. An importer checks the form of its files only if it `takes_own`: it reads files of the user's in that form,
+    too. The others read nothing but files with the checksum of the recipe, whose content is known.
     """
 
     source: ClassVar[PublishedSource]
@@ -152,25 +163,30 @@ class FileImporter:
     revision: ClassVar[int] = 1
     takes_own: ClassVar[bool] = False
 
-    def __init_subclass__(cls) -> None:
-        """Set version and install command, which follow from the source."""
+    def __init_subclass__(cls, *, recipe: str) -> None:
+        """Set the class attributes from the recipe."""
+        names = ("repository", "commit", "date", "paper", "licence", "hub")
+        fields = {name: value for name, value in recipes()[recipe].items() if name in names}
+        files = tuple(SourceFile(path=path, **file) for path, file in recipes()[recipe]["files"].items())
+        cls.source = PublishedSource(name=recipe, files=files, **fields)
+        cls.provides = tuple(recipes()[recipe]["datasets"])
         cls.version = f"{cls.source.date}-{cls.source.commit[:8]}-{cls.revision}"
-        cls.install = f"ctxbench data fetch {cls.source.name}"
+        cls.install = f"ctxbench data fetch {recipe}"
 
     def __init__(
-        self, folder: Path | None = None, *, expected: PublishedSource | None = None, own: bool = False
+        self, folder: Path | None = None, *, expected: PublishedSource | None = None, is_own: bool = False
     ) -> None:
         """Read from where `ctxbench data fetch` puts the files, or from a folder that holds the same.
 
         Args:
             folder: with the files, under their own paths or those of the repository; None = the fetched ones.
             expected: the files that are accepted; None = the published ones.
-            own: accept what is there, as `with_own` does.
+            is_own: accept the files that are there, as `with_own` does.
         """
         self._folder = folder
         self._expected = expected or self.source
-        self._is_own = own
-        if own:
+        self._is_own = is_own
+        if is_own:
             files = tuple(replace(file, sha256=self._digest(file)[1]) for file in self._expected.files)
             self._expected = replace(self._expected, files=files, licence="not stated in the files")
 
@@ -179,7 +195,7 @@ class FileImporter:
         return type(self)(folder, expected=self._expected)
 
     def with_own(self, folder: Path) -> Self:
-        """The same importer, which takes what lies in a folder for files of the user's own in the published form.
+        """The same importer for the user's files, in the published form, in a folder.
 
         What it makes says so in its card, and has a version of their SHA-256.
 
@@ -188,9 +204,11 @@ class FileImporter:
             StorageError: a file is missing or cannot be read.
         """
         if not self.takes_own:
-            what = f"{self.source.name} is read from the published files alone"
-            raise ParameterError(f"{what}: how it labels was looked up in these; write yours as a folder of a dataset")
-        return type(self)(folder, expected=self._expected, own=True)
+            message = f"{self.source.name} is read from the published files alone"
+            raise ParameterError(
+                f"{message}: how it labels was looked up in these; write yours as a folder of a dataset"
+            )
+        return type(self)(folder, expected=self._expected, is_own=True)
 
     def available(self) -> bool:
         """Whether all files are there; they are checked when they are read."""
@@ -206,35 +224,57 @@ class FileImporter:
         """
         if name not in self.provides:
             raise UnknownNameError(f"dataset of {self.source.name}", name, self.provides)
-        made = self.make(name)
+        dataset = self.make(name)
         if not self._is_own:
-            return made
+            return dataset
         digest = hashlib.sha256("".join(file.sha256 for file in self._expected.files).encode()).hexdigest()
-        return replace(made, version=f"own-{digest[:12]}-{self.revision}")
+        return replace(dataset, version=f"own-{digest[:12]}-{self.revision}")
 
     def make(self, name: str) -> Dataset:
         """Make one of `provides`."""
         raise NotImplementedError
 
-    def about(self, *paths: str, labelling: str, counts: Mapping[str, int], remarks: Sequence[str]) -> dict[str, Any]:
-        """The card of a dataset that is made of these files.
+    def dataset(
+        self,
+        name: str,
+        items: Iterable[Item],
+        queries: Iterable[DatasetQuery],
+        labels: Iterable[Label],
+        *,
+        scopes: Mapping[str, tuple[ItemKey, ...]] = MappingProxyType({}),
+        counted: Mapping[str, int] | None = None,
+    ) -> Dataset:
+        """A dataset with the card that the recipe has for it.
 
         Args:
-            paths: of the files.
-            labelling: who or what labelled, and how.
-            counts: what is odd in the source, by name; 0 shows that it was looked for.
-            remarks: what a reader of figures should know, one sentence or a few each.
+            name: one of `provides`.
+            items: of the catalog.
+            queries: as in `Dataset`.
+            labels: as in `Dataset`.
+            scopes: as in `Dataset`.
+            counted: what is odd in the files, by name; None = as the recipe counts it.
         """
-        source, remarks = self._expected.card(*paths), list(remarks)
+        recipe = recipes()[self.source.name]
+        card = recipe["datasets"][name]
+        source = self._expected.card(*card.get("files", recipe["files"]))
+        remarks = [*recipe["remarks"], *card.get("remarks", ())]
         if self._is_own:
             source = {"form": source["url"], "sha256": source["sha256"]}
             remarks.insert(0, _OWN_REMARK)
-        return {
-            "licence": self._expected.licence,
-            "source": source,
-            "labelling": labelling,
-            "notes": {"counted": dict(counts), "remarks": remarks},
-        }
+        return Dataset(
+            name=name,
+            version=self.version,
+            catalog=Catalog(items),
+            queries=tuple(queries),
+            labels=tuple(labels),
+            scopes=scopes,
+            about={
+                "licence": self._expected.licence,
+                "source": source,
+                "labelling": card["labelling"],
+                "notes": {"counted": dict(counted or card["counted"]), "remarks": remarks},
+            },
+        )
 
     def read(self, path: str) -> SourceText:
         """Read a file whole and check it.
@@ -244,26 +284,28 @@ class FileImporter:
             InputError: it is not UTF-8.
         """
         file = self._expected.file(path)
-        place, digest = self._digest(file)
+        location, digest = self._digest(file)
         if digest != file.sha256:
-            own = "A changed file is another dataset: write it as a folder of its own"
+            advice = "A changed file is another dataset: write it as a folder of its own"
             if self.takes_own:
-                own = f"A file of your own in this form is another dataset: `ctxbench data import {self.provides[0]} "
-                own += "--from PLACE --own --out FOLDER` makes it"
+                advice = (
+                    f"A file of your own in this form is another dataset: `ctxbench data import {self.provides[0]} "
+                )
+                advice += "--from PLACE --own --out FOLDER` makes it"
             raise StorageError(
-                f"{place} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
+                f"{location} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
                 f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._remedy()}. "
-                f"{own}"
+                f"{advice}"
             )
-        return SourceText(place, read_text(place))
+        return SourceText(location, read_text(location))
 
     def _digest(self, file: SourceFile) -> tuple[Path, str]:
-        """Where a file lies, and its SHA-256."""
-        place = self._find(file)
-        if place is None:
+        """The path of a file, and its SHA-256."""
+        location = self._find(file)
+        if location is None:
             missing = (self._folder or self._expected.folder) / file.path
             raise StorageError(f"cannot read {missing}: no such file; {self._remedy()}")
-        return place, sha256_of(place, remedy=self._remedy())
+        return location, sha256_of(location, remedy=self._remedy())
 
     def _find(self, file: SourceFile) -> Path | None:
         folder = self._folder or self._expected.folder
@@ -306,28 +348,12 @@ def json_entries(source: SourceText, faults: list[Fault], *, expected: str) -> I
             faults.append(Fault(f"entry {number} must be an object, one of {expected}", source.path, line))
 
 
-def json_texts(source: SourceText, faults: list[Fault], *, expected: str) -> dict[str, str]:
-    """The members of a JSON object whose values are texts; a value of another type is a fault.
-
-    Raises:
-        InputError: it is no JSON object.
-    """
-    value = parse_json(source.text, path=source.path)
-    if not isinstance(value, dict):
-        raise InputError([Fault(f"expected a JSON object, {expected}", source.path, 1)])
-    for (key, text), line in zip(value.items(), _lines(source.text), strict=True):
-        if not isinstance(text, str) or not key:
-            faults.append(Fault(f"{key!r} must name a text, got {text!r:.60}; expected {expected}", source.path, line))
-    return {key: text for key, text in value.items() if isinstance(text, str)}
-
-
 def text_key(text: str) -> str:
     """A key that is the same for texts that differ in case and blanks only."""
     return " ".join(text.casefold().split())
 
 
 def _lines(text: str) -> list[int]:
-    """The 1-based line of each entry of a valid JSON list, or of each member of an object."""
+    """The 1-based line of each entry of a valid JSON list."""
     start = len(text) - len(text.lstrip())
-    lines = [line for line, _ in values_with_lines(text, start + 1, end="]}")]
-    return lines[:: 2 if text[start] == "{" else 1]  # a member is a key and a value
+    return [line for line, _ in values_with_lines(text, start + 1, end="]")]

@@ -1,1 +1,1 @@
-"""Labels from logs and from a few minutes of a person: what to ask, what the answers say, what to correct."""
+"""Labelling by logs and by a person: questions, estimates from answers, and corrections."""

@@ -53,7 +53,7 @@ def sample_queries(query_ids: Sequence[str], *, share: float, seed: int = 0) -> 
 def pooled_pairs(
     pool: Pool, queries: Iterable[str], *, depth: int = 20, random: int = 10, seed: int = 0
 ) -> tuple[PooledPair, ...]:
-    """What is to be judged of some queries: the best of every ranking, what is labelled, and some drawn at random.
+    """The pairs to judge for some queries: the best of every ranking, the labelled ones, and some drawn at random.
 
     What a session holds is not asked about; random items are drawn among those that the query may get and nobody
     pooled. Within a query, pairs stand in a random order, so that their place says nothing.
@@ -69,12 +69,12 @@ def pooled_pairs(
     rows = [pool.row[query] for query in queries]
     batch = Batch.of(dataset.catalog, [dataset.queries[row].request for row in rows])
     pairs = []
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         query = dataset.queries[row].id
-        ranked = [(item, one.name) for one in pool.offers for item in one.ranking[row][:depth]]
+        ranked = [(item, offers.name) for offers in pool.offers for item in offers.ranking[row][:depth]]
         labelled = [(dataset.catalog.position(label.item), "labelled") for label in dataset.labels_of(query)]
         sources = group_pairs([*ranked, *labelled])
-        rest = [int(item) for item in np.flatnonzero(batch.eligible[place]) if int(item) not in sources]
+        rest = [int(item) for item in np.flatnonzero(batch.eligible[index]) if int(item) not in sources]
         rest.sort(key=lambda item: _draw(seed, query, dataset.catalog.ids[item]))
         sources |= {item: ["random"] for item in rest[:random]}
         shuffled = sorted(sources, key=lambda item: _draw(seed, "order", query, dataset.catalog.ids[item]))
@@ -133,13 +133,13 @@ def agreement(first: Sequence[Label], second: Sequence[Label], *, seed: int = 0)
     Raises:
         ParameterError: there is no pair that both have judged.
     """
-    one = {(label.query, label.item): label.grade for label in first}
-    other = {(label.query, label.item): label.grade for label in second}
-    shared = [pair for pair in one if pair in other]
+    first_grades = {(label.query, label.item): label.grade for label in first}
+    second_grades = {(label.query, label.item): label.grade for label in second}
+    shared = [pair for pair in first_grades if pair in second_grades]
     if not shared:
         raise ParameterError("the two labellings have no pair of query and item in common; expected the same pairs")
-    a = np.array([one[pair] for pair in shared], dtype=np.int64)
-    b = np.array([other[pair] for pair in shared], dtype=np.int64)
+    a = np.array([first_grades[pair] for pair in shared], dtype=np.int64)
+    b = np.array([second_grades[pair] for pair in shared], dtype=np.int64)
     names = list(dict.fromkeys(query for query, _ in shared))
     owner = np.array([names.index(query) for query, _ in shared], dtype=np.int64)
     table = np.zeros((len(names), 3, 3), dtype=np.int64)
@@ -147,14 +147,14 @@ def agreement(first: Sequence[Label], second: Sequence[Label], *, seed: int = 0)
     return Agreement(
         queries=len(names),
         pairs=len(shared),
-        only_first=len(one) - len(shared),
-        only_second=len(other) - len(shared),
+        only_first=len(first_grades) - len(shared),
+        only_second=len(second_grades) - len(shared),
         table=table.sum(axis=0),
         kappas=tuple(_kappa(question, table, weights, seed=seed) for question, weights in _WEIGHTS.items()),
         disagreements=tuple(
-            (query, item, one[query, item], other[query, item])
+            (query, item, first_grades[query, item], second_grades[query, item])
             for query, item in shared
-            if one[query, item] != other[query, item]
+            if first_grades[query, item] != second_grades[query, item]
         ),
     )
 
@@ -209,10 +209,10 @@ def read_labelling(path: Path) -> tuple[Label, ...]:
     first: dict[tuple[str, ItemKey], int] = {}
     labels = []
     for line, label in read_labels(path, faults):
-        known = first.setdefault((label.query, label.item), line)
-        if known != line:
-            what = f"{label.item.id!r} is labelled for query {label.query!r} in line {known} already; name a pair once"
-            faults.append(Fault(what, path, line))
+        first_line = first.setdefault((label.query, label.item), line)
+        if first_line != line:
+            message = f"{label.item.id!r} is labelled for query {label.query!r} in line {first_line} already"
+            faults.append(Fault(f"{message}; name a pair once", path, line))
         labels.append(label)
     raise_faults(sorted(faults, key=lambda fault: fault.line), subject=str(path))
     return tuple(labels)

@@ -1,4 +1,4 @@
-"""The log of answers, and what a dataset becomes by it.
+"""The log of answers, and the dataset with its answers.
 
 `labelling/answers.jsonl` in the dataset's folder is only ever added to, one answer a line, on disk before the next
 question is asked. Taking one back is an entry, too. What the labels of a query become is a function of its labels
@@ -38,7 +38,7 @@ class KeyPress:
             `of`), `skip` (cannot say), `undo` (takes back the answer numbered `takes_back`).
         query: its id; of an undo, that of the answer taken back.
         item: the item asked about, or None.
-        of: of an alternative, the item that it stands for.
+        of: of an alternative, the item that it may replace.
         yes: of an alternative, the answer; None if it cannot be said.
         seconds: how long the question stood there.
         at: when, ISO 8601.
@@ -107,7 +107,7 @@ class KeyPress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What is known of the needs of one query.
+    """The labels and doubts of one query.
 
     Attributes:
         labels: in any order.
@@ -133,7 +133,7 @@ class State:
         return tuple(label for label in self.labels if label.grade == 2)
 
     def as_row(self) -> dict[str, Any]:
-        """What a dataset holds of it, as JSON."""
+        """The part that a dataset holds, as JSON."""
         rows = [
             [i.item.id, i.grade, i.via, i.alternatives, i.source, *filter(None, [i.quote])]
             for i in sorted(self.labels, key=lambda label: label.item.id)
@@ -142,7 +142,7 @@ class State:
 
 
 def state_of(dataset: Dataset, query: DatasetQuery) -> State:
-    """What the dataset says of a query."""
+    """The state of a query in the dataset."""
     return State(labels=dataset.labels_of(query.id), partly=query.partly_labelled, nothing=query.needs_nothing)
 
 
@@ -158,14 +158,14 @@ def state_before(answer: KeyPress) -> State:
 
 
 def active(answers: Iterable[KeyPress]) -> list[KeyPress]:
-    """The answers that were not taken back, in order; entries that take back are not among them."""
-    kept: dict[int, KeyPress] = {}
+    """The answers that were not withdrawn, in order."""
+    by_id: dict[int, KeyPress] = {}
     for answer in answers:
         if answer.kind == "undo":
-            kept.pop(answer.takes_back, None)
+            by_id.pop(answer.takes_back, None)
         else:
-            kept[answer.number] = answer
-    return list(kept.values())
+            by_id[answer.number] = answer
+    return list(by_id.values())
 
 
 def after(before: State, answers: Iterable[KeyPress]) -> State:
@@ -189,22 +189,22 @@ def _step(state: State, answer: KeyPress) -> State:
     if kind == "alternative":
         return _judged(state, labels, answer)
     grade = {"needed": 2, "helpful": 1, "wrong": 0}[kind]
-    made = graded(labels, answer.query, item, grade, source=PERSON)
+    label = graded(labels, answer.query, item, grade, source=PERSON)
     nothing = state.nothing and grade != 2
-    known = not state.partly and (nothing or bool(state.required)) and kind == "helpful"
-    return replace(state, labels=tuple(made.values()), nothing=nothing, partly=not known)
+    is_complete = not state.partly and (nothing or bool(state.required)) and kind == "helpful"
+    return replace(state, labels=tuple(label.values()), nothing=nothing, partly=not is_complete)
 
 
 def _judged(state: State, labels: dict[ItemKey, Label], answer: KeyPress) -> State:
-    """Whether one item would do as well as another: if so, they get one group of alternatives."""
+    """Apply whether one item would do as well as another: if so, they become alternatives."""
     item, of = answer.item, answer.of
     if item is None or of is None:
         return state
     if answer.yes is None:
         return replace(state, unsure=state.unsure | {(item, of)})
     state = replace(state, judged=state.judged | {(item, of)}, unsure=state.unsure - {(item, of)})
-    stands = labels.get(of)
-    if not answer.yes or stands is None or stands.grade != 2:
+    label = labels.get(of)
+    if not answer.yes or label is None or label.grade != 2:
         return state
     return replace(state, labels=tuple(standing_in(labels, answer.query, item, of, source=PERSON).values()))
 
@@ -228,7 +228,7 @@ class Applied:
 
 
 def apply_answers(dataset: Dataset, answers: Sequence[KeyPress]) -> Applied:
-    """The dataset with the answers of a log in it, whatever part of them is in it already."""
+    """The dataset with the answers of a log, of which it may hold a part already."""
     by_query = group_pairs((answer.query, answer) for answer in answers)
     queries = {query.id: query for query in dataset.queries}
     states: dict[str, State] = {}
@@ -236,18 +236,18 @@ def apply_answers(dataset: Dataset, answers: Sequence[KeyPress]) -> Applied:
     for query_id, entries in by_query.items():
         if query_id not in queries:
             continue
-        now = state_of(dataset, queries[query_id])
+        current = state_of(dataset, queries[query_id])
         before = state_before(entries[0])
-        seen = [after(before, active(entries[:n])).as_row() for n in range(len(entries) + 1)]
+        history = [after(before, active(entries[:n])).as_row() for n in range(len(entries) + 1)]
         states[query_id] = after(before, active(entries))
-        if now.as_row() not in seen or not in_catalog(states[query_id], dataset):
+        if current.as_row() not in history or not in_catalog(states[query_id], dataset):
             left.append(query_id)
             continue
-        if states[query_id].as_row() != now.as_row():
+        if states[query_id].as_row() != current.as_row():
             changed.append(query_id)
     gone = tuple(query_id for query_id in by_query if query_id not in queries)
-    made = _with_states(dataset, {query_id: states[query_id] for query_id in changed})
-    return Applied(dataset=made, changed=tuple(changed), left=tuple(left), gone=gone)
+    labelled = _with_states(dataset, {query_id: states[query_id] for query_id in changed})
+    return Applied(dataset=labelled, changed=tuple(changed), left=tuple(left), gone=gone)
 
 
 def in_catalog(state: State, dataset: Dataset) -> bool:
@@ -273,7 +273,7 @@ class AnswerLog:
     """The log of one dataset: read whole, added to line by line."""
 
     def __init__(self, path: Path) -> None:
-        """Read the log; a last line that a crash cut short is taken off, and `repaired` says so.
+        """Read the log; an incomplete last line is removed, and `repaired` is set.
 
         Raises:
             InputError: a line is no answer; all such lines.
@@ -287,12 +287,12 @@ class AnswerLog:
 
     def _read(self) -> None:
         data = read_bytes(self.path)
-        whole, torn = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
+        complete, torn = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
         if torn:
             self.repaired = f"the last answer in {self.path} was cut short and is dropped: {torn[:80]!r}"
-            write_atomic(self.path, whole)
+            write_atomic(self.path, complete)
         faults: list[Fault] = []
-        for number, line in enumerate(whole.split(b"\n"), start=1):
+        for number, line in enumerate(complete.split(b"\n"), start=1):
             if not line.strip():
                 continue
             try:
@@ -327,11 +327,11 @@ class AnswerLog:
 
 
 class MemoryLog(AnswerLog):
-    """A log that is kept nowhere, for simulations."""
+    """A log in memory, for simulations."""
 
     def __init__(self) -> None:
         super().__init__(Path(os.devnull) / "none")
 
     def add(self, answer: KeyPress) -> None:
-        """Keep the answer as long as this object lives."""
+        """Keep the answer in memory."""
         self.answers.append(answer)

@@ -1,4 +1,4 @@
-"""What fully labelled queries say of guesses: a small logistic regression, held to the guesses by a prior.
+"""Correct guesses by fully labelled queries: a small logistic regression with a prior at the guesses.
 
 A fully labelled query does not look like one whose needs are open: all that it needs was called. So each is put back
 into the state of the open ones: what the log's selector would have offered is drawn as it offered elsewhere, by the
@@ -33,30 +33,30 @@ _PARTS = re.compile(r"[^.!?;\n]*\w[^.!?;\n]*")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
-    """What is known of a query before anyone answers.
+    """The data of a query before any answer.
 
     Attributes:
         row: of the query in the pool.
         called: catalog positions of what was called or is labelled as required.
-        shown: of what was offered; None where no log says.
+        offered: of what was offered; None where no log says.
         signals: the log shows signs of a miss.
-        wanted: positions of what the model named without being offered it.
+        required: positions of what the model named without being offered it.
         groups: of a query that is fully labelled, what it requires.
         weight: how much it counts.
     """
 
     row: int
     called: tuple[int, ...]
-    shown: frozenset[int] | None
+    offered: frozenset[int] | None
     signals: bool = False
-    wanted: tuple[int, ...] = ()
+    required: tuple[int, ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
     weight: float = 1.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cases:
-    """Cases with what is guessed of them.
+    """Cases with their guesses.
 
     Attributes:
         pool: that they are of.
@@ -72,7 +72,7 @@ class Cases:
 
     @cached_property
     def features(self) -> FloatArray:
-        """What the chances depend on beside the guess, shape (n_cases, n_sets, n_features)."""
+        """The features of the chances other than the guess, shape (n_cases, n_sets, n_features)."""
         table = [[_features(self.pool, case, chosen) for chosen in self.sets] for case in self.cases]
         return np.array(table, dtype=np.float64).reshape(len(self.cases), len(self.sets), _N_FEATURES)
 
@@ -84,7 +84,7 @@ class Cases:
 
 
 class Emulator:
-    """Fully labelled queries, as they would look if the log had shown what it showed elsewhere."""
+    """Fully labelled queries as cases, as if the log had offered for them what it offered elsewhere."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -100,20 +100,20 @@ class Emulator:
         self._shown = [(row, frozenset(pool.positions(keys))) for row, keys in part[:: max(len(part) // _LOOKED_AT, 1)]]
 
     def cases(self, *, seed: int = 0) -> list[Case]:
-        """One a fully labelled query and kind of open query (logged, not logged); none if no query is open."""
-        found = []
+        """One case per fully labelled query and kind of open query (logged, not logged); none if no query is open."""
+        result = []
         rng = np.random.default_rng(seed)
         pool = self.pool
         for query in pool.dataset.judged().queries:
             row = pool.row[query.id]
             groups = tuple(pool.groups(pool.dataset.labels_of(query.id)))
             if self._shown and self._logged > 0:
-                shown = self._offered(row, rng)
-                called = tuple(item for group in groups for item in group if item in shown)
-                found.append(Case(row=row, called=called, shown=shown, groups=groups, weight=self._logged))
+                offered = self._offered(row, rng)
+                called = tuple(item for group in groups for item in group if item in offered)
+                result.append(Case(row=row, called=called, offered=offered, groups=groups, weight=self._logged))
             if self._logged < 1:
-                found.append(Case(row=row, called=(), shown=None, groups=groups, weight=1.0 - self._logged))
-        return found
+                result.append(Case(row=row, called=(), offered=None, groups=groups, weight=1.0 - self._logged))
+        return result
 
     def _offered(self, row: int, rng: np.random.Generator) -> frozenset[int]:
         selector, inside, outside = self._selector
@@ -124,21 +124,21 @@ class Emulator:
 
     @cached_property
     def _selector(self) -> tuple[int, FloatArray, float]:
-        """The selector whose places tell best what was offered, the share offered by place, and beyond all places."""
-        found = []
-        for number, one in enumerate(self.pool.offers):
-            depth = max((len(one.ranking[row]) for row, _ in self._shown), default=0)
-            seen, hits, beyond = np.zeros(depth), np.zeros(depth), 0
-            for row, shown in self._shown:
-                ranking = one.ranking[row]
-                seen[: len(ranking)] += 1
-                hits[: len(ranking)] += [item in shown for item in ranking]
-                beyond += len(shown.difference(ranking))
-            share = hits / np.maximum(seen, 1.0)
-            others = max(len(self._shown) * len(self.pool.dataset.catalog) - float(seen.sum()), 1.0)
-            unsure = float((seen * share * (1.0 - share)).sum()) + beyond * (1.0 - beyond / others)
-            found.append((unsure, number, share, beyond / others))
-        _, number, share, outside = min(found, key=lambda one: one[:2])
+        """The selector whose ranks predict best what was offered, the share offered by rank, and beyond all ranks."""
+        fits = []
+        for number, offers in enumerate(self.pool.offers):
+            depth = max((len(offers.ranking[row]) for row, _ in self._shown), default=0)
+            n_seen, hits, beyond = np.zeros(depth), np.zeros(depth), 0
+            for row, offered in self._shown:
+                ranking = offers.ranking[row]
+                n_seen[: len(ranking)] += 1
+                hits[: len(ranking)] += [item in offered for item in ranking]
+                beyond += len(offered.difference(ranking))
+            share = hits / np.maximum(n_seen, 1.0)
+            n_outside = max(len(self._shown) * len(self.pool.dataset.catalog) - float(n_seen.sum()), 1.0)
+            unsure = float((n_seen * share * (1.0 - share)).sum()) + beyond * (1.0 - beyond / n_outside)
+            fits.append((unsure, number, share, beyond / n_outside))
+        _, number, share, outside = min(fits, key=lambda fit: fit[:2])
         return number, share, outside
 
 
@@ -166,7 +166,7 @@ class LogOddsCorrection:
         return cls(fitted, empty.mean)
 
     def columns(self, cases: Cases) -> FloatArray:
-        """What the coefficients are of, shape (n_cases * n_sets, 2 + n_features)."""
+        """The columns of the regression, shape (n_cases * n_sets, 2 + n_features)."""
         chance = np.clip(cases.chances.ravel(), *_ENDS)
         scaled = (cases.features.reshape(-1, _N_FEATURES) - self.mean) / _SCALE
         columns = [np.log(chance / (1.0 - chance)), np.ones(len(chance)), *np.clip(scaled, -_REACH, _REACH).T]
@@ -176,9 +176,9 @@ class LogOddsCorrection:
 def corrected(correction: LogOddsCorrection, cases: Cases) -> FloatArray:
     """The guessed chances, corrected, shape (n_cases, n_sets); a pair's is never above its selectors'."""
     chances = _sigmoid(correction.columns(cases) @ correction.coefficients).reshape(cases.chances.shape)
-    for place, chosen in enumerate(cases.sets):
-        for one in chosen:
-            chances[:, place] = np.minimum(chances[:, place], chances[:, one])
+    for number, chosen in enumerate(cases.sets):
+        for index in chosen:
+            chances[:, number] = np.minimum(chances[:, number], chances[:, index])
     return np.asarray(chances)
 
 
@@ -189,16 +189,16 @@ def _sigmoid(x: FloatArray) -> FloatArray:
 def _fit(x: FloatArray, y: FloatArray, weight: FloatArray, prior: tuple[FloatArray, FloatArray]) -> FloatArray:
     """Logistic regression by Newton's method under a normal prior (its mean, its precision)."""
     mean, precision = prior
-    found = mean.copy()
+    fitted = mean.copy()
     for _ in range(50):
-        p = _sigmoid(x @ found)
-        gradient = x.T @ (weight * (y - p)) - precision * (found - mean)
+        p = _sigmoid(x @ fitted)
+        gradient = x.T @ (weight * (y - p)) - precision * (fitted - mean)
         curvature = (x.T * (weight * p * (1.0 - p))) @ x + np.diag(precision)
         step = np.clip(np.linalg.solve(curvature, gradient), -1.0, 1.0)
-        found = found + step
+        fitted = fitted + step
         if float(np.abs(step).max()) < 1e-8:
             break
-    return np.asarray(found)
+    return np.asarray(fitted)
 
 
 _SCALE = np.array([1.0, 0.6, 0.45, 0.45, 0.45, 0.45])  # a usual spread of each feature
@@ -206,7 +206,7 @@ _N_FEATURES = len(_SCALE)
 
 
 def _features(pool: Pool, case: Case, chosen: Sequence[int]) -> list[float]:
-    """How far down what was called stands, how much was called, and how much the request asks for by its length."""
+    """The ranks of the called items, their number, and the number that the request's length suggests."""
     text = pool.dataset.queries[case.row].request.text
     parts, called = max(len(_PARTS.findall(text)), 1), len(case.called)
     deepest = 0.0
@@ -225,12 +225,12 @@ def _features(pool: Pool, case: Case, chosen: Sequence[int]) -> list[float]:
 
 
 def _outcome(pool: Pool, case: Case, chosen: Sequence[int]) -> float:
-    """Whether all of these selectors offer all that a fully labelled query requires; in part by what may stand in."""
-    found = 1.0
+    """The chance that all of these selectors offer all required items of a query, or similar ones."""
+    chance = 1.0
     for group in case.groups:
         offered = [pool.offers[selector].offered[case.row] for selector in chosen]
-        if all(any(item in one for item in group) for one in offered):
+        if all(any(item in offered_items for item in group) for offered_items in offered):
             continue
-        like = {other for item in group for other in (item, *pool.likenesses.of(item))}
-        found *= _STANDS_IN if all(like & one for one in offered) else 0.0
-    return found
+        like = {alike for item in group for alike in (item, *pool.likenesses.of(item))}
+        chance *= _STANDS_IN if all(like & offered_items for offered_items in offered) else 0.0
+    return chance

@@ -69,7 +69,7 @@ class Figure:
 
     @property
     def width(self) -> float:
-        """From end to end."""
+        """The width of the interval."""
         return self.high - self.low
 
 
@@ -82,7 +82,7 @@ class Tally:
         plus, minus: how many of these are complete and incomplete, or, of a difference, complete with the first
             selector only and with the second only. The rest are neither.
         guess_plus, guess_minus: guessed shares, where there is no answer yet.
-        known, known_plus, known_minus: queries whose value is known, and how many of these are which.
+        n_known, known_plus, known_minus: queries whose value is known, and how many of these are which.
         needing: for a difference, how many queries need something (an estimate); not used for a share.
     """
 
@@ -92,7 +92,7 @@ class Tally:
     minus: FloatArray
     guess_plus: FloatArray
     guess_minus: FloatArray
-    known: int = 0
+    n_known: int = 0
     known_plus: float = 0.0
     known_minus: float = 0.0
     needing: float = 0.0
@@ -105,41 +105,43 @@ def share(name: str, tally: Tally) -> Figure:
     needing = plus + (tally.known_minus + float((tally.size * m).sum()))
     ratio = plus / needing if needing > 0 else math.nan
     # The ratio is off by the mean of plus - ratio * (plus + minus), to first order.
-    return _figure(name, tally, ratio, (1.0 - ratio, -ratio), needing=needing, least=0.0)
+    return _figure(name, tally, ratio, (1.0 - ratio, -ratio), needing=needing, lower_bound=0.0)
 
 
 def difference(name: str, tally: Tally) -> Figure:
-    """Completeness of one selector less that of another: (plus - minus) by the queries that need something."""
+    """Completeness of one selector minus that of another: (plus - minus) by the queries that need something."""
     p, m = _shares(tally)
     gap = tally.known_plus - tally.known_minus + float((tally.size * (p - m)).sum())
     value = gap / tally.needing if tally.needing > 0 else math.nan
-    return _figure(name, tally, value, (1.0, -1.0), needing=tally.needing, least=-1.0)
+    return _figure(name, tally, value, (1.0, -1.0), needing=tally.needing, lower_bound=-1.0)
 
 
 def _figure(
-    name: str, tally: Tally, value: float, values: tuple[float, float], *, needing: float, least: float
+    name: str, tally: Tally, value: float, values: tuple[float, float], *, needing: float, lower_bound: float
 ) -> Figure:
-    """A value between `least` and 1 with its interval, which is all of that where nothing needs anything."""
-    low, high = least, 1.0
+    """A value between `lower_bound` and 1 with its interval, which is the whole range if no query needs anything."""
+    low, high = lower_bound, 1.0
     if needing > 0:
         down, up = _distances(tally, values)
-        low, high = max(least, value - down / needing), min(1.0, value + up / needing)
+        low, high = max(lower_bound, value - down / needing), min(1.0, value + up / needing)
     return Figure(
         name=name,
         value=value,
         low=low,
         high=high,
         level=LEVEL,
-        known=tally.known,
+        known=tally.n_known,
         sampled=round(float(tally.n.sum())),
         open=round(float(tally.size.sum())),
     )
 
 
 def _shares(tally: Tally) -> tuple[FloatArray, FloatArray]:
-    asked = tally.n > 0
-    n = np.where(asked, tally.n, 1.0)
-    return np.where(asked, tally.plus / n, tally.guess_plus), np.where(asked, tally.minus / n, tally.guess_minus)
+    is_labelled = tally.n > 0
+    n = np.where(is_labelled, tally.n, 1.0)
+    return np.where(is_labelled, tally.plus / n, tally.guess_plus), np.where(
+        is_labelled, tally.minus / n, tally.guess_minus
+    )
 
 
 def _distances(tally: Tally, values: tuple[float, float]) -> tuple[float, float]:
@@ -202,8 +204,8 @@ def halving(tally: Tally, turns: Sequence[int], *, kind: str, upper: Tally | Non
     """
     make = share if kind == "share" else difference
 
-    def width(more: int) -> float:
-        added = np.bincount(np.array(turns[:more], dtype=np.int64), minlength=len(tally.n))
+    def width(n_added: int) -> float:
+        added = np.bincount(np.array(turns[:n_added], dtype=np.int64), minlength=len(tally.n))
         low = make("", _grown(tally, added))
         return (low if upper is None else make("", _grown(upper, added))).high - low.low
 
@@ -222,33 +224,33 @@ def halving(tally: Tally, turns: Sequence[int], *, kind: str, upper: Tally | Non
 def _grown(tally: Tally, added: IntArray) -> Tally:
     """The counts expected after as many more answers by stratum."""
     n = np.minimum(tally.n + added, tally.size)
-    more = n - tally.n
+    n_added = n - tally.n
     return replace(
         tally,
         n=n,
-        plus=tally.plus + more * (tally.plus + 2.0 * tally.guess_plus) / (tally.n + 2.0),
-        minus=tally.minus + more * (tally.minus + 2.0 * tally.guess_minus) / (tally.n + 2.0),
+        plus=tally.plus + n_added * (tally.plus + 2.0 * tally.guess_plus) / (tally.n + 2.0),
+        minus=tally.minus + n_added * (tally.minus + 2.0 * tally.guess_minus) / (tally.n + 2.0),
     )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Known:
-    """What is known of one query.
+    """The completeness of one query.
 
     Attributes:
         needs: whether it needs anything; True if it may.
         complete: by selector, whether it is; nothing is read of it where nothing is needed.
-        most: the same if everything in doubt speaks for the selectors; None if nothing is in doubt.
+        upper_bound: the same if everything in doubt speaks for the selectors; None if nothing is in doubt.
     """
 
     needs: bool
     complete: tuple[bool, ...]
-    most: tuple[bool, ...] | None = None
+    upper_bound: tuple[bool, ...] | None = None
 
     @property
     def sure(self) -> bool:
         """Whether nothing is in doubt."""
-        return self.most is None
+        return self.upper_bound is None
 
     def value(self, selector: int, end: int) -> int | None:
         """1 for complete, -1 for incomplete, 0 for a query that needs nothing.
@@ -273,7 +275,7 @@ class Known:
         return best if end > 0 else worst
 
     def _range(self, selector: int) -> tuple[bool, bool]:
-        return self.complete[selector], (self.most or self.complete)[selector]
+        return self.complete[selector], (self.upper_bound or self.complete)[selector]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -285,7 +287,7 @@ class Sample:
         census: queries known otherwise than by the sample.
         strata: by stratum, the ids of the queries not in the census.
         answered: what is known of the answered ones of these.
-        same: by pair of selectors (in `predict.pairs` order), queries for which the two offer the same.
+        equal_offers: by pair of selectors (in `predict.pairs` order), queries for which the two offer the same.
         guesses: by stratum, guessed shares: complete by selector, then first only and second only by pair.
     """
 
@@ -293,53 +295,57 @@ class Sample:
     census: Sequence[Known]
     strata: Sequence[Sequence[str]]
     answered: Mapping[str, Known]
-    same: Sequence[frozenset[str]]
+    equal_offers: Sequence[frozenset[str]]
     guesses: Sequence[tuple[Sequence[float], Sequence[float], Sequence[float]]]
 
     @property
     def unsure(self) -> int:
         """Queries that answers leave in doubt."""
-        return sum(not one.sure for one in self.answered.values()) + sum(not one.sure for one in self.census)
+        return sum(not answer.sure for answer in self.answered.values()) + sum(
+            not completeness.sure for completeness in self.census
+        )
 
     def weights(self) -> dict[str, float]:
-        """How many queries of its stratum each answered one stands for; none in doubt is among them."""
-        found: dict[str, float] = {}
+        """The number of queries of its stratum that each answered one represents; without those in doubt."""
+        by_query: dict[str, float] = {}
         for queries in self.strata:
             drawn = [query for query in queries if query in self.answered and self.answered[query].sure]
-            found |= {query: len(queries) / len(drawn) for query in drawn}
-        return found
+            by_query |= {query: len(queries) / len(drawn) for query in drawn}
+        return by_query
 
     def share_tally(self, selector: int, *, end: int = 0) -> Tally:
         """Counts for the completeness of one selector; `end` as for `Known.value`."""
         rows = []
         for queries in self.strata:
-            found = [self.answered[query].value(selector, end) for query in queries if query in self.answered]
-            rows.append((len(queries), len(found) - found.count(None), found.count(1), found.count(-1)))
-        guess = np.array([one[0][selector] for one in self.guesses])
-        return _tally(rows, [one.value(selector, end) for one in self.census], guess, 1.0 - guess)
+            labelled = [self.answered[query].value(selector, end) for query in queries if query in self.answered]
+            rows.append((len(queries), len(labelled) - labelled.count(None), labelled.count(1), labelled.count(-1)))
+        guess = np.array([guess_row[0][selector] for guess_row in self.guesses])
+        return _tally(rows, [completeness.value(selector, end) for completeness in self.census], guess, 1.0 - guess)
 
     def difference_tally(self, pair: int, first: int, second: int, *, end: int = 0) -> Tally:
         """Counts for the difference of two selectors; where they offer the same, it is known to be 0."""
         rows = []
-        same = self.same[pair]
+        same_queries = self.equal_offers[pair]
         alike = 0
         for queries in self.strata:
             gaps = {q: self.answered[q].gap(first, second, end) for q in queries if q in self.answered}
             gaps = {query: gap for query, gap in gaps.items() if gap is not None}
-            differing = sum(query not in same for query in queries)
-            found = [gap for query, gap in gaps.items() if query not in same]
-            if gaps and not found and differing:  # rare ones were not hit: the stratum speaks as a whole
+            differing = sum(query not in same_queries for query in queries)
+            labelled = [gap for query, gap in gaps.items() if query not in same_queries]
+            if gaps and not labelled and differing:  # rare ones were not hit: the stratum speaks as a whole
                 rows.append((len(queries), len(gaps), 0, 0))
             else:
-                rows.append((differing, len(found), found.count(1), found.count(-1)))
+                rows.append((differing, len(labelled), labelled.count(1), labelled.count(-1)))
                 alike += len(queries) - differing
         part = np.array(
             [max(row[0], 1.0) / max(len(queries), 1) for row, queries in zip(rows, self.strata, strict=True)]
         )
-        guesses = np.array([(one[1][pair], one[2][pair]) for one in self.guesses]).reshape(-1, 2).T / part
-        known = [one.gap(first, second, end) for one in self.census]
+        guesses = (
+            np.array([(guess_row[1][pair], guess_row[2][pair]) for guess_row in self.guesses]).reshape(-1, 2).T / part
+        )
+        gaps_of_census = [completeness.gap(first, second, end) for completeness in self.census]
         plus = np.clip(guesses[0], 0.0, 1.0)
-        tally = _tally(rows, [*known, *[0] * alike], plus, np.clip(guesses[1], 0.0, 1.0 - plus))
+        tally = _tally(rows, [*gaps_of_census, *[0] * alike], plus, np.clip(guesses[1], 0.0, 1.0 - plus))
         return replace(tally, needing=self.needing(end=end))
 
     def needing(self, *, end: int = 0) -> float:
@@ -353,12 +359,12 @@ class Sample:
         return self._figure(share, self.selectors[selector], partial(self.share_tally, selector))
 
     def ahead(self, pair: int, first: int, second: int) -> Figure:
-        """Completeness of the first selector less that of the second, over all queries."""
+        """Completeness of the first selector minus that of the second, over all queries."""
         name = f"{self.selectors[first]} - {self.selectors[second]}"
         return self._figure(difference, name, partial(self.difference_tally, pair, first, second))
 
     def _figure(self, make: Callable[[str, Tally], Figure], name: str, tally: Callable[..., Tally]) -> Figure:
-        """One figure of those for what is sure, for the worst and for the best that may be."""
+        """One figure from those for the sure, the worst and the best case."""
         sure = make(name, tally(end=0))
         if not self.unsure:
             return sure
@@ -382,7 +388,7 @@ class Sample:
 
 
 def _tally(
-    rows: Sequence[tuple[int, int, int, int]], known: Sequence[int | None], plus: FloatArray, minus: FloatArray
+    rows: Sequence[tuple[int, int, int, int]], census: Sequence[int | None], plus: FloatArray, minus: FloatArray
 ) -> Tally:
     """Counts of the strata (size, n, plus, minus), of what is known, and the guessed shares."""
     size, n, n_plus, n_minus = np.array(rows, dtype=np.float64).reshape(-1, 4).T
@@ -393,7 +399,7 @@ def _tally(
         minus=n_minus,
         guess_plus=plus,
         guess_minus=minus,
-        known=len(known) - known.count(None),
-        known_plus=known.count(1),
-        known_minus=known.count(-1),
+        n_known=len(census) - census.count(None),
+        known_plus=census.count(1),
+        known_minus=census.count(-1),
     )

@@ -1,4 +1,4 @@
-"""The folder of a dataset that is labelled: its log, its queue, and the dataset kept in step with them."""
+"""The folder of a dataset that is labelled: its log, its queue, and the dataset, which follows the log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LabelFolder:
     writes: bool = True
 
     def session(self, predictor: Predictor, *, seed: int = 0, focus: tuple[str, ...] = ()) -> LabellingSession:
-        """A session that goes on where the last one ended; the first one draws the sample.
+        """A session that continues where the last one ended; the first one draws the sample.
 
         Args:
             predictor: over this folder's dataset.
@@ -74,16 +74,16 @@ class LabelFolder:
         none = Queue(selectors=predictor.pool.names, seed=seed, strata=())
         open_ = LabellingSession(predictor, none, self.log, left=self.left).unsettled()
         if queue is None:
-            made = make_queue(predictor, open_, seed=seed, focus=focus)
+            new_queue = make_queue(predictor, open_, seed=seed, focus=focus)
         else:
             answered = {answer.query for answer in self.log.answers}
-            made = extended(queue, predictor, [query for query in open_ if query not in answered])
-        if made is not queue and self.writes:
-            made.write(path)
-        return LabellingSession(predictor, made, self.log, left=self.left)
+            new_queue = extended(queue, predictor, [query for query in open_ if query not in answered])
+        if new_queue is not queue and self.writes:
+            new_queue.write(path)
+        return LabellingSession(predictor, new_queue, self.log, left=self.left)
 
     def save(self, session: LabellingSession | None = None) -> Applied:
-        """Put the answers into the dataset's files, as they are by now; weights go beside the log.
+        """Write the answers into the dataset's files, and the weights to the folder of the log.
 
         The card says then how many labels come from where.
 
@@ -95,31 +95,31 @@ class LabelFolder:
         dataset = read_dataset(self.path)
         refuse_frozen(dataset, self.path)
         applied = apply_answers(dataset, self.log.answers)
-        made = with_sources(applied.dataset) if self.log.answers else applied.dataset
-        if made is not dataset and self.writes:
-            write_dataset(made, self.path)
-        self.dataset, self.left = made, applied.left
+        labelled = with_sources(applied.dataset) if self.log.answers else applied.dataset
+        if labelled is not dataset and self.writes:
+            write_dataset(labelled, self.path)
+        self.dataset, self.left = labelled, applied.left
         if session is not None and self.writes:
             weights = {query: round(weight, 6) for query, weight in session.sample().weights().items()}
             write_weights(self.path, weights, session.queue.stratum_of())
         return applied
 
     def correct(self, patch: Path) -> int:
-        """Apply a patch of `data review` to the dataset's files; how many labels it changed.
+        """Apply a patch of `data review` to the dataset's files; returns how many labels changed.
 
         Raises:
             InputError: the patch is not valid, or a label is not what it says it was; nothing is applied.
             StorageError: a file cannot be read or written.
         """
-        made, changed = patched(self.dataset, patch)
-        self.dataset = with_sources(made)
+        corrected, changed = patched(self.dataset, patch)
+        self.dataset = with_sources(corrected)
         write_dataset(self.dataset, self.path)
         return changed
 
 
 @contextmanager
 def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
-    """Open the folder of a dataset to label it; nobody else can meanwhile. Answers not in the files yet get there.
+    """Open and lock the folder of a dataset to label it. Answers that are not in the files yet are written.
 
     Args:
         path: the folder.
@@ -139,10 +139,10 @@ def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
         )
     lock = path.resolve().with_name(f".{path.resolve().name}.labelling.lock")
 
-    def taken() -> None:
+    def check_state() -> None:
         raise ParameterError(f"{path} is being labelled by another session; wait for its end")
 
-    with exclusive(lock, waiting=taken):
+    with exclusive(lock, waiting=check_state):
         dataset = read_dataset(path)
         refuse_frozen(dataset, path)
         log = AnswerLog(path / FOLDER / LOG)
@@ -152,16 +152,16 @@ def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
         if applied.changed and writes:
             notes.append(f"{len(applied.changed)} queries answered earlier are now in the dataset's files")
         if applied.left:
-            which = ", ".join(applied.left[:3]) + (", ..." if len(applied.left) > 3 else "")
+            names = ", ".join(applied.left[:3]) + (", ..." if len(applied.left) > 3 else "")
             since = "have other labels since (by hand, or by `data rebase`) and are left alone"
-            notes.append(f"{len(applied.left)} answered queries {since}: {which}")
+            notes.append(f"{len(applied.left)} answered queries {since}: {names}")
         if applied.gone:
             notes.append(f"{len(applied.gone)} answered queries are no longer in the dataset")
         yield folder
 
 
 def refuse_frozen(dataset: Dataset, path: Path) -> None:
-    """A frozen dataset is not changed.
+    """Raise if a dataset is frozen.
 
     Raises:
         ParameterError: it is frozen.
@@ -179,20 +179,22 @@ def with_sources(dataset: Dataset) -> Dataset:
     `labelling` gets a closing sentence in place of an older one, and `notes`, unless they are a text, `label_sources`.
     """
     counts = Counter(label.source or UNNAMED for label in dataset.labels)
-    found = {name: {"labels": n, "share": round(n / counts.total(), 4)} for name, n in sorted(counts.items())}
+    by_source = {name: {"labels": n, "share": round(n / counts.total(), 4)} for name, n in sorted(counts.items())}
     about = dict(dataset.about)
     if isinstance(about.get("labelling"), str):
-        about["labelling"] = _told(about["labelling"], dataset, counts)
+        about["labelling"] = _describe_labelling(about["labelling"], dataset, counts)
     notes = about.get("notes")
     if notes is None or isinstance(notes, Mapping):
-        about["notes"] = {**(notes or {}), "label_sources": found}
+        about["notes"] = {**(notes or {}), "label_sources": by_source}
     return dataset if about == dict(dataset.about) else replace(dataset, about=about)
 
 
-def _told(labelling: str, dataset: Dataset, counts: Counter[str]) -> str:
+def _describe_labelling(labelling: str, dataset: Dataset, counts: Counter[str]) -> str:
     start = labelling.split(_MARK, maxsplit=1)[0].replace(_UNSEEN, "").rstrip()
     total = counts.total()
-    shares = ", ".join(f"{n:,} {name} ({n / total:.1%})" for name, n in sorted(counts.items(), key=lambda one: -one[1]))
+    shares = ", ".join(
+        f"{n:,} {name} ({n / total:.1%})" for name, n in sorted(counts.items(), key=lambda pair: -pair[1])
+    )
     queries = dataset.queries
     partly = sum(query.partly_labelled for query in queries)
     nothing = sum(query.needs_nothing for query in queries)

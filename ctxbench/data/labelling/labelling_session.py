@@ -1,4 +1,4 @@
-"""A labelling session: what is asked next, what an answer makes of it, and what the figures are by then."""
+"""A labelling session: the next question, the answers, and the figures."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PromptAnswer:
 
 
 class LabellingSession:
-    """Asks, takes answers, estimates. All of it is in the log: a new session over the same log goes on.
+    """Asks, takes answers, estimates. The state is in the log: a new session over the same log continues.
 
     Attributes:
         state: gives what is known of a query by now.
@@ -85,7 +85,7 @@ class LabellingSession:
         left: Iterable[str] = (),
         clock: Callable[[], str] | None = None,
     ):
-        """Start, or go on.
+        """Start, or continue.
 
         Args:
             predictor: over the pool.
@@ -101,28 +101,28 @@ class LabellingSession:
         self._clock = clock or (lambda: datetime.now(UTC).isoformat(timespec="seconds"))
         self._stratum = queue.stratum_of()
         self._states = States(self.pool, log.answers, left=left)
-        self.state, self.through = self._states.now, self._states.through
+        self.state, self.through = self._states.current, self._states.through
         self._turns = queue.turns()
         self._cursor = 0  # turns before this one are answered through
         self._passed = [0] * len(queue.strata)
         self._given_up: set[str] = set()  # skipped again at the end
 
     def unsettled(self) -> list[str]:
-        """The queries whose needs are not known, in order: what a queue is made of."""
+        """The queries whose required items are not known, in order, for a queue."""
         return [query.id for query in self.pool.dataset.queries if not self.through(query.id)]
 
     # ------------------------------------------------------------------------------------------ asking
 
     def next(self) -> LabelPrompt | None:
-        """The next question; None when nothing is left to ask. What was skipped comes again at the end, once."""
+        """The next question; None if there is none. Skipped ones are asked again once, at the end."""
         while self._cursor < len(self._turns):
             stratum = self._turns[self._cursor]
-            queries, place = self.queue.strata[stratum].queries, self._passed[stratum]
-            while place < len(queries) and not self._drawn(queries[place]):
-                place += 1
-            self._passed[stratum] = place
-            if place < len(queries) and self._states.waits(queries[place]):
-                return self._prompt(queries[place])
+            queries, position = self.queue.strata[stratum].queries, self._passed[stratum]
+            while position < len(queries) and not self._drawn(queries[position]):
+                position += 1
+            self._passed[stratum] = position
+            if position < len(queries) and self._states.waits(queries[position]):
+                return self._prompt(queries[position])
             self._passed[stratum] += 1
             self._cursor += 1
         for query_id in self._states.touched:
@@ -145,43 +145,45 @@ class LabellingSession:
         state = self.state(query_id)
         exposure = self.pool.exposures.get(query_id)
         signals = tuple(exposure.signals) if exposure else ()
-        known = self.pool.positions(label.item for label in state.required)
+        required = self.pool.positions(label.item for label in state.required)
         if state.required and not state.partly:
-            pair = self._states.undecided(query_id, state) or self._states.undecided(query_id, state, again=True)
+            pair = self._states.undecided(query_id, state) or self._states.undecided(
+                query_id, state, include_unsure=True
+            )
             if pair is not None:
                 return LabelPrompt(
-                    query=query_id, kind="alternative", known=known, item=pair[0], of=pair[1], signals=signals
+                    query=query_id, kind="alternative", known=required, item=pair[0], of=pair[1], signals=signals
                 )
         return LabelPrompt(
             query=query_id,
             kind="needed",
-            known=known,
-            candidates=tuple(self._candidates(query_id, state, known)),
+            known=required,
+            candidates=tuple(self._candidates(query_id, state, required)),
             signals=signals,
         )
 
-    def _candidates(self, query_id: str, state: State, known: Sequence[int]) -> Iterator[LikelyItem]:
+    def _candidates(self, query_id: str, state: State, required: Sequence[int]) -> Iterator[LikelyItem]:
         row, guess = self.pool.row[query_id], self.predictor.guess(query_id)
-        passed_over = {*self.pool.positions(label.item for label in state.labels), *self.pool.given(row)}
-        like = {other: item for item in reversed(known) for other in self.pool.likenesses.of(item)}
+        passed_over = {*self.pool.positions(label.item for label in state.labels), *self.pool.always_offered(row)}
+        like = {alike: item for item in reversed(required) for alike in self.pool.likenesses.of(item)}
         for item in dict.fromkeys([*guess.called, *guess.ranked()]):
             if item not in passed_over:
-                offered_by = tuple(one.name for one in self.pool.offers if item in one.offered[row])
+                offered_by = tuple(offers.name for offers in self.pool.offers if item in offers.offered[row])
                 yield LikelyItem(item=item, offered_by=offered_by, called=item in guess.called, like=like.get(item))
 
     def _rest(self) -> Iterator[LabelPrompt]:
-        """When no query is left: other items that might stand for needed ones."""
+        """After the last query: other items that may be alternatives of required ones."""
         for query_id in self._states.touched:
             state = self.state(query_id)
             if state.required and not state.partly and query_id not in self._states.left:
                 for item, of in self._states.open_pairs(query_id, state, deciding=False):
-                    known = self.pool.positions(label.item for label in state.required)
-                    yield LabelPrompt(query=query_id, kind="alternative", known=known, item=item, of=of)
+                    required = self.pool.positions(label.item for label in state.required)
+                    yield LabelPrompt(query=query_id, kind="alternative", known=required, item=item, of=of)
 
     # ------------------------------------------------------------------------------------------ answering
 
     def answer(self, prompt: LabelPrompt, reply: PromptAnswer, *, seconds: float = 0.0) -> KeyPress:
-        """Take the answer to a prompt; it is on disk when this returns.
+        """Store the answer to a prompt; it is on disk when this returns.
 
         Raises:
             ParameterError: the reply does not fit the prompt.
@@ -207,7 +209,7 @@ class LabellingSession:
         skipped = reply.kind == "skip" or (reply.kind == "alternative" and reply.yes is None)
         if skipped and self._cursor >= len(self._turns):
             self._given_up.add(prompt.query)
-        made = KeyPress(
+        entry = KeyPress(
             number=self.log.next_number,
             kind=reply.kind,
             query=prompt.query,
@@ -219,31 +221,34 @@ class LabellingSession:
             stratum=self._stratum.get(prompt.query, -1),
             before=None if prompt.query in self._states.entries else state.as_row(),
         )
-        self._add(made)
-        return made
+        self._add(entry)
+        return entry
 
     def can_need(self, query_id: str, item: int) -> bool:
         """Whether a query may get an item at all: it is enabled, available, and not by hand only."""
-        request, found = self.pool.dataset.queries[self.pool.row[query_id]].request, self.pool.dataset.catalog[item]
-        held = any(one.key == found.key for one in request.session or ())
-        offered = found.include != "manual" and (request.available is None or found.key in request.available)
-        return found.enabled and (held or offered)
+        request, found_item = (
+            self.pool.dataset.queries[self.pool.row[query_id]].request,
+            self.pool.dataset.catalog[item],
+        )
+        is_held = any(held_item.key == found_item.key for held_item in request.session or ())
+        offered = found_item.include != "manual" and (request.available is None or found_item.key in request.available)
+        return found_item.enabled and (is_held or offered)
 
     def grade_of(self, query_id: str, item: int) -> int | None:
-        """What an item is marked as for a query by now: 2 needed, 1 helpful, 0 not needed; None = not marked."""
+        """The grade of an item for a query: 2 needed, 1 helpful, 0 not needed; None = not marked."""
         key = self.pool.dataset.catalog[item].key
         return next((label.grade for label in self.state(query_id).labels if label.item == key), None)
 
     def undo(self) -> KeyPress | None:
-        """Take the last answer back, of whatever session; returns it, or None if there is none."""
+        """Withdraw the last answer, of any session; returns it, or None if there is none."""
         standing = active(self.log.answers)
         if not standing:
             return None
         last = standing[-1]
-        made = KeyPress(
+        entry = KeyPress(
             number=self.log.next_number, kind="undo", query=last.query, takes_back=last.number, at=self._clock()
         )
-        self._add(made)
+        self._add(entry)
         self._cursor = 0
         self._passed = [0] * len(self.queue.strata)
         self._given_up.clear()
@@ -255,18 +260,18 @@ class LabellingSession:
 
     @property
     def answers(self) -> int:
-        """How many answers stand."""
+        """The number of answers that were not withdrawn."""
         return len(active(self.log.answers))
 
     # ------------------------------------------------------------------------------------------ figures
 
     @cached_property
-    def _same(self) -> list[frozenset[str]]:
+    def _equal_offers(self) -> list[frozenset[str]]:
         """By pair of selectors, the queries of the queue for which the two offer the same."""
         rows = {query: self.pool.row[query] for query in self._stratum if query in self.pool.row}
         return [
-            frozenset(query for query, row in rows.items() if one.offered[row] == other.offered[row])
-            for one, other in combinations(self.pool.offers, 2)
+            frozenset(query for query, row in rows.items() if first.offered[row] == second.offered[row])
+            for first, second in combinations(self.pool.offers, 2)
         ]
 
     def sample(self) -> Sample:
@@ -279,47 +284,47 @@ class LabellingSession:
         strata: list[list[str]] = [[] for _ in self.queue.strata]
         answered: dict[str, Known] = {}
         for query in self.pool.dataset.queries:
-            stratum, known = self._stratum.get(query.id), self._states.known(query.id)
+            stratum, completeness = self._stratum.get(query.id), self._states.completeness(query.id)
             settled = self._states.through_before(query.id)
             if stratum is not None and not settled:
                 strata[stratum].append(query.id)
-                if known is not None:
-                    answered[query.id] = known
-            elif known is not None or settled:
-                census.append(known or self._states.nothing_sure())
+                if completeness is not None:
+                    answered[query.id] = completeness
+            elif completeness is not None or settled:
+                census.append(completeness or self._states.nothing_sure())
         return Sample(
             selectors=self.pool.names,
             census=census,
             strata=strata,
             answered=answered,
-            same=self._same,
+            equal_offers=self._equal_offers,
             guesses=self._guesses(),
         )
 
     def _guesses(self) -> list[tuple[Sequence[float], Sequence[float], Sequence[float]]]:
-        """By stratum; made anew for selectors that the queue was not made for."""
+        """The guesses by stratum; made anew for selectors that the queue was not made for."""
         if self.pool.names == self.queue.selectors:
-            return [(one.complete, one.first, one.second) for one in self.queue.strata]
-        return [self._guess_anew(one.queries) for one in self.queue.strata]
+            return [(stratum.complete, stratum.first, stratum.second) for stratum in self.queue.strata]
+        return [self._guess_anew(stratum.queries) for stratum in self.queue.strata]
 
     def _guess_anew(self, queries: Iterable[str]) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
-        """The guessed shares of a stratum's queries, of those that are still there; even chances if none is."""
-        there = [query for query in queries if query in self.pool.row]
-        if not there:
+        """The guessed shares of a stratum's queries that still exist; even chances if there are none."""
+        present = [query for query in queries if query in self.pool.row]
+        if not present:
             n = len(self.pool.offers)
             return (0.5,) * n, (0.25,) * len(pairs(n)), (0.25,) * len(pairs(n))
-        found = self.predictor.guesses(there)
-        complete, first, second = (table.mean(axis=0) for table in (found.complete, found.first, found.second))
+        guesses = self.predictor.guesses(present)
+        complete, first, second = (table.mean(axis=0) for table in (guesses.complete, guesses.first, guesses.second))
         return complete.tolist(), first.tolist(), second.tolist()
 
     def report(self) -> Report:
-        """Where the figures stand."""
+        """The current figures."""
         return report_on(self.sample(), self.queue, self.log.answers)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Where the figures stand.
+    """The current figures.
 
     Attributes:
         completeness: one a selector.
@@ -356,7 +361,7 @@ def report_on(sample: Sample, queue: Queue, answers: Sequence[KeyPress]) -> Repo
     to_come = _turns_to_come(sample, queue)
     standing = active(answers)
     per_query = len(standing) / len(sample.answered) if sample.answered else _guessed_answers(queue)
-    more = [
+    gaps = [
         *(sample.halving_of(i, to_come) for i in range(n)),
         *(sample.halving_between(k, i, j, to_come) for k, (i, j) in enumerate(pairs(n))),
     ]
@@ -367,10 +372,10 @@ def report_on(sample: Sample, queue: Queue, answers: Sequence[KeyPress]) -> Repo
         differences=ahead,
         halving={
             name: None if queries is None else round(queries * per_query + 0.499)
-            for name, queries in zip(names, more, strict=True)
+            for name, queries in zip(names, gaps, strict=True)
         },
         answers=len(standing),
-        queries=sum(one.sure for one in sample.answered.values()),
+        queries=sum(answer.sure for answer in sample.answered.values()),
         unsure=sample.unsure,
         minutes_per_answer=times[len(times) // 2] / 60.0 if times else float("nan"),
         answers_per_query=per_query,

@@ -1,4 +1,4 @@
-"""Pools: what several selectors offer for every query of a dataset, and what its log says, side by side."""
+"""Pools: the offers of several selectors for every query of a dataset, and its exposures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BLOCK = 256  # queries whose answers are kept in one file, so that an interrupte
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Offers:
-    """What one selector answers, by query of the dataset, as catalog positions.
+    """The offers and rankings of one selector, by query of the dataset, as catalog positions.
 
     Attributes:
         name: of the selector.
@@ -63,7 +63,7 @@ class Offers:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pool:
-    """A dataset with what selectors offer for its queries and what its log says.
+    """A dataset with the offers of selectors for its queries, and its exposures.
 
     Attributes:
         dataset: the queries, in order.
@@ -78,46 +78,46 @@ class Pool:
     @property
     def names(self) -> tuple[str, ...]:
         """The selectors."""
-        return tuple(one.name for one in self.offers)
+        return tuple(offers.name for offers in self.offers)
 
     @cached_property
     def row(self) -> dict[str, int]:
-        """The place of every query by its id."""
-        return {query.id: place for place, query in enumerate(self.dataset.queries)}
+        """The row of every query by its id."""
+        return {query.id: row for row, query in enumerate(self.dataset.queries)}
 
     @cached_property
     def likenesses(self) -> Likenesses:
-        """Which items of the catalog may stand for each other."""
+        """The items of the catalog that may be alternatives of each other."""
         return Likenesses(self.dataset.catalog)
 
     @cached_property
-    def always(self) -> frozenset[int]:
-        """The enabled items of mode `always`, which stand in the prompt of every new session."""
+    def always_items(self) -> frozenset[int]:
+        """The enabled items of mode `always`, which are in the prompt of every new session."""
         return frozenset(np.flatnonzero(self.dataset.catalog.facts.always).tolist())
 
-    def given(self, row: int) -> frozenset[int]:
+    def always_offered(self, row: int) -> frozenset[int]:
         """The items of mode `always` that every selector offers for the query in `row`: it gets them anyway."""
-        return self.always.intersection(*(one.offered[row] for one in self.offers))
+        return self.always_items.intersection(*(offers.offered[row] for offers in self.offers))
 
     def positions(self, keys: Iterable[ItemKey]) -> tuple[int, ...]:
         """The catalog positions of items; those that the catalog does not hold are left out."""
-        found = map(self.dataset.catalog.find, keys)
-        return tuple(place for place in found if place is not None)
+        positions = map(self.dataset.catalog.find, keys)
+        return tuple(position for position in positions if position is not None)
 
     def groups(self, labels: Sequence[Label]) -> list[tuple[int, ...]]:
-        """The requirements that labels state: of each, the catalog positions that meet it."""
+        """The groups of required items of labels, as catalog positions."""
         position = self.dataset.catalog.position
         required = (label for label in labels if label.grade == 2)
         groups = group_pairs((label.alternatives or label.item, position(label.item)) for label in required)
         return [tuple(members) for members in groups.values()]
 
     def complete(self, row: int, groups: Sequence[tuple[int, ...]]) -> tuple[bool, ...]:
-        """By selector, whether it offers what is required of the query in `row`."""
-        return tuple(all(any(i in one.offered[row] for i in group) for group in groups) for one in self.offers)
+        """By selector, whether it offers the required items of the query in `row`."""
+        return tuple(all(any(i in offers.offered[row] for i in group) for group in groups) for offers in self.offers)
 
 
 class Likenesses:
-    """Pairs of items of one type that may stand for each other: by name, or by much the same words.
+    """Pairs of items of one type that may be alternatives: by name, or by similar words.
 
     Attributes:
         of: gives the positions of the items like the one at a position.
@@ -127,32 +127,34 @@ class Likenesses:
         self._catalog = catalog
         self._words = [frozenset(word.lower() for word in _WORD.findall(item.search_text)) for item in catalog]
         self._names = [tuple(map(str.lower, _NAME_WORD.findall(item.name))) or (item.name,) for item in catalog]
-        self._holding = group_pairs((word, place) for place, words in enumerate(self._words) for word in words)
-        self._worth = {word: math.log(1.0 + len(catalog) / len(places)) for word, places in self._holding.items()}
+        self._holding = group_pairs((word, position) for position, words in enumerate(self._words) for word in words)
+        self._worth = {word: math.log(1.0 + len(catalog) / len(positions)) for word, positions in self._holding.items()}
         self._sums = [math.fsum(self._worth[word] for word in words) for words in self._words]
         self.of = cache(self._find)
 
-    def _find(self, place: int) -> tuple[int, ...]:
-        """Positions of the items like the one at `place`, most alike first; itself not among them."""
-        mine, item = self._words[place], self._catalog[place]
+    def _find(self, position: int) -> tuple[int, ...]:
+        """Positions of the other items similar to the one at `position`, most similar first."""
+        mine, item = self._words[position], self._catalog[position]
         common: dict[int, float] = {}
         for word in mine:
             worth = self._worth[word]
-            for other in self._holding[word]:
-                common[other] = common.get(other, 0.0) + worth
+            for holder in self._holding[word]:
+                common[holder] = common.get(holder, 0.0) + worth
         scored = []
-        for other, shared in common.items():
-            if other == place or self._catalog[other].type != item.type:
+        for candidate, shared in common.items():
+            if candidate == position or self._catalog[candidate].type != item.type:
                 continue
-            share = shared / (self._sums[place] + self._sums[other] - shared)
-            same = self._names[other] == self._names[place]
-            if same or share >= (ALIKE_NAMED if self._names[other][0] == self._names[place][0] else ALIKE):
-                scored.append((-share, other))
-        return tuple(other for _, other in sorted(scored))
+            share = shared / (self._sums[position] + self._sums[candidate] - shared)
+            is_same_name = self._names[candidate] == self._names[position]
+            if is_same_name or share >= (
+                ALIKE_NAMED if self._names[candidate][0] == self._names[position][0] else ALIKE
+            ):
+                scored.append((-share, candidate))
+        return tuple(candidate for _, candidate in sorted(scored))
 
 
 def usual_selectors(dataset: Dataset) -> tuple[str, ...]:
-    """The selectors whose figures labels are for where none is named: three, and that of a dataset's agent."""
+    """The default selectors to label for: three shipped ones, and that of a dataset's agent."""
     agent = dataset.about.get("agent")
     return SELECTORS if agent is None else (str(agent), *SELECTORS)
 
@@ -163,27 +165,27 @@ def open_selectors(names: Sequence[str], resources: Resources) -> dict[str, Sele
     Raises:
         UserError: one is unknown or faulty, or two have one name.
     """
-    made: dict[str, Selector] = {}
+    selectors: dict[str, Selector] = {}
     for text in names:
         if text.endswith((".yaml", ".yml")) and not is_agent_file(text):
             experiment, faults = examine(Path(text))
             if faults:
                 raise InputError(faults)
-            found = experiment.make_selectors(resources, {})
-        elif (own := agent_own_spec(text)) is not None:
-            found = {own.name: own.make(resources, {})}
+            from_experiment = experiment.make_selectors(resources, {})
+        elif (agent_spec := agent_own_spec(text)) is not None:
+            from_experiment = {agent_spec.name: agent_spec.make(resources, {})}
         else:
             made_of, preset = find_definition(text)
             pipeline = made_of.pipeline(made_of.values(preset))
             name = selector_name(text)
-            found = {name: PipelineSelector(name, pipeline, resources)}
-        for name, selector in found.items():
-            if name in made:
+            from_experiment = {name: PipelineSelector(name, pipeline, resources)}
+        for name, selector in from_experiment.items():
+            if name in selectors:
                 raise ParameterError(f"two selectors are called {name!r}; name each once")
-            made[name] = selector
-    if not made:
+            selectors[name] = selector
+    if not selectors:
         raise ParameterError("no selector is named; expected one or more, such as bm25")
-    return made
+    return selectors
 
 
 def make_pool(
@@ -218,12 +220,12 @@ def _block(dataset: Dataset, selector: Selector, first: int) -> Slice:
     """
     batch = Batch.of(dataset.catalog, [query.request for query in dataset.queries[first : first + BLOCK]])
     path = cache_dir() / "labelling" / content_key(2, batch.key, selector.describe(), code_hash(), versions())
-    if (kept := read_sealed(path)) is not None:
-        return Slice.from_bytes(kept, path)
-    made = answered(selector, batch)
-    if not made.errors:
-        write_sealed(path, made.to_bytes(timed=False))
-    return made
+    if (cached := read_sealed(path)) is not None:
+        return Slice.from_bytes(cached, path)
+    answers = answered(selector, batch)
+    if not answers.errors:
+        write_sealed(path, answers.to_bytes(timed=False))
+    return answers
 
 
 def _offers(name: str, parts: Sequence[Slice]) -> Offers:
@@ -234,7 +236,7 @@ def _offers(name: str, parts: Sequence[Slice]) -> Offers:
         ranking=tuple(ranking for _, ranking, _ in answers),
         scores=tuple(scores for _, _, scores in answers),
         failed=sum(len(part.errors) for part in parts),
-        failure=next((_failure(*one) for part in parts for one in part.errors.items()), ""),
+        failure=next((_failure(*error) for part in parts for error in part.errors.items()), ""),
     )
 
 
@@ -245,8 +247,8 @@ def _failure(query: str, error: str) -> str:
 
 
 def _answer(table: Candidates, query: int) -> tuple[frozenset[int], tuple[int, ...], tuple[float, ...]]:
-    """What is offered for one query, the best `DEPTH` found by search, and their scores."""
+    """The items offered for one query, the best `DEPTH` of its search, and their scores."""
     rows = table.rows(query)
-    items, found = table.item[rows], (table.tier[rows] > 0).nonzero()[0][:DEPTH]
-    scores = table.score[rows][found]
-    return frozenset(items[table.chosen[rows]].tolist()), tuple(items[found].tolist()), tuple(scores.tolist())
+    items, offered = table.item[rows], (table.tier[rows] > 0).nonzero()[0][:DEPTH]
+    scores = table.score[rows][offered]
+    return frozenset(items[table.chosen[rows]].tolist()), tuple(items[offered].tolist()), tuple(scores.tolist())

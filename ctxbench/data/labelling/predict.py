@@ -1,4 +1,4 @@
-"""Guesses at what a query needs, before anyone answers. They decide what is asked first, never what is estimated."""
+"""Guesses at the required items of a query before any answer. They order the questions, and change no estimate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ctxbench.data.labelling.calibration import Case, Cases, Emulator, LogOddsCo
 from ctxbench.data.labelling.pool import Pool
 from ctxbench.data.labelling.query_files import Exposure
 
-# Chance that the item at a place of the fused ranking is needed: beside something that is known to be needed, and
+# Chance that the item at a rank of the fused ranking is needed: in addition to a known requirement, and
 # where nothing is known. First guesses, corrected by the dataset's fully labelled queries where it has any.
 _ENDS = (1, 2, 3, 5, 10, 20, 40)  # last place of each bucket
 _BESIDE = (0.30, 0.12, 0.08, 0.05, 0.025, 0.01, 0.004)
@@ -27,32 +27,32 @@ _PASSED_OVER = 0.15  # factor for an item that the model was offered and did not
 _SIGNAL = 3.0  # factor on the odds of anything that was not offered where the log shows signs of a miss
 _WANTED = 0.8  # that what the model named without being offered it was needed
 _NEEDS = 1.3  # items that a request needs, before anything is known
-_LACKING = 0.15  # items that it lacks beside what was called, at the least
+_LACKING = 0.15  # required items that were not called, at the least
 _OUTSIDE = 0.01  # that something is needed which no selector ranks
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Guess:
-    """What is guessed of one query.
+    """The guess for one query.
 
     Attributes:
-        needed: items that may be needed by catalog position, with the chance of each; what was called is not in it.
+        probabilities: of items that may be needed, by catalog position; those that were called are left out.
         called: what was called.
         outside: chance that something else is needed.
     """
 
-    needed: Mapping[int, float]
+    probabilities: Mapping[int, float]
     called: tuple[int, ...]
     outside: float
 
     def ranked(self) -> list[int]:
         """The items that may be needed, the likeliest first."""
-        return sorted(self.needed, key=lambda item: (-self.needed[item], item))
+        return sorted(self.probabilities, key=lambda item: (-self.probabilities[item], item))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Guesses:
-    """What is guessed of some queries.
+    """The guesses for some queries.
 
     Attributes:
         queries: their ids.
@@ -90,60 +90,62 @@ class Predictor:
         self._learn_needs()
 
     def _guess(self, query_id: str) -> Guess:
-        """What a query may need."""
+        """The guess for a query."""
         case = self._case(query_id)
         labels = self.pool.dataset.labels_of(query_id)
         if any(label.grade == 2 for label in labels) and not self.pool.dataset.queries[case.row].partly_labelled:
-            return Guess(needed={}, called=case.called, outside=1e-6)  # only what might stand for the needed is open
+            return Guess(
+                probabilities={}, called=case.called, outside=1e-6
+            )  # only what might stand for the needed is open
         return self._guess_of(case)
 
     def _case(self, query_id: str) -> Case:
-        """What labels and log say of a query."""
+        """The case of a query, from its labels and exposure."""
         positions = self.pool.positions
         exposure = self.pool.exposures.get(query_id, Exposure(query=query_id))
         labelled = (label.item for label in self.pool.dataset.labels_of(query_id) if label.grade == 2)
         return Case(
             row=self.pool.row[query_id],
             called=tuple(dict.fromkeys(positions([*labelled, *exposure.called]))),
-            shown=frozenset(positions(exposure.offered)) if query_id in self.pool.exposures else None,
+            offered=frozenset(positions(exposure.offered)) if query_id in self.pool.exposures else None,
             signals=bool(exposure.signals),
-            wanted=positions(exposure.wanted),
+            required=positions(exposure.wanted),
         )
 
     def _guess_of(self, case: Case) -> Guess:
-        called, shown = case.called, case.shown or frozenset()
+        called, offered = case.called, case.offered or frozenset()
         table = self._beside if called else self._alone
-        like_called = {other for item in called for other in self.pool.likenesses.of(item)}
-        needed = {}
-        for place, item in enumerate(candidates(self.pool, case.row), start=1):
+        like_called = {alike for item in called for alike in self.pool.likenesses.of(item)}
+        probabilities = {}
+        for position, item in enumerate(candidates(self.pool, case.row), start=1):
             if item in called:
                 continue
-            chance = table[_bucket(place)]
-            if item in shown:
+            chance = table[_bucket(position)]
+            if item in offered:
                 chance *= _PASSED_OVER if called else 0.5
             elif case.signals:
                 odds = _SIGNAL * chance / (1.0 - chance)
                 chance = odds / (1.0 + odds)
             if item in like_called:
                 chance *= 0.3  # one of the two is enough
-            needed[item] = min(chance, 0.9)
+            probabilities[item] = min(chance, 0.9)
         outside = _OUTSIDE * (_SIGNAL if case.signals else 1.0)
-        mass = sum(needed.values()) + outside
-        lacking = max(self._needs(case.row) - len(called), _LACKING if called else 0.5)
-        scale = min(max(lacking / mass, 0.2), 5.0)
-        needed = {item: min(chance * scale, 0.9) for item, chance in needed.items()}
-        needed |= {item: _WANTED for item in case.wanted if item not in called}
-        return Guess(needed=needed, called=called, outside=min(outside * scale, 0.5))
+        mass = sum(probabilities.values()) + outside
+        n_missing = max(self._needs(case.row) - len(called), _LACKING if called else 0.5)
+        scale = min(max(n_missing / mass, 0.2), 5.0)
+        probabilities = {item: min(chance * scale, 0.9) for item, chance in probabilities.items()}
+        probabilities |= {item: _WANTED for item in case.required if item not in called}
+        return Guess(probabilities=probabilities, called=called, outside=min(outside * scale, 0.5))
 
     def _needs(self, row: int) -> float:
-        """How many items a request of this length needs, by the fully labelled queries."""
+        """The number of items that a request of this length needs, by the fully labelled queries."""
         words = len(self.pool.dataset.queries[row].request.text.split())
         return max(self._mean_needs + self._needs_a_word * (words - self._mean_words), 0.3)
 
     def _learn_needs(self) -> None:
-        known = self.pool.dataset.judged()
-        words = np.array([len(query.request.text.split()) for query in known.queries], dtype=np.float64)
-        needs = np.array([self._needed_groups(query.id) for query in known.queries], dtype=np.float64)
+        judged = self.pool.dataset.judged()
+        words = np.array([len(query.request.text.split()) for query in judged.queries], dtype=np.float64)
+        needs = np.array([self._needed_groups(query.id) for query in judged.queries], dtype=np.float64)
         self._mean_words = float(words.mean()) if len(words) else 0.0
         self._mean_needs = float((needs.sum() + _WORTH * _NEEDS) / (len(needs) + _WORTH))
         away = words - self._mean_words
@@ -151,33 +153,35 @@ class Predictor:
         self._needs_a_word = max(float((away * needs).sum()) / square, 0.0) if square > 0 else 0.0
 
     def _needed_groups(self, query_id: str) -> int:
-        """How many requirements labels state of a query, without what it gets anyway."""
-        given = self.pool.given(self.pool.row[query_id])
-        return sum(given.isdisjoint(group) for group in self.pool.groups(self.pool.dataset.labels_of(query_id)))
+        """The number of required groups of a query, without those that are always offered."""
+        always_offered = self.pool.always_offered(self.pool.row[query_id])
+        return sum(
+            always_offered.isdisjoint(group) for group in self.pool.groups(self.pool.dataset.labels_of(query_id))
+        )
 
     def guesses(self, queries: Iterable[str]) -> Guesses:
         """The chances that selectors are complete, for several queries."""
         ids = tuple(queries)
-        n, both = len(self.pool.offers), pairs(len(self.pool.offers))
-        sets = [(i,) for i in range(n)] + both
-        found = [self.guess(query_id) for query_id in ids]
-        cases = self._cases([self._case(query_id) for query_id in ids], found, sets)
+        n, selector_pairs = len(self.pool.offers), pairs(len(self.pool.offers))
+        sets = [(i,) for i in range(n)] + selector_pairs
+        found_guesses = [self.guess(query_id) for query_id in ids]
+        cases = self._cases([self._case(query_id) for query_id in ids], found_guesses, sets)
         chances = corrected(self._correction, cases)
         complete, together = chances[:, :n], chances[:, n:]
-        first = np.maximum(complete[:, [i for i, _ in both]] - together, 0.0)
-        second = np.maximum(complete[:, [j for _, j in both]] - together, 0.0)
-        rows = [[one.offered[case.row] for one in self.pool.offers] for case in cases.cases]
-        differ = np.array([[row[i] != row[j] for i, j in both] for row in rows], dtype=np.bool_)
-        differ = differ.reshape(len(ids), len(both))
+        first = np.maximum(complete[:, [i for i, _ in selector_pairs]] - together, 0.0)
+        second = np.maximum(complete[:, [j for _, j in selector_pairs]] - together, 0.0)
+        rows = [[offers.offered[case.row] for offers in self.pool.offers] for case in cases.cases]
+        differ = np.array([[row[i] != row[j] for i, j in selector_pairs] for row in rows], dtype=np.bool_)
+        differ = differ.reshape(len(ids), len(selector_pairs))
         wrong = np.array([1.0 - _CALLED if case.called else 0.0 for case in cases.cases])
-        lacking = np.array([sum(guess.needed.values()) for guess in found])
+        n_missing = np.array([sum(guess.probabilities.values()) for guess in found_guesses])
         return Guesses(
             queries=ids,
             complete=complete,
             first=first * differ,
             second=second * differ,
             differ=differ,
-            answers=1.0 + lacking + wrong,
+            answers=1.0 + n_missing + wrong,
         )
 
     def _cases(self, cases: Sequence[Case], guesses: Sequence[Guess], sets: Sequence[tuple[int, ...]]) -> Cases:
@@ -193,22 +197,22 @@ class Predictor:
 
     @cached_property
     def _correction(self) -> LogOddsCorrection:
-        """What the fully labelled queries say of guesses, each taken as if the log had shown a part of it."""
+        """The correction of guesses by the fully labelled queries, as if the log had offered a part of each."""
         cases = Emulator(self.pool).cases()
         alone = [(i,) for i in range(len(self.pool.offers))]
         return LogOddsCorrection.of(self._cases(cases, [self._guess_of(case) for case in cases], alone))
 
     def _chance(self, guess: Guess, offered: list[frozenset[int]]) -> float:
-        """That every one of these offers holds all that is needed; items count as independent of each other."""
+        """The chance that all of these offers hold all required items, which count as independent."""
         log, by_all = math.log1p(-guess.outside), frozenset.intersection(*offered)
         for item in guess.called:
             missing = 0.0
-            for one in offered:
-                if item not in one:
-                    stand_in = any(other in one for other in self.pool.likenesses.of(item))
+            for items in offered:
+                if item not in items:
+                    stand_in = any(alike in items for alike in self.pool.likenesses.of(item))
                     missing = max(missing, _CALLED * (1.0 - _STANDS_IN) if stand_in else _CALLED)
             log += math.log1p(-missing)
-        for item, chance in guess.needed.items():
+        for item, chance in guess.probabilities.items():
             if item not in by_all:
                 log += math.log1p(-chance)
         return math.exp(log)
@@ -217,39 +221,39 @@ class Predictor:
 def candidates(pool: Pool, row: int) -> list[int]:
     """Items that some selector ranks or offers for a query, by reciprocal rank fusion; ties in catalog order.
 
-    Without those that it gets anyway (`Pool.given`).
+    Without those that it gets anyway (`Pool.always_offered`).
     """
     score: dict[int, float] = {}
-    for one in pool.offers:
-        for place, item in enumerate(one.ranking[row]):
-            score[item] = score.get(item, 0.0) + 1.0 / (60.0 + place)
-        for item in one.offered[row]:
+    for offers in pool.offers:
+        for position, item in enumerate(offers.ranking[row]):
+            score[item] = score.get(item, 0.0) + 1.0 / (60.0 + position)
+        for item in offers.offered[row]:
             score.setdefault(item, 0.0)
-    return sorted(score.keys() - pool.given(row), key=lambda item: (-score[item], item))
+    return sorted(score.keys() - pool.always_offered(row), key=lambda item: (-score[item], item))
 
 
-def _bucket(place: int) -> int:
-    return next((number for number, end in enumerate(_ENDS) if place <= end), len(_ENDS) - 1)
+def _bucket(position: int) -> int:
+    return next((number for number, end in enumerate(_ENDS) if position <= end), len(_ENDS) - 1)
 
 
 def _calibrated(pool: Pool) -> tuple[list[float], list[float]]:
-    """Chances by bucket of the fused ranking: beside a known requirement, and alone.
+    """Chances by bucket of the fused ranking: in addition to a known requirement, and without one.
 
     Every requirement of a fully labelled query takes a turn as the one that is known.
     """
     hits = np.array([_BESIDE, _ALONE]) * _WORTH
-    seen = np.full((2, len(_ENDS)), _WORTH)
+    counts = np.full((2, len(_ENDS)), _WORTH)
     for query in pool.dataset.judged().queries:
         groups = pool.groups(pool.dataset.labels_of(query.id))
         ranked = candidates(pool, pool.row[query.id])
-        buckets = [_bucket(place) for place in range(1, len(ranked) + 1)]
-        for known in [None, *range(len(groups))]:
-            wanted = {item for number, group in enumerate(groups) if number != known for item in group}
-            told = set(groups[known]) if known is not None else set()
-            kind, weight = (1, 1.0) if known is None else (0, 1.0 / len(groups))
+        buckets = [_bucket(position) for position in range(1, len(ranked) + 1)]
+        for group_number in [None, *range(len(groups))]:
+            required = {item for number, group in enumerate(groups) if number != group_number for item in group}
+            labelled = set(groups[group_number]) if group_number is not None else set()
+            kind, weight = (1, 1.0) if group_number is None else (0, 1.0 / len(groups))
             for bucket, item in zip(buckets, ranked, strict=True):
-                if item not in told:
-                    seen[kind, bucket] += weight
-                    hits[kind, bucket] += weight * (item in wanted)
-    table = np.clip(hits / seen, 0.001, 0.9).tolist()
+                if item not in labelled:
+                    counts[kind, bucket] += weight
+                    hits[kind, bucket] += weight * (item in required)
+    table = np.clip(hits / counts, 0.001, 0.9).tolist()
     return table[0], table[1]

@@ -1,6 +1,6 @@
-"""Files of labelling beside a dataset, by query: what a log says was offered and called, and what queries weigh.
+"""Files of labelling in a dataset's folder, by query: exposures (offered and called items), and weights.
 
-`exposure.jsonl` stands beside a dataset that was made of traces, or of feedback on whole contexts. A row is either a
+`exposure.jsonl` is in the folder of a dataset made of traces, or of feedback on whole contexts. A row is either a
 set of items, `{"set": 0, "items": [ids]}`, or a query,
 `{"query": id, "offered": 0 or [ids], "called": [ids], "wanted": [ids], "full": true, "signals": [...]}`. A set stands
 before the queries that name it, so that what thousands of queries were offered alike is written once.
@@ -35,7 +35,7 @@ _FIELDS = ("query", "offered", "called", "wanted", "full", "signals")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
-    """What one query was offered, and what of it was called.
+    """The items offered to one query, and those of them that were called.
 
     Attributes:
         query: the query id.
@@ -66,22 +66,22 @@ def read_exposures(folder: Path | str) -> dict[str, Exposure]:
         return {}
     faults: list[Fault] = []
     sets: dict[int, tuple[ItemKey, ...]] = {}
-    found: dict[str, Exposure] = {}
+    exposures: dict[str, Exposure] = {}
     for row in jsonl_rows(path, faults):
         if "set" in row.data:
             row.refuse_unknown(("set", "items"))
             sets[row.take("set", int, -1)] = _keys(row, "items")
             continue
         exposure = _read(row, sets)
-        if exposure.query in found:
+        if exposure.query in exposures:
             row.fault(f"query {exposure.query!r} occurs twice; expected one row a query")
-        found[exposure.query] = exposure
+        exposures[exposure.query] = exposure
     raise_faults(faults, subject=str(path))
-    return found
+    return exposures
 
 
 def write_exposures(exposures: Iterable[Exposure], folder: Path | str) -> None:
-    """Write the exposures of a dataset into its folder, in their order; what stands there is replaced.
+    """Write the exposures of a dataset into its folder, in their order; replaces the file.
 
     Raises:
         StorageError: the folder cannot be written.
@@ -141,7 +141,7 @@ def _keys(row: Row, name: str) -> tuple[ItemKey, ...]:
 
 
 def read_weights(folder: Path) -> dict[str, float]:
-    """How many queries each drawn one stands for, by id; none if no queue has drawn any.
+    """The number of queries that each drawn one represents, by id; none if no queue has drawn any.
 
     Raises:
         StorageError: the file cannot be read.
@@ -151,17 +151,17 @@ def read_weights(folder: Path) -> dict[str, float]:
     if not path.is_file():
         return {}
     faults: list[Fault] = []
-    found = {}
+    weights = {}
     for line, row in iter_jsonl(path, faults):
         query, weight = row.get("query"), row.get("weight")
         if isinstance(query, str) and isinstance(weight, int | float) and weight > 0:
-            found[query] = float(weight)
+            weights[query] = float(weight)
         else:
             faults.append(
                 Fault("expected a query and its weight above 0; the next `data label` writes it anew", path, line)
             )
     raise_faults(faults, subject=str(path))
-    return found
+    return weights
 
 
 def write_weights(folder: Path, weights: Mapping[str, float], strata: Mapping[str, int]) -> None:

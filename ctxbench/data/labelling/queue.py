@@ -1,4 +1,4 @@
-"""Which queries are asked, in which order: a stratified random sample, drawn before the first answer.
+"""The order of the questions: a stratified random sample of queries, drawn before the first answer.
 
 The queries whose needs are not known are put into strata by what the selectors' answers and the log let guess
 (`predict`). Inside a stratum the order is random; how the strata take turns is fixed by the guesses alone, so that
@@ -52,7 +52,7 @@ class Stratum:
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """The sample, drawn.
+    """A drawn sample.
 
     Attributes:
         selectors: whose figures it narrows.
@@ -97,7 +97,7 @@ class Queue:
         try:
             if data["format"] != 1:
                 raise StorageError(f"{path} has format {data['format']}; expected 1, another release wrote this")
-            strata = tuple(_read_stratum(one) for one in data["strata"])
+            strata = tuple(_read_stratum(row) for row in data["strata"])
             return cls(
                 selectors=tuple(data["selectors"]),
                 seed=int(data["seed"]),
@@ -119,12 +119,12 @@ def _read_stratum(row: Mapping[str, Any]) -> Stratum:
 
 
 def figure_names(selectors: Sequence[str]) -> tuple[str, ...]:
-    """What the figures are called: every selector, then "A - B" for every pair."""
+    """The names of the figures: every selector, then "A - B" for every pair."""
     return (*selectors, *(f"{selectors[i]} - {selectors[j]}" for i, j in pairs(len(selectors))))
 
 
 def _weights(selectors: Sequence[str], focus: Sequence[str]) -> FloatArray:
-    """How much each figure counts, shape (n_selectors + n_pairs,); in sum 1."""
+    """The weight of each figure, shape (n_selectors + n_pairs,); in sum 1."""
     names = figure_names(selectors)
     chosen = np.array([name in focus or not focus for name in names], dtype=np.float64)
     if not focus:
@@ -167,13 +167,15 @@ def extended(queue: Queue, predictor: Predictor, queries: Iterable[str]) -> Queu
     if not new:
         return queue
     n_selectors = len(queue.selectors)
-    more = make_queue(predictor, new, seed=queue.seed + len(queue.strata)).strata
+    added = make_queue(predictor, new, seed=queue.seed + len(queue.strata)).strata
     if predictor.pool.names != queue.selectors:  # guesses for other selectors say nothing about those of the queue
-        even = (0.5,) * n_selectors
+        halves = (0.5,) * n_selectors
         quarter = (0.25,) * len(pairs(n_selectors))
-        whole = (1.0,) * len(quarter)
-        more = tuple(replace(one, complete=even, first=quarter, second=quarter, differ=whole) for one in more)
-    return replace(queue, strata=(*queue.strata, *more))
+        unit_shares = (1.0,) * len(quarter)
+        added = tuple(
+            replace(stratum, complete=halves, first=quarter, second=quarter, differ=unit_shares) for stratum in added
+        )
+    return replace(queue, strata=(*queue.strata, *added))
 
 
 def _stratum(guesses: Guesses, cell: IntArray, queries: tuple[str, ...]) -> Stratum:
@@ -197,12 +199,12 @@ def turns(strata: Sequence[Stratum], weights: FloatArray) -> list[int]:
     for number, stratum in enumerate(strata):
         gains = -np.diff(_left(stratum, total, len(stratum.queries), weights)) / stratum.answers
         gains = np.minimum.accumulate(gains)  # a stratum's own turns stay in order
-        rows += [(-float(gain), place, number) for place, gain in enumerate(gains)]
+        rows += [(-float(gain), position, number) for position, gain in enumerate(gains)]
     return [number for _, _, number in sorted(rows)]
 
 
 def _left(stratum: Stratum, total: int, upto: int, weights: FloatArray) -> FloatArray:
-    """What a stratum adds to the mean variance after 0, 1 ... answered queries, shape (upto + 1,)."""
+    """The contribution of a stratum to the mean variance after 0, 1 ... answered queries, shape (upto + 1,)."""
     size = len(stratum.queries)
     p = _BELIEF * np.array(stratum.complete) + (1.0 - _BELIEF) * 0.5
     spreads = (p * (1.0 - p)).tolist()
@@ -229,19 +231,19 @@ def _split(guesses: Guesses, weights: FloatArray) -> list[IntArray]:
     tables = [_plan(guesses, cells[0], n, weights)]
     best = _objective(tables)
     while len(cells) < MOST:
-        found = None
-        for place, cell in enumerate(cells):
+        best_split = None
+        for position, cell in enumerate(cells):
             for cut in _cuts(features, cell, smallest):
                 inside, outside = cell[cut], cell[~cut]
-                parts = [_plan(guesses, one, n, weights) for one in (inside, outside)]
-                value = _objective([*tables[:place], *tables[place + 1 :], *parts])
-                if value < best * _WORTH_IT and (found is None or value < found[0]):
-                    found = (value, place, [inside, outside], parts)
-        if found is None:
+                parts = [_plan(guesses, cell_part, n, weights) for cell_part in (inside, outside)]
+                value = _objective([*tables[:position], *tables[position + 1 :], *parts])
+                if value < best * _WORTH_IT and (best_split is None or value < best_split[0]):
+                    best_split = (value, position, [inside, outside], parts)
+        if best_split is None:
             break
-        best, place, new, parts = found
-        cells[place : place + 1] = new
-        tables[place : place + 1] = parts
+        best, position, new, parts = best_split
+        cells[position : position + 1] = new
+        tables[position : position + 1] = parts
     return cells
 
 
@@ -257,14 +259,14 @@ def _cuts(features: FloatArray, cell: IntArray, smallest: int) -> Iterator[Any]:
 
 
 def _plan(guesses: Guesses, cell: IntArray, total: int, weights: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """What a stratum would add: its variance unasked, then the gains and costs of asking."""
+    """The contribution of a stratum: its variance without answers, then the gains and costs of answers."""
     stratum = _stratum(guesses, cell, ("",) * len(cell))
     left = _left(stratum, total, min(len(cell), int(PLAN)), weights)
     return float(left[0]), np.asarray(-np.diff(left)), np.full(len(left) - 1, stratum.answers)
 
 
 def _objective(tables: Sequence[tuple[float, FloatArray, FloatArray]]) -> float:
-    """The mean variance that is left after `PLAN` answers, shared out as `turns` would."""
+    """The mean variance after `PLAN` answers, distributed as `turns` does."""
     gains = np.concatenate([table[1] for table in tables])
     costs = np.concatenate([table[2] for table in tables])
     order = np.argsort(-gains / costs, kind="stable")

@@ -99,16 +99,16 @@ def findings(pool: Pool) -> list[Finding]:
     """
     if len(pool.offers) < 2:
         raise ParameterError(f"review needs two selectors or more that agree, got {', '.join(pool.names)}")
-    found: list[Finding] = []
+    result: list[Finding] = []
     for row, query in enumerate(pool.dataset.queries):
-        if any(not one.ranking[row] for one in pool.offers):
+        if any(not offers.ranking[row] for offers in pool.offers):
             continue  # failed, or nothing to rank: no evidence
         labels = pool.dataset.labels_of(query.id)
-        held = {item.key for item in query.request.session or ()}
-        found += _far_down(pool, row, [label for label in labels if label.item not in held])
+        session_keys = {item.key for item in query.request.session or ()}
+        result += _far_down(pool, row, [label for label in labels if label.item not in session_keys])
         if not query.partly_labelled and (query.needs_nothing or any(label.grade == 2 for label in labels)):
-            found += _first(pool, row, labels)
-    return sorted(found, key=lambda one: -one.severity)
+            result += _first(pool, row, labels)
+    return sorted(result, key=lambda finding: -finding.severity)
 
 
 def _far_down(pool: Pool, row: int, labels: Sequence[Label]) -> Iterable[Finding]:
@@ -117,19 +117,19 @@ def _far_down(pool: Pool, row: int, labels: Sequence[Label]) -> Iterable[Finding
         if label.grade != 2 or item.include != "agent":
             continue
         group = [i for i in labels if i == label or (label.alternatives and i.alternatives == label.alternatives)]
-        best = min((_rank(pool, one, row, i.item) or DEPTH + 1) for i in group for one in pool.offers)
+        best = min((_rank(pool, offers, row, i.item) or DEPTH + 1) for i in group for offers in pool.offers)
         if best > FAR:
-            depth = [(_rank(pool, one, row, label.item) or DEPTH + 1) - 1 for one in pool.offers]
+            depth = [(_rank(pool, offers, row, label.item) or DEPTH + 1) - 1 for offers in pool.offers]
             yield _finding(pool, row, label.item, "required but far down", label, sum(depth) / (DEPTH * len(depth)))
 
 
 def _rank(pool: Pool, offers: Offers, row: int, key: ItemKey) -> int | None:
-    ranking, place = offers.ranking[row], pool.dataset.catalog.position(key)
-    return ranking.index(place) + 1 if place in ranking else None
+    ranking, position = offers.ranking[row], pool.dataset.catalog.position(key)
+    return ranking.index(position) + 1 if position in ranking else None
 
 
 def _first(pool: Pool, row: int, labels: Sequence[Label]) -> Iterable[Finding]:
-    top = {one.ranking[row][0] for one in pool.offers}
+    top = {offers.ranking[row][0] for offers in pool.offers}
     if len(top) > 1:
         return
     key = pool.dataset.catalog[top.pop()].key
@@ -141,33 +141,36 @@ def _first(pool: Pool, row: int, labels: Sequence[Label]) -> Iterable[Finding]:
 
 
 def _finding(pool: Pool, row: int, key: ItemKey, kind: str, label: Label | None, severity: float) -> Finding:
-    ranks = {one.name: _rank(pool, one, row, key) for one in pool.offers}
+    ranks = {offers.name: _rank(pool, offers, row, key) for offers in pool.offers}
     return Finding(
         query=pool.dataset.queries[row].id,
         item=key,
         kind=kind,
         label=label,
         ranks=ranks,
-        scores={one.name: one.scores[row][rank - 1] if (rank := ranks[one.name]) else None for one in pool.offers},
+        scores={
+            offers.name: offers.scores[row][rank - 1] if (rank := ranks[offers.name]) else None
+            for offers in pool.offers
+        },
         severity=severity,
     )
 
 
 def regraded(dataset: Dataset, query: str, item: ItemKey, grade: int, *, why: str = "") -> list[Correction]:
-    """The corrections that give an item another grade; a group of alternatives that it leaves with one is none."""
+    """The corrections that change an item's grade; a group with one remaining alternative is dissolved."""
     labels = {label.item: label for label in dataset.labels_of(query)}
     return _changes(query, labels, graded(labels, query, item, grade, source=REVIEW), why)
 
 
 def alternative(dataset: Dataset, query: str, item: ItemKey, of: ItemKey, *, why: str = "") -> list[Correction]:
-    """The corrections that let an item stand for a required one.
+    """The corrections that make an item an alternative of a required one.
 
     Raises:
         ParameterError: the other item is not required.
     """
     labels = {label.item: label for label in dataset.labels_of(query)}
-    other = labels.get(of)
-    if other is None or other.grade != 2 or of == item:
+    label = labels.get(of)
+    if label is None or label.grade != 2 or of == item:
         raise ParameterError(f"query {query!r}: {of.id!r} is not another required item; name one that is")
     return _changes(query, labels, standing_in(labels, query, item, of, source=REVIEW), why)
 
@@ -181,23 +184,23 @@ def _changes(query: str, old: Mapping[ItemKey, Label], new: Mapping[ItemKey, Lab
 
 
 class Corrections:
-    """Corrections of a dataset's labels, decision by decision; a second one of a query fits those before it."""
+    """Corrections of a dataset's labels, by decision; each applies to the result of those before it."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
         self._made: dict[Hashable, list[Correction]] = {}
 
     @property
-    def made(self) -> list[Correction]:
-        """All, in the order of the decisions."""
-        return [one for several in self._made.values() for one in several]
+    def corrections(self) -> list[Correction]:
+        """All corrections, in the order of the decisions."""
+        return [correction for several in self._made.values() for correction in several]
 
     @property
     def dataset(self) -> Dataset:
-        """The dataset with all of them."""
-        changes = {(one.query, one.item): one.now for one in self.made}
-        kept = [label for label in self._dataset.labels if (label.query, label.item) not in changes]
-        return self._dataset.with_labels([*kept, *(label for label in changes.values() if label is not None)])
+        """The dataset with all corrections."""
+        changes = {(correction.query, correction.item): correction.now for correction in self.corrections}
+        unchanged = [label for label in self._dataset.labels if (label.query, label.item) not in changes]
+        return self._dataset.with_labels([*unchanged, *(label for label in changes.values() if label is not None)])
 
     def regrade(self, decision: Hashable, key: ItemKey, grade: int, *, query: str, why: str = "") -> None:
         """Give an item another grade.
@@ -215,20 +218,20 @@ class Corrections:
         self._decide(decision, lambda dataset: regraded(dataset, query, key, grade, why=why))
 
     def alternative(self, decision: Hashable, key: ItemKey, of: ItemKey, *, query: str, why: str = "") -> None:
-        """Let an item stand for a required one; raises as `alternative`."""
+        """Make an item an alternative of a required one; raises as `alternative`."""
         self._decide(decision, lambda dataset: alternative(dataset, query, key, of, why=why))
 
     def take_back(self, decision: Hashable) -> bool:
-        """Forget a decision; whether there was one."""
+        """Withdraw a decision; returns whether there was one."""
         return self._made.pop(decision, None) is not None
 
     def _decide(self, decision: Hashable, correct: Callable[[Dataset], list[Correction]]) -> None:
-        """Take a decision in place of an earlier one; where the dataset cannot have it, all stays as it was."""
+        """Replace an earlier decision; if the new one is not valid for the dataset, nothing changes."""
         before = dict(self._made)
         try:
             self.take_back(decision)
-            if made := correct(self.dataset):
-                self._made[decision] = made
+            if correction := correct(self.dataset):
+                self._made[decision] = correction
                 _ = self.dataset  # which checks its labels
         except BaseException:
             self._made = before
@@ -237,7 +240,7 @@ class Corrections:
 
 def write_patch(corrections: Iterable[Correction], path: Path) -> None:
     """Write corrections as a patch."""
-    write_atomic(path, dump_jsonl(one.as_row() for one in corrections))
+    write_atomic(path, dump_jsonl(correction.as_row() for correction in corrections))
 
 
 def is_patch(path: Path) -> bool:
@@ -260,33 +263,33 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
     """
     faults: list[Fault] = []
     labels = {(label.query, label.item): label for label in dataset.labels}
-    known = {query.id for query in dataset.queries}
+    query_ids = {query.id for query in dataset.queries}
     changed = 0
     for line, row in iter_jsonl(path, faults):
         try:
-            key, was, now = _read_row(row)
-            _check_known(key, known, dataset.catalog)
+            key, was, new = _read_row(row)
+            _check_known(key, query_ids, dataset.catalog)
         except ParameterError as error:
             faults.append(Fault(str(error), path, line))
             continue
         current = _values(labels.get(key))
         if current != was:
-            what = (
-                f"label of {key[1].id!r} for query {key[0]!r} is {_told(current)} now, the patch expects {_told(was)}"
+            problem = f"label of {key[1].id!r} for query {key[0]!r} is {_describe(current)} now"
+            faults.append(
+                Fault(f"{problem}, the patch expects {_describe(was)}: it changed since, decide again", path, line)
             )
-            faults.append(Fault(f"{what}: it changed since, decide again", path, line))
             continue
         changed += 1
-        if now is None:
+        if new is None:
             labels.pop(key, None)
         else:
-            quote = labels[key].quote if key in labels and now["grade"] else ""
-            labels[key] = Label(key[0], key[1], now["grade"], now["via"], now["alternatives"], REVIEW, quote)
+            quote = labels[key].quote if key in labels and new["grade"] else ""
+            labels[key] = Label(key[0], key[1], new["grade"], new["via"], new["alternatives"], REVIEW, quote)
     raise_faults(faults, subject=f"patch {path}: nothing was applied")
     return dataset.with_labels(labels.values()), changed
 
 
-def _told(values: Mapping[str, Any] | None) -> str:
+def _describe(values: Mapping[str, Any] | None) -> str:
     if values is None:
         return "not there"
     group = f" one of {values['alternatives']!r}" if values["alternatives"] else ""
@@ -313,14 +316,14 @@ def _read_row(
     return (row["query"], ItemKey.parse(row["item"])), sides[0], sides[1]
 
 
-def _check_known(key: tuple[str, ItemKey], known: Container[str], catalog: Catalog) -> None:
+def _check_known(key: tuple[str, ItemKey], query_ids: Container[str], catalog: Catalog) -> None:
     """Hold a correction to what the dataset holds.
 
     Raises:
         ParameterError: it names another query or item.
     """
     query, item = key
-    if query not in known:
+    if query not in query_ids:
         raise ParameterError(f"query {query!r} is not in the dataset")
     if catalog.find(item) is None:
         raise ParameterError(f"item {item.id!r} is not in the catalog")

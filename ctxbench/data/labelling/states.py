@@ -1,4 +1,4 @@
-"""What is known of every query of a pool: by the dataset, by the answers, and what they leave in doubt."""
+"""The states of the queries of a pool, from the dataset and the answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRACE = "trace"  # the source of labels that a log gave
 
 
 class States:
-    """The states of queries, kept in step with the answers.
+    """The states of queries, updated with each answer.
 
     Where the dataset's labels were changed by other means, or an item of an answer is no longer in the catalog, the
     dataset's state counts, not that of the answers.
@@ -50,7 +50,7 @@ class States:
             self._refresh(query_id)
 
     def add(self, answer: KeyPress) -> None:
-        """Take one more entry of the log."""
+        """Add an entry of the log."""
         self.entries.setdefault(answer.query, []).append(answer)
         self._refresh(answer.query)
 
@@ -75,15 +75,15 @@ class States:
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """The queries of the dataset that were answered at all, taken back or not."""
+        """The queries of the dataset with an answer, withdrawn or not."""
         return tuple(self._now)
 
-    def now(self, query_id: str) -> State:
-        """What is known of a query by now."""
+    def current(self, query_id: str) -> State:
+        """The current state of a query."""
         return self._now.get(query_id) or self.before(query_id)
 
     def _find_before(self, query_id: str) -> State:
-        """What was known of a query before its first answer, as far as its items are still there."""
+        """The state of a query before its first answer, with the labels of items that still exist."""
         first = next(iter(self.entries.get(query_id, ())), None)
         return self._of_dataset(query_id) if first is None or first.before is None else state_before(first)
 
@@ -97,36 +97,36 @@ class States:
         """
         if query_id not in self._through:
             by_person = query_id in self._answered
-            self._through[query_id] = self._settled(query_id, self.now(query_id), by_person=by_person)
+            self._through[query_id] = self._settled(query_id, self.current(query_id), by_person=by_person)
         return self._through[query_id]
 
     def _find_through_before(self, query_id: str) -> bool:
-        """The same before its first answer: what answers say does not decide whether a query belongs to the sample."""
+        """The same before its first answer: answers do not decide whether a query belongs to the sample."""
         state, find = self.before(query_id), self.pool.dataset.catalog.find
-        there = tuple(label for label in state.labels if find(label.item) is not None)
-        return self._settled(query_id, replace(state, labels=there), by_person=False)
+        labels = tuple(label for label in state.labels if find(label.item) is not None)
+        return self._settled(query_id, replace(state, labels=labels), by_person=False)
 
     def _settled(self, query_id: str, state: State, *, by_person: bool) -> bool:
         if _unknown(state):
             return False
         strict = not by_person and not any(label.source == TRACE for label in state.required)
-        return strict or self.undecided(query_id, state, again=True) is None
+        return strict or self.undecided(query_id, state, include_unsure=True) is None
 
     def waits(self, query_id: str) -> bool:
-        """Whether something of a query is to be asked that was not skipped."""
+        """Whether a query has open questions that were not skipped."""
         if query_id in self.left or self.through(query_id):
             return False
-        state = self.now(query_id)
+        state = self.current(query_id)
         return not state.skipped if _unknown(state) else self.undecided(query_id, state) is not None
 
-    def known(self, query_id: str) -> Known | None:
-        """What is known of a query, what is in doubt included; None where it has not been asked to its end."""
+    def completeness(self, query_id: str) -> Known | None:
+        """The completeness of a query, with what is in doubt; None while questions about it are open."""
         if query_id not in self._known:
             self._known[query_id] = self._find_known(query_id)
         return self._known[query_id]
 
     def _find_known(self, query_id: str) -> Known | None:
-        state = self.now(query_id)
+        state = self.current(query_id)
         row, groups = self.pool.row[query_id], self.pool.groups(state.labels)
         if self.through(query_id):
             return Known(needs=bool(groups), complete=self.pool.complete(row, groups))
@@ -136,56 +136,58 @@ class States:
             return _in_doubt(self.pool.complete(row, groups), self.pool.complete(row, self._granted(groups, state)))
         if not (state.skipped or query_id in self.left):
             return None
-        said = self.pool.groups([label for label in state.required if label.source == PERSON])
-        return _in_doubt((False,) * len(self.pool.offers), self.pool.complete(row, self._granted(said, state)))
+        label_groups = self.pool.groups([label for label in state.required if label.source == PERSON])
+        return _in_doubt((False,) * len(self.pool.offers), self.pool.complete(row, self._granted(label_groups, state)))
 
     def nothing_sure(self) -> Known:
-        """A query of which everything is in doubt."""
+        """The completeness of a query with everything in doubt."""
         n = len(self.pool.offers)
         return _in_doubt((False,) * n, (True,) * n)
 
     def _granted(self, groups: Sequence[tuple[int, ...]], state: State) -> list[tuple[int, ...]]:
-        """The groups as if all that was not asked about would do as well."""
-        asked = self._asked(state)
+        """The groups, as if all similar items that were not judged were alternatives."""
+        asked_items = self._judged_items(state)
         return [
-            (*group, *(item for of in group for item in self.pool.likenesses.of(of) if item not in asked))
+            (*group, *(item for of in group for item in self.pool.likenesses.of(of) if item not in asked_items))
             for group in groups
         ]
 
     # ------------------------------------------------------------------------------------------ alternatives
 
-    def undecided(self, query_id: str, state: State, *, again: bool = False) -> tuple[int, int] | None:
+    def undecided(self, query_id: str, state: State, *, include_unsure: bool = False) -> tuple[int, int] | None:
         """An item that some selector offers instead of a needed one that it resembles, and the needed one.
 
         Args:
             query_id: of the query.
             state: of it.
-            again: whether what was skipped is among the open questions.
+            include_unsure: whether what was skipped is among the open questions.
         """
-        return next(self.open_pairs(query_id, state, deciding=True, again=again), None)
+        return next(self.open_pairs(query_id, state, deciding=True, include_unsure=include_unsure), None)
 
     def open_pairs(
-        self, query_id: str, state: State, *, deciding: bool, again: bool = False
+        self, query_id: str, state: State, *, deciding: bool, include_unsure: bool = False
     ) -> Iterator[tuple[int, int]]:
         """Such pairs that nobody was asked about; all of them, or only those that decide the figures."""
         row, catalog = self.pool.row[query_id], self.pool.dataset.catalog
         groups = self.pool.groups(state.labels)
-        needed = {item for group in groups for item in group}
-        asked = self._asked(state).union(() if again else self.pool.positions(item for item, _ in state.unsure))
-        given = self.pool.given(row)
+        required_items = {item for group in groups for item in group}
+        settled = self._judged_items(state).union(
+            () if include_unsure else self.pool.positions(item for item, _ in state.unsure)
+        )
+        always_offered = self.pool.always_offered(row)
         for group in groups:
-            if not given.isdisjoint(group):
+            if not always_offered.isdisjoint(group):
                 continue  # met in every prompt, whatever else would do
-            met = [any(item in one.offered[row] for item in group) for one in self.pool.offers]
-            offered = [one.offered[row] for one, done in zip(self.pool.offers, met, strict=True) if not done]
+            met = [any(item in offers.offered[row] for item in group) for offers in self.pool.offers]
+            offered = [offers.offered[row] for offers, done in zip(self.pool.offers, met, strict=True) if not done]
             for of in group:
                 for item in self.pool.likenesses.of(of):
-                    if item in needed or item in asked:
+                    if item in required_items or item in settled:
                         continue
-                    if any(item in one for one in offered) if deciding else catalog[item].enabled:
+                    if any(item in items for items in offered) if deciding else catalog[item].enabled:
                         yield item, of
 
-    def _asked(self, state: State) -> set[int]:
+    def _judged_items(self, state: State) -> set[int]:
         return set(self.pool.positions([*(item for item, _ in state.judged), *(label.item for label in state.labels)]))
 
 
@@ -194,5 +196,5 @@ def _unknown(state: State) -> bool:
     return state.partly or not (state.nothing or state.required)
 
 
-def _in_doubt(complete: tuple[bool, ...], most: tuple[bool, ...]) -> Known:
-    return Known(needs=True, complete=complete, most=most if most != complete else None)
+def _in_doubt(complete: tuple[bool, ...], upper_bound: tuple[bool, ...]) -> Known:
+    return Known(needs=True, complete=complete, upper_bound=upper_bound if upper_bound != complete else None)

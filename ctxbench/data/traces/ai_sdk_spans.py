@@ -1,4 +1,4 @@
-"""Bring spans of the AI SDK's telemetry into the form of the GenAI conventions.
+"""Convert spans of the AI SDK's telemetry to the GenAI conventions.
 
 Source: https://ai-sdk.dev/docs/ai-sdk-core/telemetry. `ai.generateText` and `ai.streamText` hold a request as a whole,
 and so are agents; `.doGenerate` and `.doStream` below them are the calls of the model; `ai.toolCall` is a tool's
@@ -39,33 +39,33 @@ def as_gen_ai(span: Span) -> Span:
     name = operation(span.attributes)
     if not name:
         return span
-    own: dict[str, Any] = {}
+    converted: dict[str, Any] = {}
     if name == "ai.toolCall":
-        own = {
+        converted = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": span.attributes.get("ai.toolCall.name"),
             "gen_ai.tool.call.id": span.attributes.get("ai.toolCall.id"),
         }
     elif name in _AGENTS:
-        own = {"gen_ai.operation.name": "invoke_agent", **_messages(span.attributes, "ai.prompt")}
+        converted = {"gen_ai.operation.name": "invoke_agent", **_messages(span.attributes, "ai.prompt")}
     elif name.rpartition(".")[2] in _STEPS:
-        own = {"gen_ai.operation.name": "chat", **_messages(span.attributes, "ai.prompt.messages")}
+        converted = {"gen_ai.operation.name": "chat", **_messages(span.attributes, "ai.prompt.messages")}
         if span.attributes.get("ai.prompt.tools") is not None:
-            own["gen_ai.tool.definitions"] = recorded_tools(span.attributes["ai.prompt.tools"])
+            converted["gen_ai.tool.definitions"] = recorded_tools(span.attributes["ai.prompt.tools"])
     identity = {
         "gen_ai.conversation.id": get(span.attributes, *(_METADATA + name for name in _CONVERSATIONS)),
         "user.id": get(span.attributes, *(_METADATA + name for name in _USERS)),
     }
-    found = {name: value for name, value in {**identity, **own}.items() if value is not None}
-    return replace(span, attributes={**span.attributes, **found})
+    fields = {name: value for name, value in {**identity, **converted}.items() if value is not None}
+    return replace(span, attributes={**span.attributes, **fields})
 
 
 def _messages(attributes: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """What a model was asked and what it answered; nothing where the question was not recorded."""
+    """The request and response of a model call; empty if the request was not recorded."""
     prompt = parsed(attributes.get(field))
     if isinstance(prompt, dict):
-        asked = prompt.get("messages")
-        prompt = asked if asked is not None else prompt.get("prompt")
+        prompt_messages = prompt.get("messages")
+        prompt = prompt_messages if prompt_messages is not None else prompt.get("prompt")
     if isinstance(prompt, str) and prompt:
         prompt = [{"role": "user", "content": prompt}]
     if not isinstance(prompt, list):
@@ -83,4 +83,4 @@ def recorded_tools(value: Any) -> list[Any]:
     """The tools of a model call, each an object or its JSON text; those that the provider runs are left out."""
     tools = parsed(value)
     tools = tools if isinstance(tools, list | dict) else [tools]
-    return offered_tools({"tools": [parsed(one) for one in tools] if isinstance(tools, list) else tools}) or []
+    return offered_tools({"tools": [parsed(tool) for tool in tools] if isinstance(tools, list) else tools}) or []

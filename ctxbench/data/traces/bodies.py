@@ -1,6 +1,6 @@
 """Read bodies of requests to OpenAI and Anthropic, alone or with their responses, as turns.
 
-A body is known by its fields: `tools` beside `messages`, or an `input` (OpenAI's responses). Its tools are what the
+A body is recognised by its fields: `tools` and `messages`, or an `input` (OpenAI's responses). Its tools are what the
 model was offered. A line may be a body, or hold a request and its response under one of the names below (`req` and
 `res` are pino's, `input` and `output` those of most traces), each also inside a `body` or as JSON text.
 """
@@ -68,7 +68,7 @@ def as_turn(data: Mapping[str, Any]) -> BodyTurn | None:
 
 
 def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
-    """The fields of a turn that hold responses or calls, which are not read beside the turn's own fields.
+    """The fields of a turn that hold responses or calls, which are not read in addition to the turn's fields.
 
     Args:
         data: the turn.
@@ -81,7 +81,7 @@ def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
 
 
 def unread_request(data: Mapping[str, Any]) -> str:
-    """What a line that is no turn seems to be, in words; empty if nothing is known of it."""
+    """Describe a line that is no turn; empty if its kind is unknown."""
     if isinstance(data.get("run_type"), str) and "inputs" in data:
         return (
             "; it looks like a run of LangSmith, whose exports are not read: send the same traces as OpenTelemetry "
@@ -119,10 +119,10 @@ def _has_response(data: Mapping[str, Any]) -> bool:
 
 
 def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
-    """The turn of the request in a field, or of the one that the line is, and of the response beside it."""
+    """The turn of the request in a field, or of the line as a request, and of its response."""
     value = data if name == "messages" else _inner(data[name])
     request = value if isinstance(value, dict) else {"input": value}
-    fields = [other for other in RESPONSES if other != name and data.get(other) not in (None, "", {}, [])]
+    fields = [field for field in RESPONSES if field != name and data.get(field) not in (None, "", {}, [])]
     answers = {field: _answers(field, _inner(data[field])) for field in fields}
     field = next((field for field in fields if answers[field] is not None), None)
     offered = offered_tools(request)
@@ -133,13 +133,13 @@ def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
         offered = []  # a body without tools
     response = _inner(data[field]) if field is not None else None
     sources = (data, response if isinstance(response, dict) else {}, request)
-    turn, taken = _turn(request, (answers[field] if field else None) or (), offered=offered, sources=sources)
-    read = {name, *([field] if field else fields), *taken, "tools", "functions"}
+    turn, used = _turn(request, (answers[field] if field else None) or (), offered=offered, sources=sources)
+    read = {name, *([field] if field else fields), *used, "tools", "functions"}
     # a text says what was called only where the line says which tools the model had
     is_text_alone = isinstance(response, str) and offered is None
     state = "missing" if not fields else "unread" if field is None or is_text_alone else "read"
-    unread = [part for one in fields for part in _parts(one, _inner(data[one]))] if state == "unread" else []
-    return BodyTurn(turn, tuple(other for other in data if other not in read), state, tuple(unread))
+    unread = [part for field in fields for part in _parts(field, _inner(data[field]))] if state == "unread" else []
+    return BodyTurn(turn, tuple(field for field in data if field not in read), state, tuple(unread))
 
 
 def _parts(field: str, response: Any) -> list[str]:
@@ -158,7 +158,7 @@ def _answers(field: str, response: Any) -> list[Any] | None:
 
 
 def _inner(value: Any) -> Any:
-    """A body without the object or the text around it."""
+    """A body without its enclosing object or text."""
     value = parsed(value)
     inner = parsed(value.get("body")) if isinstance(value, dict) else None
     return inner if isinstance(inner, dict | list) else value
@@ -180,22 +180,22 @@ def _turn(
     turn: dict[str, Any] = {"messages": [*messages, *answers]}
     if offered is not None:
         turn["offered"] = offered
-    taken: set[str] = set()
-    own: tuple[tuple[str, tuple[str, ...], Callable[[Any], Any]], ...] = (
+    used: set[str] = set()
+    readers: tuple[tuple[str, tuple[str, ...], Callable[[Any], Any]], ...] = (
         ("time", _TIMES, seconds),
         ("conversation", _CONVERSATIONS, _identity),
         ("user", _USERS, _identity),
         ("workspace", ("workspace",), _identity),
         ("turn", ("turn",), _number),
     )
-    for field, names, read in own:
-        asked = sources if field == "time" else (sources[0], sources[-1])
-        found = ((one, name) for one in asked for name in names if read(one.get(name)) is not None)
-        source, name = next(found, (None, ""))
+    for field, names, read in readers:
+        searched = sources if field == "time" else (sources[0], sources[-1])
+        matches = ((source, name) for source in searched for name in names if read(source.get(name)) is not None)
+        source, name = next(matches, (None, ""))
         if source is not None:
             turn[field] = source[name]
-            taken |= {name} if source is sources[0] else set()
-    return turn, taken
+            used |= {name} if source is sources[0] else set()
+    return turn, used
 
 
 def _identity(value: Any) -> str | None:
@@ -213,7 +213,7 @@ def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
         return [name for name, tool in tools.items() if not (isinstance(tool, dict) and tool.get("type") in _HOSTED)]
     if not isinstance(tools, list):
         return None
-    return [one for tool in tools for one in _declared(tool) if not _is_hosted(one)]
+    return [declaration for tool in tools for declaration in _declared(tool) if not _is_hosted(declaration)]
 
 
 def _declared(tool: Any) -> list[Any]:

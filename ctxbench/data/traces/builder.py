@@ -1,4 +1,4 @@
-"""Make queries, labels and exposures of turns, as far as a log says what was needed."""
+"""Make queries, labels and exposures of turns, as far as a log shows what was required."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class Builder:
         self._ids: set[str] = set()
 
     def resolved_names(self) -> list[Resolved]:
-        """The names of the log, with the items that they stand for."""
-        return [resolved for resolved in self.names.seen() if self.name_counts[resolved.name]]
+        """The names of the log, with their items."""
+        return [resolved for resolved in self.names.resolved_names() if self.name_counts[resolved.name]]
 
     def add_conversations(self, groups: Sequence[Sequence[Turn]], progress: Progress) -> None:
         """Add the queries of conversations; the redactor knows all users before any text is redacted."""
@@ -126,7 +126,7 @@ class Builder:
         turn.calls = tuple(self._checked_call(call, offered_keys) for call in turn.calls)
         turn_signals = signals(turn, lambda name: self.names.resolve(name).key is not None)
         counts.update(f"signal_{name}" for name in turn_signals)
-        called, wanted, doubtful = self._read_calls(turn, scope, offered)
+        called, required, doubtful = self._read_calls(turn, scope, offered)
         nothing = any(record.needs_nothing for record in turn.records) and not called
         counts["calls_unread"] += max(record.unread for record in turn.records)
         doubtful = doubtful or _is_doubtful(turn)
@@ -163,7 +163,7 @@ class Builder:
         self.queries.append(query)
         self.labels += [Label(query_id, key, Grade.REQUIRED, source=SOURCE) for key in called]
         self.exposures.append(
-            Exposure(query=query_id, offered=offered, called=called, full=full, signals=turn_signals, wanted=wanted)
+            Exposure(query=query_id, offered=offered, called=called, full=full, signals=turn_signals, wanted=required)
         )
 
     # ------------------------------------------------------------------------------------------ offers
@@ -214,11 +214,11 @@ class Builder:
     def _scope_is_known(self, turn: Turn, scope: _Scope) -> bool:
         """Whether the items that the request may get are all known, and there are any."""
         first = turn.records[0]
-        same = all((r.available, r.scope) in ((None, None), (first.available, first.scope)) for r in turn.records)
+        is_same = all((r.available, r.scope) in ((None, None), (first.available, first.scope)) for r in turn.records)
         is_known = first.scope is None or first.scope in self.scopes
         missing = [name for name in first.available or () if self.names.resolve(name).key is None]
         self.findings.counts["available_unknown"] += bool(missing)
-        return same and is_known and not missing and bool(scope.searchable)
+        return is_same and is_known and not missing and bool(scope.searchable)
 
     def _checked_call(self, call: Call, offered: frozenset[ItemKey]) -> Call:
         """The call with a checked status: of a tool that was offered, words such as `unknown tool` mean a failure."""
@@ -229,8 +229,8 @@ class Builder:
     def _resolve(self, name: str, offered: frozenset[ItemKey]) -> Resolved:
         """The item of a called name; of several items, the one that was offered."""
         resolved = self.names.resolve(name)
-        among = [key for key in resolved.candidates if key in offered]
-        return replace(resolved, key=among[0], rule="offered") if len(among) == 1 else resolved
+        offered_keys = [key for key in resolved.candidates if key in offered]
+        return replace(resolved, key=offered_keys[0], rule="offered") if len(offered_keys) == 1 else resolved
 
     def _items(self, names: tuple[str, ...]) -> tuple[ItemKey, ...]:
         """The items of a list of names, those that are not resolved left out; equal lists give one object."""
@@ -273,7 +273,7 @@ class Builder:
     def _read_calls(
         self, turn: Turn, scope: _Scope, offered: tuple[ItemKey, ...]
     ) -> tuple[tuple[ItemKey, ...], tuple[ItemKey, ...], bool]:
-        """The items called without an error, those called in vain, and whether more may have been needed."""
+        """The items called successfully, those called without success, and whether more may be required."""
         counts = self.findings.counts
         offered_keys = frozenset(offered)
         session = frozenset(self._keys(name for name, _ in turn.records[0].session or ()))
@@ -325,8 +325,8 @@ class Builder:
         return self.redactor.identifier(value, kind) if value and self.redactor is not None else value
 
     def _query_id(self, turn: Turn, conversation: str | None) -> str:
-        """An id that is unique: conversation and turn; the place in the log where there is no conversation."""
-        base = f"line-{turn.records[0].place}" if conversation is None else f"{conversation}-{turn.number}"
+        """An id that is unique: conversation and turn; the position in the log where there is no conversation."""
+        base = f"line-{turn.records[0].position}" if conversation is None else f"{conversation}-{turn.number}"
         query_id, number = base, 1
         while query_id in self._ids:
             number += 1
@@ -361,17 +361,17 @@ def is_search(name: str) -> bool:
     return _is_one_of(name, SEARCHES)
 
 
-def signals(turn: Turn, holds: Callable[[str], bool]) -> tuple[str, ...]:
+def signals(turn: Turn, has_item: Callable[[str], bool]) -> tuple[str, ...]:
     """The signals of a turn, in the order of `SIGNALS`.
 
     Args:
         turn: with its calls.
-        holds: whether the catalog has the tool of this name; a shell that it has is called like anything else.
+        has_item: whether the catalog has the tool of this name; a shell that it has is called like anything else.
     """
     present = {
         "unknown-tool": any(call.status == "unknown_tool" for call in turn.calls),
         "searched-again": sum(is_search(call.name) for call in turn.calls) > 1,
-        "shell-instead": any(is_shell(call.name) and not holds(call.name) for call in turn.calls),
+        "shell-instead": any(is_shell(call.name) and not has_item(call.name) for call in turn.calls),
         "asked-again": turn.asked_again,
     }
     return tuple(name for name in SIGNALS if present[name])
@@ -379,4 +379,4 @@ def signals(turn: Turn, holds: Callable[[str], bool]) -> tuple[str, ...]:
 
 def _is_one_of(name: str, names: tuple[str, ...]) -> bool:
     cleaned = _VERSION.sub("", _CLEAN.sub("_", name.casefold()).strip("_"))
-    return any(cleaned == one or cleaned.endswith(f"_{one}") for one in names if len(one) > 3 or cleaned == one)
+    return any(cleaned == name or cleaned.endswith(f"_{name}") for name in names if len(name) > 3 or cleaned == name)

@@ -103,21 +103,21 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
         messages: oldest first.
         history: how many of the latest messages before it the summary has; 0 = none.
     """
-    places = [i for i, message in enumerate(messages) if message.role == "user"]
-    last = places[-1] if places else -1
+    user_positions = [i for i, message in enumerate(messages) if message.role == "user"]
+    last = user_positions[-1] if user_positions else -1
     after = messages[last + 1 :]
     return MessageSummary(
-        text=messages[last].text if places else None,
+        text=messages[last].text if user_positions else None,
         history=_dialogue(messages[: max(last, 0)])[-history:] if history else (),
         after=_dialogue(after),
-        users=len(places),
+        users=len(user_positions),
         key=hash(tuple((message.role, message.text) for message in messages[: last + 1] if message.role != "system")),
-        continued=bool(after) and bool(places),
+        continued=bool(after) and bool(user_positions),
         finished=bool(after) and after[-1].role == "assistant" and not after[-1].calls,
         calls=calls_of(after),
         unread=sum(message.unread for message in after),
         earlier=sum(len(message.calls) for message in messages[: last + 1]),
-        user_hashes=tuple(hash(messages[i].text) for i in places),
+        user_hashes=tuple(hash(messages[i].text) for i in user_positions),
     )
 
 
@@ -141,11 +141,11 @@ def calls_of(messages: Iterable[ChatMessage]) -> tuple[Call, ...]:
             waiting.append(len(calls))
             calls.append(Call(name, "ok", call_id))
         for result in message.results:
-            place = next((i for i in waiting if result.call is None or calls[i].id == result.call), None)
-            if place is not None:
-                waiting.remove(place)
-                status = result_status(result.text, calls[place].name, failed=result.failed)
-                calls[place] = Call(calls[place].name, status, calls[place].id, guessed=True)
+            index = next((i for i in waiting if result.call is None or calls[i].id == result.call), None)
+            if index is not None:
+                waiting.remove(index)
+                status = result_status(result.text, calls[index].name, failed=result.failed)
+                calls[index] = Call(calls[index].name, status, calls[index].id, guessed=True)
     return tuple(calls)
 
 
@@ -169,9 +169,9 @@ def result_status(text: str, name: str, *, failed: bool | None = None) -> str:
     return "error" if wrong else "ok"
 
 
-def same_tool(one: str, other: str) -> bool:
+def same_tool(tool: str, second_tool: str) -> bool:
     """Whether two names may be of one tool: they are equal, or one has a server in front of the other."""
-    first, second = (_NO_LETTERS.sub("_", name.casefold()).strip("_") for name in (one, other))
+    first, second = (_NO_LETTERS.sub("_", name.casefold()).strip("_") for name in (tool, second_tool))
     return first == second or first.endswith(f"_{second}") or second.endswith(f"_{first}")
 
 
@@ -246,7 +246,7 @@ def _calls(value: Any) -> tuple[list[tuple[str | None, str]], int]:
 
 
 def _is_like_call(part: Mapping[str, Any]) -> bool:
-    """Whether a part may be a call in a form that is not known."""
+    """Whether a part may be a call in an unknown form."""
     kind = part.get("type")
     return isinstance(kind, str) and bool(LIKE_CALLS.fullmatch(kind))
 

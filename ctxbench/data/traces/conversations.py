@@ -31,7 +31,7 @@ class Turn:
 
     Attributes:
         records: in order; never empty, and the first has the message.
-        number: place in the conversation.
+        number: position in the conversation.
         history: the messages before, oldest first.
         asked_again: the next message of the user's asks the same.
     """
@@ -66,9 +66,9 @@ def conversations(records: Iterable[Record], findings: LogFindings, *, history: 
         history: how many earlier messages a turn has at most.
     """
     latest: dict[tuple[object, ...], list[tuple[int, Record]]] = {}
-    named = group_pairs((record.conversation or (None, _first_place(record, latest)), record) for record in records)
+    named = group_pairs((record.conversation or (None, _first_position(record, latest)), record) for record in records)
     groups = [group for members in named.values() for group in _by_workspace(members)]
-    for members in sorted(groups, key=lambda members: min(record.place for record in members)):
+    for members in sorted(groups, key=lambda members: min(record.position for record in members)):
         if turns := _turns(members, findings):
             findings.counts["conversations"] += 1
             _number_turns(turns, findings)
@@ -76,29 +76,31 @@ def conversations(records: Iterable[Record], findings: LogFindings, *, history: 
             yield turns
 
 
-def _first_place(record: Record, latest: dict[tuple[object, ...], list[tuple[int, Record]]]) -> int:
-    """The place of the first record of a conversation in a log that names none; its own place if it begins one.
+def _first_position(record: Record, latest: dict[tuple[object, ...], list[tuple[int, Record]]]) -> int:
+    """The position of the first record of a conversation in a log that names none; that of the record if it begins one.
 
     Each request holds all messages before it. `latest` has the last records so far, by the messages of the user.
     """
-    who, user_hashes, place = (record.workspace, record.user), record.user_hashes, record.place
+    who, user_hashes, position = (record.workspace, record.user), record.user_hashes, record.position
     if not user_hashes:
-        return place
+        return position
     for n in range(len(user_hashes), 0, -1):
         before = latest.get((*who, *user_hashes[:n]), [])
-        last = next((one for one in reversed(before) if n < len(user_hashes) or _is_next_call(record, one[1])), None)
+        last = next(
+            (earlier for earlier in reversed(before) if n < len(user_hashes) or _is_next_call(record, earlier[1])), None
+        )
         if last is not None:
-            place = last[0]
+            position = last[0]
             before.remove(last)  # only this record continues it
             break
-    latest.setdefault((*who, *user_hashes), []).append((place, record))
-    return place
+    latest.setdefault((*who, *user_hashes), []).append((position, record))
+    return position
 
 
 def _is_next_call(record: Record, before: Record) -> bool:
     """Whether a model call is one more of the same turn: its messages hold the calls of the one before it."""
-    first, now = ([(call.id, call.name) for call in one.calls] for one in (before, record))
-    return now[: len(first)] == first and (len(now) > len(first) or any(call_id for call_id, _ in first))
+    first, current = ([(call.id, call.name) for call in turn.calls] for turn in (before, record))
+    return current[: len(first)] == first and (len(current) > len(first) or any(call_id for call_id, _ in first))
 
 
 def _by_workspace(records: list[Record]) -> Iterable[list[Record]]:
@@ -108,7 +110,7 @@ def _by_workspace(records: list[Record]) -> Iterable[list[Record]]:
 
 
 def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call, ...]:
-    """Merge the calls of a turn, so that each is there once however often and in which form the log has it.
+    """Merge the calls of a turn, so that each occurs once, however often and in whatever form the log has it.
 
     A call is known by its id, its name and how often both stood before it in the same messages: some models begin
     their ids anew, so an id alone is not enough. Where a call stands in the messages of several records, it is one, and
@@ -120,21 +122,21 @@ def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call,
     for record in records:
         messages = [record.calls] if record.cumulative else []
         for calls in (*messages, *(nested.calls for nested in record.nested)):
-            seen: Counter[tuple[str | None, str]] = Counter()
+            n_calls: Counter[tuple[str | None, str]] = Counter()
             for call in calls:
-                place = call.id, call.name, seen[call.id, call.name]
-                seen[call.id, call.name] += 1
-                if place not in merged or call.status != "ok":
-                    merged[place] = call
+                key = call.id, call.name, n_calls[call.id, call.name]
+                n_calls[call.id, call.name] += 1
+                if key not in merged or call.status != "ok":
+                    merged[key] = call
         separate += () if record.cumulative else record.calls
     for call in separate:
-        place = call.id, call.name, 0
+        key = call.id, call.name, 0
         if call.id is None:
-            place = None, call.name, sum(other[:2] == place[:2] for other in merged)
-        elif place in merged:
+            key = None, call.name, sum(merged_key[:2] == key[:2] for merged_key in merged)
+        elif key in merged:
             findings.counts["calls_twice"] += 1
-        if place not in merged or call.status != "ok":
-            merged[place] = call
+        if key not in merged or call.status != "ok":
+            merged[key] = call
     return _with_outcomes(merged, [call for record in records for call in record.executed], findings)
 
 
@@ -146,25 +148,29 @@ def _with_outcomes(
     matched: list[tuple[str | None, str, int]] = []
     unlisted: list[Call] = []
     for call in executed:
-        same = [place for place in unmatched if same_tool(place[1], call.name)]
-        without_id = (place for place in same if None in (place[0], call.id))
-        place = next((place for place in same if place[0] == call.id), None) or next(without_id, None)
-        again = [p for p in matched if call.id is not None and p[0] == call.id and same_tool(p[1], call.name)]
-        if place is not None:
-            calls[place] = replace(call, name=place[1])
-            del unmatched[place]
-            matched.append(place)
-        elif again or any((one.id, one.name) == (call.id, call.name) for one in unlisted if call.id is not None):
+        same_name = [key for key in unmatched if same_tool(key[1], call.name)]
+        without_id = (key for key in same_name if None in (key[0], call.id))
+        key = next((candidate for candidate in same_name if candidate[0] == call.id), None) or next(without_id, None)
+        repeats = [p for p in matched if call.id is not None and p[0] == call.id and same_tool(p[1], call.name)]
+        if key is not None:
+            calls[key] = replace(call, name=key[1])
+            del unmatched[key]
+            matched.append(key)
+        elif repeats or any(
+            (unlisted_call.id, unlisted_call.name) == (call.id, call.name)
+            for unlisted_call in unlisted
+            if call.id is not None
+        ):
             findings.counts["calls_twice"] += 1
             if call.status != "ok":
-                calls |= {place: replace(call, name=place[1]) for place in again}
+                calls |= {repeat: replace(call, name=repeat[1]) for repeat in repeats}
         else:
             unlisted.append(call)
     return (*calls.values(), *unlisted)
 
 
 def reuses_ids(calls: Iterable[Call]) -> bool:
-    """Whether one id stands for calls of several tools, so that results may have gone to the wrong one."""
+    """Whether several tools have calls with one id, so that results may be assigned to the wrong one."""
     names: dict[str, str] = {}
     return any(call.id is not None and names.setdefault(call.id, call.name) != call.name for call in calls)
 
@@ -180,7 +186,7 @@ def asks_again(text: str, following: str) -> bool:
 def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
     timed = all(record.time is not None for record in members)
     numbered = sum(record.turn is not None for record in members)
-    members = sorted(members, key=lambda record: ((record.time or 0.0) if timed else 0.0, record.place))
+    members = sorted(members, key=lambda record: ((record.time or 0.0) if timed else 0.0, record.position))
     if numbered and numbered < len(members):
         findings.counts["conversations_partly_numbered"] += 1
         members = [replace(record, turn=None) for record in members]
@@ -197,7 +203,7 @@ def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
 
 
 def _by_number(members: list[Record], findings: LogFindings) -> list[list[Record]]:
-    """Records of one turn number; a number under which the user says two things stands for two turns."""
+    """Records of one turn number; a number with two messages of the user is two turns."""
     turns: list[list[Record]] = []
     for _, records in sorted(group_pairs((record.turn or 0, record) for record in members).items()):
         by_text: dict[str, list[Record]] = {}
@@ -242,7 +248,7 @@ def _continues(record: Record, group: list[Record]) -> bool:
     before = group[-1]
     if record.text is None or not record.continued or record.text != group[0].text or before.finished:
         return False
-    ids = {(call.id, call.name) for one in group for call in one.calls if call.id is not None}
+    ids = {(call.id, call.name) for record in group for call in record.calls if call.id is not None}
     return any((call.id, call.name) in ids for call in record.calls)
 
 

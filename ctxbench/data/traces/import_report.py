@@ -1,4 +1,4 @@
-"""Report on an import of traces: what it found, as data for the card and in words, and what its catalog means.
+"""The report on an import of traces, as data for the card and in words.
 
 The kinds of the catalog's items decide whether an item that was not called is not needed.
 """
@@ -98,7 +98,7 @@ class TraceReport:
         return out
 
     def labelling(self) -> str:
-        """The card's `labelling`: where labels come from, and which queries may be measured with."""
+        """The card's `labelling`: the origin of the labels, and the queries that metrics use."""
         n = self.counts
         labels = n["labels_full"] + n["labels_partial"]
         left = n["queries_partly"] + n["queries_unlabelled"]
@@ -130,19 +130,19 @@ class TraceReport:
             f"{queries} of {count(n['conversations'], 'conversation')}: {', '.join(shares)}",
             *([origins] if self.is_labelled else []),
             *([f"likely misses: {', '.join(misses)}"] if misses else []),
-            *(_told(text, n[name], self.skew) for name, text in _SENTENCES.items() if n[name]),
+            *(_fill(text, n[name], self.skew) for name, text in _SENTENCES.items() if n[name]),
         ]
-        for what, names in (
+        for noun, names in (
             ("not in the catalog (renamed since? --renames FILE)", self.unknown),
             ("ambiguous", self.ambiguous),
         ):
             if names:
-                shown = ", ".join(f"{name} ({times:,})" for name, times in list(names.items())[:_NAMED])
-                more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-                out.append(f"names {what}: {shown}{more}")
-        more = f", and {len(self.ignored) - _NAMED:,} more" if len(self.ignored) > _NAMED else ""
-        meant = "".join(map(meant_field, self.ignored))
-        read = f"fields that nothing reads: {', '.join(list(self.ignored)[:_NAMED])}{more}{meant}"
+                listed = ", ".join(f"{name} ({times:,})" for name, times in list(names.items())[:_NAMED])
+                ending = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+                out.append(f"names {noun}: {listed}{ending}")
+        ending = f", and {len(self.ignored) - _NAMED:,} more" if len(self.ignored) > _NAMED else ""
+        suggestions = "".join(map(meant_field, self.ignored))
+        read = f"fields that nothing reads: {', '.join(list(self.ignored)[:_NAMED])}{ending}{suggestions}"
         out += [read] if self.ignored else []
         out += [f"  {example}" for example in self.examples]
         if self.redaction is None:
@@ -153,8 +153,8 @@ class TraceReport:
         return out
 
 
-def _told(sentence: str, n: int, skew: float) -> str:
-    """A sentence about several things with their number; about one alone, the number stands behind it."""
+def _fill(sentence: str, n: int, skew: float) -> str:
+    """A sentence with the number of its subjects; with 1, the number follows the sentence."""
     if n == 1 and sentence.startswith("{n:,} "):
         return f"{sentence.removeprefix('{n:,} ').format(skew=skew)}: 1"
     return sentence.format(n=n, skew=skew)
@@ -205,8 +205,8 @@ _SENTENCES = {
 }
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.0%}" if whole else "none"
+def _share(part: int, total: int) -> str:
+    return f"{part / total:.0%}" if total else "none"
 
 
 def is_searchable(item: Item) -> bool:
@@ -215,41 +215,45 @@ def is_searchable(item: Item) -> bool:
 
 
 def tools_alone(items: Iterable[Item]) -> bool:
-    """Whether all items can be called, so that a log shows when one is needed."""
+    """Whether all items are tools, so that a log shows when one is needed."""
     return all(item.type == "tool" for item in items)
 
 
 def kind_lines(catalog: Iterable[Item]) -> list[str]:
-    """What a catalog means for the labels of an import, in one or two sentences, one a line."""
-    found = [item for item in catalog if is_searchable(item)]
-    if not found:
-        said = (
+    """Explain what the items of a catalog mean for the labels of an import, in one or two sentences."""
+    searchable = [item for item in catalog if is_searchable(item)]
+    if not searchable:
+        text = (
             "What a request did not call counts as unknown, and no request is labelled wholly: the catalog holds "
             "nothing that a search may offer (all is disabled, always there, or added by hand)."
         )
-        return [said]
-    if tools_alone(found):
-        said = (
-            "What a request did not call counts as not needed where it was offered all that it may get: of what "
-            f"is searched, the catalog holds tools alone ({len(found):,}), so such a request can be labelled wholly."
+        return [text]
+    if tools_alone(searchable):
+        text = (
+            "What a request did not call counts as not needed where it was offered all that it may get: of what is "
+            f"searched, the catalog holds tools alone ({len(searchable):,}), so such a request can be labelled wholly."
         )
-        return [said, "Elsewhere it counts as unknown, and the request is labelled partly or not at all."]
-    tools = [item for item in found if item.type == "tool"]
-    others = _by_type([item for item in found if item.type != "tool"])
-    said = (
-        f"What a request did not call counts as unknown, not as not needed: the catalog holds {others} "
+        return [text, "Elsewhere it counts as unknown, and the request is labelled partly or not at all."]
+    tools = [item for item in searchable if item.type == "tool"]
+    by_type = _by_type([item for item in searchable if item.type != "tool"])
+    text = (
+        f"What a request did not call counts as unknown, not as not needed: the catalog holds {by_type} "
         f"{f'beside {_by_type(tools)}' if tools else 'and no tools'}, and no log shows when what is no tool is needed."
     )
     if not tools:
-        return [said]
+        return [text]
     return [
-        said,
+        text,
         "Only requests that may get tools alone can be labelled wholly, as all may in a catalog of tools alone.",
     ]
 
 
 def _by_type(items: Sequence[Item]) -> str:
-    """How many items there are of each type: `12 tools`, `3 rules and 1 skill`."""
+    """The number of items of each type: `12 tools`, `3 rules and 1 skill`."""
     counts = Counter(item.type for item in items)
-    named = [f"{n:,} {one if n == 1 else _PLURALS.get(one, f'{one}s')}" for one in ITEM_TYPES if (n := counts[one])]
+    named = [
+        f"{n:,} {item_type if n == 1 else _PLURALS.get(item_type, f'{item_type}s')}"
+        for item_type in ITEM_TYPES
+        if (n := counts[item_type])
+    ]
     return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named)

@@ -1,4 +1,4 @@
-"""Make datasets from traces: read, order, label what a log can label, redact, and record where all comes from."""
+"""Make datasets from traces: read, order, label, redact, and record the origin."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class TraceSource:
             raise ParameterError("expected at least one log file")
         for old, new in self.renames.items():
             if self.catalog.find(new) is None:
-                what = f"rename {old.id} to {new.id}: the catalog holds no {new.id!r}"
-                raise ParameterError(f"{what}{suggest_items(new.id, self.catalog.ids)}")
+                problem = f"rename {old.id} to {new.id}: the catalog holds no {new.id!r}"
+                raise ParameterError(f"{problem}{suggest_items(new.id, self.catalog.ids)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class TraceSettings:
     def of_folder(
         cls, out: Path, *, name: str | None, licence: str | None, history: int, all_offered: bool
     ) -> TraceSettings:
-        """Settings of an import into a folder; without a name, the dataset has the name of the folder.
+        """Settings of an import into a folder; the dataset is named after the folder by default.
 
         Raises:
             ParameterError: the name is none for a dataset, or the history is negative.
@@ -190,7 +190,7 @@ def import_into(
 def write_import(result: TraceImport, folder: Path | str) -> None:
     """Write a dataset of traces with its exposures into a folder, all of it or nothing; an earlier import is replaced.
 
-    Files that are of neither stay. Exposures never stand beside queries of another import, however this ends.
+    Files that are of neither stay. Exposures are never left with the queries of another import, however this ends.
 
     Raises:
         ParameterError: the folder holds something else, or labels that do not come from a log and would be lost.
@@ -215,7 +215,7 @@ def refuse_overwriting(folder: Path) -> None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ParameterError(f"{folder} is there and is no dataset; name a new folder, or an import to replace")
         return
-    refuse_loss(folder, made=_by_traces, sources=(SOURCE,))
+    refuse_loss(folder, is_own=_by_traces, sources=(SOURCE,))
 
 
 def _by_traces(dataset: Dataset) -> bool:
@@ -253,7 +253,7 @@ def _refuse_other_catalog(builder: Builder) -> None:
         ParameterError: names stand in the log, and none is resolved.
     """
     resolved = builder.resolved_names()
-    if not resolved or any(one.key is not None or one.rule == AMBIGUOUS for one in resolved):
+    if not resolved or any(match.key is not None or match.rule == AMBIGUOUS for match in resolved):
         return
     names = list(unresolved(resolved, builder.name_counts, UNKNOWN))
     raise ParameterError(
@@ -263,15 +263,15 @@ def _refuse_other_catalog(builder: Builder) -> None:
 
 
 def _refuse_no_labels(builder: Builder, logs: Sequence[Path]) -> None:
-    """Refuse logs that give no label although they hold responses or calls: these could not be read.
+    """Refuse logs without a label although they hold responses or calls: these could not be read.
 
     Raises:
         ParameterError: no query has a label or needs nothing, and something was not read.
     """
     if builder.labels or builder.findings.counts["queries_nothing"]:
         return
-    if what := what_was_not_read(builder.findings, builder.calls_not_found):
-        raise ParameterError(f"no label could be read from {', '.join(map(str, logs))}: {what}")
+    if unread := what_was_not_read(builder.findings, builder.calls_not_found):
+        raise ParameterError(f"no label could be read from {', '.join(map(str, logs))}: {unread}")
 
 
 def _report(builder: Builder) -> TraceReport:
@@ -287,7 +287,7 @@ def _report(builder: Builder) -> TraceReport:
     )
     return TraceReport(
         counts=findings.counts,
-        rules=dict(sorted(Counter(one.rule for one in resolved if one.key is not None).items())),
+        rules=dict(sorted(Counter(match.rule for match in resolved if match.key is not None).items())),
         unknown=unknown,
         ambiguous=ambiguous,
         skew=findings.skew,

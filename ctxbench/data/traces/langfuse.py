@@ -31,22 +31,22 @@ def holds_observations(data: Mapping[str, Any]) -> bool:
     return _is_observation(data) or any(True for _ in _listed(data))
 
 
-def read_observations(data: Mapping[str, Any], place: int) -> Iterator[Span]:
+def read_observations(data: Mapping[str, Any], position: int) -> Iterator[Span]:
     """The spans of an observation, or of all those in a trace or a page.
 
     Args:
         data: of which `holds_observations` is true.
-        place: in the log, for observations without an id.
+        position: in the log, for observations without an id.
     """
     if _is_observation(data):
-        yield _span(data, str(place))
+        yield _span(data, str(position))
         return
     trace = data.get("trace")
     shared = {**data, **trace} if isinstance(trace, dict) else data
     above = {name: shared[name] for name in _SHARED if shared.get(name) is not None}
     for number, observation in enumerate(_listed(data)):
-        own = {name: value for name, value in observation.items() if value is not None}
-        yield _span({**above, **own}, f"{place}-{number}")
+        fields = {name: value for name, value in observation.items() if value is not None}
+        yield _span({**above, **fields}, f"{position}-{number}")
 
 
 def _is_observation(data: Mapping[str, Any]) -> bool:
@@ -90,7 +90,7 @@ def _span(data: Mapping[str, Any], default_id: str) -> Span:
 
 
 def _is_unread(data: Mapping[str, Any]) -> bool:
-    """Whether a model's answer is in a form that is not known."""
+    """Whether a model's answer is in an unknown form."""
     output = parsed(data.get("output"))
     is_model_call = str(data["type"]).upper() == "GENERATION"
     return is_model_call and isinstance(output, list | dict) and read_response(output) is None
@@ -108,18 +108,18 @@ def _identity(data: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str,
 
 def _bodies(data: Mapping[str, Any], metadata: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Messages and tools of a model call."""
-    asked, answered = parsed(data.get("input")), parsed(data.get("output"))
-    found: dict[str, Any] = {}
-    messages = asked.get("messages", asked.get("input")) if isinstance(asked, dict) else asked
+    request, answered = parsed(data.get("input")), parsed(data.get("output"))
+    bodies: dict[str, Any] = {}
+    messages = request.get("messages", request.get("input")) if isinstance(request, dict) else request
     if isinstance(messages, str) and messages:
         messages = [{"role": "user", "content": messages}]
     if isinstance(messages, list):
         text = [{"role": "assistant", "content": answered}] if isinstance(answered, str) else None
-        found["gen_ai.input.messages"] = messages
-        found["gen_ai.output.messages"] = text or read_response(answered) or []
-    sources = (asked if isinstance(asked, dict) else {}, metadata)
-    tools = next((one["tools"] for one in sources if one.get("tools") is not None), None)
+        bodies["gen_ai.input.messages"] = messages
+        bodies["gen_ai.output.messages"] = text or read_response(answered) or []
+    sources = (request if isinstance(request, dict) else {}, metadata)
+    tools = next((source["tools"] for source in sources if source.get("tools") is not None), None)
     tools = tools if tools is not None else get({**attributes, **data}, "ai.prompt.tools", *_TOOLS)
     if tools is not None:
-        found["gen_ai.tool.definitions"] = recorded_tools(tools)
-    return found
+        bodies["gen_ai.tool.definitions"] = recorded_tools(tools)
+    return bodies

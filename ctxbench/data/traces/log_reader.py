@@ -1,7 +1,7 @@
-"""Read the records of log files, whose documents are turns, bodies of requests or spans, with what cannot be read.
+"""Read the records of log files, whose documents are turns, bodies of requests or spans, and their faults.
 
 A turn is a row of JSON lines: one turn, or one model call, a line. A body of a request to OpenAI or Anthropic, alone or
-with its response, becomes a turn. It is known by its fields: `tools` beside `messages`, or an `input` (OpenAI's
+with its response, becomes a turn. It is recognised by its fields: `tools` and `messages`, or an `input` (OpenAI's
 responses). Its tools are what the model was offered. A line may be a body, or `{"request": body, "response": body}`,
 each also inside a `body`.
 """
@@ -48,16 +48,16 @@ def read_records(
     total = sum(_size(path) for path in paths)
     reader = _DocumentReader(findings, history=history)
     line_hashes: set[bytes] = set()  # of lines, as hashes
-    n_readable = place = done = 0
+    n_readable = position = done = 0
     for path in paths:
         for line, data, length in _documents(path, line_hashes, findings):
             done += length
             progress("reading traces, bytes", done, total)
-            place += 1
+            position += 1
             if data is not None:
-                n_readable += reader.read(data, place, Fault("", path, line))
-    n_wrong = place - n_readable - findings.counts["lines_twice"]
-    findings.counts.update(lines=place, lines_unreadable=n_wrong)
+                n_readable += reader.read(data, position, Fault("", path, line))
+    n_wrong = position - n_readable - findings.counts["lines_twice"]
+    findings.counts.update(lines=position, lines_unreadable=n_wrong)
     if findings.faults and n_wrong > n_readable:
         raise InputError(
             merge_equal_faults(findings.faults), subject=f"traces: {n_wrong} lines cannot be read, {n_readable} can"
@@ -75,15 +75,15 @@ class _DocumentReader:
         self._records: list[Record] = []
 
     def records(self) -> list[Record]:
-        """All that was read, spans last."""
+        """All records read, spans last."""
         return [*self._records, *self._spans.records()]
 
-    def read(self, data: dict[str, Any], place: int, at: Fault) -> bool:
-        """Read one document; what is wrong with it becomes a fault.
+    def read(self, data: dict[str, Any], position: int, at: Fault) -> bool:
+        """Read one document; adds its faults.
 
         Args:
             data: the document.
-            place: its 1-based position in the log.
+            position: its 1-based position in the log.
             at: its file and line, for what is wrong.
 
         Returns:
@@ -91,46 +91,46 @@ class _DocumentReader:
         """
         counts, faults = self._findings.counts, self._findings.faults
         n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
-        self._read(data, place, at)
+        self._read(data, position, at)
         if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
             return True
         self._findings.unread.update(name for name in (*RESPONSES, "called") if data.get(name))
         return False
 
-    def _read(self, data: dict[str, Any], place: int, at: Fault) -> None:
+    def _read(self, data: dict[str, Any], position: int, at: Fault) -> None:
         if holds_observations(data):
-            self._read_spans(read_observations(data, place), place, at)
+            self._read_spans(read_observations(data, position), position, at)
         elif (body := as_turn(data)) is not None:
-            self._read_body(data, body, place, at)
+            self._read_body(data, body, position, at)
         elif holds_spans(data):
-            self._read_spans(read_spans(data), place, at)
+            self._read_spans(read_spans(data), position, at)
         elif any(name in data for name in TURN_MARKS) and not is_eval(data):  # of either the request may be `text`
-            if (record := self._read_turn(data, place, at)) is not None and "called" not in data:
+            if (record := self._read_turn(data, position, at)) is not None and "called" not in data:
                 self._findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
         else:
             fields = ", ".join(map(repr, list(data)[:5]))
-            what = f"neither a turn (an object with messages; fields: {', '.join(TURN_FIELDS)}) nor a span"
-            what += f", but {fields or 'an empty object'}{unread_request(data)}{''.join(map(meant_field, data))}"
-            self._findings.faults.append(replace(at, message=what))
+            problem = f"neither a turn (an object with messages; fields: {', '.join(TURN_FIELDS)}) nor a span"
+            problem += f", but {fields or 'an empty object'}{unread_request(data)}{''.join(map(meant_field, data))}"
+            self._findings.faults.append(replace(at, message=problem))
 
-    def _read_spans(self, spans: Iterator[Span], place: int, at: Fault) -> None:
+    def _read_spans(self, spans: Iterator[Span], position: int, at: Fault) -> None:
         faults = self._findings.faults
         try:
             for span in spans:
                 try:
-                    self._spans.add(span, place)
+                    self._spans.add(span, position)
                 except (TypeError, ValueError, AttributeError, RecursionError):
-                    what = (
+                    problem = (
                         f"span {span.id or span.name!r}: messages or tools are not as the GenAI conventions have them"
                     )
-                    faults.append(replace(at, message=what))
+                    faults.append(replace(at, message=problem))
                     self._findings.counts["spans_unreadable"] += 1
                     self._findings.unread[span.name or "span"] += 1
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
             faults.append(replace(at, message="no span as OTLP/JSON or the SDKs write it"))
 
-    def _read_body(self, data: dict[str, Any], body: BodyTurn, place: int, at: Fault) -> None:
-        record = self._read_turn(body.turn, place, at)
+    def _read_body(self, data: dict[str, Any], body: BodyTurn, position: int, at: Fault) -> None:
+        record = self._read_turn(body.turn, position, at)
         if record is None:
             return
         self._findings.ignored.update(body.passed_over)
@@ -140,8 +140,8 @@ class _DocumentReader:
         self._findings.counts["responses_missing"] += body.response == "missing"
         record.doubtful = body.response == "unread"
 
-    def _read_turn(self, data: dict[str, Any], place: int, at: Fault) -> Record | None:
-        record = read_turn(data, place, at, findings=self._findings, interner=self._interner)
+    def _read_turn(self, data: dict[str, Any], position: int, at: Fault) -> Record | None:
+        record = read_turn(data, position, at, findings=self._findings, interner=self._interner)
         self._records += [] if record is None else [record]
         return record
 

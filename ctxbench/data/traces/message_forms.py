@@ -22,13 +22,15 @@ _APPROVALS = ("tool-approval-request", "tool-approval-response")
 
 
 def plain_messages(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A message as one or several of the plain form; those of a UI message are what it says, calls, and is answered."""
+    """A message as one or several in the plain form; a UI message becomes its texts, calls and results."""
     parts = get(entry, "parts", "content")
     parts = [_part(part) for part in parts] if isinstance(parts, list) else parts
     if isinstance(entry.get("toolInvocations"), list) and not _has_invocations(parts):
-        invocations = [{"type": "tool-invocation", "toolInvocation": one} for one in entry["toolInvocations"]]
-        said = parts if isinstance(parts, list) else [{"type": "text", "text": parts}] if parts else []
-        parts = [*invocations, *said]
+        invocations = [
+            {"type": "tool-invocation", "toolInvocation": invocation} for invocation in entry["toolInvocations"]
+        ]
+        content = parts if isinstance(parts, list) else [{"type": "text", "text": parts}] if parts else []
+        parts = [*invocations, *content]
     if _has_invocations(parts):
         return list(_steps(entry, parts))
     calls = get(entry, "tool_calls", "toolCalls")
@@ -43,12 +45,13 @@ def plain_calls(calls: Any) -> Any:
     if not isinstance(calls, list):
         return calls
     return [
-        _part({"type": "tool-call", **one}) if isinstance(one, dict) and "toolName" in one else one for one in calls
+        _part({"type": "tool-call", **call}) if isinstance(call, dict) and "toolName" in call else call
+        for call in calls
     ]
 
 
 def _part(part: Any) -> Any:
-    """A part in the plain form; one that is in no form that is known here as it is."""
+    """A part in the plain form; a part in an unknown form stays as it is."""
     if not isinstance(part, dict):
         return part
     kind = part.get("type")
@@ -81,7 +84,7 @@ def _has_invocations(parts: Any) -> bool:
 
 
 def _invocation(part: Any) -> tuple[str, Mapping[str, Any]] | None:
-    """The tool's name and the invocation that a part of a UI message is; None if it is none."""
+    """The tool's name and the invocation of a part of a UI message; None if it is no invocation."""
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(kind, str) or kind in _APPROVALS:
         return None
@@ -96,7 +99,7 @@ def _invocation(part: Any) -> tuple[str, Mapping[str, Any]] | None:
 
 
 def _steps(entry: Mapping[str, Any], parts: list[Any]) -> Iterator[dict[str, Any]]:
-    """The steps of a UI message: what is said with its calls, then their results, then what is said of these."""
+    """The steps of a UI message: a text with its calls, then their results, then the next text."""
     role = entry.get("role", "assistant")
     content: list[Any] = []
     results: list[dict[str, Any]] = []

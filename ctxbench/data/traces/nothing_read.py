@@ -1,4 +1,4 @@
-"""Say what logs hold of which no turn can be made."""
+"""Messages about logs that give no turn or no label."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _RECORDING = "is recording of content switched on (experimental_telemetry with r
 
 
 def what_was_seen(findings: LogFindings) -> str:
-    """What a log without any turn holds, and what was expected, in one sentence."""
-    return "; ".join([*_seen(findings), _EXPECTED])
+    """The content of a log without any turn, and what was expected, in one sentence."""
+    return "; ".join([*_contents(findings), _EXPECTED])
 
 
 def what_was_not_read(findings: LogFindings, calls_not_found: Counter[str]) -> str:
-    """What hides the labels of logs that give none, and what to do, in one sentence; empty if nothing does."""
+    """Why logs give no label, and what to do, in one sentence; empty if there is no reason."""
     parts = []
     if findings.unread:
         parts.append(f"fields that hold responses, calls or labels and are not understood: {_listed(findings.unread)}")
@@ -38,16 +38,16 @@ def what_was_not_read(findings: LogFindings, calls_not_found: Counter[str]) -> s
     return "; ".join([*parts, _CALLED]) if parts else ""
 
 
-def _seen(findings: LogFindings) -> Iterator[str]:
+def _contents(findings: LogFindings) -> Iterator[str]:
     n = findings.counts
     if n["spans"]:
-        yield f"{n['spans']:,} spans ({_shown(findings.span_names)}) hold no message of a user's"
+        yield f"{n['spans']:,} spans ({_listed_names(findings.span_names)}) hold no message of a user's"
         if n["spans_other"] == n["spans"]:
             yield "none of them is a model call"
     if n["spans_without_content"]:
         yield f"{n['spans_without_content']:,} of them are model calls without messages: {_RECORDING}"
     if n["records_without_request"]:
-        roles = f"roles: {_shown(findings.roles)}" if findings.roles else "no messages at all"
+        roles = f"roles: {_listed_names(findings.roles)}" if findings.roles else "no messages at all"
         yield f"{n['records_without_request']:,} lines or model calls hold no message of a user's ({roles})"
     if n["logs_without_span"]:
         yield f"{n['logs_without_span']:,} log records belong to no span"
@@ -56,10 +56,10 @@ def _seen(findings: LogFindings) -> Iterator[str]:
 
 
 def _listed(names: Counter[str]) -> str:
-    more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(f"{name!r} ({times:,})" for name, times in names.most_common(_NAMED)) + more
+    ending = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(f"{name!r} ({times:,})" for name, times in names.most_common(_NAMED)) + ending
 
 
-def _shown(names: Counter[str]) -> str:
-    more = f", and {len(names) - _NAMED:,} other names" if len(names) > _NAMED else ""
-    return ", ".join(f"{times:,} {name!r}" for name, times in names.most_common(_NAMED)) + more
+def _listed_names(names: Counter[str]) -> str:
+    ending = f", and {len(names) - _NAMED:,} other names" if len(names) > _NAMED else ""
+    return ", ".join(f"{times:,} {name!r}" for name, times in names.most_common(_NAMED)) + ending

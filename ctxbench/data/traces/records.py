@@ -1,4 +1,4 @@
-"""Records of a log (a line, or a model call) in one form, and counts of what is odd in it."""
+"""Records of a log (a line, or a model call) in one form, and counts of its oddities."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class NestedCall:
-    """A model call of a sub-agent or a helper: what it was offered (None: the log does not say) and called."""
+    """A model call of a sub-agent or a helper: the items offered (None: not in the log) and called."""
 
     offered: tuple[str, ...] | None
     calls: tuple[Call, ...]
@@ -74,7 +74,7 @@ class Record(MessageSummary):
     """One line of a log, or one model call, with the summary of its messages.
 
     Attributes:
-        place: 1-based position in the log, over all files.
+        position: 1-based position in the log, over all files.
         conversation: None if the log does not say.
         turn: its number, if the log has one.
         time: seconds since 1970, if the log says.
@@ -93,7 +93,7 @@ class Record(MessageSummary):
         doubtful: which text is the user's, or what belongs to it, is not certain.
     """
 
-    place: int
+    position: int
     conversation: str | None = None
     turn: int | None = None
     time: float | None = None
@@ -138,13 +138,13 @@ class LogFindings:
     skew: float = 0.0
 
     def count_skew(self, seconds: float) -> None:
-        """Count a time that lies before the one it should follow."""
+        """Count a time that is before the one that it should follow."""
         self.counts["clock_skew"] += 1
         self.skew = max(self.skew, seconds)
 
 
 class Interner:
-    """Makes equal values one object: a log repeats a conversation's messages in each of its lines.
+    """Shares equal values as one object: a log repeats a conversation's messages in each line.
 
     Attributes:
         history: how many earlier messages a record keeps at most.
@@ -156,11 +156,11 @@ class Interner:
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Equal messages, each the object that was seen first."""
+        """The messages, each as the first equal object."""
         return tuple(self._messages.setdefault(message, message) for message in messages)
 
     def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Equal names, as the object that was seen first."""
+        """The names, as the first equal object."""
         return self._names.setdefault(names, names)
 
 

@@ -1,4 +1,4 @@
-"""Read what a model answered, and what was said to it, from bodies of APIs and results of libraries, as messages.
+"""Read messages from the requests and responses of APIs, and from results of libraries.
 
 Sources: OpenAI's chat completions (`choices`) and responses (`output`), Anthropic's messages (`content`), Gemini
 (`candidates`); the results of the AI SDK's `generateText` (`text`, `toolCalls`;
@@ -40,12 +40,12 @@ def parsed(value: Any) -> Any:
 
 
 def is_stream(text: str) -> bool:
-    """Whether a text is what a server sent bit by bit (events, or an object a line) rather than an answer."""
+    """Whether a text is a streamed response (events, or an object a line) rather than a whole one."""
     return _STREAM.match(text) is not None
 
 
 def call_names(value: Any) -> set[str]:
-    """The names of all that looks like a call anywhere in a response."""
+    """The names of everything in a response that looks like a call."""
     if isinstance(value, list):
         return {name for entry in value for name in call_names(entry)}
     if not isinstance(value, dict):
@@ -65,7 +65,7 @@ def call_names(value: Any) -> set[str]:
 
 
 def holds_calls(field: str, value: Any) -> bool:
-    """Whether a field of a line that nothing reads seems to hold calls or labels, by its name or by what is in it."""
+    """Whether an unread field of a line seems to hold calls or labels, by its name or its content."""
     value = parsed(value)
     return (
         isinstance(value, list | dict) and bool(value) and bool(_OF_CALLS.search(field) or call_names({field: value}))
@@ -99,7 +99,11 @@ def _messages_of(response: Any) -> list[Any] | None:
     if isinstance(choices, list):
         return _first_choice(choices[0]) if choices else []
     if isinstance(candidates, list):
-        return [one["content"] for one in candidates[:1] if isinstance(one, dict) and "content" in one]
+        return [
+            candidate["content"]
+            for candidate in candidates[:1]
+            if isinstance(candidate, dict) and "content" in candidate
+        ]
     inner = response.get("response")
     for source, name in ((response, "output"), (response, "messages"), (inner, "messages")):
         items = source.get(name) if isinstance(source, dict) else None
@@ -160,6 +164,6 @@ def _read_list(response: list[Any]) -> list[Any] | None:
     if all("toolName" in entry and "type" not in entry for entry in response):
         return [{"role": "assistant", "content": "", "toolCalls": response}]
     if all(isinstance(entry.get("type"), str) for entry in response):
-        known = any(entry["type"] == "text" or "tool" in entry["type"] for entry in response)
-        return [{"role": "assistant", "content": response}] if known else None
+        is_known = any(entry["type"] == "text" or "tool" in entry["type"] for entry in response)
+        return [{"role": "assistant", "content": response}] if is_known else None
     return None

@@ -13,7 +13,7 @@ from ctxbench.data.traces.records import Call, LogFindings, NestedCall, Record
 
 @dataclass(slots=True, kw_only=True)
 class Node(Span):
-    """A span without its attributes, with what records are made of.
+    """A span without its attributes, with the data for records.
 
     Attributes:
         events: those of GenAI, where the span itself has no message of a user's.
@@ -22,7 +22,7 @@ class Node(Span):
         call: of a tool's execution.
     """
 
-    place: int
+    position: int
     kind: str = ""
     conversation: str | None = None
     user: str | None = None
@@ -41,7 +41,7 @@ class SpanTree:
         self._nodes = nodes
         self._findings = findings
         self._ancestors = {node.id: self._path(node) for node in nodes.values()}
-        self._order = sorted(nodes.values(), key=lambda node: (self._start(node), node.place))
+        self._order = sorted(nodes.values(), key=lambda node: (self._start(node), node.position))
         self._mains: dict[str, Record] = {}
 
     def records(self) -> Iterator[Record]:
@@ -97,9 +97,9 @@ class SpanTree:
         if main is not None:
             return main
         unit = f"{self._trace}/{next(iter(self._agents(node)), '')}"
-        same = [record for record in self._mains.values() if record.unit == unit] or list(self._mains.values())
-        before = [record for record in same if record.time is None or record.time <= self._start(node)]
-        return before[-1] if before else same[0] if same else None
+        same_unit = [record for record in self._mains.values() if record.unit == unit] or list(self._mains.values())
+        before = [record for record in same_unit if record.time is None or record.time <= self._start(node)]
+        return before[-1] if before else same_unit[0] if same_unit else None
 
     def _main_record_above(self, node: Node) -> Record | None:
         """The record of the nearest model call above, or the one that this model call belongs to."""
@@ -139,8 +139,11 @@ class SpanTree:
 
     def _record_with_call(self, call: Call, begin: float) -> Record | None:
         """The record whose messages hold a call's id: under its name, and the latest before it, where several do."""
-        names = [(record, [one.name for one in record.calls if one.id == call.id]) for record in self._mains.values()]
-        holders = [(record, own) for record, own in names if own and call.id is not None]
+        names = [
+            (record, [record_call.name for record_call in record.calls if record_call.id == call.id])
+            for record in self._mains.values()
+        ]
+        holders = [(record, matches) for record, matches in names if matches and call.id is not None]
 
         def order(holder: tuple[Record, list[str]]) -> tuple[bool, bool, float]:
             time = holder[0].time or 0.0
@@ -224,10 +227,10 @@ def _linked(
     members: list[tuple[Node, Record, Node]], first: list[tuple[Node, Record, Node]]
 ) -> list[tuple[Node, Record, Node]]:
     """The model calls that share messages of the user's with the first ones, or with others that do."""
-    user_hashes = {one for _, record, _ in first for one in record.user_hashes}
+    user_hashes = {user_hash for _, record, _ in first for user_hash in record.user_hashes}
     while True:
         linked = [member for member in members if user_hashes & set(member[1].user_hashes)]
-        linked_hashes = {one for _, record, _ in linked for one in record.user_hashes}
+        linked_hashes = {user_hash for _, record, _ in linked for user_hash in record.user_hashes}
         if linked_hashes <= user_hashes:
             return linked
         user_hashes |= linked_hashes

@@ -44,7 +44,7 @@ class SpanReader:
         self._traces: dict[str, dict[str, Node]] = {}
         self._logged: dict[tuple[str, str], list[SpanEvent]] = {}
 
-    def add(self, span: Span, place: int) -> None:
+    def add(self, span: Span, position: int) -> None:
         """Add a span or a log record.
 
         Raises:
@@ -59,7 +59,7 @@ class SpanReader:
         if span.id in nodes:
             self._findings.counts["spans_twice"] += 1
             return
-        nodes[span.id] = self._node(as_gen_ai(span), place)
+        nodes[span.id] = self._node(as_gen_ai(span), position)
 
     def records(self) -> Iterator[Record]:
         """The records of all traces, each trace by time."""
@@ -72,13 +72,13 @@ class SpanReader:
         for trace, nodes in self._traces.items():
             yield from SpanTree(trace, nodes, self._findings).records()
 
-    def _node(self, span: Span, place: int) -> Node:
+    def _node(self, span: Span, position: int) -> Node:
         attributes = span.attributes
         node = Node(
             trace=span.trace,
             id=span.id,
             parent=span.parent,
-            place=place,
+            position=position,
             start=span.start,
             kind=_kind(attributes),
             conversation=text_or_none(get(attributes, "gen_ai.conversation.id", "session.id", "gen_ai.thread.id")),
@@ -89,7 +89,7 @@ class SpanReader:
             node.call = _tool_call(span)
         elif node.kind:
             offered = self._tools(attributes, span.events)
-            node.record = Record(place=place, time=span.start, cumulative=True, offered=offered)
+            node.record = Record(position=position, time=span.start, cumulative=True, offered=offered)
             self._read_chat(node.record, span)
             if not node.record.users:
                 node.events = [event for event in span.events if event.name.startswith("gen_ai.")]
@@ -168,8 +168,8 @@ def _tool_call(span: Span) -> Call | None:
         return None
     error = span.attributes.get("error.type")
     thrown = " ".join(str(e.data.get("exception.message") or "") for e in span.events if e.name == "exception")
-    said = f"{error or ''} {span.message} {thrown}"
-    status = result_status(said, name, failed=True) if span.failed or error else "ok"
+    error_text = f"{error or ''} {span.message} {thrown}"
+    status = result_status(error_text, name, failed=True) if span.failed or error else "ok"
     return Call(name, status, text_or_none(span.attributes.get("gen_ai.tool.call.id")), guessed=True)
 
 
@@ -186,6 +186,6 @@ def _numbered_objects(attributes: Mapping[str, Any], prefix: str) -> list[dict[s
             calls.setdefault(int(parts[0]), {}).setdefault(int(parts[2]), {})[parts[3]] = value
         elif len(parts) == 2:
             row[parts[1]] = value
-    for number, by_place in calls.items():
-        rows[number]["tool_calls"] = [by_place[place] for place in sorted(by_place)]
+    for number, by_index in calls.items():
+        rows[number]["tool_calls"] = [by_index[index] for index in sorted(by_index)]
     return [rows[number] for number in sorted(rows)]

@@ -26,12 +26,12 @@ def meant_field(name: str) -> str:
 
 
 def read_turn(
-    data: dict[str, Any], place: int, at: Fault, *, findings: LogFindings, interner: Interner
+    data: dict[str, Any], position: int, at: Fault, *, findings: LogFindings, interner: Interner
 ) -> Record | None:
-    """The record of one row of JSON lines, or None if something in it is wrong, which is a fault."""
+    """The record of one row of JSON lines; None, with a fault, if it is wrong."""
     findings.ignored.update(name for name in data if name not in TURN_FIELDS)
     faults: list[Fault] = []
-    row, record = Row(data, faults, Path(at.path or ""), at.line), Record(place=place)
+    row, record = Row(data, faults, Path(at.path or ""), at.line), Record(position=position)
     _read_identity(record, row)
     parsed = _read_messages(record, row, interner)
     if record.text is None:

@@ -33,7 +33,7 @@ _PASSED_OVER = (
     "an older server may leave the first question, `server/discover`, unanswered: that is harmless, it is asked in "
     f"the old way after {_PROBE} s"
 )
-_SIGNALS = [one for one in signal.Signals if one.name in ("SIGHUP", "SIGINT", "SIGTERM")]  # Windows has no SIGHUP
+_SIGNALS = [sig for sig in signal.Signals if sig.name in ("SIGHUP", "SIGINT", "SIGTERM")]  # Windows has no SIGHUP
 
 
 def mcp_servers(
@@ -106,7 +106,7 @@ class _Capture:
 
         turns = anyio.Semaphore(_AT_ONCE)
 
-        async def one(spec: ServerSpec) -> None:
+        async def capture(spec: ServerSpec) -> None:
             async with turns:
                 self.parts[spec.name] = await _server(spec, self.limits)
             self.progress(len(self.parts), len(self.specs))
@@ -115,7 +115,7 @@ class _Capture:
             async with anyio.create_task_group() as group:
                 self.cancel = group.cancel_scope.cancel
                 for spec in self.specs:
-                    group.start_soon(one, spec)
+                    group.start_soon(capture, spec)
         return tuple(self.parts[spec.name] for spec in self.specs if spec.name in self.parts)
 
     def _stop(self, number: int) -> None:
@@ -125,12 +125,12 @@ class _Capture:
 
 
 async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
-    """Ask one server; whatever it does wrong is in the part."""
+    """Ask one server; its errors are in the part."""
     import anyio
 
     if spec.disabled:
         return SnapshotPart(name=spec.name, kind=SERVER, state="disabled")
-    watch, listing = Watch(spec.secrets, most=limits.size), ServerListing()
+    watch, listing = Watch(spec.secrets, limit=limits.size), ServerListing()
     trouble = ""
     try:
         with anyio.fail_after(limits.timeout):
@@ -139,7 +139,7 @@ async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
                 await list_tools(spec, limits, watch, listing)
                 group.cancel_scope.cancel()
     except TimeoutError:
-        trouble = watch.told(f"it did not answer within {limits.timeout:g} s: {listing.step}")
+        trouble = watch.error_text(f"it did not answer within {limits.timeout:g} s: {listing.step}")
     except Exception as error:  # noqa: BLE001 - servers fail in as many ways as there are; the part says how
         trouble = watch.explain(error, step=listing.step)
     details = _details(spec, listing)
@@ -148,7 +148,9 @@ async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
     try:
         items = _items(spec, listing)
     except ParameterError as error:
-        return SnapshotPart(name=spec.name, kind=SERVER, state="failed", details=details, error=watch.told(str(error)))
+        return SnapshotPart(
+            name=spec.name, kind=SERVER, state="failed", details=details, error=watch.error_text(str(error))
+        )
     notes = [*watch.notes(), *(["it lists no tools"] if not items else [])]
     if any(tool != spec.secrets.hide_in(tool) for tool in listing.tools):
         notes.append("its tools hold values of 'env' or 'headers', which are hidden in the snapshot")
@@ -156,19 +158,19 @@ async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
 
 
 async def _tell_waiting(name: str, listing: ServerListing, limits: Limits) -> None:
-    """Say once a step what is waited for, and for how long at most; goes on until it is cancelled."""
+    """Log once per step what is waited for, and for how long at most; runs until it is cancelled."""
     import anyio
 
-    told = ""
+    reported = ""
     while True:
         step = listing.step
         await anyio.sleep(_SILENCE)
-        if step == listing.step != told:
-            told = step
+        if step == listing.step != reported:
+            reported = step
             first = step == ServerListing().step
             why = f"; {_PASSED_OVER}" if first else ""
-            most = f"it is given {limits.timeout:g} s in all"
-            _log.warning("server %s has not answered for %g s (%s); %s%s", name, _SILENCE, step, most, why)
+            limit = f"it is given {limits.timeout:g} s in all"
+            _log.warning("server %s has not answered for %g s (%s); %s%s", name, _SILENCE, step, limit, why)
 
 
 def _items(spec: ServerSpec, listing: ServerListing) -> tuple[Item, ...]:
@@ -181,21 +183,21 @@ def _items(spec: ServerSpec, listing: ServerListing) -> tuple[Item, ...]:
     metadata = spec.secrets.hide_in({key: value for key, value in about.items() if value})
     items = []
     for tool in listing.tools:
-        shown = spec.secrets.hide(tool["name"])
+        name = spec.secrets.hide(tool["name"])
         secret = spec.secrets.in_names(tool)
         if secret is not None:
-            what = f"{spec.secrets.hide(secret)!r:.100} is a name in it and holds a secret of the configuration"
-            raise ParameterError(f"its tool {shown!r:.100} cannot be used: {what}, and names are kept as they are")
+            reason = f"{spec.secrets.hide(secret)!r:.100} is a name in it and holds a secret of the configuration"
+            raise ParameterError(f"its tool {name!r:.100} cannot be used: {reason}, and names are kept as they are")
         try:
             definition = read_definition({**spec.secrets.hide_in(tool), "name": tool["name"]})
             items.append(definition.item(spec.name, metadata))
         except ParameterError as error:
-            raise ParameterError(f"its tool {shown!r:.100} cannot be used: {error}") from error
+            raise ParameterError(f"its tool {name!r:.100} cannot be used: {error}") from error
     return tuple(sorted(items, key=lambda item: item.name))
 
 
 def _details(spec: ServerSpec, listing: ServerListing) -> dict[str, Any]:
-    """What is known of a server, without what may be secret."""
+    """The details of a server, without possible secrets."""
     details: dict[str, Any] = {"transport": spec.transport}
     if spec.origin:
         details["url"] = spec.origin

@@ -24,7 +24,7 @@ _UNDECLARED = 2.0  # seconds for the tools of a server that declares none; it ne
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where a capture gives up on a server.
+    """The limits of the capture of a server.
 
     Attributes:
         timeout: seconds for starting a server and listing all its tools, > 0; stopping it comes on top.
@@ -45,7 +45,7 @@ class Limits:
 
 @dataclass
 class ServerListing:
-    """What a server said so far.
+    """The answers of a server so far.
 
     Attributes:
         tools: definitions in MCP's form, in the order of the server.
@@ -163,10 +163,10 @@ def _http_client(watch: Watch, headers: dict[str, str] | None = None, timeout: A
 
 
 async def _end_sessions(processes: Collection[int]) -> None:
-    """End what servers left behind that have exited themselves; the SDK has ended those that did not, with all theirs.
+    """End the processes that servers left behind when they exited; the SDK ends servers that did not exit.
 
     The SDK makes each server the leader of a session, so that its children are in its process group. A child that
-    opens a session of its own is out of reach.
+    opens a new session is not reached.
     """
     import anyio
 
@@ -202,7 +202,7 @@ def _client_info() -> Any:
 
 
 def check_sdk() -> None:
-    """Check that the SDK is there and of a version that this module knows, and load it (about a second).
+    """Check that a supported version of the SDK is installed, and load it (about a second).
 
     Raises:
         ParameterError: it is not.
@@ -211,9 +211,9 @@ def check_sdk() -> None:
 
     install = f"install it with: {install_command('mcp')}"
     try:
-        found = version("mcp")
+        installed = version("mcp")
     except PackageNotFoundError as error:
         raise ParameterError(f"servers are asked through the MCP SDK, which is not installed; {install}") from error
-    if found.split(".")[0] != "2":
-        raise ParameterError(f"the MCP SDK is version {found}, and 2.x is expected; {install}")
+    if installed.split(".")[0] != "2":
+        raise ParameterError(f"the MCP SDK is version {installed}, and 2.x is expected; {install}")
     import mcp  # noqa: F401 - before the time of any server runs

@@ -56,7 +56,7 @@ class ServerSpec:
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port of the URL: what may be told of it. Empty for a server that is started."""
+        """Scheme, host and port of the URL, which are not secret. Empty for a server that is started."""
         parts = urlsplit(self.url)
         host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
         return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}" if self.url else ""
@@ -64,19 +64,19 @@ class ServerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerEntry:
-    """What a configuration says of a server, with the variables that are known; nothing has to be set to read it.
+    """The entry of a server in a configuration, with known variables replaced; others may be unset.
 
     Attributes:
         words: the command and its arguments; empty for a server that runs elsewhere.
         cwd: the folder that it runs in.
         workspace: the folder that the configuration is for.
-        kept: the fields that decide what is asked, as they are written, without `env`, `headers` and secrets.
+        launch: the fields that decide what is asked, as they are written, without `env`, `headers` and secrets.
     """
 
     words: tuple[str, ...] = field(repr=False)
     cwd: Path
     workspace: Path
-    kept: Mapping[str, Any] = field(repr=False)
+    launch: Mapping[str, Any] = field(repr=False)
 
 
 def read_mcp_config(
@@ -130,12 +130,12 @@ def server_names(path: Path | str) -> list[str]:
     """
     data, text = read_jsonc(path)
     config = _Config(Path(path), {})
-    found = {name: place for name, place in config.servers(data).items() if not _is_off(place[1])}
-    for name, (where, entry) in found.items():
+    names = {name: location for name, location in config.servers(data).items() if not _is_off(location[1])}
+    for name, (where, entry) in names.items():
         if not isinstance(entry, dict) or not {"command", *_URLS} & entry.keys():
             config.fault(f"server {name!r}: {_NEITHER}", where)
     config.finish(text)
-    return list(found)
+    return list(names)
 
 
 def server_entries(path: Path | str) -> dict[str, ServerEntry]:
@@ -146,21 +146,21 @@ def server_entries(path: Path | str) -> dict[str, ServerEntry]:
         InputError: as of `server_names`.
     """
     data, _ = read_jsonc(path)
-    servers, found = _Config(Path(path), {}).servers(data), {}
+    servers, entries = _Config(Path(path), {}).servers(data), {}
     for name in server_names(path):
         entry, variables = servers[name][1], Variables(Path(path), {}, name)
-        args = [str(one) for one in entry["args"]] if isinstance(entry.get("args"), list) else []
+        args = [str(arg) for arg in entry["args"]] if isinstance(entry.get("args"), list) else []
         command = [str(entry["command"]), *args] if "command" in entry else []
         url = next((str(entry[key]) for key in _URLS if key in entry), "")
-        kept = {key: entry[key] for key in ("command", "args", "cwd", *_URLS) if key in entry}
+        launch = {key: entry[key] for key in ("command", "args", "cwd", *_URLS) if key in entry}
         cwd = os.path.expanduser(variables.expand(str(entry.get("cwd") or ""))[0])  # noqa: PTH111 - as in a shell
-        found[name] = ServerEntry(
+        entries[name] = ServerEntry(
             words=tuple(variables.expand(word)[0] for word in command),
             cwd=variables.workspace / cwd,
             workspace=variables.workspace,
-            kept=Secrets([*in_arguments(args), *in_url(url)]).hide_in(kept),
+            launch=Secrets([*in_arguments(args), *in_url(url)]).hide_in(launch),
         )
-    return found
+    return entries
 
 
 def disabled_servers(path: Path | str) -> list[str]:
@@ -172,9 +172,9 @@ def disabled_servers(path: Path | str) -> list[str]:
     """
     data, text = read_jsonc(path)
     config = _Config(Path(path), {})
-    found = [name for name, (_, entry) in config.servers(data).items() if _is_off(entry)]
+    names = [name for name, (_, entry) in config.servers(data).items() if _is_off(entry)]
     config.finish(text)
-    return found
+    return names
 
 
 def _is_off(entry: Any) -> bool:
@@ -183,7 +183,7 @@ def _is_off(entry: Any) -> bool:
 
 @dataclass
 class _Config:
-    """The file, and what is wrong in it."""
+    """The file and its faults."""
 
     path: Path
     environ: Mapping[str, str]
@@ -193,8 +193,8 @@ class _Config:
         self.wrong.append((message, path))
 
     def servers(self, data: Any) -> dict[str, tuple[YamlPath, Any]]:
-        """The servers by name, with the place where each stands."""
-        found: dict[str, tuple[YamlPath, Any]] = {}
+        """The servers by name, each with its path in the file."""
+        servers_by_name: dict[str, tuple[YamlPath, Any]] = {}
         outer: YamlPath = ()
         if isinstance(data, dict) and not any(key in data for key in _KEYS) and isinstance(data.get("mcp"), dict):
             data, outer = data["mcp"], ("mcp",)
@@ -212,16 +212,16 @@ class _Config:
             if not value and len(keys) == 1:
                 self.fault(f"field {key!r} holds no server", where)
             for name, entry in value.items():
-                if name in found or not name:
-                    what = (
+                if name in servers_by_name or not name:
+                    message = (
                         f"server {name!r} stands in 'mcpServers' and in 'servers'" if name else "a server has no name"
                     )
-                    self.fault(f"{what}; expected names that differ", (*where, name))
-                found[name] = ((*where, name), entry)
-        return found
+                    self.fault(f"{message}; expected names that differ", (*where, name))
+                servers_by_name[name] = ((*where, name), entry)
+        return servers_by_name
 
     def finish(self, text: str) -> None:
-        """Raise everything that is wrong.
+        """Raise all faults.
 
         Raises:
             InputError: anything is.
@@ -279,7 +279,7 @@ class _ServerEntry:
         return value
 
     def _transport(self) -> str:
-        """`stdio`, `http` or `sse`; empty if it cannot be told, which is noted."""
+        """`stdio`, `http` or `sse`; empty, with a fault, if it cannot be determined."""
         kind = next((key for key in ("type", "transport", "transportType") if self.value.get(key) is not None), None)
         has_url = any(key in self.value for key in _URLS)
         if "command" in self.value and has_url:
@@ -293,54 +293,56 @@ class _ServerEntry:
                 return "sse" if isinstance(address, str) and _path_of(address).endswith("/sse") else "http"
             self.fault(_NEITHER)
             return ""
-        given = self.value[kind]
-        found = _TRANSPORTS.get(given.lower().replace("-", "").replace("_", "")) if isinstance(given, str) else None
-        if found is None:
-            self.fault(f"field {kind!r} must be stdio, http, streamable-http or sse, got {given!r:.40}", kind)
+        value = self.value[kind]
+        transport = _TRANSPORTS.get(value.lower().replace("-", "").replace("_", "")) if isinstance(value, str) else None
+        if transport is None:
+            self.fault(f"field {kind!r} must be stdio, http, streamable-http or sse, got {value!r:.40}", kind)
             return ""
-        if (found == "stdio") == has_url or (found == "stdio") != ("command" in self.value):
-            self.fault(f"field {kind!r} is {given!r}, so expected {'command' if found == 'stdio' else 'url'!r}", kind)
+        if (transport == "stdio") == has_url or (transport == "stdio") != ("command" in self.value):
+            self.fault(
+                f"field {kind!r} is {value!r}, so expected {'command' if transport == 'stdio' else 'url'!r}", kind
+            )
             return ""
-        return found
+        return transport
 
     def _text(self, value: Any, *at: str | int, empty: bool = False) -> str:
-        """A text with its variables replaced; what it is not is noted, but not shown, for it may be secret."""
-        what = f"field {'.'.join(map(str, at))!r}"
+        """A text with its variables replaced; faults do not quote it, since it may be secret."""
+        field = f"field {'.'.join(map(str, at))!r}"
         if not isinstance(value, str) or not (value or empty):
-            self.fault(f"{what} must be a text{'' if empty else ' that is not empty'}", *at)
+            self.fault(f"{field} must be a text{'' if empty else ' that is not empty'}", *at)
             return ""
         text, wrong = self.variables.expand(value)
         for message in wrong:
-            self.fault(f"{what}: {message}", *at)
+            self.fault(f"{field}: {message}", *at)
         if "\0" in text:
-            self.fault(f"{what} holds a NUL character, which no program takes", *at)
+            self.fault(f"{field} holds a NUL character, which no program takes", *at)
         return text
 
     def _args(self) -> tuple[str, ...]:
-        given = self.value.get("args")
-        if given is None:
+        args = self.value.get("args")
+        if args is None:
             return ()
-        if not isinstance(given, list):
+        if not isinstance(args, list):
             self.fault("field 'args' must be a list of texts", "args")
             return ()
-        return tuple(self._text(_written(entry), "args", index, empty=True) for index, entry in enumerate(given))
+        return tuple(self._text(_written(entry), "args", index, empty=True) for index, entry in enumerate(args))
 
     def _texts(self, key: str) -> dict[str, str]:
         """`env` or `headers`: texts by name; numbers and true or false are taken as written, null is left out."""
-        given = self.value.get(key)
-        if given is None:
+        values = self.value.get(key)
+        if values is None:
             return {}
-        if not isinstance(given, dict):
+        if not isinstance(values, dict):
             self.fault(f"field {key!r} must be an object of texts", key)
             return {}
         return {
-            name: self._text(_written(one), key, name, empty=True) for name, one in given.items() if one is not None
+            name: self._text(_written(text), key, name, empty=True) for name, text in values.items() if text is not None
         }
 
     def _refuse_files(self) -> None:
         if self.value.get("envFile") is not None:
-            what = "field 'envFile' is not read: set the variables in the environment and name them as ${env:NAME}"
-            self.fault(f"{what} in 'env', or {self.variables.leave_out}", "envFile")
+            message = "field 'envFile' is not read: set the variables in the environment and name them as ${env:NAME}"
+            self.fault(f"{message} in 'env', or {self.variables.leave_out}", "envFile")
 
 
 def _written(value: Any) -> Any:

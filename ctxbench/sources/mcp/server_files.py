@@ -1,4 +1,4 @@
-"""The files that a configuration's servers are made of, with digests: whether they changed since a capture."""
+"""The files of a configuration's servers, with digests that show whether they changed since a capture."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CapturedServer:
 
 
 def server_digests(config: Path) -> dict[str, dict[str, Any]]:
-    """What a snapshot keeps of each enabled server: the digest of its `entry`, and of its `files` by name, if any.
+    """The digests of each enabled server for a snapshot: of its `entry`, and of its `files` by name, if any.
 
     Files are those in the repository that its command names, and those that they import. Names are relative to the
     folder that the configuration is for. Ends of lines do not count, nor does what is secret in the entry.
@@ -64,7 +64,7 @@ def server_digests(config: Path) -> dict[str, dict[str, Any]]:
     digests: dict[str, dict[str, Any]] = {}
     for name, entry in server_entries(config).items():
         files = {_relative(path, entry.workspace): _digest(path) for path in server_files(entry)}
-        digests[name] = {"entry": hashlib.sha256(dump_json(entry.kept).encode("utf-8")).hexdigest()}
+        digests[name] = {"entry": hashlib.sha256(dump_json(entry.launch).encode("utf-8")).hexdigest()}
         if files:
             digests[name]["files"] = files
     return digests
@@ -82,7 +82,7 @@ def server_files(entry: ServerEntry) -> list[Path]:
 
 
 def captured_servers(config: Path, snapshot: Path) -> list[CapturedServer]:
-    """The enabled servers of a configuration, and what of their files changed since a snapshot; none without it.
+    """The enabled servers of a configuration, and their changes since a snapshot; none without it.
 
     Raises:
         UserError: the configuration is missing or faulty, or the snapshot cannot be read.
@@ -102,14 +102,14 @@ def captured_servers(config: Path, snapshot: Path) -> list[CapturedServer]:
 
 
 def _compare(
-    name: str, part: Mapping[str, Any], now: Mapping[str, Any], *, card: Mapping[str, Any], config: Path
+    name: str, part: Mapping[str, Any], current: Mapping[str, Any], *, card: Mapping[str, Any], config: Path
 ) -> CapturedServer:
     was = part.get("files")
     before: Mapping[str, Any] = was if isinstance(was, Mapping) else {}
-    after = now.get("files", {})
+    after = current.get("files", {})
     has_digests = "entry" in part
     changed = [file for file in sorted({*before, *after}) if before.get(file) != after.get(file)] if has_digests else []
-    if has_digests and part["entry"] != now["entry"]:
+    if has_digests and part["entry"] != current["entry"]:
         changed.append(config.name)
     return CapturedServer(
         name=name,
@@ -138,7 +138,7 @@ def _named_files(words: Sequence[str], cwd: Path) -> Iterator[Path]:
 
 
 def _is_own(path: Path, root: Path) -> bool:
-    """Whether a file lies in a folder, links followed, and not among what is installed there."""
+    """Whether a file is in a folder, links followed, and not in an installed package there."""
     real, top = path.resolve(), root.resolve()
     return real.is_relative_to(top) and _INSTALLED.isdisjoint(real.relative_to(top).parts)
 

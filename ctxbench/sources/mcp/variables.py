@@ -16,7 +16,7 @@ _EDITORS = (".vscode", ".cursor", ".claude")  # folders of a workspace that hold
 
 @dataclass
 class Variables:
-    """What variables stand for; one instance a server.
+    """The values of variables; one instance per server.
 
     Attributes:
         file: the configuration, which tells the workspace's folder.
@@ -38,7 +38,7 @@ class Variables:
 
     @property
     def leave_out(self) -> str:
-        """How a server is done without."""
+        """How to leave out the server."""
         skip = shlex.join(["--skip", self.server])
         return f'leave the server out: `{skip}` of `ctxbench data capture`, or "disabled": true in the file'
 
@@ -60,15 +60,15 @@ class Variables:
         return _VARIABLE.sub(value, text), wrong
 
     def _value(self, name: str) -> str:
-        known = {
+        values = {
             "workspaceFolder": str(self.workspace),
             "workspaceFolderBasename": self.workspace.name,
             "userHome": os.path.expanduser("~"),  # noqa: PTH111 - leaves ~ where there is no home, as editors do
             "pathSeparator": os.sep,
             "/": os.sep,
         }
-        if name in known:
-            return known[name]
+        if name in values:
+            return values[name]
         if name.startswith("input:"):
             raise LookupError(
                 f"${{{name}}} would be asked for by the editor, and nobody is asked here: "
@@ -77,10 +77,10 @@ class Variables:
         match = _ENVIRONMENT.fullmatch(name)
         if match is None:
             raise LookupError(f"${{{name}}} is known to an editor only: put its value, or ${{env:NAME}}, in its place")
-        found = self.environ.get(match["name"])
-        if not found and match["default"] is not None:  # as in a shell, an empty one counts as missing
+        value = self.environ.get(match["name"])
+        if not value and match["default"] is not None:  # as in a shell, an empty one counts as missing
             return match["default"]
-        if found is None:
+        if value is None:
             raise LookupError(f"the environment variable {match['name']} is not set: set it, or {self.leave_out}")
-        self.secrets[match["name"]] = found
-        return found
+        self.secrets[match["name"]] = value
+        return value

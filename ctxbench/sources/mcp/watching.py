@@ -1,4 +1,4 @@
-"""What a server says besides its answers: standard error, garbage, HTTP errors; and what an exception means."""
+"""The output of a server other than answers: standard error, garbage, HTTP errors; and the meaning of exceptions."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class ListingError(Exception):
 
 
 class Watch:
-    """Listens to one server; everything that it gives away is free of secrets.
+    """Watches the output of one server; everything that it returns is free of secrets.
 
     Attributes:
         started: ids of the processes that were started for it.
         logged: warnings of the SDK; not free of secrets.
     """
 
-    def __init__(self, secrets: Secrets, *, most: int) -> None:
-        """Nothing is heard yet; a server that sends more than `most` bytes in all is given up."""
+    def __init__(self, secrets: Secrets, *, limit: int) -> None:
+        """Nothing is heard yet; a server that sends more than `limit` bytes in all is stopped."""
         self._secrets = secrets
-        self._left = most
-        self._too_much = f"it sent more than {most / 2**20:,.0f} MiB"
+        self._left = limit
+        self._too_much = f"it sent more than {limit / 2**20:,.0f} MiB"
         self._tail = b""
         self._cut = False
         self._garbage = 0
@@ -61,16 +61,16 @@ class Watch:
         """The SDK's handler: counts what is no message of MCP."""
         if isinstance(message, Exception):
             self._garbage += 1
-            given = _input_of(message)
+            value = _input_of(message)
             if self._garbage == 1:
-                self._first_garbage = given
-            answer = _answer(given)
+                self._first_garbage = value
+            answer = _answer(value)
             if answer is not None:
                 why = "; ".join(unusable(answer)) or _problem(message)
                 self._give_up(f"it gave an answer that cannot be read: {why}")
 
     def count(self, size: int) -> None:
-        """Hear of bytes that have come."""
+        """Count bytes that were received."""
         self._left -= size
         if self._left < 0:
             self._give_up(self._too_much)
@@ -81,7 +81,7 @@ class Watch:
 
     @contextmanager
     def until_given_up(self) -> Iterator[None]:
-        """End the block when the server sends what is not taken; the SDK would wait or read on until the time is up.
+        """End the block when the server sends something invalid; the SDK would wait until the time is up.
 
         Raises:
             ListingError: one came.
@@ -140,7 +140,7 @@ class Watch:
             asyncio.get_running_loop().remove_reader(reading)  # at its end it would be ready for ever
 
     def notes(self) -> list[str]:
-        """What was odd, for a server that answered."""
+        """The notes on a server that answered."""
         notes = [self._hide(line) for line in self.logged]
         return [*notes, self._about_garbage()] if self._garbage else notes
 
@@ -154,10 +154,10 @@ class Watch:
             reason = f"it failed while {step}: {words or type(leaf).__name__}"
         if self._status:
             reason += f" (HTTP status {self._status}{_MEANING.get(self._status, '')})"
-        return self.told(reason)
+        return self.error_text(reason)
 
-    def told(self, reason: str) -> str:
-        """A reason with what the server said beside its answers."""
+    def error_text(self, reason: str) -> str:
+        """A reason with the other output of the server."""
         parts = [self._hide(" ".join(reason.split()))]
         if self._garbage:
             parts.append(self._about_garbage())
@@ -173,8 +173,8 @@ class Watch:
 
         A line whose start is lost is left out, for half a secret would not be recognised; so are a stack's frames.
         """
-        whole = self._tail.partition(b"\n")[2] if self._cut else self._tail
-        lines = [line for line in whole.decode("utf-8", "replace").splitlines() if line.strip()]
+        whole_lines = self._tail.partition(b"\n")[2] if self._cut else self._tail
+        lines = [line for line in whole_lines.decode("utf-8", "replace").splitlines() if line.strip()]
         lines = [line for line in lines if not _FRAME.match(line)] or lines
         last, errors = lines[-_LINES:], [line for line in lines if _ERROR.match(line)]
         if errors and not any(map(_ERROR.match, last)):
@@ -183,8 +183,8 @@ class Watch:
 
     def _about_garbage(self) -> str:
         count = f"{self._garbage:,} line{'' if self._garbage == 1 else 's'}"
-        shown = one_line(self._hide(self._first_garbage))[:80]
-        return f"it wrote {count} on standard output that are no messages of MCP, the first: {shown!r}"
+        sample = one_line(self._hide(self._first_garbage))[:80]
+        return f"it wrote {count} on standard output that are no messages of MCP, the first: {sample!r}"
 
     def _hide(self, text: str) -> str:
         return self._secrets.hide(text)
@@ -196,7 +196,7 @@ _MEANING = {401: ", unauthorised: check its headers", 403: ", forbidden: check i
 
 @contextmanager
 def quiet_sdk() -> Iterator[None]:
-    """Keep the SDK's log off the terminal; what it warns of goes to the watch of the server that it is about."""
+    """Keep the SDK's log off the terminal; its warnings go to the watch of the server."""
     handler = _Collect(logging.WARNING)
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before = [(logger, logger.propagate) for logger in loggers]
@@ -212,7 +212,7 @@ def quiet_sdk() -> Iterator[None]:
 
 
 class WatchingLoop(asyncio.SelectorEventLoop):
-    """An event loop that tells the watch of a server what the SDK does not: its processes, and how much it sends."""
+    """An event loop that reports the processes of a server, and how much it sends, to its watch."""
 
     async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
         """Start a process as the loop does."""
@@ -233,7 +233,7 @@ class WatchingLoop(asyncio.SelectorEventLoop):
 
 
 def _counted(protocol: Any, method: str, watch: Watch) -> None:
-    """Let a watch hear of the bytes, the last argument, that the method of a protocol is given."""
+    """Wrap a protocol's method so that a watch counts the bytes in its last argument."""
     receive = getattr(protocol, method)
 
     def counted(*args: Any) -> None:
@@ -255,8 +255,8 @@ class _Collect(logging.Handler):
 def _leaves(error: BaseException) -> Iterator[BaseException]:
     """The exceptions in a group, however deep, in order."""
     if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            yield from _leaves(one)
+        for child in error.exceptions:
+            yield from _leaves(child)
     else:
         yield error
 
@@ -276,8 +276,8 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, pydantic.ValidationError):
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"]))
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        return f"its answer is not valid by MCP: {where}: {first['msg']}{more}"
+        ending = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        return f"its answer is not valid by MCP: {where}: {first['msg']}{ending}"
     if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
         return f"it cannot be started: {error.strerror}: {error.filename}; check 'command' and 'cwd'"
     if isinstance(error, ListingError):
@@ -290,13 +290,13 @@ def _input_of(error: Exception) -> str:
     import pydantic
 
     if isinstance(error, pydantic.ValidationError):
-        given = error.errors(include_url=False)[0].get("input")
-        return given if isinstance(given, str) else str(error.errors(include_url=False)[0]["msg"])
+        value = error.errors(include_url=False)[0].get("input")
+        return value if isinstance(value, str) else str(error.errors(include_url=False)[0]["msg"])
     return str(error)
 
 
 def _problem(error: Exception) -> str:
-    """What is wrong with a line, without the line."""
+    """The fault of a line, without the line."""
     import pydantic
 
     if isinstance(error, pydantic.ValidationError):

@@ -1,4 +1,4 @@
-"""Which items a commit links to: the files that it touched, and the definitions in them that hold lines it changed."""
+"""The items that a commit links to: the files that it touched, and the definitions in which it changed lines."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ def definition_lines(path: str, content: str) -> list[str]:
     """The name of the innermost definition around each line of a file, empty where there is none."""
     definitions = facts_of({path: content})[path].definitions
     lines = [""] * (content.count("\n") + 1 if definitions else 0)
-    for one in definitions:  # those inside it come behind it
-        lines[one.first_line - 1 : one.last_line] = [one.name] * (one.last_line + 1 - one.first_line)
+    for definition in definitions:  # those inside it come behind it
+        lines[definition.first_line - 1 : definition.last_line] = [definition.name] * (
+            definition.last_line + 1 - definition.first_line
+        )
     return lines
 
 
@@ -25,7 +27,7 @@ def commit_links(
     lines: Callable[[str], Sequence[str]],
     items: Callable[[TouchedFile], Mapping[str, ItemKey]],
 ) -> list[list[ItemKey]]:
-    """What the commits of a stretch link to, in their order.
+    """The links of the commits of a stretch, in their order.
 
     That is the file which each change leads to in the tree at the end, whatever its path was then; and every definition
     of that tree that holds lines which the commit changed, added, or took away between lines of it. Lines are led back
@@ -38,25 +40,27 @@ def commit_links(
         lines: for a path of the end, what `definition_lines` gives.
         items: the items of a file of the end, or of one that is gone, by their names without a version.
     """
-    known: dict[str, list[str]] = {}
+    names_by_path: dict[str, list[str]] = {}
     links = []
     for touched in reversed(stretch.touched):
         keys: dict[ItemKey, None] = {}
-        for one in touched:
-            here, names = items(one), [""]
-            if not one.gone:
-                if one.path not in known:
-                    known[one.path] = list(lines(one.path))
-                names += _changed_names(one, hunks, known[one.path])
-            wanted = (here.get(f"{one.path}::{name}" if name else one.path) for name in dict.fromkeys(names))
-            keys |= dict.fromkeys(key for key in wanted if key is not None)
+        for file in touched:
+            items_of_file, names = items(file), [""]
+            if not file.gone:
+                if file.path not in names_by_path:
+                    names_by_path[file.path] = list(lines(file.path))
+                names += _changed_names(file, hunks, names_by_path[file.path])
+            candidates = (
+                items_of_file.get(f"{file.path}::{name}" if name else file.path) for name in dict.fromkeys(names)
+            )
+            keys |= dict.fromkeys(key for key in candidates if key is not None)
         links.append(list(keys))
     return links[::-1]
 
 
-def _changed_names(one: TouchedFile, hunks: Hunks, lines: list[str]) -> list[str]:
+def _changed_names(file: TouchedFile, hunks: Hunks, lines: list[str]) -> list[str]:
     """The definitions that a change was made in; the lines become those of the file before it."""
-    pair = one.old_blob or "", one.new_blob or ""
+    pair = file.old_blob or "", file.new_blob or ""
     names: list[str] = []
     if pair[0] == pair[1]:  # it was only renamed
         return names
@@ -69,12 +73,12 @@ def _changed_names(one: TouchedFile, hunks: Hunks, lines: list[str]) -> list[str
 
 
 def _lead_back(hunk: LineHunk, lines: list[str]) -> list[str]:
-    """Put the older lines of a hunk in the place of the newer ones; whose they were."""
+    """Replace the newer lines of a hunk by the older ones; returns their definitions."""
     first = hunk.new - 1 if hunk.n_new else hunk.new
     names = lines[first : first + hunk.n_new]
     if not hunk.n_new:
-        before, behind = ["", *lines, ""][first : first + 2] if lines else ("", "")
-        names = [before if before == behind else ""]
+        before, after = ["", *lines, ""][first : first + 2] if lines else ("", "")
+        names = [before if before == after else ""]
     if lines:
         last = len(names) - 1
         lines[first : first + hunk.n_new] = [names[min(at, last)] for at in range(hunk.n_old)] if names else []

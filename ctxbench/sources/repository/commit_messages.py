@@ -69,14 +69,14 @@ def clean_message(message: str, *, keep_issues: bool = False) -> str:
     paragraphs = re.split(r"\n[ \t]*+\n", message)
     if len(paragraphs) > 1 and all(map(_ANY_TRAILER.match, paragraphs[-1].splitlines())):
         paragraphs.pop()
-    kept = []
+    clean_lines = []
     for number, paragraph in enumerate(paragraphs):
         lines = [line for line in paragraph.split("\n") if not (_TRAILER.match(line) or _NOTES.search(line))]
         if not number and lines and _MERGE.match(lines[0].strip()):
             lines = lines[1:]
         cleaned = [_clean_line(line) for line in _cut("\n".join(lines), keep_issues).split("\n")]
-        kept.append("\n".join(line for line in cleaned if line))
-    return "\n\n".join(filter(None, kept))
+        clean_lines.append("\n".join(line for line in cleaned if line))
+    return "\n\n".join(filter(None, clean_lines))
 
 
 def has_word(text: str) -> bool:

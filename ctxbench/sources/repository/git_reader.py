@@ -1,4 +1,4 @@
-"""What a git repository holds: trees, blobs, and the commits of its first-parent line.
+"""Read a git repository: trees, blobs, and the commits of its first-parent line.
 
 The repository may be hostile, so that nothing of it is run: git is asked by plumbing (`ls-tree`, `cat-file`,
 `diff-tree`, `log` without differences) that knows no hooks, filters or textconv; settings of the repository that name
@@ -81,7 +81,7 @@ class FileChange(NamedTuple):
 
 
 class LineHunk(NamedTuple):
-    """Lines of a file that a commit put others in the place of.
+    """Lines of a file that a commit replaced.
 
     Where `n_old` or `n_new` is 0, `old` or `new` is the line behind which there are none; lines count from 1.
     """
@@ -123,8 +123,8 @@ class GitRepository:
     Attributes:
         path: as it was named.
         root: the folder of the working tree, without links; None for a bare repository.
-        inside: the named folder's path in the tree with a slash behind, empty for the root. Only files below are told,
-            by their paths from the root.
+        inside: the named folder's path in the tree with a slash at the end, empty for the root. Only files below it
+            are listed, by their paths from the root.
         shallow, partial: whether the clone lacks older commits, or files.
     """
 
@@ -139,13 +139,13 @@ class GitRepository:
         if fault := folder_fault(self._folder):
             raise StorageError(f"cannot read the repository {path}: {fault}; expected the folder of a git repository")
         _check_regular(self._folder)
-        found = self._run("rev-parse", "--is-bare-repository", "--is-shallow-repository", "--is-inside-work-tree")
-        if found.returncode and b"not a git repository" in found.stderr:
+        answer = self._run("rev-parse", "--is-bare-repository", "--is-shallow-repository", "--is-inside-work-tree")
+        if answer.returncode and b"not a git repository" in answer.stderr:
             raise StorageError(
                 f"{path} is no git repository: expected a folder in a checkout, or a bare repository; "
                 "`git init` makes one"
             )
-        bare, shallow, working = checked_output(found, self.path).split()
+        bare, shallow, working = checked_output(answer, self.path).split()
         self.shallow = shallow == b"true"
         self.partial = bool(
             self._run("config", "--get-regexp", r"^(extensions\.partialclone|remote\..*\.promisor)$").stdout
@@ -166,21 +166,21 @@ class GitRepository:
         """
         odd = not name or name.startswith("-") or not name.isprintable()
         if not odd:
-            found = self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-            if not found.returncode:
-                return found.stdout.decode().strip()
+            answer = self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+            if not answer.returncode:
+                return answer.stdout.decode().strip()
         refs = git_text(self._git("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags")).split("\n")
         if name == "HEAD":
-            more = "name a branch or a tag" if any(refs) else "commit something first"
-            raise StorageError(f"{self.path} has no commit checked out; {more}")
+            advice = "name a branch or a tag" if any(refs) else "commit something first"
+            raise StorageError(f"{self.path} has no commit checked out; {advice}")
         raise ParameterError(
             f"no commit {name!r} in {self.path}: expected a branch, a tag or a hash{suggest(name, filter(None, refs))}"
         )
 
     def head(self) -> str | None:
         """The hash of the commit that is checked out; None before the first one."""
-        found = self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        return None if found.returncode else found.stdout.decode().strip()
+        answer = self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return None if answer.returncode else answer.stdout.decode().strip()
 
     def working_files(self) -> list[str]:
         """Paths in the working tree: of tracked files, which may be gone, and of others that are not ignored.
@@ -200,13 +200,13 @@ class GitRepository:
             StorageError: git refuses.
         """
         within = ["--", self.inside] if self.inside else []
-        found = []
+        entries = []
         for entry in self._git("ls-tree", "-r", "-z", "--full-tree", commit, *within).split(b"\0")[:-1]:
             about, _, path = entry.partition(b"\t")
             mode, _, sha = about.split(b" ")
             kind = "symlink" if mode == _SYMLINK else "submodule" if mode == _SUBMODULE else "file"
-            found.append(TreeEntry(os.fsdecode(path), sha.decode(), kind))
-        return found
+            entries.append(TreeEntry(os.fsdecode(path), sha.decode(), kind))
+        return entries
 
     def files(self, commit: str) -> dict[str, str]:
         """The hashes of a commit's files by path; without links, submodules and paths that `path_fault` names."""
@@ -214,14 +214,14 @@ class GitRepository:
 
     def sizes(self, shas: Iterable[str]) -> dict[str, int]:
         """The sizes of blobs in bytes; those that a partial clone lacks are left out."""
-        asked = dict.fromkeys(shas)
+        requested = dict.fromkeys(shas)
         form = "--batch-check=%(objectname) %(objectsize)"
         if self.partial:  # asked for one that it lacks, git would stop, as it may not fetch
             data = self._git("cat-file", "--batch-all-objects", "--unordered", form)
         else:
-            data = self._git("cat-file", form, given=_lines(asked))
+            data = self._git("cat-file", form, stdin=_lines(requested))
         rows = (row.split(b" ") for row in data.splitlines())
-        return {found: int(size) for sha, size in rows if size != b"missing" and (found := sha.decode()) in asked}
+        return {name: int(size) for sha, size in rows if size != b"missing" and (name := sha.decode()) in requested}
 
     def blobs(self, shas: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """The contents of blobs, in the order they are asked for, each as often as it is.
@@ -229,12 +229,14 @@ class GitRepository:
         Raises:
             StorageError: one is not there; a partial clone lacks some.
         """
-        asked = list(shas)
-        with tempfile.TemporaryFile() as given:  # a pipe could fill while nobody reads the answers
-            given.write(_lines(asked))
-            given.seek(0)
-            with GitStream(self._folder, "cat-file", "--batch", given=given, settings=_settings(), only=_only()) as git:
-                for sha in asked:
+        requested = list(shas)
+        with tempfile.TemporaryFile() as stdin:  # a pipe could fill while nobody reads the answers
+            stdin.write(_lines(requested))
+            stdin.seek(0)
+            with GitStream(
+                self._folder, "cat-file", "--batch", given=stdin, settings=_settings(), only=_only_env()
+            ) as git:
+                for sha in requested:
                     yield sha, self._next_object(sha, git)
 
     def _next_object(self, sha: str, git: GitStream) -> bytes:
@@ -250,7 +252,7 @@ class GitRepository:
         Args:
             head: the hash of the newest.
             n: at most so many, >= 1.
-            renames: whether a file that is half the same as one that went is told as renamed. In a partial clone, and
+            renames: whether a file that is half the same as a removed one counts as renamed. In a partial clone, and
                 where very many came and went, only one that is wholly the same.
 
         Raises:
@@ -259,7 +261,7 @@ class GitRepository:
         form = "--format=%H%x00%P%x00%ct%x00%an <%ae>%x00%B"
         data = self._git("log", "-z", "--first-parent", "--encoding=UTF-8", form, f"--max-count={n}", head, "--")
         fields = git_text(data).split("\0")
-        rows = [fields[place : place + 5] for place in range(0, len(fields) - 4, 5)][::-1]
+        rows = [fields[start : start + 5] for start in range(0, len(fields) - 4, 5)][::-1]
         ends = self._shallow_ends()
         changes = self._changes([f"{sha} {parents.partition(' ')[0]}" for sha, parents, *_ in rows], renames)
         return [
@@ -283,28 +285,30 @@ class GitRepository:
             StorageError: a file is not there; a partial clone lacks some.
         """
         words = ("diff-tree", "--stdin", "-r", "-p", "-U0", "--text", "--full-index", "--submodule=short")
-        with tempfile.TemporaryFile() as given:  # as for blobs
-            given.write(_lines(f"{one.sha} {one.parents[0]}" for one in commits if one.parents and one.changes))
-            given.seek(0)
+        with tempfile.TemporaryFile() as stdin:  # as for blobs
+            stdin.write(
+                _lines(f"{commit.sha} {commit.parents[0]}" for commit in commits if commit.parents and commit.changes)
+            )
+            stdin.seek(0)
             how = (*words, *_DIFFERENCES, *self._renamed())
-            with GitStream(self._folder, *how, given=given, settings=_settings(), only=_only()) as git:
-                sha, found, here = "", dict[tuple[str, str], Sequence[LineHunk]](), list[LineHunk]()
+            with GitStream(self._folder, *how, given=stdin, settings=_settings(), only=_only_env()) as git:
+                sha, hunks, file_hunks = "", dict[tuple[str, str], Sequence[LineHunk]](), list[LineHunk]()
                 for line in git:
                     if (match := _PATCHED.match(line)) is None:  # the lines themselves begin with a sign
                         continue
-                    commit, old, new, *places = match.groups()
+                    commit, old, new, *ranges = match.groups()
                     if commit:
                         if sha:
-                            yield sha, found
-                        sha, found = commit.decode(), {}
+                            yield sha, hunks
+                        sha, hunks = commit.decode(), {}
                     elif old:
-                        found[old.decode(), new.decode()] = here = []
+                        hunks[old.decode(), new.decode()] = file_hunks = []
                     else:
-                        here.append(LineHunk(*(1 if one is None else int(one) for one in places)))
+                        file_hunks.append(LineHunk(*(1 if number is None else int(number) for number in ranges)))
                 if git.wait():
                     raise StorageError(f"{self.path}: git cannot compare its commits; `git fsck` says more")
                 if sha:
-                    yield sha, found
+                    yield sha, hunks
 
     def _renamed(self) -> list[str]:
         return ["-M100%" if self.partial else "-M", f"-l{_RENAMES}"]
@@ -313,31 +317,31 @@ class GitRepository:
         """The commits whose parents a shallow clone lacks."""
         if not self.shallow:
             return ()
-        place = self._git("rev-parse", "--path-format=absolute", "--git-path", "shallow").removesuffix(b"\n")
-        return Path(os.fsdecode(place)).read_text("ascii").split()
+        path = self._git("rev-parse", "--path-format=absolute", "--git-path", "shallow").removesuffix(b"\n")
+        return Path(os.fsdecode(path)).read_text("ascii").split()
 
     def _changes(self, pairs: Sequence[str], renames: bool) -> dict[str, tuple[FileChange, ...]]:
         """What commits changed, by their hashes; a pair is a commit and its first parent, or a commit alone."""
         how = self._renamed() if renames else ["--no-renames"]
         words = ["diff-tree", "--stdin", "--root", "--always", "-r", "-z", "--raw", "--no-abbrev", *_DIFFERENCES]
-        data = self._git(*words, *how, given=_lines(pairs))
-        found: dict[str, list[FileChange]] = {}
+        data = self._git(*words, *how, stdin=_lines(pairs))
+        changes: dict[str, list[FileChange]] = {}
         fields = iter(data.split(b"\0")[:-1])
         for field in fields:
             if not field.startswith(b":"):
-                commit = found.setdefault(field.decode(), [])
+                commit = changes.setdefault(field.decode(), [])
                 continue
             old = path = next(fields)
             if field[-4:-3] == b"R":  # `R086`
                 path = next(fields)
             commit += _changes(field, os.fsdecode(old), os.fsdecode(path), self.inside)
-        return {sha: tuple(some) for sha, some in found.items()}
+        return {sha: tuple(some) for sha, some in changes.items()}
 
-    def _run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return run_git(self._folder, *words, given=given, settings=_settings(), only=_only())
+    def _run(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return run_git(self._folder, *words, given=stdin, settings=_settings(), only=_only_env())
 
-    def _git(self, *words: str, given: bytes = b"") -> bytes:
-        return checked_output(self._run(*words, given=given), self.path)
+    def _git(self, *words: str, stdin: bytes = b"") -> bytes:
+        return checked_output(self._run(*words, stdin=stdin), self.path)
 
 
 def _check_regular(folder: Path) -> None:
@@ -347,9 +351,13 @@ def _check_regular(folder: Path) -> None:
         StorageError: one is a named pipe or a device, which may have no end.
     """
     top = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None)
-    own = folder if top is None else top / ".git"
+    git_folder = folder if top is None else top / ".git"
     within = (parent for parent in (folder, *folder.parents) if top is not None and parent.is_relative_to(top))
-    for path in [own, *(own / name for name in _READ_BY_GIT), *(parent / ".gitignore" for parent in within)]:
+    for path in [
+        git_folder,
+        *(git_folder / name for name in _READ_BY_GIT),
+        *(parent / ".gitignore" for parent in within),
+    ]:
         try:
             mode = path.stat().st_mode
         except OSError:  # it is not there, which git may say
@@ -359,7 +367,7 @@ def _check_regular(folder: Path) -> None:
 
 
 def path_fault(path: str) -> str:
-    """Why no item can have a path; empty if one can. Paths that differ only by case are different paths."""
+    """Why a path cannot be an item's; empty if it can. Paths that differ only by case are different paths."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -373,20 +381,20 @@ def line_times(times: Sequence[int]) -> list[int]:
     Args:
         times: of the committers, oldest first, seconds since 1970; what lies outside of 1970 to 8999 is drawn in.
     """
-    found: list[int] = []
+    increasing: list[int] = []
     for time in times:
-        before = found[-1] + 2 if found else 0
-        found.append(max(min(time, _LATEST), before))
-    return found
+        before = increasing[-1] + 2 if increasing else 0
+        increasing.append(max(min(time, _LATEST), before))
+    return increasing
 
 
-def _only() -> dict[str, str]:
+def _only_env() -> dict[str, str]:
     """The environment that git is run in: a caller, such as a hook, may have variables for another repository."""
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _ENVIRONMENT
 
 
 def _settings() -> tuple[str, ...]:
-    """Settings before its command. The user's own file of what git ignores is read, none that a repository names."""
+    """The settings of git. The user's global ignore file is read, but none that a repository names."""
     folder = os.environ.get("XDG_CONFIG_HOME") or f"{os.environ.get('HOME', '')}/.config"
     return (*_SETTINGS, "-c", f"core.excludesFile={folder}/git/ignore")
 
@@ -397,10 +405,10 @@ def _lines(shas: Iterable[str]) -> bytes:
 
 def _changes(about: bytes, old: str, path: str, inside: str) -> Iterator[FileChange]:
     """A change as `:MODE MODE SHA SHA STATUS` tells it; nothing where no file that an item can have is in it."""
-    told = [one.startswith(inside) and not path_fault(one) for one in (old, path)]
+    is_inside = [name.startswith(inside) and not path_fault(name) for name in (old, path)]
     old_mode, new_mode, old_sha, new_sha, _ = about[1:].split(b" ")
-    before = old_sha.decode() if old_mode in _REGULAR and told[0] else None
-    after = new_sha.decode() if new_mode in _REGULAR and told[1] else None
+    before = old_sha.decode() if old_mode in _REGULAR and is_inside[0] else None
+    after = new_sha.decode() if new_mode in _REGULAR and is_inside[1] else None
     if old != path and not (before and after):  # one of the two cannot be told
         yield from [FileChange(old, None, before, None)] if before else []
         yield from [FileChange(path, None, None, after)] if after else []

@@ -1,4 +1,4 @@
-"""Which lines the commits of a history changed: asked of git once for each commit, and kept on disk."""
+"""The lines that the commits of a history changed; git is run once for each commit, and the result is stored."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ def line_hunks(repository: GitRepository, line: Sequence[LineCommit]) -> Hunks:
     """
     if repository.partial:
         return {}
-    keys = {one.sha: hashlib.sha256(f"{_FORM}\0{one.sha}".encode()).digest() for one in line}
+    keys = {commit.sha: hashlib.sha256(f"{_FORM}\0{commit.sha}".encode()).digest() for commit in line}
     rows = OptionalRows(cache_dir() / "hunks-1.sqlite", "hunks")
-    found: dict[tuple[str, str], Sequence[LineHunk]] = {}
+    hunks: dict[tuple[str, str], Sequence[LineHunk]] = {}
     try:
-        kept = rows.get(keys.values())
-        for value in kept.values():
-            found |= {(old, new): [LineHunk(*one) for one in some] for old, new, some in json.loads(value)}
-        asked = [one for one in line if one.parents and one.changes and keys[one.sha] not in kept]  # as far as is known
-        if asked:
-            made: dict[str, Hunks] = {one.sha: {} for one in asked}
-            made |= repository.hunks(asked)
-            rows.put({keys[sha]: _to_json(some) for sha, some in made.items()})
-            for some in made.values():
-                found |= some
+        stored = rows.get(keys.values())
+        for value in stored.values():
+            hunks |= {(old, new): [LineHunk(*fields) for fields in some] for old, new, some in json.loads(value)}
+        uncached = [
+            commit for commit in line if commit.parents and commit.changes and keys[commit.sha] not in stored
+        ]  # as far as is known
+        if uncached:
+            computed: dict[str, Hunks] = {commit.sha: {} for commit in uncached}
+            computed |= repository.hunks(uncached)
+            rows.put({keys[sha]: _to_json(some) for sha, some in computed.items()})
+            for some in computed.values():
+                hunks |= some
     finally:
         rows.close()
-    return found
+    return hunks
 
 
 def _to_json(hunks: Hunks) -> bytes:

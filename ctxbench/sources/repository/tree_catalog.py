@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TreeName:
-    """Which tree is a catalog.
+    """The name of a tree as a catalog.
 
     Attributes:
         folder: of the repository, or one in its working tree.
@@ -72,16 +72,16 @@ class TreeName:
         at = len(name)
         while (at := name.rfind("@", 0, at)) > 0:  # a commit may be `HEAD@{1}`, and a folder `@types`
             if os.path.isdir(name[:at]):  # noqa: PTH112 - as above
-                commit, colon, other = name[at + 1 :].partition(":")
+                commit, colon, commit_view = name[at + 1 :].partition(":")
                 if colon:  # no name of a commit has one
-                    check_choice("view", other, VIEWS)
+                    check_choice("view", commit_view, VIEWS)
                 return cls(Path(name[:at]), commit, view or "files")
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeItems:
-    """What a tree holds.
+    """The items of a tree, and what was left out.
 
     Attributes:
         items: of files, by path, then of commits, oldest first.
@@ -101,14 +101,16 @@ def open_tree(name: TreeName) -> Catalog:
     """
     repository = GitRepository(name.folder)
     commit = name.commit if name.commit is not None or repository.root else "HEAD"
-    found = items_of_tree(repository, None if commit is None else repository.resolve(commit), view=name.view)
-    if found.left_out:
-        told = "; ".join(f"{len(paths):,} {why}, such as {one_line(paths[0])}" for why, paths in found.left_out.items())
-        n = sum(map(len, found.left_out.values()))
-        _log.warning("%s: %s of the tree left out: %s", name.folder, count(n, "path"), told)
+    tree = items_of_tree(repository, None if commit is None else repository.resolve(commit), view=name.view)
+    if tree.left_out:
+        reasons = "; ".join(
+            f"{len(paths):,} {why}, such as {one_line(paths[0])}" for why, paths in tree.left_out.items()
+        )
+        n = sum(map(len, tree.left_out.values()))
+        _log.warning("%s: %s of the tree left out: %s", name.folder, count(n, "path"), reasons)
     if repository.shallow:
         _log.warning("%s: a shallow clone; of older commits nothing is known (`git fetch --unshallow`)", name.folder)
-    return Catalog(found.items)
+    return Catalog(tree.items)
 
 
 def tree_view(name: str) -> str | None:
@@ -153,7 +155,7 @@ def items_of_tree(
         out = f"; {sum(map(len, left_out.values())):,} are left out: {', '.join(left_out)}" if left_out else ""
         raise StorageError(f"{repository.path} has no file that can be an item{out}")
     line = walked.result() if walked is not None else []
-    times = line_times([one.time for one in line])
+    times = line_times([commit.time for commit in line])
     (stretch,) = tree_stretches(line, times, [len(line)], dict.fromkeys(texts, ""))
     hunks: Hunks = {}
     older: Mapping[str, str] = {}
@@ -167,32 +169,34 @@ def items_of_tree(
     for path in list(texts):
         text = texts[path] if defined else texts.pop(path)  # let go of at once, as its item holds another
         at = stretch.brought.get(path)
-        here = file_items(path, text, view=view, created=None if at is None else iso_time(at))
-        keys[path] = {item.name: item.key for item in here}
-        items += here
+        items_of_file = file_items(path, text, view=view, created=None if at is None else iso_time(at))
+        keys[path] = {item.name: item.key for item in items_of_file}
+        items += items_of_file
     links = commit_links(
         stretch,
         hunks,
         lambda path: definition_lines(path, older.get(path, texts[path])) if defined else (),
-        lambda one: keys[one.path],
+        lambda file: keys[file.path],
     )
-    for one, time, changed in zip(line, times, links, strict=True):
-        made = commit_item(one, text=clean_message(one.message), created=iso_time(time), changed=changed)
-        items += [] if made is None else [made]
+    for line_commit, time, changed in zip(line, times, links, strict=True):
+        item = commit_item(
+            line_commit, text=clean_message(line_commit.message), created=iso_time(time), changed=changed
+        )
+        items += [] if item is None else [item]
     return TreeItems(items=tuple(items), left_out=left_out)
 
 
 def _committed(repository: GitRepository, head: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """The files of a working tree that are other ones at its head, as they are there: what commits changed."""
+    """The files of a working tree that differ from its head, as they are at the head."""
     files = repository.files(head)
     digest = hashlib.sha1 if len(head) == 40 else hashlib.sha256
-    other = {}
+    changed = {}
     for path in texts.keys() & files.keys():
         data = texts[path].encode()
         if digest(b"blob %d\0" % len(data) + data).hexdigest() != files[path]:
-            other[path] = files[path]
-    blobs = repository.blobs(other.values())
-    return {path: text_or_fault(data)[0] for path, (_, data) in zip(other, blobs, strict=True)}
+            changed[path] = files[path]
+    blobs = repository.blobs(changed.values())
+    return {path: text_or_fault(data)[0] for path, (_, data) in zip(changed, blobs, strict=True)}
 
 
 def _too_large(most_bytes: int) -> str:
@@ -250,22 +254,22 @@ def _in_working_tree(
             yield path, text
 
 
-def _on_disk(place: str, most_bytes: int) -> tuple[str, str]:
+def _on_disk(path: str, most_bytes: int) -> tuple[str, str]:
     """The text of a file, or why it is left out."""
     try:
-        found = os.lstat(place)
-        if stat.S_ISREG(found.st_mode):
-            if found.st_size > most_bytes:
+        status = os.lstat(path)
+        if stat.S_ISREG(status.st_mode):
+            if status.st_size > most_bytes:
                 return "", _too_large(most_bytes)
-            with open(place, "rb", buffering=0) as file:  # noqa: PTH123 - faster, for thousands
+            with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - faster, for thousands
                 return text_or_fault(file.read())
     except FileNotFoundError:
         return "", "not in the working tree"
     except OSError as error:
         return "", f"unreadable ({error.strerror})"
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return "", "symlink"
-    return "", "submodule" if stat.S_ISDIR(found.st_mode) else "neither file nor folder"
+    return "", "submodule" if stat.S_ISDIR(status.st_mode) else "neither file nor folder"
 
 
 def _is_top(folder: Path) -> bool:

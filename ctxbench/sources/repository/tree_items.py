@@ -1,4 +1,4 @@
-"""The items of a tree: a file each, whole or as an outline with a chunk for each definition, and a commit each."""
+"""The items of a tree: one for each file (its text, or an outline with a chunk per definition) and each commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOOKED_AT = 8_192  # bytes in which git, too, looks for a NUL
 
 
 def text_or_fault(data: bytes) -> tuple[str, str]:
-    """The text of a file, with line feeds at line ends, and why it has none that an item could hold: one is empty."""
+    """The text of a file with line feeds at line ends, and a fault if no item can hold it: one of them is empty."""
     if b"\0" in data[:_LOOKED_AT]:
         return "", "binary"
     try:
@@ -61,7 +61,8 @@ def file_items(
     if view == "definitions" and (facts := facts_of({path: content})[path]).definitions:
         texts = [("file", path, _outline(path, facts))]
         texts += [
-            ("chunk", f"{path}::{one.name}", f"{path}\n\n{text}") for one, text in _bodies(content, facts.definitions)
+            ("chunk", f"{path}::{definition.name}", f"{path}\n\n{text}")
+            for definition, text in _bodies(content, facts.definitions)
         ]
     return [
         Item(
@@ -78,33 +79,36 @@ def file_items(
 
 
 def facts_of(contents: Mapping[str, str]) -> dict[str, CodeFacts]:
-    """The code facts of files by path; those of a text are known from then on, so that many are asked for at once."""
+    """The code facts of files by path; cached by text, so ask for many files at once."""
     from ctxbench.index.code.code_facts import all_code_facts  # grammars wait until definitions are asked for
 
     return all_code_facts(contents)
 
 
 def _outline(path: str, facts: CodeFacts) -> str:
-    """What a file says of itself: path, first line of its documentation, imports, and signatures by depth."""
+    """The outline of a file: path, first line of its documentation, imports, and signatures by depth."""
     imports = ", ".join(
-        "." * one.level + one.target + (f" ({', '.join(one.names)})" if one.names else "") for one in facts.imports
+        "." * entry.level + entry.target + (f" ({', '.join(entry.names)})" if entry.names else "")
+        for entry in facts.imports
     )
-    signatures = "\n".join("    " * one.name.count(".") + one.signature for one in facts.definitions)
+    signatures = "\n".join(
+        "    " * definition.name.count(".") + definition.signature for definition in facts.definitions
+    )
     return "\n\n".join(filter(None, (path, facts.doc, f"imports: {imports}" if imports else "", signatures)))
 
 
 def _bodies(content: str, definitions: Sequence[CodeDefinition]) -> Iterator[tuple[CodeDefinition, str]]:
-    """Each definition with its lines, in which those inside it stand as signatures: they are items of their own."""
-    for place, one in enumerate(definitions):
-        line = content.rfind("\n", 0, one.start) + 1
-        parts, at = [], one.start if content[line : one.start].strip() else line
-        for inner in definitions[place + 1 :]:
-            if inner.start >= one.end:
+    """Each definition with its lines; those inside it are reduced to signatures, since they are separate items."""
+    for index, definition in enumerate(definitions):
+        line = content.rfind("\n", 0, definition.start) + 1
+        parts, at = [], definition.start if content[line : definition.start].strip() else line
+        for inner in definitions[index + 1 :]:
+            if inner.start >= definition.end:
                 break
-            if inner.start >= at and inner.end <= one.end:  # else it stands inside one that was passed over
+            if inner.start >= at and inner.end <= definition.end:  # else it stands inside one that was passed over
                 parts += [content[at : inner.start], inner.signature]
                 at = inner.end
-        yield one, "".join([*parts, content[at : one.end]])
+        yield definition, "".join([*parts, content[at : definition.end]])
 
 
 @lru_cache(maxsize=1 << 14)  # files that one commit brought have one time

@@ -1,4 +1,4 @@
-"""What becomes of files between two trees of a history that queries see, and which commits did it."""
+"""How files change between the trees of consecutive queries, and which commits change them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def tree_stretches(
 ) -> list[TreeStretch]:
     """Cut a line of commits at its queries.
 
-    What comes and goes between two queries is seen by none, so that only the trees that queries see are told. The first
+    What comes and goes between two queries is left out: only the trees that queries see are described. The first
     stretch leads from nothing to the tree of the first query.
 
     Args:
@@ -80,29 +80,29 @@ def _after(commits: Sequence[LineCommit], tree: Mapping[str, str]) -> dict[str, 
 def _stretch(
     commits: Sequence[LineCommit], times: Sequence[int], first: int, trees: tuple[Mapping[str, str], Mapping[str, str]]
 ) -> TreeStretch:
-    """What led from one tree to another. It is read from its end, where paths are known, back to its start."""
+    """The changes from one tree to another, read from the end, where paths are known, back to the start."""
     start, end = trees
     later: dict[str, str | None] = {}  # a path at the commit: the path at the end; None = the file has gone by then
     ended: dict[str, int] = {}
     brought: dict[str, int] = {}
     touched: list[tuple[TouchedFile, ...]] = []
     for commit, time in zip(reversed(commits), reversed(times), strict=True):
-        here, before = [], dict[str, str | None]()
+        commit_files, before = [], dict[str, str | None]()
         for change in commit.changes:
             old = change.old_path or change.path
             target = None if change.new_blob is None else later.get(change.path, change.path)
             if target is not None and target in end:
                 brought.setdefault(target, time)
-                here.append(TouchedFile(target, False, change.old_blob, change.new_blob))
+                commit_files.append(TouchedFile(target, False, change.old_blob, change.new_blob))
             elif old in start:
-                here.append(TouchedFile(old, True, change.old_blob, change.new_blob))
+                commit_files.append(TouchedFile(old, True, change.old_blob, change.new_blob))
             elif change.path in end:  # an older file of that path, which went before another one came
-                here.append(TouchedFile(change.path, False, change.old_blob, change.new_blob))
+                commit_files.append(TouchedFile(change.path, False, change.old_blob, change.new_blob))
             if change.old_blob is not None:
                 ended[old] = time
                 before[old] = target
         later |= before
-        touched.append(tuple(dict.fromkeys(here)))
+        touched.append(tuple(dict.fromkeys(commit_files)))
     return TreeStretch(
         first=first,
         gone=tuple(sorted(start.keys() - end.keys())),

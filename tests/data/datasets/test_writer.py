@@ -168,12 +168,12 @@ def test_an_import_again_takes_the_place_of_what_was_made_of_the_same_file(folde
 
     first, second = made(0, "evals.jsonl"), made(1, "evals.jsonl")
     place = tmp_path / "made"
-    assert [create_dataset(one, place, again=True) for one in (first, first, second)] == [False, False, True]
+    assert [create_dataset(one, place, replace=True) for one in (first, first, second)] == [False, False, True]
     assert read_dataset(place).hash == second.hash
     before = files(place)
     for other, again in ((first, False), (made(0, "other.jsonl"), True), (whole.take([whole.queries[0].id]), True)):
         with pytest.raises(ParameterError, match="holds another dataset, which would be lost; name another folder"):
-            create_dataset(other, place, again=again)
+            create_dataset(other, place, replace=again)
     assert files(place) == before
     renamed = {**second.about, "renames": {"tool:gone": second.catalog[0].id}}
     labelled = [replace(label, source="person") for label in second.labels]
@@ -184,9 +184,9 @@ def test_an_import_again_takes_the_place_of_what_was_made_of_the_same_file(folde
     ):
         write_dataset(added, place)
         with pytest.raises(ParameterError, match=f"holds {what}.*, which would be lost.*name another folder"):
-            create_dataset(first, place, again=True)
+            create_dataset(first, place, replace=True)
         if added.about is renamed:
             with pytest.raises(
                 ParameterError, match=r"tool:gone is .* now.*new ids where it still has the old ones, del"
             ):
-                create_dataset(first, place, again=True)
+                create_dataset(first, place, replace=True)

@@ -64,7 +64,7 @@ def test_each_reason(reason, made):
     ],
 )
 def test_requests_stay(made):
-    assert [one.place for one in choice(made).chosen] == [0]
+    assert [one.position for one in choice(made).chosen] == [0]
 
 
 def test_a_commit_without_changes_is_none():
@@ -74,7 +74,7 @@ def test_a_commit_without_changes_is_none():
 
 def test_of_repeated_messages_the_first_counts():
     found = choice(commit("Fix typo"), commit("fix typo (#3)"))
-    assert ([one.place for one in found.chosen], found.out) == ([0], {commit_choice.REPEATED: 1})
+    assert ([one.position for one in found.chosen], found.out) == ([0], {commit_choice.REPEATED: 1})
 
 
 def test_merges_that_say_what_they_bring_count_on_demand():

@@ -14,7 +14,7 @@ from ctxbench.data.importers.livemcpbench import LiveMCPBench
 from ctxbench.data.importers.locomo import LoCoMo
 from ctxbench.data.importers.longmemeval import LongMemEvalM, LongMemEvalOracle, LongMemEvalS
 from ctxbench.data.importers.metatool import MetaTool
-from ctxbench.data.importers.published_files import SourceText, json_entries, json_texts, text_key
+from ctxbench.data.importers.published_files import SourceText, json_entries, text_key
 from ctxbench.data.importers.toollens import ToolLens
 
 ALL = (LiveMCPBench, LoCoMo, LongMemEvalM, LongMemEvalOracle, LongMemEvalS, MetaTool, ToolLens)
@@ -133,24 +133,12 @@ def test_entries_of_a_list_have_the_line_they_start_in():
     assert list(json_entries(source("[ ]"), faults, expected="things")) == []
 
 
-def test_members_of_an_object_have_their_line():
-    faults: list[Fault] = []
-    found = json_texts(source('{"a": "x",\n"b": {"c": 1},\n"d": "y"}'), faults, expected="names of texts")
-    assert found == {"a": "x", "d": "y"}
-    assert [str(f) for f in faults] == [
-        "'b' must name a text, got {'c': 1}; expected names of texts (given.json, line 2)"
-    ]
-    assert json_texts(source("{}"), faults, expected="names of texts") == {}
-
-
 @pytest.mark.parametrize("text", ["{}", '"x"', "3"])
 def test_json_of_another_shape_is_refused(text):
     with pytest.raises(InputError, match=r"expected a JSON list of things \(given\.json, line 1\)"):
         list(json_entries(source(text), [], expected="things"))
     with pytest.raises(InputError, match="malformed JSON"):
         list(json_entries(source("[{]"), [], expected="things"))
-    with pytest.raises(InputError, match=r"expected a JSON object, names of texts \(given\.json, line 1\)"):
-        json_texts(source("[]"), [], expected="names of texts")
 
 
 def test_texts_are_compared_without_case_and_blanks():

@@ -24,14 +24,14 @@ def half_known(pool):
 
 
 def cases_of(pool, *, chance, groups, n=200):
-    cases = tuple(Case(row=place % 60, called=(3,), shown=frozenset({2, 3}), groups=groups) for place in range(n))
+    cases = tuple(Case(row=place % 60, called=(3,), offered=frozenset({2, 3}), groups=groups) for place in range(n))
     return Cases(pool=pool, cases=cases, sets=((0,),), chances=np.full((n, 1), chance))
 
 
 def test_a_fully_labelled_query_is_shown_as_the_log_shows_the_open_ones(make_pool):
     cases = Emulator(half_known(make_pool(60))).cases()
     assert [case.row for case in cases] == list(range(30))
-    assert {case.shown for case in cases} == {frozenset({2, 3})}
+    assert {case.offered for case in cases} == {frozenset({2, 3})}
     assert {case.called for case in cases} == {(3,)}
     assert {case.groups for case in cases} == {((3,),)}
     assert sum(case.weight for case in cases) == 30
@@ -40,7 +40,7 @@ def test_a_fully_labelled_query_is_shown_as_the_log_shows_the_open_ones(make_poo
 def test_queries_that_no_log_knows_are_taken_as_if_nothing_was_called(make_pool):
     cases = Emulator(replace(half_known(make_pool(60)), exposures={})).cases()
     assert len(cases) == 30
-    assert {(case.called, case.shown) for case in cases} == {((), None)}
+    assert {(case.called, case.offered) for case in cases} == {((), None)}
 
 
 def test_without_fully_labelled_queries_guesses_stay_as_they_are(make_pool):

@@ -81,7 +81,7 @@ def sample(**known):
         census=(),
         strata=[[f"q{i}" for i in range(40)]],
         answered=known,
-        same=[frozenset()],
+        equal_offers=[frozenset()],
         guesses=[((0.5, 0.5), (0.25,), (0.25,))],
     )
 
@@ -89,7 +89,7 @@ def sample(**known):
 def test_queries_in_doubt_count_both_ways():
     answers = {f"q{i}": Known(needs=True, complete=(i % 2 == 0, False)) for i in range(20)}
     alone = sample(**answers)
-    doubt = {f"q{i}": Known(needs=True, complete=(False, False), most=(True, True)) for i in range(20, 30)}
+    doubt = {f"q{i}": Known(needs=True, complete=(False, False), upper_bound=(True, True)) for i in range(20, 30)}
     both = sample(**answers, **doubt)
     worst = sample(**answers, **{query: Known(needs=True, complete=(False, False)) for query in doubt})
     best = sample(**answers, **{query: Known(needs=True, complete=(True, True)) for query in doubt})

@@ -33,13 +33,13 @@ def test_one_stratum_gives_the_ends_of_a_score_interval_with_a_finite_population
 
 def test_strata_and_what_is_known_add_up():
     # known: 10 complete, 10 not; strata of 100 and 300 with 3 of 4 and 1 of 4: 75 + 75; (10 + 150) / 420
-    figure = share("a", tally([100, 300], [4, 4], [3, 1], [1, 3], known=20, known_plus=10, known_minus=10))
+    figure = share("a", tally([100, 300], [4, 4], [3, 1], [1, 3], n_known=20, known_plus=10, known_minus=10))
     assert figure.value == pytest.approx(160 / 420)
     assert (figure.known, figure.sampled, figure.open) == (20, 8, 400)
 
 
 def test_queries_that_need_nothing_count_on_neither_side():
-    figure = share("a", tally([100], [10], [4], [4], known=2, known_plus=1, known_minus=1))
+    figure = share("a", tally([100], [10], [4], [4], n_known=2, known_plus=1, known_minus=1))
     assert figure.value == pytest.approx((1 + 40) / (2 + 80))
 
 

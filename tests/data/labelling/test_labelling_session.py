@@ -63,7 +63,7 @@ def test_what_every_prompt_holds_is_not_asked_about(make_pool, make_session):
     pool = always(make_pool(), 0, 2)  # all offer 2, `narrow` does not offer 0: its prompt is without it
     session = make_session(pool)
     assert {candidate.item for candidate in session.next().candidates} == {0, 4}
-    assert (pool.always, pool.given(0)) == ({0, 2}, {2})
+    assert (pool.always_items, pool.always_offered(0)) == ({0, 2}, {2})
     session.answer(session.next(), PromptAnswer("needed", 2))  # found by a search
     assert session.next().known == (3, 2)
 
@@ -202,7 +202,7 @@ def test_an_alternative_that_cannot_be_said_stays_unknown(make_pool, make_sessio
     assert "yes" not in made.as_row()
     assert session.next().query != query
     known = session.sample().answered[query]
-    assert (known.complete, known.most) == ((False, False), (True, False))  # `wide` offers the item in doubt
+    assert (known.complete, known.upper_bound) == ((False, False), (True, False))  # `wide` offers the item in doubt
     finish(session, n=2)
     again = session.next()
     assert (again.query, again.item, again.of) == (query, prompt.item, prompt.of)
@@ -227,7 +227,7 @@ def test_other_selectors_bound_what_they_leave_undecided(make_pool, make_session
     sample = again.sample()
     assert len(sample.strata[0]) == 20
     assert len(sample.answered) == 6
-    assert {known.most for known in sample.answered.values()} == {(True, False)}
+    assert {known.upper_bound for known in sample.answered.values()} == {(True, False)}
     assert again.report().unsure == 6
     assert again.next().kind == "alternative"
     assert catalog[again.next().item].key == catalog[0].key

@@ -86,7 +86,7 @@ def test_pairs_of_one_turn_are_one_turn_and_those_of_another_user_are_not(tmp_pa
     ]
     records, _ = read(tmp_path, lines)
     first, second = conversations(records, LogFindings(), history=20)
-    assert [[record.place for record in turn.records] for turn in (*first, *second)] == [[1, 3], [2]]
+    assert [[record.position for record in turn.records] for turn in (*first, *second)] == [[1, 3], [2]]
 
 
 def test_what_came_between_in_openais_responses_is_read(tmp_path):
@@ -134,7 +134,9 @@ def places(tmp_path, *lines):
     """Of each line, by which line its conversation begins."""
     records, _ = read(tmp_path, lines)
     found = conversations(records, LogFindings(), history=20)
-    by_line = {record.place: turns[0].records[0].place for turns in found for turn in turns for record in turn.records}
+    by_line = {
+        record.position: turns[0].records[0].position for turns in found for turn in turns for record in turn.records
+    }
     return [by_line[place] for place in sorted(by_line)]
 
 

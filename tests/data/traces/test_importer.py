@@ -11,7 +11,7 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Message
 from ctxbench.data.datasets import Label, read_dataset, split_of, validate, write_dataset
 from ctxbench.data.labelling.query_files import EXPOSURE, read_exposures
-from ctxbench.data.traces.import_report import _told
+from ctxbench.data.traces.import_report import _fill
 from ctxbench.data.traces.importer import (
     TraceSettings,
     TraceSource,
@@ -752,8 +752,8 @@ def test_ids_of_users_leave_texts_and_the_ids_of_conversations(made):
 
 def test_a_sentence_about_one_thing_alone_has_the_number_behind_it():
     sentence = "{n:,} spans name a parent that is not in the log"
-    assert _told(sentence, 1, 0.0) == "spans name a parent that is not in the log: 1"
-    assert _told(sentence, 2, 0.0) == "2 spans name a parent that is not in the log"
+    assert _fill(sentence, 1, 0.0) == "spans name a parent that is not in the log: 1"
+    assert _fill(sentence, 2, 0.0) == "2 spans name a parent that is not in the log"
 
 
 def test_fields_that_are_nearly_those_of_a_turn_are_said():

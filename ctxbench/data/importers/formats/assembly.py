@@ -49,7 +49,7 @@ _TEXTS = ("text", "contents", "body", "query")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedQuery:
-    """A query as published; `exported` is what an export of a dataset keeps beside it, None in other files."""
+    """A query as published; `exported` are the fields that an export of a dataset adds, None in other files."""
 
     id: str
     text: str
@@ -82,7 +82,7 @@ def read_documents(path: Path, settings: ImportSettings, faults: list[Fault]) ->
     own_faults: list[Fault] = []
     rows = list(_rows(path, own_faults, ("title", "text")))
     documents = [_document(row) for row in rows]
-    n_named = Counter((one.server, name) for one in documents for name in {one.title, one.id})
+    n_named = Counter((document.server, name) for document in documents for name in {document.title, document.id})
     entries = []
     for row, document in zip(rows, documents, strict=True):
         by_title = bool(document.title) and n_named[document.server, document.title] == 1
@@ -142,7 +142,7 @@ class Assembly:
         items: by published document id, in the order of the corpus.
         queries: as published.
         judgments: as published.
-        export: what an export of a dataset says beside the files, if they are one.
+        export: the `export.json` of the files, if they are an export of a dataset.
         splits: the splits whose files label a query, by query.
     """
 
@@ -167,12 +167,12 @@ class Assembly:
     def _refuse_others(self) -> None:
         """Note labels none of which is of a query, or of a document, that is there: they are about other files."""
         queries = [query.id for query in self.queries]
-        for names, what, where, known in (
+        for names, noun, where, expected in (
             ([judgment.query for judgment in self.judgments], "queries", "the file of queries", queries),
             ([judgment.document for judgment in self.judgments], "documents", "the corpus", list(self.items)),
         ):
-            if known and names and not set(names) & set(known):
-                message = none_found(list(dict.fromkeys(names)), f"{what} that labels name", where, known)
+            if expected and names and not set(names) & set(expected):
+                message = none_found(list(dict.fromkeys(names)), f"{noun} that labels name", where, expected)
                 self.draft.faults.append(Fault(message, self.judgments[0].path))
 
     def _judgments_by_query(self) -> dict[str, dict[str, Judgment]]:
@@ -192,11 +192,11 @@ class Assembly:
             elif first.score == judgment.score:
                 ids[DUPLICATES].append(query)
             else:
-                what = (
+                message = (
                     f"query {query!r} and document {judgment.document!r} have score {judgment.score} here and "
                     f"{first.score} in {first.path.name}, line {first.line}; one of the two is wrong"
                 )
-                self.draft.faults.append(Fault(what, judgment.path, judgment.line))
+                self.draft.faults.append(Fault(message, judgment.path, judgment.line))
         return by_query
 
     def _grades(self) -> Mapping[int, int]:
@@ -249,7 +249,7 @@ class Assembly:
         return read_query(published.row.nested(data), self.export.scopes if self.export else {}) or plain
 
     def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
-        """Add the details of labels that an export keeps beside the qrels; one with a grade is a label of its own."""
+        """Add the details of labels that an export adds to the qrels; one with a grade is a separate label."""
         details = published.row.nested(published.exported).take("labels", dict, {})
         for item_id, entry in details.items():
             row = published.row.nested(entry if isinstance(entry, dict) else {"entry": entry})

@@ -31,7 +31,7 @@ from ctxbench.io.json_files import read_json
 from ctxbench.io.rows import Row, read_key
 
 EXPORT_KEY = "ctxbench"  # of `metadata`: under it an export keeps what the format has no place for
-EXPORT_FILE = "export.json"  # beside exported files: their names, the card, and what the format does not hold
+EXPORT_FILE = "export.json"  # in the folder of exported files: their names, the card, and what the format does not hold
 SOURCE = "publisher"  # the `source` of labels that came with the files
 PASSED_OVER = "fields that were passed over"
 RENAMED = "query ids with blanks, which were percent-encoded"
@@ -73,7 +73,7 @@ class ImportSettings:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Conversion:
-    """A dataset that was made of files, and what is odd in them.
+    """A dataset that was made of files, and the oddities of these.
 
     Attributes:
         dataset: the dataset.
@@ -86,7 +86,7 @@ class Conversion:
     @property
     def counts(self) -> dict[str, int]:
         """How often each odd thing occurs."""
-        return {what: len(ids) for what, ids in self.ids.items()}
+        return {oddity: len(ids) for oddity, ids in self.ids.items()}
 
     def lines(self) -> list[str]:
         """How often each odd thing occurs, with some of its ids, one line each; what does not occur is left out."""
@@ -100,27 +100,27 @@ class Conversion:
             "hash": self.dataset.hash,
             "counts": self.dataset.counts,
             "counted": self.counts,
-            "listed": {what: list(ids) for what, ids in self.ids.items() if ids},
+            "listed": {oddity: list(ids) for oddity, ids in self.ids.items() if ids},
         }
 
 
 def _counted(odd: Mapping[str, Sequence[str]]) -> list[str]:
     return [
-        f"{what}: {len(ids):,} ({_some(ids, len(ids) if what == PASSED_OVER else _SHOWN)})"
-        for what, ids in odd.items()
+        f"{oddity}: {len(ids):,} ({_some(ids, len(ids) if oddity == PASSED_OVER else _SHOWN)})"
+        for oddity, ids in odd.items()
         if ids
     ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedCard:
-    """Card and scopes of an exported dataset, which its export holds beside the files."""
+    """Card and scopes of an exported dataset, from the `export.json` of its folder."""
 
     card: Mapping[str, Any]
     scopes: Mapping[str, tuple[ItemKey, ...]]
 
     @classmethod
-    def beside(cls, folder: Path, faults: list[Fault]) -> ExportedCard | None:
+    def from_folder(cls, folder: Path, faults: list[Fault]) -> ExportedCard | None:
         """Read `export.json` of a folder; None if it has none, or one of a plain export, which says nothing more.
 
         Raises:
@@ -159,7 +159,7 @@ class Draft:
     stated: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.ids: dict[str, list[str]] = {what: [] for what in self.odd}
+        self.ids: dict[str, list[str]] = {oddity: [] for oddity in self.odd}
 
     def query_id(self, published: str) -> str:
         """A query id without blanks, which qrels and runs could not name: they are percent-encoded, and counted."""
@@ -186,21 +186,21 @@ class Draft:
             files: that were read, for the card.
             labelling: who or what labelled, and how, for the card.
             where: the folder or file that names the dataset.
-            export: what an export says beside the files; its card stands for the one that would be made here.
+            export: the `export.json` of the files; its card replaces the one that would be made here.
 
         Raises:
             InputError: all faults at once; or the files state labels, and none of them could be read.
         """
         if self.stated.total() and not self.faults and not self.labels:
-            shown = ", ".join(f"{name} ({n:,})" for name, n in self.stated.items() if n)
-            self.faults.append(Fault("; ".join([f"no label could be read from {shown}", *_counted(self.ids)]), where))
+            scores = ", ".join(f"{name} ({n:,})" for name, n in self.stated.items() if n)
+            self.faults.append(Fault("; ".join([f"no label could be read from {scores}", *_counted(self.ids)]), where))
         raise_faults(self.faults, subject=_some(list(dict.fromkeys(str(fault.path) for fault in self.faults))))
         card: Mapping[str, Any] = {} if export is None else export.card
         about = {name: card[name] for name in ABOUT if name in card} or {
             "licence": "not stated in the files",
             "source": {"format": form, "sha256": {_shown_name(path, files): _sha256(path) for path in files}},
             "labelling": labelling,
-            "notes": {"counted": {what: len(ids) for what, ids in self.ids.items()}},
+            "notes": {"counted": {oddity: len(ids) for oddity, ids in self.ids.items()}},
         }
         dataset = Dataset(
             name=self.settings.name or card.get("name") or name_of_path(where, "imported"),
@@ -239,25 +239,25 @@ class PublishedDocument:
         )
 
 
-def unique_entries(what: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str, T]:
+def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str, T]:
     """Entries by id; one without an id is left out, and one whose id an earlier entry has is a fault.
 
     Args:
-        what: what an entry is called in the fault.
+        noun: what an entry is called in the fault.
         entries: the id, the row and the entry.
     """
     unique: dict[str, T] = {}
     lines: dict[str, int] = {}
     for name, row, entry in entries:
         if name in unique:
-            row.fault(f"{what} {name!r} stands twice, first in line {lines[name]}")
+            row.fault(f"{noun} {name!r} stands twice, first in line {lines[name]}")
         elif name:
             unique[name], lines[name] = entry, row.line
     return unique
 
 
 def refuse_empty(entries: Sized, path: Path, faults: list[Fault], *, expected: str) -> None:
-    """Note that a file holds nothing, unless something is wrong already."""
+    """Add a fault for an empty file, unless there are faults already."""
     if not entries and not faults:
         faults.append(Fault(f"the file is empty; expected {expected}", path))
 
@@ -278,17 +278,15 @@ def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path
     positive = sorted(score for score in n_labels if score > 0)
     if grades is None:
         if len(positive) > 1:
-            shown = ", ".join(f"{score} ({n_labels[score]:,} labels)" for score in positive[:10])
+            score_list = ", ".join(f"{score} ({n_labels[score]:,} labels)" for score in positive[:10])
             example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
-            message = (
-                f"the scores are graded: {shown}; say which of them mean required (2), for example --grades {example}"
-            )
-            raise InputError([Fault(message, where)])
+            message = f"the scores are graded: {score_list}; say which of them mean required (2), for example"
+            raise InputError([Fault(f"{message} --grades {example}", where)])
         return {score: 2 if score > 0 else 0 for score in n_labels}
     if missing := [score for score in positive if score not in grades]:
-        shown = ", ".join(str(score) for score in missing[:10])
+        score_list = ", ".join(str(score) for score in missing[:10])
         raise InputError(
-            [Fault(f"scores {shown} occur, and the mapping of grades (--grades) does not name them", where)]
+            [Fault(f"scores {score_list} occur, and the mapping of grades (--grades) does not name them", where)]
         )
     return {score: grades.get(score, 0) for score in n_labels}
 
@@ -312,8 +310,8 @@ def read_grades(text: str) -> dict[int, int]:
 
 
 def _shown_name(path: Path, files: Sequence[Path]) -> str:
-    """The name of a file, with that of its folder where another one is called the same."""
-    alike = sum(other.name == path.name for other in files) > 1
+    """The name of a file, with that of its folder if another file has the same name."""
+    alike = sum(file.name == path.name for file in files) > 1
     return f"{path.resolve().parent.name}/{path.name}" if alike else path.name
 
 
@@ -321,7 +319,7 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(read_bytes(readable(path, again=True))).hexdigest()
 
 
-def _some(names: Sequence[str], shown: int = _SHOWN) -> str:
+def _some(names: Sequence[str], limit: int = _SHOWN) -> str:
     """The first few of some names, each once."""
     unique = list(dict.fromkeys(names))
-    return ", ".join(unique[:shown]) + (", ..." if len(unique) > shown else "")
+    return ", ".join(unique[:limit]) + (", ..." if len(unique) > limit else "")

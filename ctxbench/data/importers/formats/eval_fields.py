@@ -1,4 +1,4 @@
-"""The names that hand-written evals give their fields, and what a field that is called otherwise was meant to be."""
+"""The field names of hand-written evals, and suggestions for fields with other names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORBIDDEN = (
 )
 IDS = ("id", "_id", "qid", "query_id")
 OFFERED = ("tools", "functions", "available", "available_tools", "offered_tools", "tool_definitions")
-"""Names of fields that say what was offered where their entries are definitions; `tools` also beside other labels."""
+"""Names of fields with the offered items if their entries are definitions; `tools` also if other fields are labels."""
 GRADES = ("grade", "gain", "relevance", "score")  # members of a label that is an object
 OTHERWISE = {
     "query": (
@@ -35,7 +35,7 @@ OTHERWISE = {
     ),
     "id": ("case_id", "test_id", "eval_id", "example_id", "question_id", "request_id", "uuid"),
 }
-"""Names that stand for a field where the record has none of its own names; the first that is there counts."""
+"""Other names of fields, for records without the usual names; the first one present counts."""
 FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": IDS}
 NAMING = ("name", "title")  # fields that are the ids where there are no others
 READ_BESIDE = ("split", "tags")  # by this name alone
@@ -55,20 +55,20 @@ _SAYS_NOT = re.compile(
 )
 
 
-def field_of(row: Row, what: str, *, offered: Collection[str] = ()) -> str | None:
+def field_of(row: Row, role: str, *, offered: Collection[str] = ()) -> str | None:
     """The record's field that is one of `FIELDS`, also in camelCase; two that are called by its own names are a fault.
 
     Where there is none of those, it is the first of its names in `OTHERWISE`.
 
     Args:
         row: the record.
-        what: one of `FIELDS`.
+        role: one of `FIELDS`.
         offered: fields that say what was offered, and so are no labels.
     """
-    fields = [name for name in _called(row, FIELDS[what]) if name not in offered]
+    fields = [name for name in _called(row, FIELDS[role]) if name not in offered]
     if len(fields) > 1:
         row.fault(f"it has {' and '.join(map(repr, fields))}; expected one of them")
-    return next(iter(fields or _called(row, OTHERWISE.get(what, ()))), None)
+    return next(iter(fields or _called(row, OTHERWISE.get(role, ()))), None)
 
 
 def _called(row: Row, names: Sequence[str]) -> list[str]:
@@ -77,19 +77,23 @@ def _called(row: Row, names: Sequence[str]) -> list[str]:
 
 
 def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
-    """The record's fields that say what was offered: lists of definitions, and `tools` beside another field of labels.
+    """The record's fields with the offered items: lists of definitions, and `tools` if another field holds labels.
 
     Args:
         data: the record.
         names: fields that are mapped; what is expected or forbidden stays so.
     """
-    own = {name: snake(name) for name, value in data.items() if value is not None and name not in names}
-    offered = [name for name in own if own[name] not in FORBIDDEN and listed_definitions(data[name])]
-    labels = [name for name in own if own[name] in EXPECTED and own[name] != "tools" and name not in offered]
+    snake_names = {name: snake(name) for name, value in data.items() if value is not None and name not in names}
+    offered = [name for name in snake_names if snake_names[name] not in FORBIDDEN and listed_definitions(data[name])]
+    labels = [
+        name
+        for name in snake_names
+        if snake_names[name] in EXPECTED and snake_names[name] != "tools" and name not in offered
+    ]
     if labels or "expected" in names:
-        return offered + [name for name in own if own[name] == "tools" and name not in offered]
+        return offered + [name for name in snake_names if snake_names[name] == "tools" and name not in offered]
     # definitions under another name of labels are a fault, so that they do not look unlabelled
-    return [name for name in offered if own[name] not in EXPECTED or own[name] == "tools"]
+    return [name for name in offered if snake_names[name] not in EXPECTED or snake_names[name] == "tools"]
 
 
 def listed_definitions(value: Any) -> list[Any]:
@@ -133,23 +137,23 @@ def snake(name: str) -> str:
 
 
 def without_request(records: Sequence[Mapping[str, Any]]) -> str:
-    """What is wrong where no record has a field that holds the request; empty where one has, or there is no record."""
+    """The fault of a file none of whose records has a request; empty if one has, or there is no record."""
     fields = list(dict.fromkeys(name for record in records for name in record))
     names = (*QUERY, *OTHERWISE["query"])
     if not records or any(snake(name) in names for name in fields):
         return ""
-    known = {*EXPECTED, *FORBIDDEN, *IDS, *OTHERWISE["id"], *NAMING, *READ_BESIDE}
-    other = [name for name in fields if snake(name) not in known]
-    texts = [name for name in other if 2 * sum(_is_text(record.get(name)) for record in records) > len(records)]
-    close = {name: meant[0] for name in texts if (meant := get_close_matches(snake(name), names, n=1))}
+    read_names = {*EXPECTED, *FORBIDDEN, *IDS, *OTHERWISE["id"], *NAMING, *READ_BESIDE}
+    unread = [name for name in fields if snake(name) not in read_names]
+    texts = [name for name in unread if 2 * sum(_is_text(record.get(name)) for record in records) > len(records)]
+    close = {name: matches[0] for name in texts if (matches := get_close_matches(snake(name), names, n=1))}
     likely = ([*close] or sorted(texts, key=lambda name: -_length(records, name)))[:1]
     hint = f"; did you mean {likely[0]!r}?" if likely else ";"
     if close:
         hint = f"; did you mean {close[likely[0]]!r} by {likely[0]!r}?"
-    shown = ", ".join(map(repr, fields[:_SHOWN])) + (", ..." if len(fields) > _SHOWN else "")
+    listed = ", ".join(map(repr, fields[:_SHOWN])) + (", ..." if len(fields) > _SHOWN else "")
     option = as_option({"query": likely[0] if likely else "FIELD"})
     return (
-        f"no record has a field that is known to hold the request; they have {shown or 'no field'}{hint} "
+        f"no record has a field that is known to hold the request; they have {listed or 'no field'}{hint} "
         f"Say which one holds it: {option}; or call it as one that is known: {', '.join(names)}"
     )
 
@@ -159,7 +163,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _length(records: Sequence[Mapping[str, Any]], name: str) -> int:
-    """Of all different texts of a field: a request is longer than a word that says its kind."""
+    """The length of all different texts of a field: a request is longer than a word for its kind."""
     return sum(len(text) for text in {str(record[name]) for record in records if _is_text(record.get(name))})
 
 
@@ -170,26 +174,26 @@ def read_eval_names(text: str) -> dict[str, str]:
         ParameterError: it is none, a field is not known, or one is mapped twice.
     """
     example = "query=userMessage,expected=wanted,id=caseId"
-    return read_field_names(text, known=MAPPED, of="an eval", example=example) if text else {}
+    return read_field_names(text, allowed=MAPPED, of="an eval", example=example) if text else {}
 
 
 def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
-    """What is wrong with a mapping of fields: a message for each field of theirs that no record has."""
-    found = {field for record in records for field in mapped(record, names)}
+    """The faults of a mapping of fields: a message for each field of the file that no record has."""
+    used_fields = {field for record in records for field in mapped(record, names)}
     for field in ("expected", "forbidden"):
         if field in names and any(_has_entries(_labels_at(record, names[field].split("."))) for record in records):
-            found.add(field)
+            used_fields.add(field)
     fields = list(dict.fromkeys(name for record in records for name in record))
     return [
         f"{field!r} is mapped to {theirs!r}, which "
         + ("is null in every record" if theirs in fields else f"no record has{suggest(theirs, fields)}")
         for field, theirs in names.items()
-        if records and field not in found
+        if records and field not in used_fields
     ]
 
 
 def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
-    """A record with its fields called as they are read; of those that are mapped no other name counts."""
+    """A record with its fields renamed by the mapping; other names of mapped fields do not count."""
     roots = {theirs.partition(".")[0] for theirs in names.values() if theirs not in data}
     out = {name: value for name, value in renamed(data, names).items() if name in names or name not in roots}
     for field in ("expected", "forbidden"):
@@ -239,20 +243,20 @@ def is_eval(data: Mapping[str, Any]) -> bool:
         return False
     tools = data.get("tools")
     lists_names = isinstance(tools, list) and bool(tools) and all(isinstance(name, str) for name in tools)
-    return (lists_names or _names_items(data)) and any(isinstance(value, str) for value in _asked(data))
+    return (lists_names or _names_items(data)) and any(isinstance(value, str) for value in _questions(data))
 
 
 def is_log(data: Mapping[str, Any]) -> bool:
     """Whether a record is a line of an agent's log: a request to a model, a turn or spans; never an eval."""
     if _names_items(data):
         return False
-    asked = _asked(data)
-    if any(isinstance(value, dict) for value in asked) or any(name in data for name in _OF_LOGS):
+    questions = _questions(data)
+    if any(isinstance(value, dict) for value in questions) or any(name in data for name in _OF_LOGS):
         return True
-    return isinstance(data.get("messages"), list) and not any(isinstance(value, str) for value in asked)
+    return isinstance(data.get("messages"), list) and not any(isinstance(value, str) for value in questions)
 
 
-def _asked(data: Mapping[str, Any]) -> list[Any]:
+def _questions(data: Mapping[str, Any]) -> list[Any]:
     return [data[name] for name in data if snake(name) in (*QUERY, *OTHERWISE["query"])]
 
 
@@ -260,10 +264,10 @@ def _names_items(data: Mapping[str, Any]) -> bool:
     return any((plain := snake(name)) in (*EXPECTED, *FORBIDDEN) and plain not in _OF_BODIES for name in data)
 
 
-def meant(
+def likely_role(
     name: str, value: Any, fields: Mapping[str, str | None], names_of: Mapping[str, str]
 ) -> tuple[str, str] | None:
-    """What a field that was passed over may have been meant to be: `expected` or `forbidden`, and a name of it.
+    """The likely role of a field that was passed over, `expected` or `forbidden`, and a name for it.
 
     What says that something should not be offered is never taken for what should be.
 
@@ -274,20 +278,20 @@ def meant(
         names_of: what the file calls fields that are mapped; a field called much like one of those was meant to be it.
     """
     plain = snake(name).replace("'", "")
-    what, names = ("forbidden", FORBIDDEN) if _SAYS_NOT.search(plain) else ("expected", EXPECTED)
+    role, names = ("forbidden", FORBIDDEN) if _SAYS_NOT.search(plain) else ("expected", EXPECTED)
     for field in ("expected", "forbidden"):
         theirs = names_of.get(field)
         if theirs and get_close_matches(plain, [snake(theirs)], n=1):
             absent = fields.get(field) is None
             return (field, theirs) if absent else None
     close = get_close_matches(plain, names, n=1)
-    if not close and what == "forbidden" and isinstance(value, list):
+    if not close and role == "forbidden" and isinstance(value, list):
         close = ["forbidden"]
-    return (what, close[0]) if close and fields.get(what) is None else None
+    return (role, close[0]) if close and fields.get(role) is None else None
 
 
 def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
-    """A field that tells the records apart where none of them has an id: each has a text there, no two the same."""
+    """A field that can serve as the id of records without one: each has a different text there."""
     if any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record):
         return None
     for name in NAMING:

@@ -45,8 +45,8 @@ from ctxbench.data.importers.formats.eval_fields import (
     entries_of,
     field_of,
     is_log,
+    likely_role,
     listed_definitions,
-    meant,
     naming_field,
     offered_fields,
     snake,
@@ -125,15 +125,15 @@ def import_golden(
     if not names:
         _refuse_log(rows, file)
     if useless := useless_names([row.data for row in rows], names):
-        raise InputError([Fault(what, file) for what in useless])
+        raise InputError([Fault(message, file) for message in useless])
     rows = [replace(row, data=with_names(row.data, names)) for row in rows]
     records = [row.data for row in rows]
     unknown = without_request(records)
     reader = _EvalReader(catalog, draft, records, mapped=names, has_requests=not unknown)
     evals = [reader.read(row) for row in rows]
-    reader.read_scale([label for one in evals for group in one.expected or [] for label in group], file)
-    for number, one in enumerate(evals, start=1):  # not the line, which a comment would move
-        reader.add(one, f"{file.stem}-{number}")
+    reader.read_scale([label for record in evals for group in record.expected or [] for label in group], file)
+    for number, record in enumerate(evals, start=1):  # not the line, which a comment would move
+        reader.add(record, f"{file.stem}-{number}")
     reader.put_in_groups()
     draft.faults.sort(key=lambda fault: fault.line)
     draft.ids |= reader.hints
@@ -153,25 +153,25 @@ def _refuse_log(rows: Sequence[Row], file: Path) -> None:
     if rows and all(is_log(row.data) for row in rows):
         fields = ", ".join(map(repr, list(rows[0].data)[:5]))
         how = shlex.join(["ctxbench", "data", "import", "traces", str(file)])
-        what = f"this looks like a log, with {fields} in a line, and not like evals with query and expected"
-        raise InputError([Fault(f"{what}; import it with `{how}`", file)])
+        message = f"this looks like a log, with {fields} in a line, and not like evals with query and expected"
+        raise InputError([Fault(f"{message}; import it with `{how}`", file)])
 
 
 def _refuse_unsaid(reader: _EvalReader, file: Path) -> None:
-    """Note that no record says what is expected though fields were passed over, one of which may be meant to."""
+    """Add a fault if no record has expected items though fields were passed over, one of which may hold them."""
     passed_over = dict.fromkeys(reader.draft.ids[PASSED_OVER])
     if not passed_over or not reader.says_nothing or reader.draft.faults:
         return
     hints = "".join(f"; {hint}" for hint in reader.hints)
-    what = f"no record says what it should be offered; passed over: {', '.join(map(repr, passed_over))}{hints}"
+    message = f"no record says what it should be offered; passed over: {', '.join(map(repr, passed_over))}{hints}"
     option = as_option({"expected": next(iter(passed_over))})
     names = f"expected one of {', '.join(EXPECTED)}; or, for what should not be offered, {', '.join(FORBIDDEN)}"
     later = f"Or say which one holds it: {option}. To label the requests later, leave out the other fields"
-    reader.draft.faults.append(Fault(f"{what} -- rename the field: {names}. {later}", file))
+    reader.draft.faults.append(Fault(f"{message} -- rename the field: {names}. {later}", file))
 
 
 def _file_names(item: Item) -> list[str]:
-    """The file of an item that is called by its path, with and without ending and type; none for a tool."""
+    """The names of an item's file: its path, with and without ending and type; none for a tool."""
     file = item.name.rpartition("/")[2]
     if item.type == "tool" or file == item.name:
         return []
@@ -179,7 +179,7 @@ def _file_names(item: Item) -> list[str]:
 
 
 def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
-    """The items of a name, their case aside, each once."""
+    """The items with a name, ignoring case, each once."""
     return {name: list(dict.fromkeys(keys)) for name, keys in group_pairs((n.casefold(), k) for n, k in pairs).items()}
 
 
@@ -233,16 +233,16 @@ class _EvalReader:
         self._grades: Mapping[int, int] = {}  # by score
         self._names = NameResolver(catalog)
         self._by_hand = {item.key for item in catalog if item.include == "manual"}
-        own = [(name, item.key) for item in catalog for name in (item.name, item.title) if name]
+        names = [(name, item.key) for item in catalog for name in (item.name, item.title) if name]
         files = [(name, item.key) for item in catalog for name in _file_names(item)]
-        self._own, self._files = (_by_name(pairs) for pairs in (own, files))
-        self._known = [name for name, _ in (*own, *files)]
+        self._own, self._files = (_by_name(pairs) for pairs in (names, files))
+        self._known = [name for name, _ in (*names, *files)]
         self._lines: dict[str, int] = {}
         self._asked: dict[str, tuple[int, frozenset[frozenset[ItemKey]]]] = {}
         self._rows: list[Row] = []  # of the queries
 
     def _resolve(self, name: str) -> Resolved:
-        """The item of an id, of a name as a log writes it, of any item's own name or title, or of that of its file."""
+        """The item of an id, of a name as logs write it, of an item's name or title, or of its file name."""
         resolved = self._names.resolve(name)
         if resolved.rule != UNKNOWN:
             return resolved
@@ -252,11 +252,11 @@ class _EvalReader:
         return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
 
     def read(self, row: Row) -> _Eval:
-        """Read the labels of one record, and what it says was offered; what is wrong becomes a fault of its line."""
+        """Read the labels and offered items of one record; adds faults of its line."""
         offered = offered_fields(row.data, self._mapped)
         offered += [name for name in row.data if name in self._offered_in_file and name not in offered]
-        fields = {what: None if what in self._mapped else field_of(row, what, offered=offered) for what in FIELDS}
-        fields |= {what: what for what in FIELDS if what in self._mapped and row.data.get(what) is not None}
+        fields = {role: None if role in self._mapped else field_of(row, role, offered=offered) for role in FIELDS}
+        fields |= {role: role for role in FIELDS if role in self._mapped and row.data.get(role) is not None}
         fields["id"] = fields["id"] or self._named_by
         listed = {name: self._offered(row, name) for name in offered if name not in fields.values()}
         return _Eval(
@@ -268,15 +268,15 @@ class _EvalReader:
         )
 
     def read_scale(self, labels: Iterable[_Labelled], file: Path) -> None:
-        """Find the grade of each score of the labels; a scale that is not known becomes a fault of the file."""
+        """Find the grade of each score of the labels; an unknown scale is a fault of the file."""
         scores = [label.score for label in labels if label.score is not None]
         grades = self.draft.settings.grades
         if negative := sorted({score for score in scores if score < 0} - set(grades or ())):
             example = ",".join(f"{score}=0" for score in negative)
-            what = (
+            message = (
                 f"labels have scores below 0: {', '.join(map(str, negative))}; say what they mean: --grades {example}"
             )
-            self.draft.faults.append(Fault(what, file))
+            self.draft.faults.append(Fault(message, file))
             return
         try:
             self._grades = grading(scores, grades, file)
@@ -284,27 +284,27 @@ class _EvalReader:
             self.draft.faults += error.faults
 
     def _offered(self, row: Row, name: str) -> list[ItemKey]:
-        """The items that a field lists as offered; none where it is about other things."""
+        """The items that a field lists as offered; none if it lists no items."""
         entries = listed_definitions(row.data[name]) or _entries(row.data[name], self._resolve) or []
         resolved = [self._resolve(named(entry)) for entry in entries if _has_name(entry)]
-        keys = [one.key for one in resolved if one.key is not None]
+        keys = [match.key for match in resolved if match.key is not None]
         if keys:
-            self.draft.ids[NOT_IN_CATALOG] += [one.name for one in resolved if one.key is None]
+            self.draft.ids[NOT_IN_CATALOG] += [match.name for match in resolved if match.key is None]
         elif resolved and snake(name) in OFFERED:
-            what = f"items that {name!r} lists as offered"
-            row.fault(none_found([one.name for one in resolved], what, "the catalog", self._known))
+            subject = f"items that {name!r} lists as offered"
+            row.fault(none_found([match.name for match in resolved], subject, "the catalog", self._known))
         return keys
 
     def _available(self, offered: Mapping[str, Sequence[ItemKey]]) -> tuple[ItemKey, ...] | None:
-        """What the request may be offered: the listed items, and all items of the types of which none is listed."""
+        """The items available to the request: the listed ones, and all items of types of which none is listed."""
         keys = {key for listed in offered.values() for key in listed}
         types = {key.type for key in keys}
         return tuple(item.key for item in self._catalog if item.key in keys or item.type not in types) if keys else None
 
-    def add(self, one: _Eval, default_id: str) -> None:
-        """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
-        row, fields = one.row, one.fields
-        passed_over = sorted(set(row.data) - {*fields.values(), *self._mapped.values(), *READ_BESIDE, *one.offered})
+    def add(self, record: _Eval, default_id: str) -> None:
+        """Add the query and the labels of one record; adds faults of its line."""
+        row, fields = record.row, record.fields
+        passed_over = sorted(set(row.data) - {*fields.values(), *self._mapped.values(), *READ_BESIDE, *record.offered})
         self.draft.ids[PASSED_OVER] += passed_over
         text = self._text(row, fields["query"] or QUERY[0])
         own_id = _id(row, fields["id"])
@@ -314,22 +314,22 @@ class _EvalReader:
         if query_id in self._lines:
             row.fault(f"query {query_id!r} stands twice, first in line {self._lines[query_id]}")
         self._lines.setdefault(query_id, row.line)
-        groups, others = self._graded(one)
-        available = self._available(one.offered)
+        groups, graded = self._graded(record)
+        available = self._available(record.offered)
         if available is not None:
             self.draft.ids[AVAILABLE].append(query_id)
-            self._refuse_not_offered(one, groups, available)
-        if one.expected is not None and text:
+            self._refuse_not_offered(record, groups, available)
+        if record.expected is not None and text:
             self._refuse_other(row, text, frozenset(map(frozenset, groups)))
         for name in passed_over:
-            if found := meant(name, row.data[name], fields, self._mapped):
-                what, close = found
-                hint = f"queries without `{what}` but with {name!r}, which was passed over; did you mean {close!r}?"
+            if likely := likely_role(name, row.data[name], fields, self._mapped):
+                role, close = likely
+                hint = f"queries without `{role}` but with {name!r}, which was passed over; did you mean {close!r}?"
                 self.hints.setdefault(hint, []).append(query_id)
         self.says_nothing &= fields["expected"] is None and fields["forbidden"] is None
-        needs_nothing = one.expected == []
+        needs_nothing = record.expected == []
         if not groups:
-            why = NOTHING if needs_nothing else UNSAID if one.expected is None else NONE_REQUIRED
+            why = NOTHING if needs_nothing else UNSAID if record.expected is None else NONE_REQUIRED
             self.draft.ids[why].append(query_id)
         self.draft.queries.append(
             DatasetQuery(
@@ -341,46 +341,46 @@ class _EvalReader:
         )
         self._rows.append(row)
         self.draft.labels += group_labels(query_id, groups)
-        self.draft.labels += [Label(query_id, key, grade) for key, grade in others.items()]
+        self.draft.labels += [Label(query_id, key, grade) for key, grade in graded.items()]
 
-    def _graded(self, one: _Eval) -> tuple[list[list[ItemKey]], dict[ItemKey, int]]:
+    def _graded(self, record: _Eval) -> tuple[list[list[ItemKey]], dict[ItemKey, int]]:
         """The required groups of a record, and the grades of its other items; contradictions become faults."""
         required: list[list[ItemKey]] = []
-        others: dict[ItemKey, int] = {}
-        for group in one.expected or []:
+        graded: dict[ItemKey, int] = {}
+        for group in record.expected or []:
             grades = [Grade.REQUIRED if label.score is None else self._grades.get(label.score, 0) for label in group]
             if all(grade == Grade.REQUIRED for grade in grades):
                 required.append([label.key for label in group])
                 continue
             if len(group) > 1:
-                one.row.fault("alternatives are all required; give them the grade for that, or list them one by one")
+                record.row.fault("alternatives are all required; give them the grade for that, or list them one by one")
             for label, grade in zip(group, grades, strict=True):
-                if others.setdefault(label.key, grade) != grade:
-                    one.row.fault(f"{label.key.id} is listed twice, with different grades; keep one of them")
+                if graded.setdefault(label.key, grade) != grade:
+                    record.row.fault(f"{label.key.id} is listed twice, with different grades; keep one of them")
         groups, _, overlap = minimal_groups(required)
         if overlap:
-            one.row.fault("two lists of alternatives share an item; expected each item in one of them")
-        needed = {key for group in groups for key in group}
-        forbidden = {label.key: label.score for group in one.forbidden or [] for label in group}
+            record.row.fault("two lists of alternatives share an item; expected each item in one of them")
+        required_keys = {key for group in groups for key in group}
+        forbidden = {label.key: label.score for group in record.forbidden or [] for label in group}
         for key, score in forbidden.items():
-            if others.setdefault(key, Grade.IRRELEVANT) != Grade.IRRELEVANT or key in needed:
-                one.row.fault(f"{key.id} is expected and forbidden; keep one of them")
+            if graded.setdefault(key, Grade.IRRELEVANT) != Grade.IRRELEVANT or key in required_keys:
+                record.row.fault(f"{key.id} is expected and forbidden; keep one of them")
             elif score:
-                one.row.fault(f"{key.id} is forbidden and has grade {score}; expected 0 or none")
-        for key in sorted((needed & set(others)) - set(forbidden), key=lambda key: key.id):
-            one.row.fault(f"{key.id} is listed twice, with different grades; keep one of them")
-        return groups, others
+                record.row.fault(f"{key.id} is forbidden and has grade {score}; expected 0 or none")
+        for key in sorted((required_keys & set(graded)) - set(forbidden), key=lambda key: key.id):
+            record.row.fault(f"{key.id} is listed twice, with different grades; keep one of them")
+        return groups, graded
 
     def _refuse_not_offered(
-        self, one: _Eval, groups: Sequence[Sequence[ItemKey]], available: Collection[ItemKey]
+        self, record: _Eval, groups: Sequence[Sequence[ItemKey]], available: Collection[ItemKey]
     ) -> None:
-        """Note that an item is required that, as the record says, was not offered."""
-        fields = " and ".join(map(repr, one.offered))
+        """Add a fault if a required item was not offered by the record."""
+        fields = " and ".join(map(repr, record.offered))
         for group in groups:
             if not set(group) & set(available):
                 names = " or ".join(key.id for key in group)
-                what = f"{names} is expected, and {fields}, which says what may be offered, does not list it"
-                one.row.fault(f"{what}; add it there, or leave {fields} out if another selector offered that")
+                message = f"{names} is expected, and {fields}, which says what may be offered, does not list it"
+                record.row.fault(f"{message}; add it there, or leave {fields} out if another selector offered that")
 
     def _text(self, row: Row, name: str) -> str:
         """The text of the request; a fault if the record has none, though others have."""
@@ -390,44 +390,44 @@ class _EvalReader:
             return ""
         return row.take(name, str, "", required=self._has_requests)
 
-    def _refuse_other(self, row: Row, text: str, needed: frozenset[frozenset[ItemKey]]) -> None:
-        """Note that other items are expected where the request stood before."""
-        line, before = self._asked.setdefault(text, (row.line, needed))
-        if before != needed:
+    def _refuse_other(self, row: Row, text: str, groups: frozenset[frozenset[ItemKey]]) -> None:
+        """Add a fault if an earlier record of the same request expects other items."""
+        line, before = self._asked.setdefault(text, (row.line, groups))
+        if before != groups:
             row.fault(f"the request of line {line} stands here again, and other items are expected; keep one of them")
 
     def put_in_groups(self) -> None:
         """Make the queries of one text a group, count them, and give every query a split that states none."""
         queries = self.draft.queries
-        alike = group_pairs((query.request.text.strip(), place) for place, query in enumerate(queries))
-        for text, (first, *again) in alike.items():
-            places = [first, *again] if text else []
-            stated = {queries[place].split: place for place in reversed(places) if queries[place].split}
+        alike = group_pairs((query.request.text.strip(), position) for position, query in enumerate(queries))
+        for text, (first, *repeats) in alike.items():
+            positions = [first, *repeats] if text else []
+            stated = {queries[position].split: position for position in reversed(positions) if queries[position].split}
             if len(stated) > 1:
                 self._refuse_splits(sorted(stated.values()))
-            group = queries[first].id if text and again else None
-            for place in [first, *again]:
-                one = queries[place]
-                split = one.split or next(iter(stated), "") or split_of(group or one.id)
-                queries[place] = replace(one, split=split, group=group)
-            lines = [str(self._rows[place].line) for place in places]
+            group = queries[first].id if text and repeats else None
+            for position in [first, *repeats]:
+                query = queries[position]
+                split = query.split or next(iter(stated), "") or split_of(group or query.id)
+                queries[position] = replace(query, split=split, group=group)
+            lines = [str(self._rows[position].line) for position in positions]
             self.draft.ids[AGAIN] += [f"lines {', '.join(lines[:-1])} and {lines[-1]}"] if group else []
 
-    def _refuse_splits(self, places: Sequence[int]) -> None:
-        """Note that a request is for tuning in one line and for the test in another."""
-        first, *others = places
+    def _refuse_splits(self, positions: Sequence[int]) -> None:
+        """Add a fault if a request is in different splits in different lines."""
+        first, *repeats = positions
         before = f"the request of line {self._rows[first].line} stands here again"
-        for place in others:
-            what = f"for split {self.draft.queries[place].split!r}, there for {self.draft.queries[first].split!r}"
-            self._rows[place].fault(f"{before}, {what}; put both into one split, or keep one of them")
+        for position in repeats:
+            message = f"for split {self.draft.queries[position].split!r}, there for {self.draft.queries[first].split!r}"
+            self._rows[position].fault(f"{before}, {message}; put both into one split, or keep one of them")
 
-    def _groups(self, row: Row, what: str, name: str | None) -> list[list[_Labelled]] | None:
-        """The items of a field that is `what`, alternatives together; None where the record has no such field."""
+    def _groups(self, row: Row, role: str, name: str | None) -> list[list[_Labelled]] | None:
+        """The items of the field of a role, alternatives together; None if the record has no such field."""
         if name is None or row.data.get(name) is None:
             return None
         if any(map(describes_item, entries_of(row.data[name]))):
             fault = f"field {name!r} holds definitions (with a description or a schema), which say what was offered"
-            row.fault(f"{fault}; name the items alone, or say which field names them: {as_option({what: 'FIELD'})}")
+            row.fault(f"{fault}; name the items alone, or say which field names them: {as_option({role: 'FIELD'})}")
             return [[]]
         entries = _entries(row.data[name], self._resolve)
         if entries is None:
@@ -453,8 +453,8 @@ class _EvalReader:
             self.draft.ids[PASSED_OVER] += [f"{field_name}.{member}" for member in unread]
             resolved = self._resolve(name)
             if resolved.key in self._by_hand:
-                what = "is included by hand only (manual), so that no search may offer it; leave it out of the eval"
-                row.fault(f"{name!r} in {field_name!r} {what}, or let the model have it (`include`)")
+                message = "is included by hand only (manual), so that no search may offer it; leave it out of the eval"
+                row.fault(f"{name!r} in {field_name!r} {message}, or let the model have it (`include`)")
             elif resolved.key is not None:
                 labels.append(_Labelled(resolved.key, score))
             elif resolved.rule == AMBIGUOUS:
@@ -483,12 +483,12 @@ def _score(row: Row, field_name: str, entry: Any) -> int | None:
     members = [name for name, value in _members(entry) if snake(name) in GRADES and value is not None]
     if not members:
         return None
-    shown = " and ".join(f"{name} {entry[name]!r:.40}" for name in members)
+    stated = " and ".join(f"{name} {entry[name]!r:.40}" for name in members)
     if len(members) > 1:
-        row.fault(f"an item in {field_name!r} has {shown}; keep the one that is its grade")
+        row.fault(f"an item in {field_name!r} has {stated}; keep the one that is its grade")
     elif isinstance(entry[members[0]], bool) or not isinstance(entry[members[0]], int):
-        what = f"an item in {field_name!r} has {shown}; expected a whole number, 0 for irrelevant"
-        row.fault(f"{what} (--grades says what others mean, as in 1=1,2=2); leave it out where it is no grade")
+        message = f"an item in {field_name!r} has {stated}; expected a whole number, 0 for irrelevant"
+        row.fault(f"{message} (--grades says what others mean, as in 1=1,2=2); leave it out where it is no grade")
     else:
         return int(entry[members[0]])
     return None

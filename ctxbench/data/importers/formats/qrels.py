@@ -55,7 +55,7 @@ def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> C
     draft = Draft(settings or ImportSettings(), ODD)
     assembly = Assembly(
         draft=draft,
-        export=ExportedCard.beside(folder, draft.faults),
+        export=ExportedCard.from_folder(folder, draft.faults),
         items=read_documents(corpus, draft.settings, draft.faults),
         queries=read_queries(queries, draft.faults),
         judgments=[judgment for path in qrels for judgment in read_qrels(path, draft.faults)],
@@ -69,8 +69,8 @@ def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
     number, header = next(lines, (1, ""))
     if tuple(header.split("\t")) != HEADER:
         expected = f"expected {' '.join(HEADER)}, separated by tabs"
-        what = f"the first line must be the header; {expected}, got {header!r:.80}"
-        faults.append(Fault(what if header else f"the file is empty; {expected}", path, number))
+        message = f"the first line must be the header; {expected}, got {header!r:.80}"
+        faults.append(Fault(message if header else f"the file is empty; {expected}", path, number))
         return
     for number, text in lines:
         if not text.strip():
@@ -119,10 +119,12 @@ def import_trec(
     draft = Draft(settings or ImportSettings(), ODD)
     assembly = Assembly(
         draft=draft,
-        export=ExportedCard.beside(queries.parent, draft.faults),
+        export=ExportedCard.from_folder(queries.parent, draft.faults),
         items=read_documents(corpus, draft.settings, draft.faults),
         queries=read_queries(queries, draft.faults),
-        judgments=[one for split, path in qrels.items() for one in read_trec_qrels(path, split, draft.faults)],
+        judgments=[
+            judgment for split, path in qrels.items() for judgment in read_trec_qrels(path, split, draft.faults)
+        ],
     )
     files = [corpus, queries, *qrels.values()]
     return assembly.conversion(form="TREC", files=files, labelling=_TREC_LABELLING, where=queries)
@@ -143,8 +145,8 @@ def _rows(path: Path, columns: Sequence[str], faults: list[Fault]) -> Iterator[t
         if len(fields) == len(columns):
             yield number, fields
         elif fields:
-            what = f"expected {len(columns)} fields ({', '.join(columns)}) separated by blanks, got {len(fields)}"
-            faults.append(Fault(what, path, number))
+            message = f"expected {len(columns)} fields ({', '.join(columns)}) separated by blanks, got {len(fields)}"
+            faults.append(Fault(message, path, number))
 
 
 def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
@@ -204,16 +206,16 @@ def answers_of_run(
     item_ids |= {item.id: item.id for item in dataset.catalog}
     queries = {query.id: run.get(query.id, ()) for query in dataset.queries}
     documents = list(dict.fromkeys(document for pairs in run.values() for document, _ in pairs))
-    for names, what, known in ((list(run), "queries", queries), (documents, "ranked documents", item_ids)):
-        if not any(name in known for name in names):
-            raise ParameterError(none_found(names, f"{what} of the run", f"the dataset {dataset.name}", list(known)))
+    for names, noun, expected in ((list(run), "queries", queries), (documents, "ranked documents", item_ids)):
+        if not any(name in expected for name in names):
+            raise ParameterError(none_found(names, f"{noun} of the run", f"the dataset {dataset.name}", list(expected)))
     rankings = {
         query: [{"id": item_ids[document], "score": score} for document, score in pairs if document in item_ids]
         for query, pairs in queries.items()
     }
     if not any(rankings.values()):
-        what = "no ranked document of a query of the dataset is in its catalog"
-        raise ParameterError(f"{what}; expected item ids, or names of items, such as {next(iter(item_ids), 'none')}")
+        message = "no ranked document of a query of the dataset is in its catalog"
+        raise ParameterError(f"{message}; expected item ids, or names of items, such as {next(iter(item_ids), 'none')}")
     answers = [{"query": query, "items": rows[:keep], "ranking": rows} for query, rows in rankings.items()]
     return answers, {
         "queries that the dataset does not hold": [query for query in run if query not in queries],

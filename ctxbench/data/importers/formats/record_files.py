@@ -73,36 +73,40 @@ def _json_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[s
     rows, _ = _as_list(data)
     if rows is None or not all(isinstance(row, dict) for row in rows):
         entry = None if rows is None else next(row for row in rows if not isinstance(row, dict))
-        found = _found(data) if rows is None else f"a list that holds {entry!r:.40}"
-        what = f"expected a JSON list of objects, alone or in {_WRAPPED}, or columns as pandas writes them; got {found}"
-        raise InputError([Fault(f"{what}; give the list itself", path, 1)])
+        actual = _describe(data) if rows is None else f"a list that holds {entry!r:.40}"
+        message = (
+            f"expected a JSON list of objects, alone or in {_WRAPPED}, or columns as pandas writes them; got {actual}"
+        )
+        raise InputError([Fault(f"{message}; give the list itself", path, 1)])
     yield from enumerate(rows, start=1)
 
 
 def _yaml_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     data, lines = load_yaml(path)
-    rows, place = _as_list(data)
+    rows, prefix = _as_list(data)
     if rows is None:
-        what = f"expected a YAML list of mappings, alone or in {_WRAPPED}; got {_found(data)}; give the list itself"
-        raise InputError([Fault(what, path, 1)])
+        message = (
+            f"expected a YAML list of mappings, alone or in {_WRAPPED}; got {_describe(data)}; give the list itself"
+        )
+        raise InputError([Fault(message, path, 1)])
     for number, row in enumerate(rows):
         if isinstance(row, dict):
-            yield line_of(lines, (*place, number)), row
+            yield line_of(lines, (*prefix, number)), row
         else:
-            faults.append(Fault(f"expected a mapping, got {row!r:.40}", path, line_of(lines, (*place, number))))
+            faults.append(Fault(f"expected a mapping, got {row!r:.40}", path, line_of(lines, (*prefix, number))))
 
 
 def _as_list(data: Any) -> tuple[list[Any] | None, YamlPath]:
-    """The list that a document is, or that a mapping holds under its only key, and where it stands; None if neither."""
-    place: YamlPath = ()
+    """The list that a document is, or that a mapping holds under its only key, and its path; None if neither."""
+    prefix: YamlPath = ()
     if isinstance(data, dict) and len(data) == 1:
         ((name, data),) = data.items()
-        place = (name,)
-    return (data, place) if isinstance(data, list) else (None, ())
+        prefix = (name,)
+    return (data, prefix) if isinstance(data, list) else (None, ())
 
 
-def _found(data: Any) -> str:
-    """What a document is that is no list, in a message."""
+def _describe(data: Any) -> str:
+    """Describe a document that is no list, for a message."""
     if not isinstance(data, dict):
         return "nothing" if data is None else f"{data!r:.40}"
     names = [f"{name!r:.40}" for name in data]
@@ -129,14 +133,14 @@ def _csv_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[st
                 elif fields:
                     yield line, dict(zip(header, fields, strict=True))
         except csv.Error as error:
-            what = f"malformed CSV: {error}; a row starts here that does not end: a quote is broken or missing"
-            faults.append(Fault(what, path, start))
+            message = f"malformed CSV: {error}; a row starts here that does not end: a quote is broken or missing"
+            faults.append(Fault(message, path, start))
     finally:
         csv.field_size_limit(limit)
 
 
 def _delimiter(text: str, usual: str) -> str:
-    """What stands between columns: of the usual mark and the others the one that the first row has most of."""
+    """The separator of columns: the one that the first row has most of; the usual one first."""
     first = text.lstrip("\r\n").partition("\n")[0]
     return max((usual, *_DELIMITERS), key=first.count)
 

@@ -90,8 +90,8 @@ def import_triggers(
     for path in files:
         skill = next((by_folder[parent] for parent in path.parents if parent in by_folder), None)
         if skill is None:
-            what = "no SKILL.md in its folder or above; put the file beside the skill that it is of"
-            draft.faults.append(Fault(what, path))
+            message = "no SKILL.md in its folder or above; put the file beside the skill that it is of"
+            draft.faults.append(Fault(message, path))
         else:
             _read_file(path, skill, requests, draft.faults)
     if not requests and not draft.faults:
@@ -100,9 +100,9 @@ def import_triggers(
     draft.ids[UNTRIED] += [item.id for item in catalog if item.key not in tried]
     for text, request in requests.items():
         query_id, triggers = request.id, request.triggers
-        needed = any(triggered for triggered, _ in triggers.values())
-        nothing = not needed and (nothing_else or len(triggers) == len(catalog))
-        draft.ids[TRIGGER_FREE] += [] if needed or nothing else [query_id]
+        is_required = any(triggered for triggered, _ in triggers.values())
+        nothing = not is_required and (nothing_else or len(triggers) == len(catalog))
+        draft.ids[TRIGGER_FREE] += [] if is_required or nothing else [query_id]
         split = request.split or split_of(query_id)
         draft.queries.append(DatasetQuery(request=Request(id=query_id, text=text), split=split, needs_nothing=nothing))
         draft.labels += [Label(query_id, key, 2 if triggered else 0) for key, (triggered, _) in triggers.items()]
@@ -133,41 +133,43 @@ def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: l
     if not isinstance(entries, list):
         faults.append(Fault(f"expected a list of {_EXPECTED}, got {type(entries).__name__}", path))
         return
-    lines, wrong, found = entry_lines(source), dict[str, list[int]](), list[Fault]()
+    lines, wrong, entry_faults = entry_lines(source), dict[str, list[int]](), list[Fault]()
     query_ids = {request.id for request in requests.values()}
     for number, entry in enumerate(entries, start=1):
         if fault := _entry_fault(entry):
             wrong.setdefault(fault, []).append(number)
             continue
-        text, triggered, place = entry["query"].strip(), entry["should_trigger"], f"entry {number} of {path}"
+        text, triggered, entry_name = entry["query"].strip(), entry["should_trigger"], f"entry {number} of {path}"
         split = entry.get("split") or ""
         if text not in requests:
             query_id = _query_id(entry.get("id"), skill, number, query_ids)
             query_ids.add(query_id)
-            requests[text] = _Request(query_id, split, place)
+            requests[text] = _Request(query_id, split, entry_name)
         request = requests[text]
         if split and request.split and split != request.split:
-            what = f"entry {number} puts a request into split {split!r} that {request.entry} puts into"
-            found.append(Fault(f"{what} {request.split!r}; keep one of them", path, lines[(number - 1,)]))
+            message = f"entry {number} puts a request into split {split!r} that {request.entry} puts into"
+            entry_faults.append(Fault(f"{message} {request.split!r}; keep one of them", path, lines[(number - 1,)]))
             continue
-        first_triggered, first_place = request.triggers.setdefault(skill.key, (triggered, place))
+        first_triggered, first_place = request.triggers.setdefault(skill.key, (triggered, entry_name))
         if first_triggered != triggered:
-            what = f"entry {number} says {str(triggered).lower()} of a request of which {first_place} says otherwise"
-            found.append(Fault(f"{what}; keep one of them", path, lines[(number - 1,)]))
-    for fault, (first, *more) in reversed(wrong.items()):
-        again = f"; so do {len(more):,} more entries" if more else ""
-        found.insert(0, Fault(f"entry {first} {fault}; expected {_EXPECTED}{again}", path, lines[(first - 1,)]))
-    faults += sorted(found, key=lambda fault: fault.line)
+            message = f"entry {number} says {str(triggered).lower()} of a request of which {first_place} says otherwise"
+            entry_faults.append(Fault(f"{message}; keep one of them", path, lines[(number - 1,)]))
+    for fault, (first, *repeats) in reversed(wrong.items()):
+        repeated = f"; so do {len(repeats):,} more entries" if repeats else ""
+        entry_faults.insert(
+            0, Fault(f"entry {first} {fault}; expected {_EXPECTED}{repeated}", path, lines[(first - 1,)])
+        )
+    faults += sorted(entry_faults, key=lambda fault: fault.line)
 
 
 def _entry_fault(entry: Any) -> str:
-    """What is wrong with an entry; empty if nothing is."""
+    """The fault of an entry; empty if it has none."""
     if not isinstance(entry, dict):
         return f"is {entry!r:.40}"
     unknown = sorted(set(entry) - _FIELDS)
-    meant = suggest(unknown[0], _FIELDS, listed=False).removesuffix("?") if unknown else ""
+    suggestion = suggest(unknown[0], _FIELDS, listed=False).removesuffix("?") if unknown else ""
     checks: Sequence[tuple[bool, str]] = (
-        (bool(meant), f"has {', '.join(map(repr, unknown))}, which is not known{meant}"),
+        (bool(suggestion), f"has {', '.join(map(repr, unknown))}, which is not known{suggestion}"),
         (not isinstance(entry.get("query"), str) or not entry["query"].strip(), "has no query, or an empty one"),
         ("should_trigger" not in entry, "has no should_trigger"),
         (not isinstance(entry.get("should_trigger"), bool), f"has should_trigger {entry.get('should_trigger')!r:.40}"),
@@ -181,7 +183,7 @@ def _entry_fault(entry: Any) -> str:
         ),
         (bool(unknown), f"has {', '.join(map(repr, unknown))}, which is not known"),
     )
-    return next((what for wrong, what in checks if wrong), "")
+    return next((message for wrong, message in checks if wrong), "")
 
 
 def _query_id(entry_id: str | None, skill: Item, number: int, query_ids: set[str]) -> str:
