@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ctxbench.gate.gate import GateCheck
     from ctxbench.gate.model import Check
     from ctxbench.report.document import Document
-    from ctxbench.report.gate.places import Places
+    from ctxbench.report.gate.places import Locations
 
 GATE = "gate.yaml"  # where nothing else is named
 
@@ -249,7 +249,7 @@ class _Result:
     """
 
     check: Check
-    places: Places
+    places: Locations
     accept: str = ""
     first: str = ""
 
@@ -258,7 +258,7 @@ def _run_check(request: CheckRequest) -> _Result:
     """Run the check, with what plugins print on stderr, and without texts if the baseline has none."""
     from ctxbench.gate.gate import check_gate, check_runs
     from ctxbench.report.gate.check_texts import without_texts
-    from ctxbench.report.gate.places import Places
+    from ctxbench.report.gate.places import Locations
 
     asked = None
     if request.recapture:
@@ -268,7 +268,7 @@ def _run_check(request: CheckRequest) -> _Result:
     with progress() as shown, printing_to_stderr():
         if len(request.places) == 2:
             base, head = map(Path, request.places)
-            found = _Result(check=check_runs(base, head, allow_removed=request.allow_removed), places=Places())
+            found = _Result(check=check_runs(base, head, allow_removed=request.allow_removed), places=Locations())
             texts = request.texts
         else:
             done = check_gate(
@@ -324,24 +324,24 @@ def _write_outputs(what: _Result, request: CheckRequest, outputs: Outputs) -> No
     from ctxbench.report.gate.check_document import MORE, document
 
     found = what.check
-    told = document(found, strict=request.strict, accept=what.accept, first=what.first, places=what.places)
+    told = document(found, strict=request.strict, accept=what.accept, first=what.first, locations=what.places)
     if outputs.markdown is not None:
         write_summary(told, outputs.markdown)
     if outputs.junit is not None:
         from ctxbench.report.gate.junit import junit
 
-        write_file(outputs.junit, junit(found, strict=request.strict, places=what.places))
+        write_file(outputs.junit, junit(found, strict=request.strict, locations=what.places))
     if outputs.json:
         from ctxbench.io.json_files import dump_json
         from ctxbench.report.gate.as_json import check_dict
 
-        _print(json=dump_json(check_dict(found, strict=request.strict, places=what.places), indent=2))
+        _print(json=dump_json(check_dict(found, strict=request.strict, locations=what.places), indent=2))
         return
     commands = ""
     if outputs.annotations:
         from ctxbench.report.gate.annotations import workflow_commands
 
-        commands = workflow_commands(found, places=what.places, strict=request.strict)
+        commands = workflow_commands(found, locations=what.places, strict=request.strict)
     _print(_console(told if outputs.verbose else told.brief(MORE)), commands=commands)
 
 

@@ -16,18 +16,18 @@ from ctxbench.sources.catalogs import CORPUS
 if TYPE_CHECKING:
     from ctxbench.gate.gate import GateCheck
     from ctxbench.gate.snapshots import ItemFact
-    from ctxbench.report.gate.places import Place, Places
+    from ctxbench.report.gate.places import Location, Locations
 
 Find: TypeAlias = Callable[[Path, str], tuple[Path, int]]
 """Finds the file and the line of what has an id, in a dataset's folder."""
 
 
-def find_places(done: GateCheck) -> Places:
+def find_places(done: GateCheck) -> Locations:
     """Where pins, selectors, items and queries stand, as far as that is in the repository."""
     from ctxbench.data.datasets.layout import DatasetLines
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.io.yaml_files import line_of
-    from ctxbench.report.gate.places import Places
+    from ctxbench.report.gate.places import Locations
 
     experiment, references, lines = done.file.experiment, done.references, DatasetLines()
 
@@ -35,14 +35,14 @@ def find_places(done: GateCheck) -> Places:
         own = experiment.base / references[dataset]
         return find(own if own.is_dir() else dataset_folder(references[dataset]), name)
 
-    def finding(find: Find) -> Callable[[str, str], Place]:
-        def found(dataset: str, name: str) -> Place:
+    def finding(find: Find) -> Callable[[str, str], Location]:
+        def found(dataset: str, name: str) -> Location:
             path, line = find_in(find, dataset, name)
             return in_repository(path), line
 
         return found
 
-    def item(dataset: str, name: str) -> Place:
+    def item(dataset: str, name: str) -> Location:
         if not name and (changed := [one for of, one in {**done.former, **done.edited} if of == dataset]):
             return _most_common([item(dataset, one) for one in changed])
         known = done.former.get((dataset, name))
@@ -56,11 +56,11 @@ def find_places(done: GateCheck) -> Places:
         path = experiment.base / name
         return in_repository(path) if name and path.is_file() else ""
 
-    return Places(
+    return Locations(
         gate=in_repository(done.file.path),
         selectors={one.name: one.line for one in experiment.selectors},
         files=dict(_agents(done.file.path)),
-        own=own,
+        external_file=own,
         embedder=line_of(experiment.lines, ("embedder",)),
         gone=lambda file: not (_root() / file).exists(),
         item=item,
@@ -122,14 +122,14 @@ def _text_at(baseline: Path, path: Path) -> str | None:
         return None
 
 
-def _most_common(places: Sequence[Place]) -> Place:
+def _most_common(places: Sequence[Location]) -> Location:
     """The file that most of some places are in, and the line if they share one; there is one at least."""
     (file, _), *_ = Counter(file for file, _ in places).most_common(1)
     lines = {line for name, line in places if name == file}
     return file, lines.pop() if len(lines) == 1 else 0
 
 
-def _agents(gate: Path) -> Iterator[tuple[str, Place]]:
+def _agents(gate: Path) -> Iterator[tuple[str, Location]]:
     """The names of selectors of a gate file that are agent files, each with the line of its settings."""
     from ctxbench.io.yaml_files import line_of, load_yaml
     from ctxbench.selectors.definitions import selector_name

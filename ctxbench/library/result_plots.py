@@ -148,7 +148,7 @@ class Plots:
         drawn: dict[str, Drawing] = {
             name: partial(
                 comparisons.differences,
-                found={self._titles[selector]: difference for selector, difference in against.items()},
+                comparisons={self._titles[selector]: difference for selector, difference in against.items()},
                 metric=parse_metric(metric),
                 base=self._titles[base],
                 colours=self._colours,
@@ -289,7 +289,9 @@ def _shares(ax: Axes, table: Confusion) -> None:
     """A heat map of shares, the first row on top; each row is 100 %, and one without any stays empty."""
     rows = [f"{name} ({n:,})" for name, n in zip(table.needed, table.queries, strict=True)]
     x, y = f"{table.by} of what else was offered, % of the row", f"{table.by} of what is needed (queries)"
-    heat_map(ax, HeatMap(title="", x=x, y=y, xs=table.extras, ys=rows, values=table.shares, told=_whole, pale=0.0))
+    heat_map(
+        ax, HeatMap(title="", x=x, y=y, xs=table.extras, ys=rows, values=table.shares, format_value=_whole, pale=0.0)
+    )
     ax.set_ylim(len(rows), 0)
 
 

@@ -87,7 +87,7 @@ class TuningPlots:
             raise UnknownNameError("metric", metric, heat.means)
         axes, most = ax or new_axes(1)[0], max(len(heat.xs), len(heat.ys))
         mesh = heat_map(
-            axes, tuning_figures.cells(heat if heat.x == x else _turned(heat), metric, with_maps[0].chosen, most=most)
+            axes, tuning_figures.cells(heat if heat.x == x else _turned(heat), metric, with_maps[0].chosen, limit=most)
         )
         scale = axes.figure.colorbar(mesh, ax=axes)
         mark_numbers(scale.ax.yaxis, percent=wording.unit(parse_metric(metric)) == "%")
