@@ -52,7 +52,7 @@ def import_beir(folder: Path, how: ImportSettings, *, out: Path, as_json: bool) 
     """Make a dataset of a BEIR folder."""
     from ctxbench.data.importers.formats.qrels import import_beir as imported
 
-    _written(lambda: imported(folder, how), out, whole=_documents(how), as_json=as_json)
+    _written(lambda: imported(folder, how), out, label_note=_documents(how), as_json=as_json)
 
 
 def import_trec(
@@ -75,14 +75,14 @@ def import_trec(
             )
         files[name] = Path(file)
     make = partial(imported, files, queries=queries, corpus=corpus, settings=how)
-    _written(make, out, whole=_documents(how), as_json=as_json)
+    _written(make, out, label_note=_documents(how), as_json=as_json)
 
 
 def import_autorag(qa: Path, how: ImportSettings, *, corpus: Path, out: Path, as_json: bool) -> None:
     """Make a dataset of AutoRAG's questions and corpus."""
     from ctxbench.data.importers.formats.autorag import import_autorag as imported
 
-    _written(lambda: imported(qa, corpus=corpus, settings=how), out, whole=_documents(how), as_json=as_json)
+    _written(lambda: imported(qa, corpus=corpus, settings=how), out, label_note=_documents(how), as_json=as_json)
 
 
 def import_golden(
@@ -113,7 +113,7 @@ def import_golden(
         source = {**dataset.about["source"], "path": _path_from(out, file)}
         return replace(conversion, dataset=replace(dataset, about={**dataset.about, "source": source}))
 
-    _written(make, out, whole=_GOLDEN, as_json=as_json, again=True)
+    _written(make, out, label_note=_GOLDEN, as_json=as_json, replace_import=True)
 
 
 def _path_from(folder: Path, file: Path) -> str:
@@ -140,7 +140,7 @@ def import_triggers(folder: Path, how: ImportSettings, *, nothing_else: bool, ou
     from ctxbench.data.importers.formats.triggers import import_triggers as imported
 
     make = partial(imported, folder, settings=how, nothing_else=nothing_else)
-    _written(make, out, whole=_TRIGGERS_ALONE if nothing_else else _TRIGGERS, as_json=as_json)
+    _written(make, out, label_note=_TRIGGERS_ALONE if nothing_else else _TRIGGERS, as_json=as_json)
 
 
 def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) -> None:
@@ -152,16 +152,16 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
 
     read = {"the ranking": [run], **dataset_inputs(dataset)}
     refuse_outputs({"--out": out}, read, own={"--out": row_with("query", "items", "ranking")})
-    with progress() as shown:
-        opened = open_dataset(dataset, notify=shown.say)
+    with progress() as bar:
+        opened = open_dataset(dataset, notify=bar.say)
     answers, odd = answers_of_run(read_run(run), opened, keep=keep)
     write_atomic(out, dump_jsonl(answers))
     if as_json:
         print_json({"answers": len(answers), "written": str(out), "odd": odd})
         return
-    for what, ids in odd.items():
+    for problem, ids in odd.items():
         if ids:
-            say(f"{what}: {len(ids):,} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})")
+            say(f"{problem}: {len(ids):,} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})")
     say(f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}")
 
 
@@ -172,15 +172,17 @@ def _documents(how: ImportSettings) -> str:
     )
 
 
-def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: bool, again: bool = False) -> None:
+def _written(
+    make: Callable[[], Conversion], out: Path, *, label_note: str, as_json: bool, replace_import: bool = False
+) -> None:
     """Make a dataset, write it, and print what was counted on the way.
 
     Args:
         make: makes it.
         out: the folder to write.
-        whole: whether an item without a label is not needed; said before anything is written.
+        label_note: whether an item without a label is not needed; printed before anything is written.
         as_json: print JSON.
-        again: replace what an earlier import made of the same file, if nobody has added to it.
+        replace_import: replace what an earlier import made of the same file, if nobody has added to it.
     """
     from ctxbench.data.datasets.layout import write_known_items
     from ctxbench.data.datasets.query_labels import unlabelled_words
@@ -189,8 +191,8 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
 
     conversion = make()
     dataset = conversion.dataset
-    say(whole, err=True)
-    replaced = create_dataset(dataset, out, again=again)
+    say(label_note, err=True)
+    replaced = create_dataset(dataset, out, again=replace_import)
     write_known_items(out, dataset.catalog.ids)
     if as_json:
         print_json({**conversion.as_dict(), "written": str(out), **({"replaced": True} if replaced else {})})

@@ -40,8 +40,8 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
     except StorageError as error:
         raise StorageError(f"{out} is there and is no graph that can be read; name another --out") from error
     model = open_embedder(embedder)
-    with progress() as shown:
-        vectors = open_vectors(model, progress=partial(shown, "embedding texts"))
+    with progress() as bar:
+        vectors = open_vectors(model, progress=partial(bar, "embedding texts"))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
         graph = make_graph(items, resources, spec, old=old)
     write_graph(out, graph)

@@ -65,9 +65,9 @@ class Group(_Light, typer.core.TyperGroup):
         except (KeyboardInterrupt, RuntimeError) as stopped:
             if isinstance(stopped, RuntimeError) and not isinstance(stopped.__cause__, KeyboardInterrupt):
                 raise  # Python wraps what interrupts the making of a class, which importing is full of
-            what = ", and ".join(["nothing is half-written", *getattr(stopped, "__notes__", ())])
+            notes = ", and ".join(["nothing is half-written", *getattr(stopped, "__notes__", ())])
             try:
-                say(f"stopped: {what}", err=True)
+                say(f"stopped: {notes}", err=True)
             except OSError:  # the terminal is gone, which is why it was stopped
                 drop_output(err=True)
             raise typer.Exit(exit_code()) from None
@@ -97,8 +97,8 @@ def lazy_group(module: str) -> type[Group]:
         def commands(self) -> MutableMapping[str, Any]:
             """The commands by name."""
             if self._loaded is None:
-                made = getattr(import_module(module), module.rpartition(".")[2])
-                self._loaded = typer.main.get_group(made).commands
+                app = getattr(import_module(module), module.rpartition(".")[2])
+                self._loaded = typer.main.get_group(app).commands
             return self._loaded
 
         @commands.setter

@@ -206,9 +206,9 @@ class _AnswerFigures:
         table: the rows listed.
         rank: of each in the ranking, from 1; 0 = it is of the session. Shape (n_rows,).
         enough: whether enough is shown of it, shape (n_rows,).
-        items, tokens, missed, false, forbidden, all_added, n_candidates: by query, shape (n_queries,): items added and what they
-            cost, needs that are not met, useless items of queries that need nothing, forbidden items added, whether
-            all that there is was added, and candidates that are not of the session.
+        items, tokens, missed, false, forbidden, all_added, n_candidates: by query, shape (n_queries,): items added and
+            their tokens, requirements that are not met, useless items of queries that need nothing, forbidden items
+            added, whether the whole catalog was added, and candidates that are not of the session.
     """
 
     table: Candidates

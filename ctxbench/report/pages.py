@@ -161,7 +161,7 @@ def _linked(lines: Iterable[_Line], gone: Collection[int], apart_at: Mapping[int
 
 
 def _anchors(lines: Iterable[_Line]) -> dict[int, str]:
-    """By line index of a heading the anchor that GitHub gives it: its words, and a number where they were there before."""
+    """By line index of a heading the anchor that GitHub gives it: its words, and a number if they are repeated."""
     anchors, times = dict[int, str](), Counter[str]()
     for line in lines:
         if line.level:

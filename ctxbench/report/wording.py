@@ -36,7 +36,7 @@ def number(metric: Metric, value: float, *, min_decimals: int = 0) -> str:
 
 
 def mean(metric: Metric, estimate: Estimate, *, min_decimals: int = 0) -> str:
-    """A mean with its interval, if there is one: `93.1 (90.2-95.5)`; `min_decimals` asks for more decimals of the mean."""
+    """A mean with its interval, if it has one: `93.1 (90.2-95.5)`; `min_decimals` asks for more decimals."""
     interval = estimate_interval(metric, estimate)
     return f"{number(metric, estimate.value, min_decimals=min_decimals)}{f' ({interval})' if interval else ''}"
 

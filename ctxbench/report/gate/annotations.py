@@ -114,7 +114,8 @@ def _refusals(check: Check, locations: Locations) -> Iterator[_Note]:
         if selector.verdict is Verdict.NOT_COMPARABLE:
             by_reasons.setdefault((selector.dataset, selector.reasons), []).append(selector)
     for (dataset, reasons), selectors in by_reasons.items():
-        title = f"{check_texts.first_ones([check_texts.selector_title(selector) for selector in selectors])} on {dataset}: not comparable"
+        titles = check_texts.first_ones([check_texts.selector_title(selector) for selector in selectors])
+        title = f"{titles} on {dataset}: not comparable"
         yield _Note(
             error=True, title=title, text=" ".join(reasons), location=partial(locations.of_queries, selectors[0])
         )

@@ -73,7 +73,7 @@ class Locations:
         return (self.gate, line) if self.gate else _NOWHERE
 
     def of_cause(self, cause: Cause, dataset: str, selectors: Sequence[str]) -> Location:
-        """The location of a cause: an edited file, a selector, the model, or the first item that has a line or a file."""
+        """The location of a cause: an edited file, a selector, the model, or the first item with a line or a file."""
         if cause.kind is CauseKind.MODEL:
             return self.in_gate(self.embedder)
         if cause.kind is CauseKind.OUTSIDE and (

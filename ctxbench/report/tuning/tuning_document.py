@@ -127,8 +127,8 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
     p_words = tuning_texts.p_words(tuning)
     yield (
         "Completeness is the share of queries for which every required item was offered. Values are means over queries "
-        f"with their {level_text + ' ' if level_text else ''}intervals. Queries of one group (paraphrases, a conversation) "
-        "answer alike, so that intervals and tests are by group."
+        f"with their {level_text + ' ' if level_text else ''}intervals. Queries of one group (paraphrases, a "
+        "conversation) answer alike, so that intervals and tests are by group."
     )
     yield (
         "Changes are paired on the same queries. Those of tokens are per cent of the other side's mean, those of "
