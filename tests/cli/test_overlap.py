@@ -29,7 +29,8 @@ def catalog(tmp_path):
 
 
 def shown(catalog, **given):
-    show_overlap(str(catalog), **{"embedder": "hashing", "threshold": None, "list_all": False, "as_json": False, **given})
+    defaults = {"embedder": "hashing", "threshold": None, "list_all": False, "as_json": False}
+    show_overlap(str(catalog), **{**defaults, **given})
 
 
 def test_pairs_and_names_are_listed_with_what_was_searched_for(catalog, capsys):
