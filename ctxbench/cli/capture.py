@@ -128,7 +128,7 @@ def _sources(request: CaptureRequest, bar: Progress) -> Iterator[Source]:
 def import_tools(
     path: Path, *, out: Path | None, server: str | None, names: str | None, as_json: bool, hide_keys: bool = False
 ) -> int:
-    """Turn a file of tool definitions into a catalog; keys in texts are told, or hidden if that is asked for.
+    """Turn a file of tool definitions into a catalog; keys in texts are reported, or hidden if `hide_keys`.
 
     `names` says what the list calls a tool's fields, see `read_field_names`.
 
@@ -231,7 +231,7 @@ def _say_notes(agent: Path | None) -> None:
 
 
 def _say_next(items: str) -> None:
-    """Print the command that comes next; `items` is the option that says which items it is over."""
+    """Print the command that comes next; `items` is the option that names its items."""
     say(f'Next: ctxbench select "what a user asks" {items}')
 
 

@@ -356,7 +356,7 @@ def _console(document: Document) -> list[str]:
 
 
 def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) -> None:
-    """Write to every output why nothing could be judged; standard error says it in any case.
+    """Write to every output why nothing could be judged; standard error has it in any case.
 
     Files last: one that cannot be written may be the reason.
     """

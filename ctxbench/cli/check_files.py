@@ -16,7 +16,7 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 def write_summary(document: Document, path: Path) -> None:
-    """Write the summary; behind what stands there already if it is the summary of a workflow's step.
+    """Write the summary; append it if the file is the summary of a workflow's step.
 
     Raises:
         StorageError: it cannot be written.
@@ -41,7 +41,7 @@ def is_step_summary(path: Path) -> bool:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file whole; into what is no regular file, such as a pipe or /dev/null, as it stands.
+    """Write a file atomically; write directly into what is no regular file, such as a pipe or /dev/null.
 
     Raises:
         StorageError: it cannot be written.

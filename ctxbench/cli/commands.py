@@ -51,7 +51,7 @@ class ReportTargets:
 def run_experiment(
     path: Path, *, out: Path | None, selectors: Sequence[str], limit: int | None, fresh: bool, targets: ReportTargets
 ) -> None:
-    """Run an experiment or a part of it, print its table, write its page and what else is asked for.
+    """Run an experiment or a part of it, print its table, write its page and the other outputs.
 
     Args:
         path: the experiment's file.

@@ -237,7 +237,7 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
 
 
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> LabellingCopy:
-    """Write a dataset made of another, in its place or with what labelling left beside that one."""
+    """Write a dataset made of another, in its place or as a copy with the files of labelling."""
     from ctxbench.data.curation.labelling_files import LabellingCopy, copy_labelling
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.data.datasets.writer import create_dataset, write_dataset
@@ -282,7 +282,7 @@ def _opened_for_rebase(name: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset
 
 
 def _former_texts(folder: Path, dataset: Dataset, changed: Catalog) -> dict[str, str]:
-    """What labelled items of an agent said at the last commit that changed the dataset; empty where git has none.
+    """Texts of labelled items of an agent at the last commit that changed the dataset; empty where git has none.
 
     Only of types of which there are new items: those may hold a part of what was split.
     """

@@ -174,16 +174,12 @@ def rebase_lines(report: RebaseReport, *, limit: int | None = 10) -> list[str]:
         + count(len(after.labels), "label"),
         "",
     ]
-    renamed = [f"{renaming.old.id} -> {renaming.new.id} ({renaming.how})" for renaming in report.renamed]
-    proposed = [f"{renaming.old.id} -> {renaming.new.id} ({renaming.how})" for renaming in report.proposed]
-    ambiguous = [
-        f"{renaming.old.id} -> {' or '.join(key.id for key in renaming.candidates)}" for renaming in report.ambiguous
-    ]
-    likely = [f"{renaming.old.id}: {renaming.new.id}    # {renaming.how}" for renaming in report.likely]
+    renamed = [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.renamed]
+    proposed = [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.proposed]
+    ambiguous = [f"{pair.old.id} -> {' or '.join(key.id for key in pair.candidates)}" for pair in report.ambiguous]
+    likely = [f"{pair.old.id}: {pair.new.id}    # {pair.how}" for pair in report.likely]
     changed = [f"{change.id} ({', '.join(change.fields)})" for change in report.changed]
-    lost = [
-        f"{label.query}  {label.item}  grade {label.grade}, {label.why}: {label.effect}" for label in report.lost_labels
-    ]
+    lost = [f"{loss.query}  {loss.item}  grade {loss.grade}, {loss.why}: {loss.effect}" for loss in report.lost_labels]
     mentions = [f"{mention.where}: {mention.item} ({mention.why})" for mention in report.lost_mentions]
     to_review = [
         f"{hint.query} requires {hint.required}; {hint.new} is new ({hint.similarity:.2f})" for hint in report.to_review

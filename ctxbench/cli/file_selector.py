@@ -28,7 +28,7 @@ ITS_OWN = "Your selector alone knows why: ctxbench sees its answer, not the rule
 def listed_selector(
     selector: str | None, experiment: Path | None, options: Mapping[str, object]
 ) -> SelectorSpec | None:
-    """The selector of an experiment that is asked, or the one of the user's own in an agent file; None for another.
+    """The named selector of an experiment, or the external selector of an agent file; None for any other.
 
     Args:
         selector: its name, or the agent file.
@@ -75,7 +75,7 @@ def stand_in(spec: SelectorSpec) -> Definition:
 
 
 def _system(items: str) -> str:
-    """The system prompt of the agent whose items are asked; empty where they are no agent's."""
+    """The system prompt of the agent whose items these are; empty for other catalogs."""
     from ctxbench.sources.agent_file import is_agent_file, read_agent
 
     return read_agent(Path(items)).system if is_agent_file(items) else ""

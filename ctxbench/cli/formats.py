@@ -37,7 +37,7 @@ _TRIGGERS_ALONE = (
 def settings(
     *, name: str | None, item_type: str, grades: str | None, licence: str | None, version: str | None
 ) -> ImportSettings:
-    """How files become a dataset, from what the command line says.
+    """The settings of an import, from the options of the command line.
 
     Raises:
         ParameterError: the name, the type or the mapping of grades is none.

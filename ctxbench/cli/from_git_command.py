@@ -83,7 +83,7 @@ def write_history(
 
 
 def _create(dataset: Dataset, target: Path) -> None:
-    """Write a dataset where there is none; if there is one of the same history, the error says how it goes on."""
+    """Write a new dataset; if there is one of the same history, the error names --grow."""
     try:
         create_dataset(dataset, target)
     except ParameterError as error:

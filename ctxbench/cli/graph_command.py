@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bool) -> None:
-    """Write the graph of a catalog; what a graph that is there already says of unchanged items is kept.
+    """Write the graph of a catalog; links of unchanged items are taken from an existing graph.
 
     Raises:
         StorageError: the file is there and holds no graph, or cannot be written.

@@ -17,7 +17,7 @@ MESSAGES = 4  # of the history, the last ones
 
 
 def request_lines(request: Request) -> list[str]:
-    """The request that is asked about under a heading of its own, with the end of the history above it.
+    """The request under a heading, with the end of its history above it.
 
     Every line of the request is marked with a bar, those of the history are not; a history is cut to a line a message.
     """

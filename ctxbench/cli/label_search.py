@@ -27,7 +27,7 @@ class ItemSearch:
         self._last_marked: tuple[str, int] | None = None  # the query and the marked item that the last search found
 
     def ask(self, query: str) -> int | None:
-        """The item that a typed search means; None if none is, which the screen says.
+        """The item that a typed search finds; None if there is none, which is printed.
 
         What has a mark for this query already is said to have it, and is no answer: only what is marked helpful or not
         needed can be marked needed, by the same search once more.

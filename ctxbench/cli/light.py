@@ -33,7 +33,7 @@ class _Light:
 
 
 def _placeholder(param: Any) -> str | None:
-    """What stands for a value in help: PATH, TEXT or N, and an argument's own name; None for a flag."""
+    """The placeholder of a value in help: PATH, TEXT or N, or an argument's name; None for a flag."""
     if param.param_type_name == "argument":
         return str(param.name).strip("_").upper()
     if param.is_flag:
@@ -84,7 +84,7 @@ class Command(_Light, typer.core.TyperCommand):
 
 
 def lazy_group(module: str) -> type[Group]:
-    """A group whose commands are imported when one of them is asked for, so that others start faster.
+    """A group whose commands are imported when one of them is called, so that others start faster.
 
     Args:
         module: the one that holds them, in an app of its own name (`data_app` in `ctxbench.cli.data_app`).

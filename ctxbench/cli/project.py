@@ -64,7 +64,7 @@ class Project:
 
 
 def look(folder: Path) -> Project:
-    """Look for what an agent can be given, and for evals and datasets. Servers are not asked."""
+    """Look for what an agent can be given, and for evals and datasets, without asking servers."""
     from ctxbench.data.datasets.layout import CARD
     from ctxbench.sources.catalog_snapshots import odd_in
     from ctxbench.sources.instructions import rules_folder
@@ -126,7 +126,7 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def _ignores_runs(folder: Path, repository: Path) -> bool:
-    """Whether a line that names the folder of runs stands in a `.gitignore` from a folder up to its repository."""
+    """Whether a `.gitignore` from a folder up to its repository names the folder of runs."""
     for parent in (folder, *folder.parents):
         relative = (folder / RUNS).relative_to(parent).as_posix()
         try:

@@ -1,4 +1,4 @@
-"""What commands read, as `refuse_outputs` takes it, so that no output takes its place."""
+"""The files that commands read, for `refuse_outputs`, so that no output overwrites them."""
 
 from __future__ import annotations
 

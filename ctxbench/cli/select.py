@@ -31,7 +31,7 @@ MAX_FILES = "max_files"
 
 @dataclass(frozen=True)
 class SelectRequest:
-    """What is asked on the command line.
+    """The arguments of the command.
 
     Attributes:
         text: the request.
@@ -115,7 +115,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
 def _request(
     question: SelectRequest, definition: Definition, preset: str | None
 ) -> tuple[Request, Mapping[str, Value], Pipeline, Catalog, Session | None]:
-    """The request, alone or in its chat, with the values and the pipeline that it is asked with.
+    """The request, alone or in its chat, with the values, pipeline, catalog and session for it.
 
     Raises:
         UserError: an option does not suit, or a file cannot be read.

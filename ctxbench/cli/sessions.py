@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chat:
-    """What a request is asked in.
+    """The session and the history of a request.
 
     Attributes:
         session: a session's file, or None for a new one.
@@ -39,7 +39,7 @@ class Chat:
 
     @property
     def alone(self) -> bool:
-        """Whether the request is asked in no session and with no messages before."""
+        """Whether the request has no session and no history."""
         return (self.session, self.history, self.add, self.remove) == (None, None, (), ())
 
 

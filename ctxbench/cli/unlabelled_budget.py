@@ -54,7 +54,7 @@ def checked_budget(
     *,
     options: Mapping[str, bool],
 ) -> Budgeted | None:
-    """The budget that is asked for; None where a policy is.
+    """The budget in the options; None where they name a policy.
 
     Args:
         options: those that only a policy has, and whether they are given.
@@ -88,7 +88,7 @@ def checked_budget(
 
 
 def _selector_for(catalog: str) -> tuple[str, str]:
-    """The selector of the agent that a catalog is of, as a selector is named, and what must be said of another.
+    """The selector of a catalog's agent, and a note where another one is used instead.
 
     Raises:
         InputError: the agent's selector or its settings are faulty.
@@ -177,7 +177,7 @@ def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
 
 
 def _check(budget: Budgeted) -> None:
-    """Refuse a budget or a place for the presets file that cannot be, before anything is read.
+    """Refuse an invalid budget or path of the presets file, before anything is read.
 
     Raises:
         ParameterError: it is none.

@@ -96,7 +96,7 @@ def from_logs(
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is asked of a person about one request.
+    """A question to a person about one request.
 
     Attributes:
         query: its id.
@@ -277,7 +277,7 @@ class Labelling:
         return None if undone[0] is None else str(undone[0].query)
 
     def report(self) -> pd.DataFrame:
-        """Where the figures stand, as the labels given so far tell them.
+        """The figures as estimated from the labels so far.
 
         Returns:
             One row a selector (`completeness`) and a pair of selectors (`difference`): `figure`, `of`, `value`, `low`,

@@ -347,7 +347,7 @@ class Results:
         return compared
 
     def _further(self, dataset: DatasetSummary, row: SelectorSummary) -> list[str]:
-        """The metrics with values by query, beside the headline's, that a selector and the baseline have."""
+        """The metrics with values by query that a selector and the baseline have, without the headline metrics."""
         base = next(selector for selector in dataset.selectors if selector.selector == self._base)
         return [
             name

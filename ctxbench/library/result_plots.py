@@ -316,7 +316,7 @@ def _on(
     width: float | None = None,
     height: float | None = None,
 ) -> Any:
-    """Draw on the axes given, or on new ones, one a dataset.
+    """Draw on the given axes, or on new ones, one per dataset.
 
     Args:
         ax: where; None = on a new figure.

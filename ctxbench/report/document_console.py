@@ -105,7 +105,7 @@ def _keep_together(text: str, width: int) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    """A cell on one line; after an id, what it stands for is in quotes."""
+    """A cell on one line; the text after an id is in quotes."""
     first, *rest = (cell,) if isinstance(cell, str) else cell
     if rest and not isinstance(first, Quoted):
         return _line(", ".join(cell))

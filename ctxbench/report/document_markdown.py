@@ -170,7 +170,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    """A text, or the parts of one: an id and what it stands for below each other, others behind each other."""
+    """A text, or its parts: an id and its text on two lines, other parts on one."""
     if isinstance(cell, str):
         return _inline(cell)
     return "<br>".join(map(_inline, cell)) if isinstance(cell[0], Quoted) else _sentence(", ".join(cell))
@@ -188,7 +188,7 @@ def _paragraph(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """A text on one line in which nothing is markup, nobody is mentioned and nothing is linked; ids stand as code."""
+    """A text on one line without markup, mentions and links; ids are code."""
     parts = _APART.split(" ".join(text.split()))
     return "".join(_special(part) if index % 2 else _plain(part) for index, part in enumerate(parts))
 
@@ -203,7 +203,7 @@ def _plain(part: str) -> str:
 
 
 def _unlinked(match: re.Match[str]) -> str:
-    """A backslash takes the meaning of an address's colon; an empty sign of no width stands behind the others."""
+    """Disable a link: a backslash before an address's colon, a zero-width space after other signs."""
     return r"\:" if match[0] == ":" and match.string.startswith("//", match.end()) else f"{match[0]}&#8203;"
 
 

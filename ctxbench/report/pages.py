@@ -27,8 +27,8 @@ class Parted:
     """A report in two Markdown texts.
 
     Attributes:
-        page: what is read, with a line of links where sections went apart.
-        tables: the sections that went apart, in order; empty = none did.
+        page: what is read, with a line of links where sections moved.
+        tables: the sections that moved, in order; empty = none did.
     """
 
     page: str
@@ -80,9 +80,9 @@ def parted(text: str, moved_titles: Collection[str], *, name: str) -> Parted:
 
 
 def write_parted(path: Path, text: str, moved_titles: Collection[str] = ()) -> tuple[Path, ...]:
-    """Write a report as its page and, where sections go apart, its tables beside it, as of `parted`.
+    """Write a report as its page and, where sections move, its tables, as split by `parted`.
 
-    Where none goes apart, tables that lie there from before are removed.
+    Where none moves, tables that lie there from before are removed.
 
     Returns:
         What was written.
@@ -126,7 +126,7 @@ def _is_ours(tables: Path) -> bool:
 
 
 def _lines(text: str, *, first: int = 0) -> Iterator[_Line]:
-    """The lines; what stands between code fences is no heading."""
+    """The lines of a text; a line between code fences is never a heading."""
     fence = ""
     for index, line in enumerate(text.removesuffix("\n").split("\n"), first):
         mark, heading = _FENCE.match(line), _HEADING.match(line)

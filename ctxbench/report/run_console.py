@@ -92,7 +92,7 @@ def _dataset(
 
 
 def _fitting(table: ComparisonTable, dropped_first: Sequence[str], console: Console) -> list[Column]:
-    """The columns that fit the width beside the names, at least one; names are broken before a headline is dropped.
+    """The columns that fit the width after the names, at least one; names are broken before a headline is dropped.
 
     Args:
         table: all of its columns.
@@ -110,7 +110,7 @@ def _fitting(table: ComparisonTable, dropped_first: Sequence[str], console: Cons
 
 
 def _width(table: ComparisonTable, columns: Sequence[Column], console: Console, *, broken: bool) -> int:
-    """How wide a table is where the mark of the baseline goes to a line of its own; `broken`: and names do, too."""
+    """The width of a table with the mark of the baseline on a separate line; `broken`: names are broken, too."""
     from rich.measure import Measurement
 
     figures = _figures(table, columns, is_plain(console.encoding), marked=False)
@@ -156,7 +156,7 @@ def _add_names(figures: Table, table: ComparisonTable) -> None:
 
 
 def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: bool) -> Text:
-    """A value, and behind it its interval; values stand right-aligned among those of the column."""
+    """A value and its interval; values are right-aligned in their column."""
     cell = row.cells[column.key]
     if not column.interval:
         return _text(cell.value, plain)
@@ -192,7 +192,7 @@ def _differences(table: ComparisonTable, plain: bool, width: int) -> Table:
 
 
 def _heading(column: Column) -> str:
-    """A heading in short lines; a share says that it is in per cent."""
+    """A heading in short lines, with `%` for shares."""
     words = column.title.replace("empty when nothing needed", "empty when\nnone needed")
     words = words.replace("wrong siblings", "wrong\nsiblings").replace("forbidden offered", "forbidden\noffered")
     return f"{words} %" if column.unit == "%" else words

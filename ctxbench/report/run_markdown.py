@@ -155,7 +155,7 @@ def _differences(table: ComparisonTable) -> list[str]:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: str = "---:") -> list[str]:
-    """A table whose columns, the first left out, stand as the rule says: numbers at the right."""
+    """A table; `rule` aligns all columns but the first."""
     return [_row(head), _row(["---", *(rule for _ in head[1:])]), *map(_row, rows)]
 
 

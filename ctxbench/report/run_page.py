@@ -207,7 +207,7 @@ def _scatter(summary: RunSummary, dataset: DatasetSummary, name: str) -> str:
 
 
 def _histogram(group: ScoreGroup, dataset: str, name: str) -> str:
-    """Scores beside thresholds."""
+    """Histograms of scores, with thresholds."""
     width, height = _SCORES
     of = f"{wording.listed(list(group.selectors))} on {dataset}{f' ({group.title})' if group.title else ''}"
     return svg(
@@ -230,12 +230,12 @@ def _unscored(parts: Sequence[Part], scored: set[str]) -> tuple[str, ...]:
 
 
 def _script() -> str:
-    """The page's script: the files in order, in one function of their own."""
+    """The page's script: the files in order, inside one function."""
     return f'\n(function () {{\n"use strict";\n{read_parts(*_SCRIPTS)}}})();\n'
 
 
 def _sample(n: Any) -> str:
-    """How many queries of a dataset were asked at most."""
+    """The sample size in words."""
     return f"at most {int(n):,} queries a dataset" if n else "none: every query"
 
 

@@ -69,7 +69,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One figure: `-` without a value, and then `why` says why."""
+    """One figure: `-` without a value, with the reason in `why`."""
 
     value: str
     interval: str = ""

@@ -288,7 +288,7 @@ def _sentence(scores: _SelectorScores, bound: Bound) -> str:
 
 
 def _reading(view: _View, thresholds: Sequence[ShownThreshold]) -> str:
-    """How bars beside a line are read; those below it are in all the same where a number of items is."""
+    """How to read bars left and right of a threshold; with a floor, items below it are offered as well."""
     if not thresholds or view.quantity == "expansion":
         return ""
     cut = (

@@ -60,7 +60,7 @@ def points(metric: Metric) -> str:
 
 
 def estimate_interval(metric: Metric, estimate: Estimate) -> str:
-    """The interval of a mean as `93.6-97.5` (with an en dash); `~` behind it says that it does not hold.
+    """The interval of a mean as `93.6-97.5` (with an en dash); a `~` after it means that it does not hold.
 
     Empty without a mean, and where the interval has no width: all values are equal, and say nothing of others.
     """
@@ -72,7 +72,7 @@ def estimate_interval(metric: Metric, estimate: Estimate) -> str:
 
 
 def difference_interval(metric: Metric, comparison: Comparison) -> str:
-    """The interval of a difference as `-6.0 to -1.9`; `~` behind it says that it does not hold."""
+    """The interval of a difference as `-6.0 to -1.9`; a `~` after it means that it does not hold."""
     if not math.isfinite(comparison.difference):
         return ""
     low, high = (_end(signed(metric, end), end) for end in (comparison.interval.low, comparison.interval.high))
@@ -85,7 +85,7 @@ def has_loose(text: str) -> bool:
 
 
 def with_loose_legend(text: str) -> str:
-    """A text that stands alone, with what the sign behind an interval in it means; as it is without one."""
+    """A text, with an explanation of the sign after an interval if it has one."""
     return f"{text} ({LOOSE_LEGEND})" if has_loose(text) else text
 
 
@@ -179,5 +179,5 @@ def printable(text: str, plain: bool) -> str:
 
 
 def without_surrogates(text: str) -> str:
-    """The text with U+FFFD in place of each lone surrogate, which no file in UTF-8 can hold."""
+    """The text with lone surrogates, which UTF-8 cannot hold, replaced by U+FFFD."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)

@@ -1,4 +1,4 @@
-"""Lines over two axes, with bands around them and points that stand out."""
+"""Line charts with bands and highlighted points."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A point that stands out, and what it is.
+    """A highlighted point.
 
     Attributes:
         title: for a pointer that rests on it.

@@ -100,7 +100,7 @@ def _drawn(draw: Callable[[Figure], None], width: float, height: float) -> Itera
 
 
 def inline(text: str) -> Markup:
-    """A file's text as part of a page: on the page's paper, in its ink, in a box of its own that scrolls."""
+    """An SVG file's text as part of a page: in the page's colours, in a box that scrolls."""
     from markupsafe import Markup
 
     coloured = _COLOUR.sub(
@@ -111,7 +111,7 @@ def inline(text: str) -> Markup:
 
 
 def axes_at(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes whose upper left corner stands at `left` and `top` of the figure, all in pixels."""
+    """Axes with their upper left corner at `left` and `top` of the figure, all in pixels."""
     wide, high = figure.get_size_inches() * 72.0
     return figure.add_axes((left / wide, 1.0 - (top + height) / high, width / wide, height / high))
 

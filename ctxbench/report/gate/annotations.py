@@ -62,7 +62,7 @@ def workflow_commands(check: Check, *, locations: Locations | None = None, stric
 
 
 def refusal(faults: Sequence[Fault], *, file: Callable[[Path], str] = str) -> str:
-    """The commands for a check that could not be made: an error a fault, at its place; at most `MOST`.
+    """The commands for a check that could not be made: one error per fault, at its location; at most `MOST`.
 
     Args:
         faults: what is wrong, never empty.
@@ -170,7 +170,7 @@ def _causes(check: Check, strict: bool, locations: Locations) -> Iterator[_Note]
 
 
 def _share(check: SelectorCheck, group: CauseGroup) -> str:
-    """What a selector lost for a cause. A group may stand for several causes of one kind."""
+    """The items that a selector lost by a cause. A group may cover several causes of one kind."""
     lost = {
         change.query
         for change in check.changes

@@ -84,7 +84,7 @@ def refusal_dict(name: str, error: Exception) -> dict[str, Any]:
 
 
 def _fault(fault: Fault) -> dict[str, Any]:
-    """What is not known of its place is None."""
+    """A fault; parts of its location that are unknown are None."""
     return {
         "message": fault.message,
         "file": None if fault.path is None else Path(fault.path).as_posix(),

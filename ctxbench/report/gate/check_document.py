@@ -81,7 +81,7 @@ def document(
 
 
 def refusal(name: str, error: Exception) -> Document:
-    """Make the document of a check that could not be made: its faults, one a line, as many as `SHOWN`.
+    """Make the document of a check that could not be made: its faults, one per line, at most `SHOWN`.
 
     Args:
         name: of what was to be checked.

@@ -82,7 +82,7 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
 
 
 def _first_reason(reason: str) -> str:
-    """A reason that is told whole below; of one that is too long for here what stands before its colon, not half."""
+    """A reason; of one that is too long only the part before its colon."""
     clipped = _clipped(reason)
     opening, colon, _ = reason.partition(": ")
     return f"{opening}, as told below" if clipped != reason and colon and _clipped(opening) == opening else clipped
@@ -179,7 +179,7 @@ def _replaced_tokens(group: CauseGroup, groups: Sequence[CauseGroup]) -> int:
 
 
 def _large_undecided(check: SelectorCheck) -> str:
-    """The largest difference for the worse that cannot be told, with why; empty where none is large, or it is told."""
+    """The largest inconclusive difference for the worse, with the reason; empty if none is large or not yet named."""
     reason = check.reasons[0] if check.reasons else ""
     undecided = [metric for metric in check.metrics if metric.verdict is Verdict.CANNOT_TELL]
     left = [metric for metric in undecided if not reason.startswith(f"{metric.metric} ")]

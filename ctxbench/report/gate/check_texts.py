@@ -212,7 +212,7 @@ def direction(change: Change) -> str:
 
 
 def cause_text(cause: Cause) -> str:
-    """A cause on one line: its kind, its phrase, and what it is about unless the phrase says so."""
+    """A cause on one line: its kind, its phrase, and its subjects unless the phrase names them."""
     subjects = [subject for subject in cause.subjects if subject not in cause.detail]
     if not subjects or not cause.detail:
         return told_cause(cause, cause.detail or first_ones(subjects))

@@ -68,7 +68,7 @@ def junit(check: Check, *, strict: bool = False, locations: Locations | None = N
 
 
 def refusal(name: str, faults: Sequence[Fault]) -> str:
-    """The XML of a check that could not be made: a case a fault, named by its place, each an error; as many as `SHOWN`.
+    """The XML of a check that could not be made: one error case per fault, named by its location; at most `SHOWN`.
 
     Args:
         name: of what was to be checked.
@@ -180,5 +180,5 @@ def _counts(cases: list[_Case], *, skipped: bool = True) -> dict[str, str]:
 
 
 def _legal(text: str) -> str:
-    """The text with U+FFFD in place of characters that XML cannot hold."""
+    """The text with characters that XML cannot hold replaced by U+FFFD."""
     return _ILLEGAL.sub("\ufffd", text)

@@ -44,7 +44,7 @@ def spread_out(across: FloatArray, up: FloatArray, keep: Iterable[int] = ()) -> 
 
 
 def along(scale: Scale, values: FloatArray) -> FloatArray:
-    """Where values stand along an axis: 0 at its low end, 1 at its high end; those beyond it at the end."""
+    """Positions of values along an axis: 0 at its low end, 1 at its high end; values beyond an end are at the end."""
     low, high, at = scale.low, scale.high, np.clip(values, scale.low, scale.high)
     if scale.log:
         low, high, at = math.log(low), math.log(high), np.log(at)

@@ -97,7 +97,7 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
 
 
 def named_lines(traces: Sequence[Trace]) -> dict[str, Trace]:
-    """Traces by what a legend calls them: the selectors' names shortened, if that leaves them apart."""
+    """Traces by their names in a legend: selectors' names are shortened if they stay distinct."""
     short = [
         tuning_texts.short_text(_selector(trace.name), 80) + trace.name[len(_selector(trace.name)) :]
         for trace in traces

@@ -96,7 +96,7 @@ def change_text(comparisons: Mapping[str, Comparison] | None, metric: Metric) ->
 
 
 def percent(share: float) -> str:
-    """A signed share as `-41.2%`; 0 has no sign, and without a value a dash stands."""
+    """A signed share as `-41.2%`; 0 has no sign, and NaN is a dash."""
     if math.isnan(share):
         return wording.NONE
     if math.isinf(share):
@@ -131,7 +131,7 @@ def selector_text(chosen: SettingResult) -> str:
 
 
 def choice_text(outcome: PolicyOutcome, chosen: SettingResult) -> str:
-    """What was chosen; where the test split says otherwise, that the default is kept."""
+    """The chosen setting; where it misses its target on the test split, that the default is kept."""
     text = selector_text(chosen)
     if outcome.shipped:
         text = f"{outcome.shipped} as it ships ({text})"
@@ -213,7 +213,7 @@ def _base_text(name: str) -> str:
 
 
 def p_words(tuning: Tuning) -> str:
-    """What a p-value says, with how it is made; empty where none is shown."""
+    """The meaning of a p-value, with its method; empty where none is shown."""
     alphas = {
         comparison.alpha
         for dataset in tuning.datasets

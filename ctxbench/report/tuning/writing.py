@@ -36,7 +36,7 @@ def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
 
 
 def write_markdown(tuning: Tuning, path: Path, *, figures: str) -> tuple[Path, ...]:
-    """Write the report as Markdown, with its figures in a folder beside it.
+    """Write the report as Markdown, with its figures in a folder next to it.
 
     Args:
         tuning: what was found.
