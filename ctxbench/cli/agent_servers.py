@@ -1,4 +1,4 @@
-"""The servers of the agents that a gate's datasets are over: asked anew, or when they were captured."""
+"""The servers of the agents of a gate's datasets: asking them again, and when they were captured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def recapture(gate: Path, *, skip: Sequence[str] = ()) -> dict[Path, dict[str, str]]:
-    """Ask the servers of all agents anew and keep what they say; of one that fails what it said before is kept.
+    """Ask the servers of all agents again and store their tools; of one that fails the earlier tools are kept.
 
     What is wrong with the gate file or an agent file is left to the check, which says it with the rest.
 
@@ -47,52 +47,54 @@ def _recapture(agent: AgentFile, config: Path, skip: Sequence[str]) -> dict[str,
     from ctxbench.cli.capture import keep
     from ctxbench.sources.catalog_snapshots import CAPTURE, SERVER, SnapshotPart, earlier_parts
 
-    kept = {
+    earlier = {
         part.name: part
         for part in (earlier_parts(agent.snapshot) if (agent.snapshot / CAPTURE).is_file() else ())
         if part.kind == SERVER
     }
-    wanted = [name for name in server_names(config) if name not in skip]
-    errors, startable = dict.fromkeys(wanted, ""), []
-    for name in wanted:
+    names = [name for name in server_names(config) if name not in skip]
+    errors, startable = dict.fromkeys(names, ""), []
+    for name in names:
         try:
             read_mcp_config(config, only=[name])
             startable.append(name)
         except InputError as error:  # such as a variable that is not set, as secrets are not for a fork
             errors[name] = "; ".join(fault.message.removeprefix(f"server {name!r}: ") for fault in error.faults)
-    now = {part.name: part for part in _ask(config, startable)}
-    errors |= {name: part.error for name, part in now.items() if part.state == "failed"}
-    if lost := [name for name in wanted if errors[name] and not (name in kept and kept[name].items)]:
+    parts = {part.name: part for part in _ask(config, startable)}
+    errors |= {name: part.error for name, part in parts.items() if part.state == "failed"}
+    if lost := [name for name in names if errors[name] and not (name in earlier and earlier[name].items)]:
         why = f"server {lost[0]} gave no tools, and {agent.snapshot} holds none of it ({errors[lost[0]]})"
         raise StorageError(f"{why}; fix that, or leave it out with --skip {shlex.quote(lost[0])}")
-    now |= {name: SnapshotPart(name=name, kind=SERVER, state="disabled") for name in disabled_servers(config)}
-    now |= {name: kept[name] for name in [*skip, *(name for name, why in errors.items() if why)] if name in kept}
+    parts |= {name: SnapshotPart(name=name, kind=SERVER, state="disabled") for name in disabled_servers(config)}
+    parts |= {
+        name: earlier[name] for name in [*skip, *(name for name, why in errors.items() if why)] if name in earlier
+    }
     with printing_to_stderr():
         for name, why in errors.items():
             if why:
                 say(*message_lines(f"{name}: {why}"))
         if startable:
             order = [*server_names(config), *disabled_servers(config)]
-            keep([lambda: [now[name] for name in order if name in now]], out=agent.snapshot, as_json=False)
+            keep([lambda: [parts[name] for name in order if name in parts]], out=agent.snapshot, as_json=False)
     return errors
 
 
 def _ask(config: Path, names: Sequence[str]) -> Sequence[SnapshotPart]:
-    """What some servers of a configuration say now."""
+    """The tools that some servers of a configuration have now."""
     from ctxbench.cli.progress import progress
     from ctxbench.sources.mcp.capturing import mcp_servers
 
     if not names:
         return ()
-    with progress() as shown:
+    with progress() as bar:
         source = mcp_servers(
-            config, only=names, progress=lambda done, total: shown("asking servers for their tools", done, total)
+            config, only=names, progress=lambda done, total: bar("asking servers for their tools", done, total)
         )
         return source()
 
 
 def tell_captured(gate: Path) -> None:
-    """Say on standard error how old is what servers said, before it is accepted."""
+    """Print to standard error how old the captured tools are, before they are accepted."""
     from ctxbench.gate.verdict import server_reasons
 
     for agent, _ in _agents(gate):
@@ -101,13 +103,13 @@ def tell_captured(gate: Path) -> None:
 
 
 def _agents(gate: Path) -> Iterator[tuple[AgentFile, Path]]:
-    """The agents that the datasets of a gate file are over, each once with the configuration of its servers."""
+    """The agents of a gate file's datasets, each once, with the configuration of its servers."""
     from ctxbench.data.datasets.layout import agent_of
     from ctxbench.data.datasets.lookup import user_folder
     from ctxbench.io.yaml_files import load_yaml
     from ctxbench.sources.agent_file import read_agent
 
-    seen: set[Path] = set()
+    visited: set[Path] = set()
     try:
         data, _ = load_yaml(gate)
     except UserError:
@@ -116,9 +118,9 @@ def _agents(gate: Path) -> Iterator[tuple[AgentFile, Path]]:
     for name in names if isinstance(names, list) else ():
         folder = user_folder(name, gate.parent) if isinstance(name, str) else None
         path = None if folder is None else agent_of(folder)
-        if path is None or path.resolve() in seen:
+        if path is None or path.resolve() in visited:
             continue
-        seen.add(path.resolve())
+        visited.add(path.resolve())
         try:
             agent = read_agent(path)
         except UserError:

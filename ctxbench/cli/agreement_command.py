@@ -1,4 +1,4 @@
-"""`ctxbench data pool` and `data agreement`: pairs for a second labelling, and how far two labellings agree."""
+"""`ctxbench data pool` and `data agreement`: pairs for a second labelling, and the agreement of two labellings."""
 
 from __future__ import annotations
 
@@ -42,17 +42,19 @@ def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: P
 
     read = {**dataset_inputs(name), **selector_inputs(*selectors)}
     refuse_outputs({"--out": out}, read, own={"--out": row_with("_id", "text", "items")})
-    with progress() as shown:
-        dataset = open_dataset(name, notify=shown.say)
+    with progress() as bar:
+        dataset = open_dataset(name, notify=bar.say)
     ids = [query.id for query in dataset.queries]
     sample = dataset.take(sample_queries(ids, share=drawn.share, seed=drawn.seed))
-    made = make_pool_for(sample, selectors, embedder, {})
-    pairs = pooled_pairs(made, [query.id for query in sample.queries], random=drawn.random, seed=drawn.seed)
+    candidates = make_pool_for(sample, selectors, embedder, {})
+    pairs = pooled_pairs(candidates, [query.id for query in sample.queries], random=drawn.random, seed=drawn.seed)
     rows = []
     for query in sample.queries:
         of_query = [pair for pair in pairs if pair.query == query.id]
         items = [dataset.catalog[dataset.catalog.position(pair.item)].as_row() for pair in of_query]
-        rows.append({**_only(query.as_row(), _ASKED), "items": [_only(item, _SHOWN) for item in items]})
+        rows.append(
+            {**_select_fields(query.as_row(), _ASKED), "items": [_select_fields(item, _SHOWN) for item in items]}
+        )
     write_atomic(out, dump_jsonl(rows))
     if as_json:
         print_json({"pairs": len(pairs), "queries": len(rows), "written": str(out)})
@@ -66,66 +68,68 @@ _ASKED = ("_id", "text", "history", "session", "scope")
 _SHOWN = ("_id", "description", "text", "include")
 
 
-def _only(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _select_fields(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: row[name] for name in names if name in row}
 
 
 def compare(first: Path, second: Path, *, as_json: bool) -> None:
-    """Print how far two labellings of the same pairs agree."""
+    """Print the agreement of two labellings of the same pairs."""
     from ctxbench.data.labelling.agreement import agreement, read_labelling
 
-    found = agreement(read_labelling(first), read_labelling(second))
+    result = agreement(read_labelling(first), read_labelling(second))
     if as_json:
-        print_json(_as_dict(found))
+        print_json(_as_dict(result))
         return
     from ctxbench.io.visible import count
 
-    say(f"{count(found.pairs, 'pair')} of {count(found.queries, 'query', 'queries')} judged by both")
-    for path, n in ((first, found.only_first), (second, found.only_second)):
+    say(f"{count(result.pairs, 'pair')} of {count(result.queries, 'query', 'queries')} judged by both")
+    for path, n in ((first, result.only_first), (second, result.only_second)):
         if n:
             stand = "stands in {} only and is" if n == 1 else "stand in {} only and are"
             say(f"{count(n, 'pair')} {stand.format(path)} left out")
     say("", "first \\ second  irrelevant   helpful  required")
     for grade, name in enumerate(("irrelevant", "helpful", "required")):
-        say(f"{name:<14}" + "".join(f"{int(n):>10,}" for n in found.table[grade]))
+        say(f"{name:<14}" + "".join(f"{int(n):>10,}" for n in result.table[grade]))
     say("", "question               kappa  95% interval  agreement  by chance")
-    for one in found.kappas:
-        value, interval = ("-", "-") if isnan(one.value) else (f"{one.value:.3f}", f"{one.low:.3f}-{one.high:.3f}")
-        say(f"{one.question:<21} {value:>6}  {interval:>12}  {one.observed:>9.4f}  {one.expected:>9.4f}")
-    if any(isnan(one.value) for one in found.kappas):
+    for kappa in result.kappas:
+        value, interval = (
+            ("-", "-") if isnan(kappa.value) else (f"{kappa.value:.3f}", f"{kappa.low:.3f}-{kappa.high:.3f}")
+        )
+        say(f"{kappa.question:<21} {value:>6}  {interval:>12}  {kappa.observed:>9.4f}  {kappa.expected:>9.4f}")
+    if any(isnan(kappa.value) for kappa in result.kappas):
         say("-: kappa needs pairs with different answers to the question; here both answer all alike, as by chance")
     say(
         "",
         "kappa: agreement beyond what chance would give; 1 = always, 0 = no more than chance. By grade, irrelevant "
         "against required counts as twice as far apart as neighbours (linear weights).",
         "",
-        f"{count(len(found.disagreements), 'pair')} on which the grades differ",
+        f"{count(len(result.disagreements), 'pair')} on which the grades differ",
     )
-    if found.disagreements:
+    if result.disagreements:
         say("  query  item  first second (0 irrelevant, 1 helpful, 2 required)")
-    for query, item, one_grade, other_grade in found.disagreements:
+    for query, item, one_grade, other_grade in result.disagreements:
         say(f"  {query}  {item.id}  {one_grade} {other_grade}")
 
 
-def _as_dict(found: Agreement) -> dict[str, Any]:
+def _as_dict(result: Agreement) -> dict[str, Any]:
     return {
-        "queries": found.queries,
-        "pairs": found.pairs,
-        "only_first": found.only_first,
-        "only_second": found.only_second,
-        "table": found.table.tolist(),
+        "queries": result.queries,
+        "pairs": result.pairs,
+        "only_first": result.only_first,
+        "only_second": result.only_second,
+        "table": result.table.tolist(),
         "kappas": [
             {
-                "question": one.question,
-                "kappa": one.value,
-                "low": one.low,
-                "high": one.high,
-                "observed": one.observed,
-                "expected": one.expected,
+                "question": kappa.question,
+                "kappa": kappa.value,
+                "low": kappa.low,
+                "high": kappa.high,
+                "observed": kappa.observed,
+                "expected": kappa.expected,
             }
-            for one in found.kappas
+            for kappa in result.kappas
         ],
         "disagreements": [
-            {"query": query, "item": item.id, "first": a, "second": b} for query, item, a, b in found.disagreements
+            {"query": query, "item": item.id, "first": a, "second": b} for query, item, a, b in result.disagreements
         ],
     }

@@ -32,8 +32,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         say(f"ctxbench {version('ctxbench')}")
@@ -61,8 +61,8 @@ def run_command(
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/<experiment name> by default.")] = None,
     markdown: MarkdownFile = None,
     csv: CsvFile = None,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Run this selector of the experiment only; repeatable.")
+    selectors: Annotated[
+        list[str] | None, typer.Option("--only", help="Run this selector of the experiment only; repeatable.")
     ] = None,
     limit: Annotated[
         int | None,
@@ -85,10 +85,10 @@ def run_command(
 
     ctxbench run experiments/presets.yaml
     """
-    from ctxbench.cli.commands import Told, run_experiment
+    from ctxbench.cli.commands import ReportTargets, run_experiment
 
-    told = Told(markdown=markdown, csv=csv, json=json_)
-    run_experiment(experiment, out=out, only=only or [], limit=limit, fresh=fresh, told=told)
+    targets = ReportTargets(markdown=markdown, csv=csv, json=json_)
+    run_experiment(experiment, out=out, selectors=selectors or [], limit=limit, fresh=fresh, targets=targets)
 
 
 app.command(cls=Command)(score)
@@ -170,8 +170,8 @@ def select(
 
     items, selector = what_is_asked(catalog, agent, selector=selector, file=presets or experiment)
     chat = Chat(session, history, tuple(add or ()), tuple(remove or ()), tuple(tool_result or ()))
-    given = {"user": user, "workspace": workspace, "time": time}
-    scope = {name: value for name, value in given.items() if value is not None}
+    scope_values = {"user": user, "workspace": workspace, "time": time}
+    scope = {name: value for name, value in scope_values.items() if value is not None}
     question = SelectRequest(
         text, items, selector, preset, tuple(set_ or ()), embedder, chat, presets, experiment, scope, max_files
     )
@@ -238,17 +238,17 @@ def tune(
     from ctxbench.cli.tune import ResultPaths, tune_presets
     from ctxbench.cli.unlabelled_budget import checked_budget, tune_to_budget
 
-    others = {"--markdown": markdown is not None, "--no-text": no_text}
-    budget = checked_budget(datasets, policy, unlabelled, tokens, selector, out, others=others)
+    options = {"--markdown": markdown is not None, "--no-text": no_text}
+    budget = checked_budget(datasets, policy, unlabelled, tokens, selector, out, options=options)
     if budget is not None:
         tune_to_budget(budget, as_json=json_)
     elif policy is not None:
-        tune_presets(datasets, policy, places=ResultPaths(out, markdown), texts=not no_text, as_json=json_)
+        tune_presets(datasets, policy, paths=ResultPaths(out, markdown), texts=not no_text, as_json=json_)
 
 
 @app.command(cls=Command)
 def check(
-    what: Annotated[
+    paths: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="GATE | BASE HEAD",
@@ -310,8 +310,8 @@ def check(
     """
     from ctxbench.cli.check import CheckRequest, Outputs, run
 
-    asked = CheckRequest(
-        places=tuple(what or ()),
+    request = CheckRequest(
+        paths=tuple(paths or ()),
         accept=accept,
         vectors=vectors,
         texts=not no_text,
@@ -320,7 +320,7 @@ def check(
         recapture=recapture,
         skip=tuple(skip or ()),
     )
-    run(asked, Outputs(markdown=markdown, junit=junit, annotations=annotations, verbose=verbose, json=json_))
+    run(request, Outputs(markdown=markdown, junit=junit, annotations=annotations, verbose=verbose, json=json_))
 
 
 app.command(cls=Command)(serve)

@@ -36,7 +36,7 @@ class FitRequest:
     """What the command line asks for.
 
     Attributes:
-        what: `probability`, `abstention` or `weights`.
+        kind: `probability`, `abstention` or `weights`.
         datasets: names or folders, one fit each.
         selector: what the fitted step is to stand behind: a shipped selector, `name/preset`, or a YAML file.
         split: whose queries are used; `all` = those of every split.
@@ -46,7 +46,7 @@ class FitRequest:
         metric: that the weights of a step `linear` are to raise; None = nDCG@10.
     """
 
-    what: str
+    kind: str
     datasets: Sequence[str]
     selector: str
     split: str
@@ -70,31 +70,31 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     from ctxbench.tuning.fits.linear_fits import linear_index
 
     kinds = [kind for kind in KINDS if kind != LINEAR]  # those of columns are asked for as weights, too
-    if request.what not in kinds:
-        raise ParameterError(f"what is fitted must be one of {', '.join(kinds)}, got {request.what!r}")
+    if request.kind not in kinds:
+        raise ParameterError(f"what is fitted must be one of {', '.join(kinds)}, got {request.kind!r}")
     refuse_outputs({"--out": out}, {**dataset_inputs(*request.datasets), **selector_inputs(request.selector)})
     _refuse_foreign(out)
     definition, preset = find_definition(request.selector)
     pipeline = definition.pipeline(definition.values(preset))
-    linear = request.what == WEIGHTS and linear_index(pipeline) is not None
-    if request.folds and request.what == WEIGHTS and not linear:
+    linear = request.kind == WEIGHTS and linear_index(pipeline) is not None
+    if request.folds and request.kind == WEIGHTS and not linear:
         fitted = "probability, abstention and the weights of a step `linear`"
         raise ParameterError(f"folds are for {fitted}; those of a fusion are measured by an experiment")
     if request.metric is not None and not linear:
         raise ParameterError("a metric is for the weights of a selector with a step `linear`")
-    writes_selector = request.what == PROBABILITY and fitted_index(definition.written, PROBABILITY) is not None
+    writes_selector = request.kind == PROBABILITY and fitted_index(definition.written, PROBABILITY) is not None
     if writes_selector:
         fitted_file(definition, out)  # what stands in the way is said before anything is fitted
     fits, figures = _fitted(request, pipeline, linear=linear)
     write_calibrations(out, fits.values())
     selector = write_fitted(definition, out, preset) if writes_selector else None
-    say(*(_warning(one) for one in fits.values() if one.queries < FEW), err=True)
+    say(*(_warning(fit) for fit in fits.values() if fit.queries < FEW), err=True)
     if as_json:
         facts = {name: _facts(fits[name], figures.get(name)) for name in fits}
         print_json({"fits": facts, "written": str(out), "selector": None if selector is None else str(selector)})
         return
-    for name, one in fits.items():
-        say(_summary(one))
+    for name, fit in fits.items():
+        say(_summary(fit))
         if name in figures:
             say(*_table(figures[name]))
     say(f"written to {out}")
@@ -102,18 +102,18 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
         say(f"the selector with it: {selector}, wherever a shipped name may stand")
 
 
-def _warning(one: Fit) -> str:
-    """That a fit has seen few queries."""
+def _warning(fit: Fit) -> str:
+    """The warning that a fit has seen few queries."""
     from ctxbench.io.visible import count
 
-    seen = f"{one.dataset}: {one.what} is fitted on {count(one.queries, 'labelled query', 'labelled queries')} only"
-    return f"warning: {seen}, which says little about others; label about {FEW} or more (`ctxbench data label`)"
+    text = f"{fit.dataset}: {fit.what} is fitted on {count(fit.queries, 'labelled query', 'labelled queries')} only"
+    return f"warning: {text}, which says little about others; label about {FEW} or more (`ctxbench data label`)"
 
 
 def _fitted(
     request: FitRequest, pipeline: Pipeline, *, linear: bool
 ) -> tuple[dict[str, Fit], dict[str, FoldFigures | WeightFigures]]:
-    """The fits by dataset, and with folds what each is worth on requests that it was not fitted to."""
+    """The fits by dataset, and with folds the figures of each on requests that it was not fitted to."""
     from ctxbench.bench.metrics import parse_metric
     from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.embedding.embedder_names import open_embedder
@@ -130,12 +130,12 @@ def _fitted(
     embedder, metric = open_embedder(request.embedder), parse_metric(request.metric or METRIC)
     fits: dict[str, Fit] = {}
     figures: dict[str, FoldFigures | WeightFigures] = {}
-    with progress() as shown:
-        opened = [open_dataset(name, notify=shown.say) for name in request.datasets]
+    with progress() as bar:
+        opened = [open_dataset(name, notify=bar.say) for name in request.datasets]
         names = [dataset.name for dataset in opened]
         if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
             raise ParameterError(f"two datasets are called {', '.join(twice)}; name each once, or rename one")
-        vectors = open_vectors(embedder, progress=partial(shown, "embedding texts"))
+        vectors = open_vectors(embedder, progress=partial(bar, "embedding texts"))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
         for dataset in opened:
             if linear:
@@ -145,17 +145,19 @@ def _fitted(
                 figures.update({} if held_out is None else {dataset.name: held_out})
                 continue
             fits[dataset.name] = fit(
-                request.what, dataset, pipeline, resources, split=request.split, requests=request.texts
+                request.kind, dataset, pipeline, resources, split=request.split, requests=request.texts
             )
             if request.folds:
                 part, columns = labelled_queries(dataset, request.split), columns_of(requests=request.texts)
-                made = make_examples(request.what, part, pipeline, resources, columns=columns)
-                figures[dataset.name] = measure(made, request.folds, progress=partial(shown, f"{dataset.name}: folds"))
+                examples = make_examples(request.kind, part, pipeline, resources, columns=columns)
+                figures[dataset.name] = measure(
+                    examples, request.folds, progress=partial(bar, f"{dataset.name}: folds")
+                )
     return fits, figures
 
 
 def _refuse_foreign(out: Path) -> None:
-    """A file of something else is refused before anything is fitted.
+    """Refuse to overwrite a file of something else, before anything is fitted.
 
     Raises:
         ParameterError: it stands where the fits go.
@@ -166,8 +168,8 @@ def _refuse_foreign(out: Path) -> None:
         if out.exists():
             read_calibrations(out)
     except InputError as error:
-        what = f"{out} is there and is no file of fits that can be read"
-        raise ParameterError(f"{what}; name another --out") from error
+        problem = f"{out} is there and is no file of fits that can be read"
+        raise ParameterError(f"{problem}; name another --out") from error
 
 
 def _facts(fit: Fit, figures: FoldFigures | WeightFigures | None) -> dict[str, Any]:
@@ -179,15 +181,15 @@ def _summary(fit: Fit) -> str:
     where = "every split" if fit.split == "all" else f"split {fit.split}"
     from ctxbench.io.visible import count
 
-    what = "weights of columns" if fit.what == "linear" else fit.what
-    line = f"{fit.dataset}: {what} fitted on {count(fit.queries, 'query', 'queries')} of {where}"
+    kind = "weights of columns" if fit.what == "linear" else fit.what
+    line = f"{fit.dataset}: {kind} fitted on {count(fit.queries, 'query', 'queries')} of {where}"
     weights = fit.values.get("weights")
     if isinstance(weights, Mapping):
         line += ": " + ", ".join(f"{name} {value:g}" for name, value in weights.items())
     if "before" in fit.values:
         line += "; {metric} {value:.3f} there, {before:.3f} with those it had".format(**fit.values)
-    if kept := fit.values.get("requests"):
-        line += f"; the file holds the texts of {count(len(kept), 'labelled request')} and what they need"
+    if requests := fit.values.get("requests"):
+        line += f"; the file holds the texts of {count(len(requests), 'labelled request')} and what they need"
     return line
 
 
@@ -197,20 +199,18 @@ def _table(figures: FoldFigures | WeightFigures) -> list[str]:
     from ctxbench.tuning.fits.linear_fits import WeightFigures
 
     if isinstance(figures, WeightFigures):
-        found, gain = figures.compared, figures.compared.interval
-        of = f"{figures.folds} folds of {count(found.n, 'query', 'queries')} in {count(figures.groups, 'group')}"
-        means = f"{figures.metric} {found.other:.3f}, {found.base:.3f} with the weights it had"
-        said = f"{means}: {found.difference:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
-        return [f"  Measured on requests it was not fitted on ({of}): {said}"]
+        comparison, gain = figures.compared, figures.compared.interval
+        of = f"{figures.folds} folds of {count(comparison.n, 'query', 'queries')} in {count(figures.groups, 'group')}"
+        means = f"{figures.metric} {comparison.other:.3f}, {comparison.base:.3f} with the weights it had"
+        text = f"{means}: {comparison.difference:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
+        return [f"  Measured on requests it was not fitted on ({of}): {text}"]
 
     of_items = "items" in figures.columns
-    what = "a required item scores above one that is not" if of_items else "a request in need scores above one in none"
-    queries, groups = count(figures.queries, "query", "queries"), count(figures.groups, "group")
-    head = (
-        f"  Measured on requests it was not fitted on ({figures.folds} folds of {queries} in {groups}): how often "
-        f"{what} (1 = always): {figures.roc_area:.3f} [{figures.interval.low:.3f}, {figures.interval.high:.3f}]. "
-        "Below: what comes of each threshold; in brackets 95% intervals."
+    statement = (
+        "a required item scores above one that is not" if of_items else "a request in need scores above one in none"
     )
+    queries, groups = count(figures.queries, "query", "queries"), count(figures.groups, "group")
+    head = f"  Measured on requests it was not fitted on ({figures.folds} folds of {queries} in {groups}): how often {statement} (1 = always): {figures.roc_area:.3f} [{figures.interval.low:.3f}, {figures.interval.high:.3f}]. Below: what comes of each threshold; in brackets 95% intervals."
     names = [_HEADS[name] for name in figures.columns]
     lines = [head, f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}"]
     lines += [

@@ -31,14 +31,14 @@ from ctxbench.sources.catalog_snapshots import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptureWanted:
+class CaptureRequest:
     """What is to be captured.
 
     Attributes:
         mcp_config: a file that names MCP servers, or None.
         rules: project folders.
         references: folders of Markdown files.
-        only, skip: names of servers; what an earlier snapshot holds beside those that are asked stays.
+        servers, skip: names of servers that alone are asked, or are not; other items of an earlier snapshot stay.
         timeout: seconds that each server gets.
         partial: replace an earlier catalog by what is asked now, although servers failed or others were not asked.
         hide_keys: put placeholders in place of keys in texts.
@@ -48,7 +48,7 @@ class CaptureWanted:
     mcp_config: Path | None = None
     rules: Sequence[Path] = ()
     references: Sequence[Path] = ()
-    only: Sequence[str] = ()
+    servers: Sequence[str] = ()
     skip: Sequence[str] = ()
     timeout: float = 30.0
     partial: bool = False
@@ -56,8 +56,8 @@ class CaptureWanted:
     agent: Path | None = None
 
 
-def capture_agent(agent: Path, wanted: CaptureWanted, *, out: Path | None, as_json: bool) -> int:
-    """Ask the servers of an agent file and keep what they said where it names; the exit code is as of `capture_all`.
+def capture_agent(agent: Path, request: CaptureRequest, *, out: Path | None, as_json: bool) -> int:
+    """Capture the servers of an agent file into its snapshot; the exit code is that of `capture_all`.
 
     Raises:
         UserError: the file is faulty or names no servers, or something else is to be captured with it; and as of
@@ -65,7 +65,7 @@ def capture_agent(agent: Path, wanted: CaptureWanted, *, out: Path | None, as_js
     """
     from ctxbench.sources.agent_file import read_agent
 
-    if wanted.mcp_config or wanted.rules or wanted.references or out is not None:
+    if request.mcp_config or request.rules or request.references or out is not None:
         raise ParameterError(
             "--agent says what is captured and where it goes; leave out --mcp-config, --rules, --references and --out"
         )
@@ -75,60 +75,60 @@ def capture_agent(agent: Path, wanted: CaptureWanted, *, out: Path | None, as_js
             f"{agent} names no servers (`mcp` under `sources`), so that nothing is to be captured: its rules, "
             "references and lists of tools are read anew each time"
         )
-    return capture_all(replace(wanted, mcp_config=file.mcp, agent=agent), out=file.snapshot, as_json=as_json)
+    return capture_all(replace(request, mcp_config=file.mcp, agent=agent), out=file.snapshot, as_json=as_json)
 
 
-def capture_all(wanted: CaptureWanted, *, out: Path | None, as_json: bool) -> int:
+def capture_all(request: CaptureRequest, *, out: Path | None, as_json: bool) -> int:
     """Capture servers, rules and references as one catalog; the exit code is 0, or 1 if some servers failed.
 
     Raises:
         UserError: nothing is named, the configuration or a folder cannot be used, nothing was found, or the folder
             holds something else.
     """
-    if wanted.mcp_config is None and not (wanted.rules or wanted.references):
+    if request.mcp_config is None and not (request.rules or request.references):
         raise ParameterError("nothing to capture: name --mcp-config FILE, --rules FOLDER or --references FOLDER")
-    if wanted.mcp_config is None and (wanted.only or wanted.skip):
+    if request.mcp_config is None and (request.servers or request.skip):
         raise ParameterError("--only and --skip choose among servers; name them with --mcp-config FILE")
-    if not 0 < wanted.timeout < float("inf"):
-        raise ParameterError(f"--timeout must be above 0 seconds and finite, got {wanted.timeout:g}")
+    if not 0 < request.timeout < float("inf"):
+        raise ParameterError(f"--timeout must be above 0 seconds and finite, got {request.timeout:g}")
     if out is None:
         raise ParameterError("name the folder that the catalog goes to: --out FOLDER")
     refuse_other(out)
-    with progress() as shown:
-        sources = list(_sources(wanted, shown))
-        if (wanted.only or wanted.skip) and not wanted.partial:
+    with progress() as bar:
+        sources = list(_sources(request, bar))
+        if (request.servers or request.skip) and not request.partial:
             sources = [beside_earlier(sources, out)]
-        items = "" if wanted.agent is None else shlex.join(["--agent", str(wanted.agent)])
-        partial, hide_keys = wanted.partial, wanted.hide_keys
+        items = "" if request.agent is None else shlex.join(["--agent", str(request.agent)])
+        partial, hide_keys = request.partial, request.hide_keys
         code = keep(sources, out=out, as_json=as_json, partial=partial, hide_keys=hide_keys, items=items)
         if not as_json:
-            _say_notes(wanted.agent)
+            _say_notes(request.agent)
             _say_next(items or _as_catalog(out))
         return code
 
 
-def _sources(wanted: CaptureWanted, shown: Progress) -> Iterator[Source]:
+def _sources(request: CaptureRequest, bar: Progress) -> Iterator[Source]:
     from ctxbench.sources.instructions import references_folder, rules_folder
 
-    if wanted.mcp_config is not None:
+    if request.mcp_config is not None:
         from ctxbench.sources.mcp.capturing import mcp_servers
         from ctxbench.sources.mcp.client import Limits
 
         yield mcp_servers(
-            wanted.mcp_config,
-            only=wanted.only,
-            skip=wanted.skip,
-            limits=Limits(timeout=wanted.timeout),
-            progress=lambda done, total: shown("asking servers for their tools", done, total),
+            request.mcp_config,
+            only=request.servers,
+            skip=request.skip,
+            limits=Limits(timeout=request.timeout),
+            progress=lambda done, total: bar("asking servers for their tools", done, total),
         )
-    yield from (rules_folder(folder) for folder in wanted.rules)
-    yield from (references_folder(folder) for folder in wanted.references)
+    yield from (rules_folder(folder) for folder in request.rules)
+    yield from (references_folder(folder) for folder in request.references)
 
 
 def import_tools(
     path: Path, *, out: Path | None, server: str | None, names: str | None, as_json: bool, hide_keys: bool = False
 ) -> int:
-    """Turn a file of tool definitions into a catalog; keys in texts are told, or hidden if that is asked for.
+    """Turn a file of tool definitions into a catalog; keys in texts are reported, or hidden if `hide_keys`.
 
     `names` says what the list calls a tool's fields, see `read_field_names`.
 
@@ -164,7 +164,7 @@ def keep(
     """
     snapshot = capture(*sources, hide_keys=hide_keys)
     if snapshot.failed and not partial and (out / CAPTURE).is_file():
-        raise StorageError(_kept(snapshot, out, items))
+        raise StorageError(_refusal_text(snapshot, out, items))
     card = write_snapshot(snapshot, out)
     if as_json:
         print_json({"folder": str(out), **card})
@@ -173,13 +173,13 @@ def keep(
     return 1 if snapshot.failed else 0
 
 
-def _kept(snapshot: CatalogSnapshot, out: Path, items: str) -> str:
+def _refusal_text(snapshot: CatalogSnapshot, out: Path, items: str) -> str:
     """Why an earlier snapshot is not replaced, what it would lose, and what to do."""
     failed = {(part.kind, part.name): part for part in snapshot.failed}
     why = f"{out} is kept as it was, since {_failed(snapshot)}"
     try:
-        kept = items_kept(out)
-        had = {part.name: kept[key] for key, part in failed.items() if kept.get(key)}
+        counts = items_kept(out)
+        had = {part.name: counts[key] for key, part in failed.items() if counts.get(key)}
         gone = ", ".join(f"{count:,} item{'' if count == 1 else 's'} of {name}" for name, count in had.items())
         none = " or ".join(part.name for part in snapshot.failed)
         why += f", and it holds {gone}" if gone else f"; it holds no item of {none}"
@@ -205,15 +205,15 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
 
     width = max(len(part.name) for part in snapshot.parts)
     for part in snapshot.parts:
-        said = count(len(part.items), "item") if part.state == "captured" else part.state
+        text = count(len(part.items), "item") if part.state == "captured" else part.state
         server = part.details.get("server")
         if server:
-            said += f" ({server['name']} {server['version']}".rstrip() + ")"
+            text += f" ({server['name']} {server['version']}".rstrip() + ")"
         if part.captured:
-            said += f", not asked: kept as captured on {part.captured[:10]}"
-        line = one_line(f"{part.name:<{width}}  {said}")
+            text += f", not asked: kept as captured on {part.captured[:10]}"
+        line = one_line(f"{part.name:<{width}}  {text}")
         say(*message_lines(f"{line}: {part.error}" if part.error else line))
-        for note in (*part.notes, *_lacking(part)):
+        for note in (*part.notes, *_missing_fields(part)):
             say(f"{'':<{width}}  {note}")
     counts = card["counts"]
     say(f"{count(counts['items'], 'item')}, catalog {card['catalog'][:12]}, in {out}")
@@ -222,7 +222,7 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
 
 
 def _say_notes(agent: Path | None) -> None:
-    """Tell what is odd in the other sources of an agent; what is wrong with them is told by who reads its items."""
+    """Print what is odd in the other sources of an agent; faults are reported where its items are read."""
     from ctxbench.sources.agent_file import read_agent
 
     if agent is not None:
@@ -231,7 +231,7 @@ def _say_notes(agent: Path | None) -> None:
 
 
 def _say_next(items: str) -> None:
-    """Tell the command that comes next; `items` is the option that says which items it is over."""
+    """Print the command that comes next; `items` is the option that names its items."""
     say(f'Next: ctxbench select "what a user asks" {items}')
 
 
@@ -239,8 +239,8 @@ def _as_catalog(out: Path) -> str:
     return shlex.join(["--catalog", str(out)])
 
 
-def _lacking(part: SnapshotPart) -> Iterator[str]:
-    """What tools of a part do not have, in words."""
+def _missing_fields(part: SnapshotPart) -> Iterator[str]:
+    """How many tools of a part lack a description or a schema, in words."""
     tools = sum(item.type == "tool" for item in part.items)
     words = {
         "without_description": "have no description and are found by their names only",

@@ -1,4 +1,4 @@
-"""`ctxbench check`: what is there now against a baseline, or a run against another; and accepting a baseline."""
+"""`ctxbench check`: compares with a baseline, or two runs with each other; accepts a baseline."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from ctxbench.gate.gate import GateCheck
     from ctxbench.gate.model import Check
     from ctxbench.report.document import Document
-    from ctxbench.report.gate.places import Places
+    from ctxbench.report.gate.places import Locations
 
 GATE = "gate.yaml"  # where nothing else is named
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest:
-    """What the user asks the command to do.
+    """The arguments of the command.
 
     Attributes:
-        places: none = `GATE`; one = a gate file; two = the folders of a base and of a head.
+        paths: none = `GATE`; one = a gate file; two = the folders of a base and of a head.
         accept: write the baseline.
         vectors: write vectors beside it.
         texts: whether texts of requests and items stand in outputs.
@@ -45,7 +45,7 @@ class CheckRequest:
         skip: names of servers that are not asked then.
     """
 
-    places: Sequence[str] = ()
+    paths: Sequence[str] = ()
     accept: bool = False
     vectors: bool = False
     texts: bool = True
@@ -57,7 +57,7 @@ class CheckRequest:
     @property
     def name(self) -> str:
         """What is checked, for reports of what cannot be."""
-        return " ".join(self.places) or GATE
+        return " ".join(self.paths) or GATE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,22 +101,22 @@ def run(request: CheckRequest, outputs: Outputs) -> None:
         return
     try:
         with _refusals(request, outputs), guard_exit():
-            found = _run_check(request)
-            _write_outputs(found, request, outputs)
+            result = _run_check(request)
+            _write_outputs(result, request, outputs)
     except Exception as error:  # a bug of ours would end with exit code 1, which says "worse" here
         if isinstance(error, UserError):
             raise
         say(*traceback.format_exc().splitlines(), err=True)
         _write_refusal(UserError(f"ctxbench has a bug: {type(error).__name__}: {error}"), request, outputs)
         raise typer.Exit(2) from None
-    code = found.check.exit_code(strict=request.strict)
+    code = result.check.exit_code(strict=request.strict)
     if code:
         raise typer.Exit(code)
 
 
 @contextmanager
 def _refusals(request: CheckRequest, outputs: Outputs) -> Iterator[None]:
-    """Write to the outputs why nothing inside could be judged."""
+    """Write a fault that is raised inside to the outputs."""
     try:
         yield
     except (UserError, OSError) as error:
@@ -140,19 +140,21 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
         "--junit": outputs.junit,
         "--annotations": outputs.annotations,
     }
-    given = [name for name, value in judging.items() if value]
-    if len(request.places) > 2:
-        n = len(request.places)
-        raise ParameterError(f"one gate file or two run folders are checked, got {n}: {', '.join(request.places)}")
-    if request.accept and len(request.places) == 2:
+    conflicting = [name for name, value in judging.items() if value]
+    if len(request.paths) > 2:
+        n = len(request.paths)
+        raise ParameterError(f"one gate file or two run folders are checked, got {n}: {', '.join(request.paths)}")
+    if request.accept and len(request.paths) == 2:
         raise ParameterError(
             "--accept writes the baseline of a gate file, and two run folders have none; name one file"
         )
-    if request.accept and given:
-        raise ParameterError(f"--accept judges nothing, so that {', '.join(given)} would do nothing; leave it out")
+    if request.accept and conflicting:
+        raise ParameterError(
+            f"--accept judges nothing, so that {', '.join(conflicting)} would do nothing; leave it out"
+        )
     if request.vectors and not request.accept:
         raise ParameterError("--vectors stores vectors beside a baseline that is written: it needs --accept")
-    if request.recapture and len(request.places) == 2:
+    if request.recapture and len(request.paths) == 2:
         raise ParameterError(
             "--recapture asks servers anew, and two run folders are compared as they are; leave it out"
         )
@@ -163,7 +165,7 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
 
 
 def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:
-    """Look at where files will go before anything is asked.
+    """Check where files will go before any selector is asked.
 
     Raises:
         UserError: something stands there that is no earlier output.
@@ -171,7 +173,7 @@ def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:
     if outputs.markdown == Path():
         raise ParameterError(f"--markdown names no file; is ${SUMMARY} set?")
     appended = outputs.markdown is not None and is_step_summary(outputs.markdown)
-    checked = [] if len(request.places) == 2 else [Path(request.places[0] if request.places else GATE)]
+    checked = [] if len(request.paths) == 2 else [Path(request.paths[0] if request.paths else GATE)]
     files = {"--markdown": None if appended else outputs.markdown, "--junit": outputs.junit}
     refuse_outputs(files, {"what is checked": checked})
 
@@ -181,25 +183,23 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
     from ctxbench.gate.gate import accept
 
     if request.recapture:
-        asked = recapture(_gate_path(request), skip=request.skip)
-        if failed := sorted({name for errors in asked.values() for name, why in errors.items() if why}):
+        outcomes = recapture(_gate_path(request), skip=request.skip)
+        if failed := sorted({name for errors in outcomes.values() for name, why in errors.items() if why}):
             why = f"servers that did not answer, as said above: {', '.join(failed)}"
             raise StorageError(f"nothing is accepted over tools of {why}; start them, or leave --recapture out")
     else:
         tell_captured(_gate_path(request))
-    with progress() as shown, printing_to_stderr():
-        done = accept(
-            _gate_path(request), texts=request.texts, vectors=request.vectors, notify=shown.say, progress=shown
-        )
+    with progress() as bar, printing_to_stderr():
+        done = accept(_gate_path(request), texts=request.texts, vectors=request.vectors, notify=bar.say, progress=bar)
     if as_json:
         from ctxbench.report.gate.as_json import pin_dict, summary_dict
 
         names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
         files = {name: [path.as_posix() for path in paths] for name, paths in names.items()}
-        accepted = [summary_dict(one) for one in done.summaries]
+        accepted = [summary_dict(summary) for summary in done.summaries]
         pins = [pin_dict(pin) for pin in done.pins]
-        told = {"baseline": done.folder.as_posix(), **files, "accepted": accepted, "pins": pins, "error": None}
-        print_json(told)
+        payload = {"baseline": done.folder.as_posix(), **files, "accepted": accepted, "pins": pins, "error": None}
+        print_json(payload)
         return
     from ctxbench.report.gate import check_texts
 
@@ -211,14 +211,14 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
         say("no texts of requests and items are written, as in the baseline that was there; delete it to take them in")
     for pin in done.pins:
         say(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
-    for one in done.summaries:
-        say(f"accepted: {check_texts.summary_text(one)}")
+    for summary in done.summaries:
+        say(f"accepted: {check_texts.summary_text(summary)}")
     if not (done.unchanged or done.removed):  # where there was none, there is no diff
         say(f"accepted: {done.folder}, all of it new or changed; look at it, and commit it")
         return
-    kept = f"{len(done.unchanged)} file{'' if len(done.unchanged) == 1 else 's'} unchanged"
+    unchanged = f"{len(done.unchanged)} file{'' if len(done.unchanged) == 1 else 's'} unchanged"
     changed = "look at its diff, and commit it" if done.written or done.removed else "nothing to commit"
-    say(f"accepted: {done.folder}, {kept}; {changed}")
+    say(f"accepted: {done.folder}, {unchanged}; {changed}")
 
 
 def _gate_path(request: CheckRequest) -> Path:
@@ -227,8 +227,8 @@ def _gate_path(request: CheckRequest) -> Path:
     Raises:
         UserError: there is none, or it is a folder.
     """
-    path = Path(request.places[0]) if request.places else Path(GATE)
-    if not request.places and not path.exists():
+    path = Path(request.paths[0]) if request.paths else Path(GATE)
+    if not request.paths and not path.exists():
         raise StorageError(
             f"there is no {GATE} here; `ctxbench init` writes one; or name a gate file or two run folders"
         )
@@ -243,13 +243,13 @@ class _Result:
 
     Attributes:
         check: with texts only if they may stand in outputs.
-        places: where things stand.
+        locations: looks up files and lines.
         accept: the command that would accept it; empty where it would fail, or there is nothing to accept.
         first: what must be done before that, and before the labels are read elsewhere; empty = nothing.
     """
 
     check: Check
-    places: Places
+    locations: Locations
     accept: str = ""
     first: str = ""
 
@@ -258,31 +258,31 @@ def _run_check(request: CheckRequest) -> _Result:
     """Run the check, with what plugins print on stderr, and without texts if the baseline has none."""
     from ctxbench.gate.gate import check_gate, check_runs
     from ctxbench.report.gate.check_texts import without_texts
-    from ctxbench.report.gate.places import Places
+    from ctxbench.report.gate.places import Locations
 
-    asked = None
+    outcomes = None
     if request.recapture:
         from ctxbench.cli.agent_servers import recapture
 
-        asked = recapture(_gate_path(request), skip=request.skip)
-    with progress() as shown, printing_to_stderr():
-        if len(request.places) == 2:
-            base, head = map(Path, request.places)
-            found = _Result(check=check_runs(base, head, allow_removed=request.allow_removed), places=Places())
+        outcomes = recapture(_gate_path(request), skip=request.skip)
+    with progress() as bar, printing_to_stderr():
+        if len(request.paths) == 2:
+            base, head = map(Path, request.paths)
+            result = _Result(check=check_runs(base, head, allow_removed=request.allow_removed), locations=Locations())
             texts = request.texts
         else:
             done = check_gate(
                 _gate_path(request),
                 allow_removed=request.allow_removed,
-                server_errors=asked,
-                notify=shown.say,
-                progress=shown,
+                server_errors=outcomes,
+                notify=bar.say,
+                progress=bar,
             )
             accept = "" if done.failed else _accept_command(request, done)
             first = _steps_before_accepting(done)
-            found = _Result(check=done.check, places=find_places(done), accept=accept, first=first)
+            result = _Result(check=done.check, locations=find_places(done), accept=accept, first=first)
             texts = request.texts and done.texts
-    return found if texts else replace(found, check=without_texts(found.check))
+    return result if texts else replace(result, check=without_texts(result.check))
 
 
 def _steps_before_accepting(done: GateCheck) -> str:
@@ -292,7 +292,7 @@ def _steps_before_accepting(done: GateCheck) -> str:
     """
     from ctxbench.report.gate.acceptance import is_acceptable, label_advice
 
-    renamed = {one.dataset: one.renamed for one in done.check.selectors if one.renamed}
+    renamed = {selector.dataset: selector.renamed for selector in done.check.selectors if selector.renamed}
     if not (renamed or is_acceptable(done.check)):
         return ""
     from ctxbench.data.datasets.layout import agent_of
@@ -311,50 +311,52 @@ def _steps_before_accepting(done: GateCheck) -> str:
 
 
 def _accept_command(request: CheckRequest, done: GateCheck) -> str:
-    """The command that accepts what was found, with all that the baseline holds and nothing that it keeps out."""
+    """The command that accepts the head, with vectors and texts as the baseline has them."""
     options = [*(["--vectors"] if done.vectors else []), *([] if done.texts else ["--no-text"])]
-    return shlex.join(["ctxbench", "check", *request.places, "--accept", *options])
+    return shlex.join(["ctxbench", "check", *request.paths, "--accept", *options])
 
 
 # --------------------------------------------------------------------------------------------------------- telling
 
 
-def _write_outputs(what: _Result, request: CheckRequest, outputs: Outputs) -> None:
+def _write_outputs(result: _Result, request: CheckRequest, outputs: Outputs) -> None:
     """Write files, then standard output, so that the files are there even if its reader leaves."""
     from ctxbench.report.gate.check_document import MORE, document
 
-    found = what.check
-    told = document(found, strict=request.strict, accept=what.accept, first=what.first, places=what.places)
+    check = result.check
+    report = document(
+        check, strict=request.strict, accept=result.accept, first=result.first, locations=result.locations
+    )
     if outputs.markdown is not None:
-        write_summary(told, outputs.markdown)
+        write_summary(report, outputs.markdown)
     if outputs.junit is not None:
         from ctxbench.report.gate.junit import junit
 
-        write_file(outputs.junit, junit(found, strict=request.strict, places=what.places))
+        write_file(outputs.junit, junit(check, strict=request.strict, locations=result.locations))
     if outputs.json:
         from ctxbench.io.json_files import dump_json
         from ctxbench.report.gate.as_json import check_dict
 
-        _print(json=dump_json(check_dict(found, strict=request.strict, places=what.places), indent=2))
+        _print(json=dump_json(check_dict(check, strict=request.strict, locations=result.locations), indent=2))
         return
     commands = ""
     if outputs.annotations:
         from ctxbench.report.gate.annotations import workflow_commands
 
-        commands = workflow_commands(found, places=what.places, strict=request.strict)
-    _print(_console(told if outputs.verbose else told.brief(MORE)), commands=commands)
+        commands = workflow_commands(check, locations=result.locations, strict=request.strict)
+    _print(_console(report if outputs.verbose else report.brief(MORE)), commands=commands)
 
 
-def _console(told: Document) -> list[str]:
+def _console(document: Document) -> list[str]:
     import shutil
 
     from ctxbench.report.document_console import console_text
 
-    return console_text(told, width=shutil.get_terminal_size((100, 24)).columns, plain=is_plain()).splitlines()
+    return console_text(document, width=shutil.get_terminal_size((100, 24)).columns, plain=is_plain()).splitlines()
 
 
 def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) -> None:
-    """Write to every output why nothing could be judged; standard error says it in any case.
+    """Write to every output why nothing could be judged; standard error has it in any case.
 
     Files last: one that cannot be written may be the reason.
     """
@@ -369,9 +371,9 @@ def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) ->
 
         _print(commands=commands(faults_of(error), file=in_repository))
     if outputs.markdown is not None:
-        from ctxbench.report.gate.check_document import refusal as told
+        from ctxbench.report.gate.check_document import refusal as refusal_document
 
-        write_summary(told(request.name, error), outputs.markdown)
+        write_summary(refusal_document(request.name, error), outputs.markdown)
     if outputs.junit is not None:
         from ctxbench.report.gate.junit import refusal as cases
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
-def write_summary(told: Document, path: Path) -> None:
-    """Write the summary; behind what stands there already if it is the summary of a workflow's step.
+def write_summary(document: Document, path: Path) -> None:
+    """Write the summary; append it if the file is the summary of a workflow's step.
 
     Raises:
         StorageError: it cannot be written.
@@ -24,12 +24,12 @@ def write_summary(told: Document, path: Path) -> None:
     from ctxbench.report.document_markdown import LIMIT, markdown
 
     if not is_step_summary(path):
-        write_file(path, markdown(told))
+        write_file(path, markdown(document))
         return
     try:
         size = path.stat().st_size if path.exists() else 0
         with path.open("ab") as stream:
-            stream.write(b"\n" * bool(size) + markdown(told, limit=LIMIT - size - 1).encode())
+            stream.write(b"\n" * bool(size) + markdown(document, limit=LIMIT - size - 1).encode())
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -41,7 +41,7 @@ def is_step_summary(path: Path) -> bool:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file whole; into what is no regular file, such as a pipe or /dev/null, as it stands.
+    """Write a file atomically; write directly into what is no regular file, such as a pipe or /dev/null.
 
     Raises:
         StorageError: it cannot be written.

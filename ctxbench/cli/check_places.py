@@ -1,4 +1,4 @@
-"""Where what a check is about stands: pins, selectors, items and queries, with their lines."""
+"""Finds the files and lines of what a check is about: pins, selectors, items and queries."""
 
 from __future__ import annotations
 
@@ -16,51 +16,53 @@ from ctxbench.sources.catalogs import CORPUS
 if TYPE_CHECKING:
     from ctxbench.gate.gate import GateCheck
     from ctxbench.gate.snapshots import ItemFact
-    from ctxbench.report.gate.places import Place, Places
+    from ctxbench.report.gate.places import Location, Locations
 
 Find: TypeAlias = Callable[[Path, str], tuple[Path, int]]
-"""Finds the file and the line of what has an id, in a dataset's folder."""
+"""Finds the file and line of an id in a dataset's folder."""
 
 
-def find_places(done: GateCheck) -> Places:
-    """Where pins, selectors, items and queries stand, as far as that is in the repository."""
+def find_places(done: GateCheck) -> Locations:
+    """The locations of pins, selectors, items and queries, as far as they are in the repository."""
     from ctxbench.data.datasets.layout import DatasetLines
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.io.yaml_files import line_of
-    from ctxbench.report.gate.places import Places
+    from ctxbench.report.gate.places import Locations
 
     experiment, references, lines = done.file.experiment, done.references, DatasetLines()
 
     def find_in(find: Find, dataset: str, name: str) -> tuple[Path, int]:
-        own = experiment.base / references[dataset]
-        return find(own if own.is_dir() else dataset_folder(references[dataset]), name)
+        folder = experiment.base / references[dataset]
+        return find(folder if folder.is_dir() else dataset_folder(references[dataset]), name)
 
-    def finding(find: Find) -> Callable[[str, str], Place]:
-        def found(dataset: str, name: str) -> Place:
+    def finding(find: Find) -> Callable[[str, str], Location]:
+        def locate(dataset: str, name: str) -> Location:
             path, line = find_in(find, dataset, name)
             return in_repository(path), line
 
-        return found
+        return locate
 
-    def item(dataset: str, name: str) -> Place:
-        if not name and (changed := [one for of, one in {**done.former, **done.edited} if of == dataset]):
-            return _most_common([item(dataset, one) for one in changed])
-        known = done.former.get((dataset, name))
-        path, line = find_in(partial(lines.item, former=former_path(known)), dataset, name)
+    def item(dataset: str, name: str) -> Location:
+        if not name and (
+            changed := [changed_item for of, changed_item in {**done.former, **done.edited} if of == dataset]
+        ):
+            return _most_common([item(dataset, changed_item) for changed_item in changed])
+        fact = done.former.get((dataset, name))
+        path, line = find_in(partial(lines.item, former=former_path(fact)), dataset, name)
         if name.startswith("tool:") and {*done.edited.get((dataset, name), ())} == {"include"}:
             path, line = find_in(partial(_mode_place, source=(path, line)), dataset, name)
             return in_repository(path), line
-        return in_repository(path), line if known is None else _line_of_edit(done, (dataset, name), path, line)
+        return in_repository(path), line if fact is None else _line_of_edit(done, (dataset, name), path, line)
 
-    def own(name: str) -> str:
+    def external_file(name: str) -> str:
         path = experiment.base / name
         return in_repository(path) if name and path.is_file() else ""
 
-    return Places(
+    return Locations(
         gate=in_repository(done.file.path),
-        selectors={one.name: one.line for one in experiment.selectors},
+        selectors={selector.name: selector.line for selector in experiment.selectors},
         files=dict(_agents(done.file.path)),
-        own=own,
+        external_file=external_file,
         embedder=line_of(experiment.lines, ("embedder",)),
         gone=lambda file: not (_root() / file).exists(),
         item=item,
@@ -69,9 +71,9 @@ def find_places(done: GateCheck) -> Places:
     )
 
 
-def former_path(known: ItemFact | None) -> str:
+def former_path(fact: ItemFact | None) -> str:
     """The path that the metadata of an item of the baseline gives; empty where it gives none, or is kept out."""
-    row = None if known is None else known.row
+    row = None if fact is None else fact.row
     return str((row or {}).get("metadata", {}).get("path", ""))
 
 
@@ -105,7 +107,7 @@ def _line_of_edit(done: GateCheck, item: tuple[str, str], path: Path, line: int)
         return line
     before = _text_at(done.file.baseline, path)
     try:
-        return line if before is None or (now := read_text(path)) == before else differing_line(before, now)
+        return line if before is None or (after := read_text(path)) == before else differing_line(before, after)
     except UserError:
         return line
 
@@ -122,14 +124,14 @@ def _text_at(baseline: Path, path: Path) -> str | None:
         return None
 
 
-def _most_common(places: Sequence[Place]) -> Place:
-    """The file that most of some places are in, and the line if they share one; there is one at least."""
-    (file, _), *_ = Counter(file for file, _ in places).most_common(1)
-    lines = {line for name, line in places if name == file}
+def _most_common(locations: Sequence[Location]) -> Location:
+    """The file of most of the locations, and the line if they share one; there is at least one location."""
+    (file, _), *_ = Counter(file for file, _ in locations).most_common(1)
+    lines = {line for name, line in locations if name == file}
     return file, lines.pop() if len(lines) == 1 else 0
 
 
-def _agents(gate: Path) -> Iterator[tuple[str, Place]]:
+def _agents(gate: Path) -> Iterator[tuple[str, Location]]:
     """The names of selectors of a gate file that are agent files, each with the line of its settings."""
     from ctxbench.io.yaml_files import line_of, load_yaml
     from ctxbench.selectors.definitions import selector_name
@@ -148,8 +150,8 @@ def _agents(gate: Path) -> Iterator[tuple[str, Place]]:
 
 def in_repository(path: Path) -> str:
     """The path from the root of the checkout, or from here; empty for a file elsewhere."""
-    root, found = _root(), path.resolve()
-    return found.relative_to(root).as_posix() if found.is_relative_to(root) else ""
+    root, resolved = _root(), path.resolve()
+    return resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else ""
 
 
 def _root() -> Path:

@@ -31,35 +31,35 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """Where a run is told of, beside its page: a Markdown file, a CSV file, and JSON in place of the table."""
+class ReportTargets:
+    """Where a run is reported apart from its page: a Markdown file, a CSV file, and JSON in place of the table."""
 
     markdown: Path | None = None
     csv: Path | None = None
     json: bool = False
 
     def refuse(self, inputs: Mapping[str, Sequence[Path]]) -> None:
-        """Look at where the files will go, before the work.
+        """Check where the files will go, before the work.
 
         Raises:
             UserError: as `refuse_outputs`.
         """
-        own = {"--csv": line_from("dataset,selector,")}
-        refuse_outputs({"--csv": self.csv, "--markdown": self.markdown}, inputs, own=own)
+        signatures = {"--csv": line_from("dataset,selector,")}
+        refuse_outputs({"--csv": self.csv, "--markdown": self.markdown}, inputs, own=signatures)
 
 
 def run_experiment(
-    path: Path, *, out: Path | None, only: Sequence[str], limit: int | None, fresh: bool, told: Told
+    path: Path, *, out: Path | None, selectors: Sequence[str], limit: int | None, fresh: bool, targets: ReportTargets
 ) -> None:
-    """Run an experiment or a part of it, print its table, write its page and what else is asked for.
+    """Run an experiment or a part of it, print its table, write its page and the other outputs.
 
     Args:
         path: the experiment's file.
         out: the run folder; None = `runs/<name>`, of a part `runs/<name>-part`.
-        only: names of selectors; empty = all.
-        limit: of queries a dataset; None = as the experiment says.
+        selectors: names; empty = all.
+        limit: at most so many queries per dataset; None = as the experiment says.
         fresh: compute every answer again.
-        told: where it is told.
+        targets: where it is reported.
 
     Raises:
         UnknownNameError: the experiment has no such selector.
@@ -67,52 +67,54 @@ def run_experiment(
     from ctxbench.bench.experiment_file import examine
     from ctxbench.bench.prepared import prepare
 
-    with progress() as shown:
+    with progress() as bar:
         experiment, faults = examine(path)
-        told.refuse({"the experiment": [path], **dataset_inputs(*experiment.datasets, base=experiment.base)})
+        targets.refuse({"the experiment": [path], **dataset_inputs(*experiment.datasets, base=experiment.base)})
         named = {spec.name for spec in experiment.selectors}
-        if not (faults and set(only) - named):  # else one that is named may be among what cannot be read
-            experiment = _part_of(experiment, only, limit)
-        prepared = prepare(experiment, faults=faults, notify=shown.say)
-    name = f"{experiment.name}-part" if only or limit is not None else experiment.name
-    _run(prepared, out or Path("runs") / name, fresh=fresh, told=told)
+        if not (faults and set(selectors) - named):  # else one that is named may be among what cannot be read
+            experiment = _part_of(experiment, selectors, limit)
+        prepared = prepare(experiment, faults=faults, notify=bar.say)
+    name = f"{experiment.name}-part" if selectors or limit is not None else experiment.name
+    _run(prepared, out or Path("runs") / name, fresh=fresh, targets=targets)
 
 
-def _part_of(experiment: Experiment, only: Sequence[str], limit: int | None) -> Experiment:
+def _part_of(experiment: Experiment, selectors: Sequence[str], limit: int | None) -> Experiment:
     """The experiment with some of its selectors, those that they take sizes from, and fewer queries."""
     specs = {spec.name: spec for spec in experiment.selectors}
-    if unknown := [name for name in only if name not in specs]:
+    if unknown := [name for name in selectors if name not in specs]:
         raise UnknownNameError("selector of the experiment", unknown[0], specs)
-    if only:
-        kept = {*only, *(specs[name].like for name in only)}
-        chosen = tuple(spec for spec in experiment.selectors if spec.name in kept)
-        base = experiment.compare_to if experiment.compare_to in kept else chosen[0].name
+    if selectors:
+        names = {*selectors, *(specs[name].like for name in selectors)}
+        chosen = tuple(spec for spec in experiment.selectors if spec.name in names)
+        base = experiment.compare_to if experiment.compare_to in names else chosen[0].name
         experiment = replace(experiment, selectors=chosen, compare_to=base)
     if limit is not None:
         experiment = replace(experiment, sample=min(limit, experiment.sample or limit))
     return experiment
 
 
-def score_answers(answers: Path, *, dataset: str, beside: list[str], out: Path | None, tokens: str, told: Told) -> None:
-    """Score a file of answers, beside shipped selectors if asked."""
+def score_answers(
+    answers: Path, *, dataset: str, selectors: list[str], out: Path | None, tokens: str, targets: ReportTargets
+) -> None:
+    """Score a file of answers, and shipped selectors to compare with, if any."""
     from ctxbench.bench.experiment_file import scoring
     from ctxbench.bench.prepared import prepare
 
-    told.refuse({"the answers": [answers], **dataset_inputs(dataset), **selector_inputs(*beside)})
-    with progress() as shown:
-        prepared = prepare(scoring(answers, dataset=dataset, compare_with=beside, tokens=tokens), notify=shown.say)
+    targets.refuse({"the answers": [answers], **dataset_inputs(dataset), **selector_inputs(*selectors)})
+    with progress() as bar:
+        prepared = prepare(scoring(answers, dataset=dataset, compare_with=selectors, tokens=tokens), notify=bar.say)
     if out is not None:
-        _run(prepared, out, fresh=False, told=told)
+        _run(prepared, out, fresh=False, targets=targets)
         return
     with ExitStack() as end:
         try:
             folder = end.enter_context(temporary_folder(Path(tempfile.gettempdir(), "ctxbench")))
         except OSError as error:
             raise StorageError(f"no temporary folder can be made ({error}); name one with --out") from error
-        _run(prepared, folder, fresh=False, told=told, page=False)
+        _run(prepared, folder, fresh=False, targets=targets, page=False)
 
 
-def report_run(path: Path, told: Told) -> None:
+def report_run(path: Path, targets: ReportTargets) -> None:
     """Show a finished run again.
 
     Raises:
@@ -128,47 +130,46 @@ def report_run(path: Path, told: Told) -> None:
     folder = RunFolder(path)
     manifest = folder.read("manifest.json")
     base = path / str(folder.read("timings.json").get("experiment_folder", "."))
-    wanted = {name: (one["reference"], one["hash"]) for name, one in manifest["datasets"].items()}
+    recorded = {name: (entry["reference"], entry["hash"]) for name, entry in manifest["datasets"].items()}
     experiment = manifest["experiment"]
     split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
-    told.refuse(dataset_inputs(*(reference for reference, _ in wanted.values()), base=base))
-    opened = {name: open_dataset(reference, base=base) for name, (reference, _) in wanted.items()}
+    targets.refuse(dataset_inputs(*(reference for reference, _ in recorded.values()), base=base))
+    opened = {name: open_dataset(reference, base=base) for name, (reference, _) in recorded.items()}
     datasets = {
         n: select_queries(d, split=split, sample=sample, seed=int(experiment["seed"])) for n, d in opened.items()
     }
     for name, dataset in datasets.items():
-        if dataset.hash != wanted[name][1]:
+        if dataset.hash != recorded[name][1]:
             raise ParameterError(
-                f"dataset {name} has changed since {path} was made (hash {dataset.hash[:12]}, the run's is "
-                f"{wanted[name][1][:12]}); run the experiment again, or bring the old dataset back"
+                f"dataset {name} has changed since {path} was made (hash {dataset.hash[:12]}, the run's is {recorded[name][1][:12]}); run the experiment again, or bring the old dataset back"
             )
     counter = open_counter(manifest["tokens"], cache=cache_dir())
-    _report(folder, datasets, counter, told=told)
+    _report(folder, datasets, counter, targets=targets)
 
 
-def _run(prepared: Prepared, path: Path, *, fresh: bool, told: Told, page: bool = True) -> None:
+def _run(prepared: Prepared, path: Path, *, fresh: bool, targets: ReportTargets, page: bool = True) -> None:
     from ctxbench.bench.results import RunFolder
     from ctxbench.bench.runner import run
 
-    with _goes_on(kept=page):
-        with progress() as shown:
-            done = run(prepared, path, progress=shown, fresh=fresh)
-            for line in _failures(prepared, RunFolder(path), kept=page):
-                shown.say(line)
-            made = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
+    with _goes_on(resumable=page):
+        with progress() as bar:
+            done = run(prepared, path, progress=bar, fresh=fresh)
+            for line in _failures(prepared, RunFolder(path), persistent=page):
+                bar.say(line)
+            text = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
             if done.kept:
                 names = ", ".join(done.kept)
-                shown.say(f"not asked again, since no source file of it has changed: {names}; --fresh asks again")
-            shown.say(f"{made}; {done.embedded:,} texts embedded{'' if done.embedded else ', no model loaded'}")
+                bar.say(f"not asked again, since no source file of it has changed: {names}; --fresh asks again")
+            bar.say(f"{text}; {done.embedded:,} texts embedded{'' if done.embedded else ', no model loaded'}")
             if prepared.experiment.path is None:
                 for line in _all_empty(prepared, RunFolder(path)):
-                    shown.say(line)
-        _report(RunFolder(path), prepared.datasets, prepared.counter, told=told, page=page)
+                    bar.say(line)
+        _report(RunFolder(path), prepared.datasets, prepared.counter, targets=targets, page=page)
     _refuse_silence(prepared, RunFolder(path))
 
 
 def _refuse_silence(prepared: Prepared, folder: RunFolder) -> None:
-    """A selector that failed on more than half of the queries was not measured, whatever the table says.
+    """Refuse a run in which a selector failed on more than half of the queries: it was not measured.
 
     Raises:
         SelectorError: there is one.
@@ -182,19 +183,19 @@ def _refuse_silence(prepared: Prepared, folder: RunFolder) -> None:
                 silent.append(f"{selector.name} on {name}")
             elif 2 * failed > n:
                 mostly.append(f"{selector.name} on {name} ({failed:,} of {n:,})")
-    said = [f"no query was answered by {', '.join(silent)}"] if silent else []
-    said += [f"more than half of the queries failed of {', '.join(mostly)}"] if mostly else []
-    if said:
-        raise SelectorError(f"{'; '.join(said)}; the first failure of each is named above")
+    problems = [f"no query was answered by {', '.join(silent)}"] if silent else []
+    problems += [f"more than half of the queries failed of {', '.join(mostly)}"] if mostly else []
+    if problems:
+        raise SelectorError(f"{'; '.join(problems)}; the first failure of each is named above")
 
 
 @contextmanager
-def _goes_on(*, kept: bool) -> Iterator[None]:
-    """Where the run is kept, Ctrl-C says that the same command goes on."""
+def _goes_on(*, resumable: bool) -> Iterator[None]:
+    """Add to Ctrl-C, where the run is kept, that the same command continues it."""
     try:
         yield
     except KeyboardInterrupt as stopped:
-        if kept:
+        if resumable:
             stopped.add_note("the same command goes on from here")
         raise
 
@@ -213,10 +214,10 @@ def _all_empty(prepared: Prepared, folder: RunFolder) -> Iterator[str]:
             yield f"warning: {all_empty(name, dataset)}"
 
 
-def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[str]:
-    """A warning for each selector that failed on queries, with up to 50 reasons; all stand in the folder if kept.
+def _failures(prepared: Prepared, folder: RunFolder, *, persistent: bool) -> Iterator[str]:
+    """A warning for each selector that failed on queries, with up to 50 reasons; if persistent, all are in the folder.
 
-    Then, if kept and any failed, that they are asked again.
+    Then, if persistent and any failed, that they are asked again.
     """
     from ctxbench.bench.failures import failures_told
 
@@ -227,16 +228,16 @@ def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[
             if n == 0:
                 continue
             failed += n
-            told, others = failures_told(dataset, selector.name, folder.load(dataset, selector.name).answers.errors)
+            summary, details = failures_told(dataset, selector.name, folder.load(dataset, selector.name).answers.errors)
             where = folder.part_path(dataset, selector.name) / "selections.jsonl"
-            every = f"; all: {where}" if kept else "; --out keeps a folder with all of them"
-            yield f"warning: {told}{every if n > 1 else ''}"
-            yield from (f"  {one}" for one in others[: SHOWN - 1])
-            if len(others) >= SHOWN:
-                yield f"  and {len(others) - SHOWN + 1:,} more"
-    if failed and kept:
-        which = "the failed query is" if failed == 1 else "failed queries are"
-        yield f"{which} asked again by the next call of the same command"
+            pointer = f"; all: {where}" if persistent else "; --out keeps a folder with all of them"
+            yield f"warning: {summary}{pointer if n > 1 else ''}"
+            yield from (f"  {detail}" for detail in details[: SHOWN - 1])
+            if len(details) >= SHOWN:
+                yield f"  and {len(details) - SHOWN + 1:,} more"
+    if failed and persistent:
+        subject = "the failed query is" if failed == 1 else "failed queries are"
+        yield f"{subject} asked again by the next call of the same command"
 
 
 def _report(
@@ -244,7 +245,7 @@ def _report(
     datasets: Mapping[str, Dataset],
     counter: TokenCounter,
     *,
-    told: Told,
+    targets: ReportTargets,
     page: bool = True,
 ) -> None:
     """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""
@@ -253,16 +254,16 @@ def _report(
 
     summary = summarise_run(folder)
     write_atomic(folder.path / "summary.json", dump_json(summary.as_dict(), indent=2))
-    if told.csv is not None:
+    if targets.csv is not None:
         from ctxbench.report.figures_csv import figures_csv
 
-        write_atomic(told.csv, figures_csv(summary))
-    if told.markdown is not None:
+        write_atomic(targets.csv, figures_csv(summary))
+    if targets.markdown is not None:
         from ctxbench.report.pages import titles, write_parted
         from ctxbench.report.run_markdown import markdown_report
 
         text = markdown_report(summary, datasets)
-        for path in write_parted(told.markdown, text, titles(text) if len(summary.datasets) > 1 else ()):
+        for path in write_parted(targets.markdown, text, titles(text) if len(summary.datasets) > 1 else ()):
             say(f"report: {path}", err=True)
     where = None
     if page:
@@ -274,7 +275,7 @@ def _report(
         }
         where = write_report(folder, datasets, tokens=tokens, summary=summary)
     try:
-        _print(summary, as_json=told.json)
+        _print(summary, as_json=targets.json)
     finally:
         if where is not None:
             say(f"report: {where} (open it in a browser)", err=True)
@@ -309,9 +310,9 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
     model, items = open_embedder(embedder), find_catalog(catalog)
     requests = requests_like(items)
     new_resources = partial(local_resources, model, open_counter("o200k", cache=cache_dir()))
-    with progress() as shown:
-        times = time_requests(pipelines, items, requests, new_resources=new_resources, seconds=seconds, progress=shown)
-        steps = [step for one in pipelines.values() for step in (one.retrieve, *one.refine)]
+    with progress() as bar:
+        times = time_requests(pipelines, items, requests, new_resources=new_resources, seconds=seconds, progress=bar)
+        steps = [step for pipeline in pipelines.values() for step in (pipeline.retrieve, *pipeline.refine)]
         embeds = any(kind_of(use) == EMBEDDER for step in steps for use in step.uses)
         embedding = time_embedding(model, [request.text for request in requests]) if embeds else None
     if as_json:
@@ -322,7 +323,7 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
                 "requests": len(requests),
                 "machine": machine(),
                 "unit": "seconds",
-                "selectors": {name: asdict(one) for name, one in times.items()},
+                "selectors": {name: asdict(quantiles) for name, quantiles in times.items()},
                 "embedding": None if embedding is None else asdict(embedding),
             }
         )

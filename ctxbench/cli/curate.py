@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset
 
 
-def stats(name: str, *, tokens: str, threshold: float | None, embedder: str | None, every: bool, as_json: bool) -> None:
+def stats(
+    name: str, *, tokens: str, threshold: float | None, embedder: str | None, list_all: bool, as_json: bool
+) -> None:
     """Print what a dataset holds.
 
     Args:
@@ -31,7 +33,7 @@ def stats(name: str, *, tokens: str, threshold: float | None, embedder: str | No
         tokens: a token counter.
         threshold: least similarity of near-duplicates; None = the method's own.
         embedder: look for near-duplicates by its vectors; None = by words, without a model.
-        every: list all that is counted, not the first few.
+        list_all: list all that is counted, not the first few.
         as_json: print JSON, which lists everything.
     """
     from ctxbench.data.curation.stats import dataset_stats
@@ -41,12 +43,9 @@ def stats(name: str, *, tokens: str, threshold: float | None, embedder: str | No
     dataset = _opened(name)
     counter = open_counter(tokens, cache=cache_dir())
     if embedder is None:
-        with progress() as shown:
-            found = dataset_stats(
-                dataset,
-                counter,
-                threshold=threshold,
-                progress=lambda done, total: shown("comparing items", done, total),
+        with progress() as bar:
+            result = dataset_stats(
+                dataset, counter, threshold=threshold, progress=lambda done, total: bar("comparing items", done, total)
             )
     else:
         from ctxbench.embedding.embedder_names import open_embedder
@@ -55,11 +54,11 @@ def stats(name: str, *, tokens: str, threshold: float | None, embedder: str | No
         with embedding_progress() as embedding:
             opened = open_embedder(embedder)
             vectors = open_vectors(opened, progress=embedding)
-            found = dataset_stats(dataset, counter, threshold=threshold, embed=vectors.get)
+            result = dataset_stats(dataset, counter, threshold=threshold, embed=vectors.get)
     if as_json:
-        print_json(found.as_dict())
+        print_json(result.as_dict())
     else:
-        say(*stats_lines(found, shown=None if every else 10))
+        say(*stats_lines(result, limit=None if list_all else 10))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +82,7 @@ class Rebasing:
 
 
 def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_json: bool) -> None:
-    """Give a dataset's queries their splits anew; written to `out` or in place, else only shown.
+    """Split a dataset's queries again; written to `out` or in place, else only printed.
 
     Raises:
         ParameterError: both or what cannot be: a cached dataset is not changed in place.
@@ -91,12 +90,12 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
     from ctxbench.data.curation.splits import split_dataset
 
     target = _target(name, out, in_place=in_place)
-    found = split_dataset(_opened(name), by=how.by, share=how.share, folds=how.folds, version=how.version)
-    written = None if target is None else _written(found.dataset, target, source=name, answers=True, in_place=in_place)
+    result = split_dataset(_opened(name), by=how.by, share=how.share, folds=how.folds, version=how.version)
+    written = None if target is None else _written(result.dataset, target, source=name, answers=True, in_place=in_place)
     if as_json:
-        print_json({**found.as_dict(), "written": None if target is None else str(target), **_carried(written)})
+        print_json({**result.as_dict(), "written": None if target is None else str(target), **_carried(written)})
         return
-    say(*split_lines(found), *(written.lines() if written else ()))
+    say(*split_lines(result), *(written.lines() if written else ()))
     say(_where(target))
 
 
@@ -117,19 +116,21 @@ def _where(target: Path | None) -> str:
     return f"written to {target}" if target else "nothing was written; add --out FOLDER or --in-place"
 
 
-def diff(first: str, second: str, *, every: bool, as_json: bool) -> int:
-    """Print how two datasets differ; the exit code is 0 if they do not, else 1."""
+def diff(first: str, second: str, *, list_all: bool, as_json: bool) -> int:
+    """Print the differences of two datasets; the exit code is 0 without any, else 1."""
     from ctxbench.data.curation.diff import diff_datasets
 
-    found = diff_datasets(_opened(first), _opened(second))
+    result = diff_datasets(_opened(first), _opened(second))
     if as_json:
-        print_json(found.as_dict())
+        print_json(result.as_dict())
     else:
-        say(*diff_lines(found, shown=None if every else 10))
-    return 0 if found.equal else 1
+        say(*diff_lines(result, limit=None if list_all else 10))
+    return 0 if result.equal else 1
 
 
-def rebase(name: str, how: Rebasing, *, out: Path | None, in_place: bool = False, every: bool, as_json: bool) -> None:
+def rebase(
+    name: str, how: Rebasing, *, out: Path | None, in_place: bool = False, list_all: bool, as_json: bool
+) -> None:
     """Carry a dataset to a changed catalog; written to `out` or in place, else only reported.
 
     Raises:
@@ -148,7 +149,7 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, in_place: bool = False
     mapping = None if how.renames is None else read_renames(how.renames)
     dataset, changed = _opened_for_rebase(name, mapping or {}), open_catalog(catalog)
     check_renames(mapping or {}, dataset.catalog, changed, dropped=dropped_items(dataset), file=how.renames)
-    found = rebase_dataset(
+    result = rebase_dataset(
         dataset,
         changed,
         renames=mapping,
@@ -157,24 +158,24 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, in_place: bool = False
         former=_former_texts(Path(name), dataset, changed),
     )
     agent = Path(catalog) if is_agent_file(catalog) else None
-    found = replace(found, dataset=found.dataset.of_agent(agent))
+    result = replace(result, dataset=result.dataset.of_agent(agent))
     written = None
     if how.accept and how.catalog is None:
         where = f"{name} is over an agent file, of whose former items only the ids are known, so that no renames can be"
-        what = f"{where} proposed; name them with --renames FILE"
-        if target is not None and found.lost_labels:
-            raise ParameterError(f"{what}, or leave --accept-renames out to drop {len(found.lost_labels):,} labels")
-        say(f"notice: {what}", err=True)
+        problem = f"{where} proposed; name them with --renames FILE"
+        if target is not None and result.lost_labels:
+            raise ParameterError(f"{problem}, or leave --accept-renames out to drop {len(result.lost_labels):,} labels")
+        say(f"notice: {problem}", err=True)
     if target is not None:
-        say(*drop_warning(found), err=True)
-        written = _written(found.dataset, target, source=name, answers=False, in_place=in_place)
+        say(*drop_warning(result), err=True)
+        written = _written(result.dataset, target, source=name, answers=False, in_place=in_place)
         write_known_items(target, changed.ids)
     if as_json:
-        print_json({**found.as_dict(), "written": None if target is None else str(target), **_carried(written)})
+        print_json({**result.as_dict(), "written": None if target is None else str(target), **_carried(written)})
         return
     if agent is not None and agent_of(Path(name)) is not None and known_items(Path(name)) is None and target is None:
         say(f"which items are new is not known: {name} has no {KNOWN} yet, which --in-place writes")
-    say(*rebase_lines(found, shown=None if every else 10), *(written.lines() if written else ()))
+    say(*rebase_lines(result, limit=None if list_all else 10), *(written.lines() if written else ()))
     say(_where(target))
 
 
@@ -190,7 +191,7 @@ class ExportTargets:
     may_offer: bool = field(default=False, kw_only=True)
 
 
-def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
+def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
     """Write a dataset in another program's format, and say what that cannot hold; or what each query asks.
 
     Raises:
@@ -201,31 +202,31 @@ def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
     from ctxbench.io.visible import count
     from ctxbench.selectors.protocol import dumps
 
-    if what.out is not None and what.form is None:
+    if targets.out is not None and targets.form is None:
         raise ParameterError("--out lacks the form of what is written there; add --format beir or --format trec")
-    if (what.form is None) != (what.out is None) or (what.form is None and what.requests is None):
+    if (targets.form is None) != (targets.out is None) or (targets.form is None and targets.requests is None):
         raise ParameterError("say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE")
-    if what.form is None and (what.plain or what.run is not None):
+    if targets.form is None and (targets.plain or targets.run is not None):
         raise ParameterError("--plain and --run go with --format and --out")
-    if what.may_offer and what.requests is None:
+    if targets.may_offer and targets.requests is None:
         raise ParameterError("--may-offer goes with --requests FILE")
-    ranked = [] if what.run is None else [what.run]
-    own = {"--requests": row_with("ctxbench", "catalog")}
-    refuse_outputs({"--requests": what.requests}, {**dataset_inputs(name), "the run": ranked}, own=own)
+    ranked = [] if targets.run is None else [targets.run]
+    signatures = {"--requests": row_with("ctxbench", "catalog")}
+    refuse_outputs({"--requests": targets.requests}, {**dataset_inputs(name), "the run": ranked}, own=signatures)
     dataset = _opened(name)
     report: dict[str, Any] = {}
     lines = []
-    if what.form is not None and what.out is not None:
-        found = export_dataset(dataset, what.out, form=what.form, plain=what.plain, run=what.run)
-        report, lines = found.as_dict(), export_lines(found, plain=what.plain)
-    if what.requests is not None:
-        rows = list(request_rows(dataset, may_offer=what.may_offer))
-        write_atomic(what.requests, "".join(f"{dumps(row)}\n" for row in rows))
-        report["requests"] = str(what.requests)
-        asked = count(len(dataset), "request", "requests")
+    if targets.form is not None and targets.out is not None:
+        result = export_dataset(dataset, targets.out, form=targets.form, plain=targets.plain, run=targets.run)
+        report, lines = result.as_dict(), export_lines(result, plain=targets.plain)
+    if targets.requests is not None:
+        rows = list(request_rows(dataset, may_offer=targets.may_offer))
+        write_atomic(targets.requests, "".join(f"{dumps(row)}\n" for row in rows))
+        report["requests"] = str(targets.requests)
+        requests = count(len(dataset), "request", "requests")
         catalogs = len(rows) - len(dataset)
         catalog = "the catalog" if catalogs == 1 else f"{catalogs:,} catalogs, of what each request may see,"
-        lines.append(f"{catalog} and {asked}, as a command reads them, written to {what.requests}")
+        lines.append(f"{catalog} and {requests}, as a command reads them, written to {targets.requests}")
     if as_json:
         print_json(report)
     else:
@@ -233,7 +234,7 @@ def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
 
 
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> LabellingCopy:
-    """Write a dataset made of another, in its place or with what labelling left beside that one."""
+    """Write a dataset made of another, in its place or as a copy with the files of labelling."""
     from ctxbench.data.curation.labelling_files import LabellingCopy, copy_labelling
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.data.datasets.writer import create_dataset, write_dataset
@@ -265,20 +266,20 @@ def _opened_for_rebase(name: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset
     if agent_of(folder) is None:
         return _opened(name)
     card, _ = load_yaml(folder / CARD)
-    labelled, known = labelled_items(folder), known_items(folder)
+    labelled, known_ids = labelled_items(folder), known_items(folder)
     dataset = open_dataset(name, former_ids={str(card.get("name")): labelled})
     new = {key for key in renames.values() if key.id not in labelled}
-    if known is not None:
+    if known_ids is not None:
         named = labelled | {key.id for key in _named_items(dataset)}
-        new |= {item.key for item in dataset.catalog if item.id not in known and item.id not in named}
-    lacking = sorted((known or frozenset()) - set(dataset.catalog.ids))
-    gone = [Item(type=i.type, server=i.server, name=i.name, enabled=False) for i in map(ItemKey.parse, lacking)]
+        new |= {item.key for item in dataset.catalog if item.id not in known_ids and item.id not in named}
+    missing = sorted((known_ids or frozenset()) - set(dataset.catalog.ids))
+    gone = [Item(type=i.type, server=i.server, name=i.name, enabled=False) for i in map(ItemKey.parse, missing)]
     items = [*(item for item in dataset.catalog if item.key not in new), *gone]
     return replace(dataset, catalog=Catalog(items), gone=dataset.gone + len(gone))
 
 
 def _former_texts(folder: Path, dataset: Dataset, changed: Catalog) -> dict[str, str]:
-    """What labelled items of an agent said at the last commit that changed the dataset; empty where git has none.
+    """Texts of labelled items of an agent at the last commit that changed the dataset; empty where git has none.
 
     Only of types of which there are new items: those may hold a part of what was split.
     """
@@ -289,28 +290,28 @@ def _former_texts(folder: Path, dataset: Dataset, changed: Catalog) -> dict[str,
     from ctxbench.sources.former_places import former_place
     from ctxbench.sources.frontmatter import read_page, text_of
 
-    path, known = agent_of(folder), {*dataset.catalog.ids}
-    new = {item.type for item in changed if item.id not in known}
+    path, ids = agent_of(folder), {*dataset.catalog.ids}
+    new = {item.type for item in changed if item.id not in ids}
     if path is None or not new:
         return {}
-    agent, found = read_agent(path), {}
+    agent, texts = read_agent(path), {}
     try:
         repository = Repository.around(folder)
         commits = [] if repository is None else repository.commits(folder, limit=1)
         if repository is None or not commits:
             return {}
-        places = agent.locations()
+        locations = agent.locations()
         for line in (repository.text(commits[0], agent.snapshot / CORPUS) or "").splitlines():
             row = json.loads(line)
-            found[str(row.get("_id"))] = f"{row.get('description', '')} {row.get('text', '')}"
+            texts[str(row.get("_id"))] = f"{row.get('description', '')} {row.get('text', '')}"
         for item in {label.item.id for label in dataset.labels if label.item.type in new - {"tool"}}:
-            file = places[item][0] if item in places else former_place(agent, item)[0]
+            file = locations[item][0] if item in locations else former_place(agent, item)[0]
             if file != agent.path and (text := repository.text(commits[0], file)):
                 page = read_page(text)
-                found[item] = f"{text_of(page.fields.get('description'))} {page.text}"
+                texts[item] = f"{text_of(page.fields.get('description'))} {page.text}"
     except (StorageError, ValueError):
         return {}  # without git, what is known of renames has to do
-    return found
+    return texts
 
 
 def _named_items(dataset: Dataset) -> Iterator[ItemKey]:
@@ -320,11 +321,11 @@ def _named_items(dataset: Dataset) -> Iterator[ItemKey]:
     for request in (query.request for query in dataset.queries):
         yield from (*request.removed, *request.explicit, *request.recent, *(request.available or ()))
         yield from (key for key, _ in request.uses)
-        yield from (held.key for held in request.session or ())
+        yield from (entry.key for entry in request.session or ())
 
 
 def _opened(name: str) -> Dataset:
     from ctxbench.data.datasets.lookup import open_dataset
 
-    with progress() as shown:
-        return open_dataset(name, notify=shown.say)
+    with progress() as bar:
+        return open_dataset(name, notify=bar.say)

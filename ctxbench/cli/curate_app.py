@@ -42,7 +42,7 @@ def data_stats(
     """
     from ctxbench.cli.curate import stats
 
-    stats(dataset, tokens=tokens, threshold=threshold, embedder=embedder, every=all_, as_json=json_)
+    stats(dataset, tokens=tokens, threshold=threshold, embedder=embedder, list_all=all_, as_json=json_)
 
 
 @curate_app.command("overlap", cls=Command)
@@ -66,7 +66,7 @@ def data_overlap(
     """
     from ctxbench.cli.overlap import show_overlap
 
-    show_overlap(catalog, embedder=embedder, threshold=threshold, every=all_, as_json=json_)
+    show_overlap(catalog, embedder=embedder, threshold=threshold, list_all=all_, as_json=json_)
 
 
 @curate_app.command("split", cls=Command)
@@ -115,7 +115,7 @@ def data_diff(
     """
     from ctxbench.cli.curate import diff
 
-    raise typer.Exit(diff(first, second, every=all_, as_json=json_))
+    raise typer.Exit(diff(first, second, list_all=all_, as_json=json_))
 
 
 @curate_app.command("rebase", cls=Command)
@@ -155,7 +155,7 @@ def data_rebase(
     from ctxbench.cli.curate import Rebasing, rebase
 
     how = Rebasing(catalog=catalog, renames=renames, accept=accept_renames, version=version)
-    rebase(dataset, how, out=out, in_place=in_place, every=all_, as_json=json_)
+    rebase(dataset, how, out=out, in_place=in_place, list_all=all_, as_json=json_)
 
 
 @curate_app.command("export", cls=Command)

@@ -102,8 +102,9 @@ def data_capture(
     references: Annotated[
         list[Path] | None, typer.Option(help="A folder of Markdown files, each a reference; repeatable.")
     ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Ask this server only; all else in an earlier catalog stays. Repeatable.")
+    servers: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="Ask this server only; all else in an earlier catalog stays. Repeatable."),
     ] = None,
     skip: Annotated[
         list[str] | None, typer.Option(help="Do not ask this server; its items in an earlier catalog stay. Repeatable.")
@@ -127,21 +128,21 @@ def data_capture(
 
     ctxbench data capture --mcp-config .mcp.json --rules . --out catalogs/mine
     """
-    from ctxbench.cli.capture import CaptureWanted, capture_agent, capture_all
+    from ctxbench.cli.capture import CaptureRequest, capture_agent, capture_all
 
-    wanted = CaptureWanted(
+    request = CaptureRequest(
         mcp_config=mcp_config,
         rules=rules or [],
         references=references or [],
-        only=only or [],
+        servers=servers or [],
         skip=skip or [],
         timeout=timeout,
         partial=partial,
         hide_keys=hide_keys,
     )
     if agent is not None:
-        raise typer.Exit(capture_agent(agent, wanted, out=out, as_json=json_))
-    raise typer.Exit(capture_all(wanted, out=out, as_json=json_))
+        raise typer.Exit(capture_agent(agent, request, out=out, as_json=json_))
+    raise typer.Exit(capture_all(request, out=out, as_json=json_))
 
 
 @data_app.command("from-git", cls=Command)

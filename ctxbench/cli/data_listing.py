@@ -50,8 +50,8 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
     """
     from ctxbench.data.datasets.lookup import open_dataset
 
-    with progress() as shown:
-        dataset = open_dataset(name, notify=shown.say)
+    with progress() as bar:
+        dataset = open_dataset(name, notify=bar.say)
     if query is not None:
         _show_query(dataset.take([query]), as_json=as_json)
         return
@@ -85,8 +85,8 @@ def _show_query(dataset: Dataset, *, as_json: bool) -> None:
         return
     say(f"{query.id} ({query.split}; {', '.join(query.tags) or 'no tags'})")
     say(*quoted(query.request.text))
-    asked = {name: query.as_row().get(name) for name in ("workspace", "user", "time", "only", "available", "scope")}
-    for name, value in asked.items():
+    context = {name: query.as_row().get(name) for name in ("workspace", "user", "time", "only", "available", "scope")}
+    for name, value in context.items():
         if value is not None:
             say(f"  {name} {value if isinstance(value, str) else dump_json(value)}")
     grades = {2: "required", 1: "helpful", 0: "irrelevant"}
@@ -146,37 +146,37 @@ def _folder_of(name: str) -> Path:
     from ctxbench.data.datasets.lookup import dataset_folder, open_dataset
 
     if not Path(name).is_dir() and not name_fault(name):
-        with progress() as shown, suppress(InputError):  # its faults are what is asked for
-            open_dataset(name, notify=shown.say)
+        with progress() as bar, suppress(InputError):  # its faults are what is asked for
+            open_dataset(name, notify=bar.say)
     return dataset_folder(name)
 
 
 def import_dataset(
-    name: str, *, out: Path | None, source: Path | None = None, own: bool = False, as_json: bool = False
+    name: str, *, out: Path | None, source: Path | None = None, own_files: bool = False, as_json: bool = False
 ) -> None:
     """Import a dataset into the cache, from the published files in the folder `source`; with `out`, write a copy.
 
-    With `own` the files are the user's, in the same form, and the dataset is written to `out` alone.
+    With `own_files` the files are the user's, in the same form, and the dataset is written to `out` alone.
     """
     from ctxbench.data.datasets.dataset import name_of_path
     from ctxbench.data.datasets.lookup import import_dataset as imported
     from ctxbench.data.datasets.lookup import import_own, open_dataset
     from ctxbench.data.datasets.writer import create_dataset
 
-    with progress() as shown:
-        if own:
+    with progress() as bar:
+        if own_files:
             if source is None or out is None:
                 raise ParameterError("--own needs the files, --from PLACE, and where the dataset goes, --out FOLDER")
             dataset = import_own(name, source, called=name_of_path(out, "own"))
             name = dataset.name
         elif out is None or source is not None:
-            dataset = imported(name, source=source, notify=shown.say)
+            dataset = imported(name, source=source, notify=bar.say)
         else:
-            dataset = open_dataset(name, notify=shown.say)
+            dataset = open_dataset(name, notify=bar.say)
         if out is not None:
             create_dataset(dataset, out)
-            done = "written" if own else "copied"
-            shown.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items {done} to {out}")
+            done = "written" if own_files else "copied"
+            bar.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items {done} to {out}")
     if as_json:
         facts = {"dataset": name, "version": dataset.version, "hash": dataset.hash, "queries": len(dataset)}
         print_json({**facts, "items": len(dataset.catalog), "written": None if out is None else str(out)})

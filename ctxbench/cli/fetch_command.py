@@ -18,9 +18,9 @@ def fetch_source(name: str, *, as_json: bool) -> None:
 
     source = source_of(name)
     datasets = sources()[source.name][1]
-    with progress() as shown:
-        shown.say(f"{source.name}: from {source.page}; licence: {source.licence}")
-        files = fetch(source, host=HOST, show=shown, notify=shown.say)
+    with progress() as bar:
+        bar.say(f"{source.name}: from {source.page}; licence: {source.licence}")
+        files = fetch(source, host=HOST, show=bar, notify=bar.say)
     if as_json:
         rows = [{"path": str(f.path), "bytes": f.size, "sha256": f.sha256, "fetched": f.fresh} for f in files]
         print_json(

@@ -1,4 +1,4 @@
-"""A selector that a file names, of an experiment or of the user's own, as `ctxbench select` asks it."""
+"""A selector of an experiment file, or an external one of an agent file, for `ctxbench select`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ IN_CHAT = "semantic"  # whose settings a session holds, as the documents have it
 ITS_OWN = "Your selector alone knows why: ctxbench sees its answer, not the rules inside it."
 
 
-def listed_selector(selector: str | None, experiment: Path | None, beside: Mapping[str, object]) -> SelectorSpec | None:
-    """The selector of an experiment that is asked, or the one of the user's own in an agent file; None for another.
+def listed_selector(
+    selector: str | None, experiment: Path | None, options: Mapping[str, object]
+) -> SelectorSpec | None:
+    """The named selector of an experiment, or the external selector of an agent file; None for any other.
 
     Args:
         selector: its name, or the agent file.
         experiment: the file that names it, or None.
-        beside: by option what only a definition takes; empty values are not given.
+        options: by name, those that only a definition takes; empty values are not given.
 
     Raises:
-        UserError: the file is faulty, there is no such selector, or an option stands beside it.
+        UserError: the file is faulty, there is no such selector, or an option does not apply to it.
     """
     from ctxbench.bench.selector_specs import agent_own_spec
 
@@ -42,7 +44,7 @@ def listed_selector(selector: str | None, experiment: Path | None, beside: Mappi
         spec = None if selector is None else agent_own_spec(selector)
     else:
         spec = _of_experiment(experiment, selector)
-    if spec is not None and (idle := [name for name, value in beside.items() if value]):
+    if spec is not None and (idle := [name for name, value in options.items() if value]):
         raise ParameterError(f"{spec.name} is as its file says; leave {' and '.join(idle)} out")
     return spec
 
@@ -73,7 +75,7 @@ def stand_in(spec: SelectorSpec) -> Definition:
 
 
 def _system(items: str) -> str:
-    """The system prompt of the agent whose items are asked; empty where they are no agent's."""
+    """The system prompt of the agent whose items these are; empty for other catalogs."""
     from ctxbench.sources.agent_file import is_agent_file, read_agent
 
     return read_agent(Path(items)).system if is_agent_file(items) else ""
@@ -114,7 +116,7 @@ def explained(
 
 
 def own_lines(explanation: OwnExplanation) -> list[str]:
-    """What is known of an answer of the user's own selector beside its items."""
+    """The time and the notes of an external selector's answer."""
     from ctxbench.report.run_tables import note_text
 
     start = "" if explanation.timed else ", with its start where it had to be started"

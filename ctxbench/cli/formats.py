@@ -20,24 +20,15 @@ if TYPE_CHECKING:
     from ctxbench.data.importers.formats.conversion import Conversion, ImportSettings
 
 _SHOWN = 10  # renamed items that a message names
-_GOLDEN = (
-    "An item that `expected` does not name counts as not needed, whatever its kind; a record without `expected` is "
-    "unlabelled."
-)
-_TRIGGERS = (
-    "A skill whose file does not name a request counts as not needed if the request should trigger another one. Else "
-    "that is unknown, and the request is unlabelled (with --nothing-else it needs nothing)."
-)
-_TRIGGERS_ALONE = (
-    "A skill whose file does not name a request counts as not needed; a request that should trigger none needs "
-    "nothing, as --nothing-else says."
-)
+_GOLDEN = "An item that `expected` does not name counts as not needed, whatever its kind; a record without `expected` is unlabelled."
+_TRIGGERS = "A skill whose file does not name a request counts as not needed if the request should trigger another one. Else that is unknown, and the request is unlabelled (with --nothing-else it needs nothing)."
+_TRIGGERS_ALONE = "A skill whose file does not name a request counts as not needed; a request that should trigger none needs nothing, as --nothing-else says."
 
 
 def settings(
     *, name: str | None, item_type: str, grades: str | None, licence: str | None, version: str | None
 ) -> ImportSettings:
-    """How files become a dataset, from what the command line says.
+    """The settings of an import, from the options of the command line.
 
     Raises:
         ParameterError: the name, the type or the mapping of grades is none.
@@ -52,7 +43,7 @@ def import_beir(folder: Path, how: ImportSettings, *, out: Path, as_json: bool) 
     """Make a dataset of a BEIR folder."""
     from ctxbench.data.importers.formats.qrels import import_beir as imported
 
-    _written(lambda: imported(folder, how), out, whole=_documents(how), as_json=as_json)
+    _written(lambda: imported(folder, how), out, label_note=_documents(how), as_json=as_json)
 
 
 def import_trec(
@@ -75,14 +66,14 @@ def import_trec(
             )
         files[name] = Path(file)
     make = partial(imported, files, queries=queries, corpus=corpus, settings=how)
-    _written(make, out, whole=_documents(how), as_json=as_json)
+    _written(make, out, label_note=_documents(how), as_json=as_json)
 
 
 def import_autorag(qa: Path, how: ImportSettings, *, corpus: Path, out: Path, as_json: bool) -> None:
     """Make a dataset of AutoRAG's questions and corpus."""
     from ctxbench.data.importers.formats.autorag import import_autorag as imported
 
-    _written(lambda: imported(qa, corpus=corpus, settings=how), out, whole=_documents(how), as_json=as_json)
+    _written(lambda: imported(qa, corpus=corpus, settings=how), out, label_note=_documents(how), as_json=as_json)
 
 
 def import_golden(
@@ -113,7 +104,7 @@ def import_golden(
         source = {**dataset.about["source"], "path": _path_from(out, file)}
         return replace(conversion, dataset=replace(dataset, about={**dataset.about, "source": source}))
 
-    _written(make, out, whole=_GOLDEN, as_json=as_json, again=True)
+    _written(make, out, label_note=_GOLDEN, as_json=as_json, replace_import=True)
 
 
 def _path_from(folder: Path, file: Path) -> str:
@@ -140,7 +131,7 @@ def import_triggers(folder: Path, how: ImportSettings, *, nothing_else: bool, ou
     from ctxbench.data.importers.formats.triggers import import_triggers as imported
 
     make = partial(imported, folder, settings=how, nothing_else=nothing_else)
-    _written(make, out, whole=_TRIGGERS_ALONE if nothing_else else _TRIGGERS, as_json=as_json)
+    _written(make, out, label_note=_TRIGGERS_ALONE if nothing_else else _TRIGGERS, as_json=as_json)
 
 
 def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) -> None:
@@ -152,35 +143,34 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
 
     read = {"the ranking": [run], **dataset_inputs(dataset)}
     refuse_outputs({"--out": out}, read, own={"--out": row_with("query", "items", "ranking")})
-    with progress() as shown:
-        opened = open_dataset(dataset, notify=shown.say)
+    with progress() as bar:
+        opened = open_dataset(dataset, notify=bar.say)
     answers, odd = answers_of_run(read_run(run), opened, keep=keep)
     write_atomic(out, dump_jsonl(answers))
     if as_json:
         print_json({"answers": len(answers), "written": str(out), "odd": odd})
         return
-    for what, ids in odd.items():
+    for problem, ids in odd.items():
         if ids:
-            say(f"{what}: {len(ids):,} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})")
+            say(f"{problem}: {len(ids):,} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})")
     say(f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}")
 
 
 def _documents(how: ImportSettings) -> str:
-    return (
-        "A document that the labels of a query do not name counts as not needed, whatever its --type "
-        f"(here {how.type}); a query without a required document is unlabelled."
-    )
+    return f"A document that the labels of a query do not name counts as not needed, whatever its --type (here {how.type}); a query without a required document is unlabelled."
 
 
-def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: bool, again: bool = False) -> None:
+def _written(
+    make: Callable[[], Conversion], out: Path, *, label_note: str, as_json: bool, replace_import: bool = False
+) -> None:
     """Make a dataset, write it, and print what was counted on the way.
 
     Args:
         make: makes it.
         out: the folder to write.
-        whole: whether an item without a label is not needed; said before anything is written.
+        label_note: whether an item without a label is not needed; printed before anything is written.
         as_json: print JSON.
-        again: replace what an earlier import made of the same file, if nobody has added to it.
+        replace_import: replace what an earlier import made of the same file, if nobody has added to it.
     """
     from ctxbench.data.datasets.layout import write_known_items
     from ctxbench.data.datasets.query_labels import unlabelled_words
@@ -189,8 +179,8 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
 
     conversion = make()
     dataset = conversion.dataset
-    say(whole, err=True)
-    replaced = create_dataset(dataset, out, replace=again)
+    say(label_note, err=True)
+    replaced = create_dataset(dataset, out, replace=replace_import)
     write_known_items(out, dataset.catalog.ids)
     if as_json:
         print_json({**conversion.as_dict(), "written": str(out), **({"replaced": True} if replaced else {})})
@@ -202,8 +192,6 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
         say(line)
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     say(
-        f"dataset {dataset.name}: {count(len(dataset), 'query', 'queries')} ({splits}), "
-        f"{count(len(dataset.labels), 'label')} over {count(len(dataset.catalog), 'item')}; "
-        f"{unlabelled_words(counts['unlabelled'], counts['partly_labelled'])}"
+        f"dataset {dataset.name}: {count(len(dataset), 'query', 'queries')} ({splits}), {count(len(dataset.labels), 'label')} over {count(len(dataset.catalog), 'item')}; {unlabelled_words(counts['unlabelled'], counts['partly_labelled'])}"
     )
     say(f"written to {out}{', in place of what an earlier import of the file made' if replaced else ''}")

@@ -39,62 +39,62 @@ def write_history(
         UserError: the repository cannot be read, no commit of it is a request, or the folder holds something else.
     """
     repository, old = GitRepository(folder), None
-    place = out if out is not None else Path("datasets") / _folder_name(repository.path)
-    settings = replace(settings, name=name_of_path(place, "history"))
-    with progress() as shown:
+    target = out if out is not None else Path("datasets") / _folder_name(repository.path)
+    settings = replace(settings, name=name_of_path(target, "history"))
+    with progress() as bar:
         if grow:
-            old = read_dataset(place)
-            dataset, choice = grown_history(old, repository, settings, notify=shown)
-            write_dataset(dataset, place)
+            old = read_dataset(target)
+            dataset, choice = grown_history(old, repository, settings, notify=bar)
+            write_dataset(dataset, target)
         else:
-            dataset, choice = history_dataset(repository, settings, notify=shown)
-            _create(dataset, place)
+            dataset, choice = history_dataset(repository, settings, notify=bar)
+            _create(dataset, target)
     if repository.shallow:
         _log.warning("%s: a shallow clone; older commits are no queries (`git fetch --unshallow`)", folder)
     if as_json:
-        told = {
-            "dataset": str(place),
+        facts = {
+            "dataset": str(target),
             "name": dataset.name,
             "commits": choice.looked_at,
             "out": dict(choice.out),
             "filesOut": dataset.about["source"]["files_out"],
         }
-        print_json({**told, "counts": dataset.counts})
+        print_json({**facts, "counts": dataset.counts})
         return
     counts = dataset.counts
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     new = "" if old is None else f", {len(dataset) - len(old):,} of them new"
-    say(f"{place}: {count(len(dataset), 'query', 'queries')}{new} ({splits}) of {count(choice.looked_at, 'commit')}")
+    say(f"{target}: {count(len(dataset), 'query', 'queries')}{new} ({splits}) of {count(choice.looked_at, 'commit')}")
     say(
         f"{count(counts['items'], 'item')}: {', '.join(f'{n:,} {kind}' for kind, n in counts['types'].items())}; "
         f"{counts['required']:,} required, {counts['helpful']:,} helpful"
     )
-    if given := len(settings.rules.texts):
-        say(f"{dataset.about['source']['texts_used']:,} of {given:,} texts belong to commits that were looked at")
+    if n_texts := len(settings.rules.texts):
+        say(f"{dataset.about['source']['texts_used']:,} of {n_texts:,} texts belong to commits that were looked at")
     if choice.out:
         say("left out: " + "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items()))
     if files_out := dataset.about["source"]["files_out"]:
         say("versions of files left out: " + "; ".join(f"{n:,} {reason}" for reason, n in files_out.items()))
-    name = str(place)
+    name = str(target)
     say(f"next: `{shlex.join(['ctxbench', 'data', 'show', name])}`")
     say(
         f"then `ctxbench run EXPERIMENT.yaml`, with `datasets: [{name}]` and `selectors: [bm25, codebase]` in that file"
     )
 
 
-def _create(dataset: Dataset, place: Path) -> None:
-    """Write a dataset where there is none; if there is one of the same history, the error says how it goes on."""
+def _create(dataset: Dataset, target: Path) -> None:
+    """Write a new dataset; if there is one of the same history, the error names --grow."""
     try:
-        create_dataset(dataset, place)
+        create_dataset(dataset, target)
     except ParameterError as error:
-        there: object = None
+        source: object = None
         with suppress(UserError):
-            there = read_dataset(place).about.get("source")
-        head = there.get("head") if isinstance(there, dict) and there.get("format") == "git" else None
+            source = read_dataset(target).about.get("source")
+        head = source.get("head") if isinstance(source, dict) and source.get("format") == "git" else None
         if head in (None, dataset.about["source"]["head"]):
             raise
         raise ParameterError(
-            f"{place} holds a dataset of commit {str(head)[:12]}; --grow adds the requests since then and keeps its "
+            f"{target} holds a dataset of commit {str(head)[:12]}; --grow adds the requests since then and keeps its "
             "queries and labels; or name another folder"
         ) from error
 

@@ -1,4 +1,4 @@
-"""The line of a rule file that an edit of the rule stands in: of a field of its front matter, or of its text."""
+"""The line of a rule file that was edited: of a field of its front matter, or of its text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GLOBS = ("globs", "paths", "applyTo")
 
 
 def edited_line(path: Path, line: int, edited: Collection[str], former: str | None = None) -> int:
-    """The first line of a rule file that is another one than it was.
+    """The first line of a rule file that differs from before.
 
     Args:
         path: of the file.
@@ -34,20 +34,20 @@ def edited_line(path: Path, line: int, edited: Collection[str], former: str | No
         page = read_page(read_text(path))
     except UserError:
         return line
-    found = []
-    for one in edited:
-        names = [name for name in _sources(one, page, edited) if name in page.lines]
-        found += [page.lines[name] for name in names[:1]]
+    lines = []
+    for item_field in edited:
+        names = [name for name in _sources(item_field, page, edited) if name in page.lines]
+        lines += [page.lines[name] for name in names[:1]]
     if "text" in edited and former is not None:
-        found.append(page.line + differing_line(former, page.text) - 1)
-    return min(found, default=line)
+        lines.append(page.line + differing_line(former, page.text) - 1)
+    return min(lines, default=line)
 
 
-def differing_line(was: str, now: str) -> int:
+def differing_line(was: str, new: str) -> int:
     """The first line of a text that differs from what it was, 1-based; the last one where only its end is gone."""
-    lines = now.split("\n")
+    lines = new.split("\n")
     pairs = enumerate(zip_longest(was.split("\n"), lines), 1)
-    return min(next((place for place, (before, after) in pairs if before != after), 1), len(lines))
+    return min(next((number for number, (before, after) in pairs if before != after), 1), len(lines))
 
 
 def _sources(item_field: str, page: Page, edited: Collection[str]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bool) -> None:
-    """Write the graph of a catalog; what a graph that is there already says of unchanged items is kept.
+    """Write the graph of a catalog; links of unchanged items are taken from an existing graph.
 
     Raises:
         StorageError: the file is there and holds no graph, or cannot be written.
@@ -40,8 +40,8 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
     except StorageError as error:
         raise StorageError(f"{out} is there and is no graph that can be read; name another --out") from error
     model = open_embedder(embedder)
-    with progress() as shown:
-        vectors = open_vectors(model, progress=partial(shown, "embedding texts"))
+    with progress() as bar:
+        vectors = open_vectors(model, progress=partial(bar, "embedding texts"))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
         graph = make_graph(items, resources, spec, old=old)
     write_graph(out, graph)

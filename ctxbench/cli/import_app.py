@@ -41,9 +41,9 @@ class ImportGroup(Group):
         """The arguments with `dataset` or `tools` in front where they name no sub-command."""
         if not args or args[0] in (*self.commands, "--help", "-h"):
             return args
-        if (meant := get_close_matches(args[0], self.commands, 1, 0.75)) and args[0] not in _datasets():
-            raise ParameterError(f"no import {args[0]!r}; did you mean {meant[0]}? See `ctxbench data import --help`")
-        file = any(not one.startswith("-") and Path(one).suffix in (".json", ".jsonc") for one in args)
+        if (similar := get_close_matches(args[0], self.commands, 1, 0.75)) and args[0] not in _datasets():
+            raise ParameterError(f"no import {args[0]!r}; did you mean {similar[0]}? See `ctxbench data import --help`")
+        file = any(not argument.startswith("-") and Path(argument).suffix in (".json", ".jsonc") for argument in args)
         file = file and args[0] not in _datasets()  # `--from FILE.json` of a dataset
         return ["tools" if file else "dataset", *args]
 
@@ -68,7 +68,7 @@ def import_dataset_command(
     name: Annotated[str, typer.Argument(help="A dataset that an importer provides, for example bfcl-simple.")],
     from_: Annotated[Path | None, typer.Option("--from", help="The folder of its published files.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write a copy to this folder, too.")] = None,
-    own: Annotated[
+    own_files: Annotated[
         bool, typer.Option("--own", help="What --from names are files of yours in the same form; needs --out.")
     ] = False,
     json_: JsonFlag = False,
@@ -83,7 +83,7 @@ def import_dataset_command(
     """
     from ctxbench.cli.data_listing import import_dataset
 
-    import_dataset(name, out=out, source=from_, own=own, as_json=json_)
+    import_dataset(name, out=out, source=from_, own_files=own_files, as_json=json_)
 
 
 @import_app.command("tools", cls=Command)
@@ -146,8 +146,8 @@ def import_traces_command(
     from ctxbench.data.traces.importer import TraceSettings
 
     settings = TraceSettings.of_folder(out, name=name, licence=licence, history=history, all_offered=all_offered)
-    wanted = redaction(redact, off=no_redact)
-    import_traces(logs, catalog=catalog, out=out, settings=settings, renames=renames, redact=wanted, as_json=json_)
+    patterns = redaction(redact, off=no_redact)
+    import_traces(logs, catalog=catalog, out=out, settings=settings, renames=renames, redact=patterns, as_json=json_)
 
 
 @import_app.command("beir", cls=Command)

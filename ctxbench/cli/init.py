@@ -36,30 +36,30 @@ def init(folder: Path, *, as_json: bool) -> None:
     """
     if not folder.is_dir():
         raise StorageError(f"there is no folder {folder}; name the project's folder")
-    found = look(folder)
-    if found.mcp is None and not found.rules and not found.tools:
+    project = look(folder)
+    if project.mcp is None and not project.rules and not project.tools:
         raise ParameterError(
-            "; ".join([_nothing(folder), *_not_taken(found), *_not_named(found), "name the project's folder"])
+            "; ".join([_nothing(folder), *_not_taken(project), *_not_named(project), "name the project's folder"])
         )
-    files = list(_files(found))
+    files = list(_files(project))
     if in_the_way := [str(path) for path, _ in files if path.is_dir()]:
         raise StorageError(
             f"{' and '.join(in_the_way)}: a folder, where a file goes; move it away, nothing was written"
         )
-    written, kept = [], []
+    written, unchanged = [], []
     for path, text in files:
         if path.exists():
-            kept.append(path)
+            unchanged.append(path)
         else:
             _write(path, text)
             written.append(path)
-    steps = list(_next(found, workflow=_workflow_path(found) in written, ignore=folder / IGNORE in written))
+    steps = list(_next(project, workflow=_workflow_path(project) in written, ignore=folder / IGNORE in written))
     if as_json:
-        print_json({"written": [*map(str, written)], "kept": [*map(str, kept)], "next": steps})
+        print_json({"written": [*map(str, written)], "kept": [*map(str, unchanged)], "next": steps})
         return
-    say(*_told(found), *_not_taken(found), *_not_named(found))
+    say(*_findings(project), *_not_taken(project), *_not_named(project))
     say(*(f"written: {path}" for path in written))
-    say(*(f"kept as it is: {path}" for path in kept))
+    say(*(f"kept as it is: {path}" for path in unchanged))
     say("Next:", *(f"  {step}" for step in steps))
 
 
@@ -70,41 +70,46 @@ def _nothing(folder: Path) -> str:
     )
 
 
-def _files(found: Project) -> Iterator[tuple[Path, str]]:
+def _files(project: Project) -> Iterator[tuple[Path, str]]:
     """The files with their texts."""
     import yaml
 
-    folder = found.folder
+    folder = project.folder
     sources: dict[str, object] = {}
-    if found.mcp is not None:
-        sources["mcp"] = found.mcp
-    if found.tools:
-        names = list(found.tools)
+    if project.mcp is not None:
+        sources["mcp"] = project.mcp
+    if project.tools:
+        names = list(project.tools)
         sources["tools"] = names[0] if len(names) == 1 else names
-    if found.rules:
+    if project.rules:
         sources["rules"] = "."
-    name = "".join(one if one.isalnum() or one in "-_" else "-" for one in folder.resolve().name).strip("-") or "agent"
+    name = (
+        "".join(
+            character if character.isalnum() or character in "-_" else "-" for character in folder.resolve().name
+        ).strip("-")
+        or "agent"
+    )
     about = yaml.safe_dump({"name": name, "sources": sources}, sort_keys=False)
-    datasets = yaml.safe_dump(list(found.datasets) or [EVALS], default_flow_style=True).strip()
+    datasets = yaml.safe_dump(list(project.datasets) or [EVALS], default_flow_style=True).strip()
     yield folder / AGENT, _AGENT.format(about=about)
     yield folder / GATE, _GATE.format(datasets=datasets)
     yield folder / POLICIES, _POLICIES
     yield folder / EXPERIMENT, _EXPERIMENT.format(datasets=datasets)
-    if (workflow := _workflow_path(found)) is not None:
-        yield workflow, _workflow(found)
-    if found.repository is not None and not found.ignores_runs and not (folder / IGNORE).exists():
+    if (workflow := _workflow_path(project)) is not None:
+        yield workflow, _workflow(project)
+    if project.repository is not None and not project.ignores_runs and not (folder / IGNORE).exists():
         yield folder / IGNORE, _IGNORE
 
 
-def _workflow_path(found: Project) -> Path | None:
-    """The place of the workflow: only the root of a repository is looked at by GitHub."""
-    if found.repository is None:
+def _workflow_path(project: Project) -> Path | None:
+    """The path of the workflow: GitHub looks only at the root of a repository."""
+    if project.repository is None:
         return None
-    up = "../" * len(Path(found.within).parts)
-    return found.folder / f"{up}{WORKFLOW}"
+    up = "../" * len(Path(project.within).parts)
+    return project.folder / f"{up}{WORKFLOW}"
 
 
-def _workflow(found: Project) -> str:
+def _workflow(project: Project) -> str:
     """The workflow that comes with ctxbench, for a project in a folder of its repository.
 
     It asks the servers whose code is in the repository: a change of that is seen although nobody captured it. Others
@@ -113,21 +118,21 @@ def _workflow(found: Project) -> str:
     text = next((path.read_text("utf-8") for path in _WORKFLOWS if path.is_file()), "")
     if not text:
         raise StorageError("the workflow that comes with ctxbench is missing; install ctxbench again")
-    servers = {} if found.mcp is None else server_digests(found.folder / found.mcp)
-    if asked := [name for name, digests in servers.items() if "files" in digests]:
+    servers = {} if project.mcp is None else server_digests(project.folder / project.mcp)
+    if recaptured := [name for name, digests in servers.items() if "files" in digests]:
         options = shlex.join(
-            ["--recapture", *(word for name in servers if name not in asked for word in ("--skip", name))]
+            ["--recapture", *(word for name in servers if name not in recaptured for word in ("--skip", name))]
         )
         text = text.replace(_CHECK, f"{_CHECK} {options}", 1)
         text = text.replace("#   ctxbench @", "#   ctxbench[mcp] @").replace(
             "./tools/ctxbench ", "./tools/ctxbench[mcp] "
         )
-    within = found.within
+    within = project.within
     if not within:
         return text
     before, limit, after = text.partition("    timeout-minutes: 10\n")
-    place = f"    defaults:\n      run:\n        working-directory: {shlex.quote(within)}\n"
-    return f"{before}{limit}{place}{after.replace('path: gate.xml', f'path: {within}/gate.xml')}"
+    defaults = f"    defaults:\n      run:\n        working-directory: {shlex.quote(within)}\n"
+    return f"{before}{limit}{defaults}{after.replace('path: gate.xml', f'path: {within}/gate.xml')}"
 
 
 def _write(path: Path, text: str) -> None:
@@ -140,53 +145,55 @@ def _write(path: Path, text: str) -> None:
     write_atomic(path, text)
 
 
-def _told(found: Project) -> Iterator[str]:
-    if found.mcp is not None:
-        yield f"found servers in {found.mcp}"
-    for name, n in found.tools.items():
+def _findings(project: Project) -> Iterator[str]:
+    if project.mcp is not None:
+        yield f"found servers in {project.mcp}"
+    for name, n in project.tools.items():
         yield f"found {count(n, 'tool')} in {name}"
-    if found.rules:
-        yield f"found {found.rules:,} file{'' if found.rules == 1 else 's'} of rules and skills"
-        yield from (one_line(f"  {note}") for note in found.notes)
-    for name in found.datasets:
+    if project.rules:
+        yield f"found {project.rules:,} file{'' if project.rules == 1 else 's'} of rules and skills"
+        yield from (one_line(f"  {note}") for note in project.notes)
+    for name in project.datasets:
         yield f"found the dataset {name}"
-    if found.repository is None:
+    if project.repository is None:
         yield "no git repository here or above, so that no workflow is written"
 
 
-def _not_taken(found: Project) -> Iterator[str]:
-    """What was seen and is not in the agent file, with what to do about it."""
-    for name, reason in found.broken_mcp.items():
+def _not_taken(project: Project) -> Iterator[str]:
+    """What is in the folder but not in the agent file, with what to do about it."""
+    for name, reason in project.broken_mcp.items():
         yield f"not taken: {name}, which cannot be used ({reason})"
-    for name in found.other_mcp:
+    for name in project.other_mcp:
         owner = Path(name).parent.parent if Path(name).parent.name in (".cursor", ".vscode") else Path(name).parent
-        own = shlex.join(["ctxbench", "init", str(found.folder / owner)])
-        what = "the agent file names one configuration" if owner == Path() else f"`{own}` makes an agent file for it"
-        yield f"not taken: {name}; {what}"
-    for name in found.unread:
-        how = shlex.join(["ctxbench", "data", "import", "tools", str(found.folder / name), "--out", "catalogs/tools"])
+        command = shlex.join(["ctxbench", "init", str(project.folder / owner)])
+        advice = (
+            "the agent file names one configuration" if owner == Path() else f"`{command}` makes an agent file for it"
+        )
+        yield f"not taken: {name}; {advice}"
+    for name in project.unread:
+        how = shlex.join(["ctxbench", "data", "import", "tools", str(project.folder / name), "--out", "catalogs/tools"])
         yield f"not taken: {name}, whose form is not known; `{how}` says what is missing"
 
 
-def _not_named(found: Project) -> Iterator[str]:
+def _not_named(project: Project) -> Iterator[str]:
     """What the agent may have and its file does not name, with the line that names it."""
     from ctxbench.sources.agent_file import read_agent
 
-    agent, named, lists = found.folder / AGENT, set[Path](), [*found.tools]
+    agent, named, lists = project.folder / AGENT, set[Path](), [*project.tools]
     try:
         read = read_agent(agent)
-        named = {path.resolve() for path in (*read.references, *(one.file for one in read.tools))}
-        lists = [Path(os.path.relpath(one.file, found.folder)).as_posix() for one in read.tools]
+        named = {path.resolve() for path in (*read.references, *(source.file for source in read.tools))}
+        lists = [Path(os.path.relpath(source.file, project.folder)).as_posix() for source in read.tools]
     except UserError:
         pass  # it is not there yet, or is told by what comes next
-    for name, n in found.documents.items():
-        if (found.folder / name).resolve() not in named:
+    for name, n in project.documents.items():
+        if (project.folder / name).resolve() not in named:
             files, line = count(n, "Markdown file"), f"references: {name}"
             yield f"not taken: {name}, {files}; if the agent may find them, add `{line}` to sources in {agent}"
-    if more := {name: n for name, n in found.more_tools.items() if (found.folder / name).resolve() not in named}:
-        held = ", ".join(f"{name} ({count(n, 'tool')})" for name, n in more.items())
-        line = ", ".join([*lists, *more])
-        yield f"not taken: {held}; if no server gives these tools, add `tools: [{line}]` to sources in {agent}"
+    if further := {name: n for name, n in project.more_tools.items() if (project.folder / name).resolve() not in named}:
+        listed = ", ".join(f"{name} ({count(n, 'tool')})" for name, n in further.items())
+        line = ", ".join([*lists, *further])
+        yield f"not taken: {listed}; if no server gives these tools, add `tools: [{line}]` to sources in {agent}"
 
 
 def _names_own(path: Path) -> bool:
@@ -198,23 +205,23 @@ def _names_own(path: Path) -> bool:
     except UserError:
         return False
     named = [data.get("selector"), *(data.get("selectors") or ())] if isinstance(data, dict) else []
-    return any({*EXTERNAL_KINDS} & {*one} for one in named if isinstance(one, dict))
+    return any({*EXTERNAL_KINDS} & {*selector} for selector in named if isinstance(selector, dict))
 
 
-def _next(found: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
+def _next(project: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
     """What comes next, with the user's own names; `workflow` and `ignore` say whether these files were written."""
 
     def command(*words: str | Path) -> str:
         return shlex.join(["ctxbench", *map(str, words)])
 
-    folder, agent = found.folder, found.folder / AGENT
-    if found.mcp is not None:
+    folder, agent = project.folder, project.folder / AGENT
+    if project.mcp is not None:
         if find_spec("mcp") is None:
             yield f"{install_command('mcp')}    # the MCP SDK, which servers are asked through"
         yield command("data", "capture", "--agent", agent)
     yield command("select", "what a user asks", "--agent", agent)
-    if not found.datasets:
-        evals = folder / (found.evals or "evals.jsonl")
+    if not project.datasets:
+        evals = folder / (project.evals or "evals.jsonl")
         golden = command("data", "import", "golden", evals, "--catalog", agent, "--out", folder / EVALS)
         yield f"{golden}    # your evals, or `traces` and a log"
     if not (_names_own(agent) or all(_names_own(folder / name) for name in (EXPERIMENT, GATE))):
@@ -223,14 +230,14 @@ def _next(found: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
     yield f"{command('run', folder / EXPERIMENT)}    # the selectors beside each other"
     yield command("check", folder / GATE, "--accept")
     if workflow:
-        yield f"fill in CTXBENCH in {_workflow_path(found)}: where pip gets ctxbench from; its job fails until then"
-    if found.repository is not None:
-        if not (found.ignores_runs or ignore):
+        yield f"fill in CTXBENCH in {_workflow_path(project)}: where pip gets ctxbench from; its job fails until then"
+    if project.repository is not None:
+        if not (project.ignores_runs or ignore):
             yield f"add the line {RUNS}/ to {folder / IGNORE}: runs hold texts, which a repository should not have"
-        there = [AGENT, *([f"{Path(AGENT).stem}.snapshot"] if found.mcp else []), *(found.datasets or [EVALS])]
-        there += [GATE, f"{Path(GATE).stem}.baseline", POLICIES, EXPERIMENT]
-        there += [IGNORE] if (folder / IGNORE).exists() else []
-        paths = [*(str(folder / name) for name in there), str(_workflow_path(found))]
+        names = [AGENT, *([f"{Path(AGENT).stem}.snapshot"] if project.mcp else []), *(project.datasets or [EVALS])]
+        names += [GATE, f"{Path(GATE).stem}.baseline", POLICIES, EXPERIMENT]
+        names += [IGNORE] if (folder / IGNORE).exists() else []
+        paths = [*(str(folder / name) for name in names), str(_workflow_path(project))]
         yield f"{shlex.join(['git', 'add', *paths])}    # what a check in CI needs; not runs/, which holds texts"
 
 

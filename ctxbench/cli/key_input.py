@@ -111,8 +111,8 @@ class Keys:
 
         line, end, self._ahead = self._ahead.partition(b"\n")
         while not end and (data := os.read(self._stream.fileno(), 4096)):
-            more, end, self._ahead = data.partition(b"\n")
-            line += more
+            chunk, end, self._ahead = data.partition(b"\n")
+            line += chunk
         return (line + end).decode("utf-8", errors="replace")
 
     def back(self, key: str) -> None:

@@ -1,4 +1,4 @@
-"""`ctxbench data label`: questions on a terminal, one key an answer."""
+"""`ctxbench data label`: questions on a terminal, one key per answer."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def label(
         if not as_json:
             _print_report(before, "before")
         try:
-            asked = _LabellingDialogue(session, minutes).run() if minutes > 0 else 0
+            n_answers = _LabellingDialogue(session, minutes).run() if minutes > 0 else 0
         except KeyboardInterrupt as stopped:
             stopped.add_note("every answer is kept; the same command goes on from here")
             raise
         applied = work.save(session)
         after = session.report()
     if as_json:
-        print_json({"before": _report_json(before), "after": _report_json(after), "asked": asked})
+        print_json({"before": _report_json(before), "after": _report_json(after), "asked": n_answers})
     elif minutes > 0:
-        now = f"{asked:,} of them now" if asked >= 0 else f"{-asked:,} of an earlier time taken back"
-        _print_report(after, "after", f" in all, {now}")
+        recent = f"{n_answers:,} of them now" if n_answers >= 0 else f"{-n_answers:,} of an earlier time taken back"
+        _print_report(after, "after", f" in all, {recent}")
         say(f"{count(len(applied.changed), 'query', 'queries')} changed in {folder}")
         if after.queries and any(after.halving.values()):
             say("labelled queries are no random sample: these figures weigh them, plain means do not")
@@ -85,19 +85,19 @@ def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposur
     from ctxbench.text.tokens import open_counter
 
     opened = open_embedder(embedder)
-    with progress() as shown:
-        vectors = open_vectors(opened, progress=lambda done, total: shown("embedding texts", done, total))
+    with progress() as bar:
+        vectors = open_vectors(opened, progress=lambda done, total: bar("embedding texts", done, total))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
         chosen = open_selectors(selectors or usual_selectors(dataset), resources)
         try:
-            pool = make_pool(dataset, chosen, exposures=exposures, progress=shown)
+            pool = make_pool(dataset, chosen, exposures=exposures, progress=bar)
         finally:
             for selector in chosen.values():
                 getattr(selector, "close", _nothing)()
-        for one in pool.offers:
-            if one.failed:
-                what = f"{count(one.failed, 'query', 'queries')}, which count as nothing offered"
-                shown.say(f"warning: {one.name} failed on {what}; first {one.failure}")
+        for offer in pool.offers:
+            if offer.failed:
+                failures = f"{count(offer.failed, 'query', 'queries')}, which count as nothing offered"
+                bar.say(f"warning: {offer.name} failed on {failures}; first {offer.failure}")
     return pool
 
 
@@ -113,12 +113,12 @@ class _LabellingDialogue:
         self.keys = Keys()
         self.search = ItemSearch(session, self.keys)
         self.end = time.monotonic() + 60.0 * minutes
-        self.asked = 0
+        self.n_answers = 0
         self.page = 0
         self.query = ""
 
     def run(self) -> int:
-        """Ask until the time is up and the query in progress is answered through; how many answers there were."""
+        """Ask until the time is up and the current query is answered; returns the number of answers."""
         with self.keys, suppress(EOFError):
             while (prompt := self.session.next()) is not None:
                 if prompt.query != self.query and time.monotonic() >= self.end:
@@ -129,7 +129,7 @@ class _LabellingDialogue:
                     break
             else:
                 tell("nothing is left to ask")
-        return self.asked
+        return self.n_answers
 
     def _ask(self, prompt: LabelPrompt) -> bool:
         """Put one question until it is answered; False to end the session."""
@@ -140,9 +140,9 @@ class _LabellingDialogue:
             if key == "q":
                 return False
             if key == "u":
-                taken = self.session.undo()
-                tell(_taken_back(taken) if taken else "there is nothing to take back")
-                self.asked -= 1 if taken else 0
+                undone = self.session.undo()
+                tell(_taken_back(undone) if undone else "there is nothing to take back")
+                self.n_answers -= 1 if undone else 0
                 return True
             if key == "m" and prompt.kind == "needed":
                 self.page = self.page + 1 if (self.page + 1) * SHOWN < len(prompt.candidates) else 0
@@ -152,11 +152,11 @@ class _LabellingDialogue:
             if reply is None:
                 continue
             self.session.answer(prompt, reply, seconds=time.monotonic() - begin)
-            self.asked += 1
+            self.n_answers += 1
             return True
 
     def _reply(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
-        """What a key answers; None where it answers nothing, which the screen says."""
+        """The answer of a key; None where it has no meaning, which is printed."""
         from ctxbench.data.labelling.labelling_session import PromptAnswer
 
         if key == "/" and prompt.kind == "needed":
@@ -187,25 +187,25 @@ class _LabellingDialogue:
             return PromptAnswer("wrong", prompt.known[number - 1]) if 1 <= number <= len(prompt.known) else None
         if key == "h":
             tell("its number?")
-            found = self._candidate(prompt, self.keys.key())
-            return PromptAnswer("helpful", found.item) if found else None
-        found = self._candidate(prompt, key)
-        return PromptAnswer("needed", found.item) if found else None
+            candidate = self._candidate(prompt, self.keys.key())
+            return PromptAnswer("helpful", candidate.item) if candidate else None
+        candidate = self._candidate(prompt, key)
+        return PromptAnswer("needed", candidate.item) if candidate else None
 
     def _with_number(self, prompt: LabelPrompt, item: int) -> str:
-        """An item's name, with its place in the list of the question."""
-        places = {one.item: place for place, one in enumerate(prompt.candidates, start=1)}
+        """An item's name, with its number in the list of the question."""
+        numbers = {candidate.item: number for number, candidate in enumerate(prompt.candidates, start=1)}
         name = item_name(self.session.pool.dataset.catalog[item].key)
-        return f"{name}, already listed as number {places[item]}" if item in places else name
+        return f"{name}, already listed as number {numbers[item]}" if item in numbers else name
 
     def _number(self) -> int:
         tell("its number?")
         return number_of(self.keys.key())
 
     def _candidate(self, prompt: LabelPrompt, key: str) -> LikelyItem | None:
-        place = self.page * SHOWN + number_of(key) - 1
-        shown = number_of(key) >= 1 and place < len(prompt.candidates)
-        return prompt.candidates[place] if shown else None
+        index = self.page * SHOWN + number_of(key) - 1
+        is_listed = number_of(key) >= 1 and index < len(prompt.candidates)
+        return prompt.candidates[index] if is_listed else None
 
     def _show(self, prompt: LabelPrompt) -> None:
         pool = self.session.pool
@@ -214,19 +214,19 @@ class _LabellingDialogue:
         signs = f"; the log says {', '.join(prompt.signals)}" if prompt.signals else ""
         tell("", f"-- {count(self.session.answers, 'answer')}, {left:.0f} min left; query {prompt.query}{signs}")
         tell(*request_lines(query.request))
-        for number, place in enumerate(prompt.known, start=1):
-            tell(f"needed: {f'{number} ' if len(prompt.known) > 1 else ''}{item_line(catalog[place])}")
+        for number, index in enumerate(prompt.known, start=1):
+            tell(f"needed: {f'{number} ' if len(prompt.known) > 1 else ''}{item_line(catalog[index])}")
         if prompt.kind == "alternative":
             tell(f"Would {item_line(catalog[prompt.item])}", f"  do as well as {item_line(catalog[prompt.of])}?")
             tell(f"y yes  n no  {ALWAYS}")
             return
         tell("What else is needed?" if prompt.known else "What is needed?")
         first = self.page * SHOWN
-        for number, one in enumerate(prompt.candidates[first : first + SHOWN], start=1):
-            by = f"offered by {', '.join(one.offered_by)}" if one.offered_by else "offered by none"
-            called = "called; " if one.called else ""
-            like = f"; like {item_name(catalog[one.like].key)}" if one.like is not None else ""
-            tell(f"  {number} {item_line(catalog[one.item], beside=4)}", f"      {called}{by}{like}")
+        for number, candidate in enumerate(prompt.candidates[first : first + SHOWN], start=1):
+            by = f"offered by {', '.join(candidate.offered_by)}" if candidate.offered_by else "offered by none"
+            called = "called; " if candidate.called else ""
+            like = f"; like {item_name(catalog[candidate.like].key)}" if candidate.like is not None else ""
+            tell(f"  {number} {item_line(catalog[candidate.item], reserved=4)}", f"      {called}{by}{like}")
         tell(_HELP, ALWAYS)
 
 
@@ -260,10 +260,14 @@ def _print_report(report: Report, when: str, of_them: str = "") -> None:
         say(f"  {report.minutes_per_answer:.2f} minutes an answer, {report.answers_per_query:.1f} answers a query")
 
 
-def _halving(more: int | None) -> str:
-    if more is None:
+def _halving(n_answers: int | None) -> str:
+    if n_answers is None:
         return "no answers make this range half as wide"
-    return "exact" if more == 0 else f"about {count(more, 'more answer', 'more answers')} make this range half as wide"
+    return (
+        "exact"
+        if n_answers == 0
+        else f"about {count(n_answers, 'more answer', 'more answers')} make this range half as wide"
+    )
 
 
 def _percent(share: float) -> str:

@@ -17,7 +17,7 @@ MESSAGES = 4  # of the history, the last ones
 
 
 def request_lines(request: Request) -> list[str]:
-    """The request that is asked about under a heading of its own, with the end of the history above it.
+    """The request under a heading, with the end of its history above it.
 
     Every line of the request is marked with a bar, those of the history are not; a history is cut to a line a message.
     """
@@ -35,16 +35,16 @@ def item_name(key: ItemKey) -> str:
     return f"{key.name if key.server is None else f'{key.server} / {key.name}'} ({key.type})"
 
 
-def item_line(item: Item, *, beside: int = 14) -> str:
-    """An item in one line that fits the terminal with `beside` other characters; its name is never cut."""
+def item_line(item: Item, *, reserved: int = 14) -> str:
+    """An item in one line that fits the terminal with `reserved` other characters; its name is never cut."""
     name = item_name(item.key)
-    return f"{name}: {short(item.description or item.text, beside=beside + len(name) + 2)}"
+    return f"{name}: {short(item.description or item.text, reserved=reserved + len(name) + 2)}"
 
 
-def short(text: str, *, beside: int = 16) -> str:
-    """A text in one line that fits the terminal with `beside` other characters."""
+def short(text: str, *, reserved: int = 16) -> str:
+    """A text in one line that fits the terminal with `reserved` other characters."""
     flat = " ".join(text.split())
-    room = max(shutil.get_terminal_size((WIDTH, 24)).columns - beside, 12)
+    room = max(shutil.get_terminal_size((WIDTH, 24)).columns - reserved, 12)
     return flat if len(flat) <= room else flat[: room - 3] + "..."
 
 

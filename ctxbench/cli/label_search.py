@@ -1,4 +1,4 @@
-"""The search for an item during a labelling session: what it finds, what of that is known, and which one is meant."""
+"""The search for an item during a labelling session."""
 
 from __future__ import annotations
 
@@ -24,65 +24,67 @@ class ItemSearch:
         self._session = session
         self._catalog = session.pool.dataset.catalog
         self._keys = keys
-        self._told: tuple[str, int] | None = None  # the query and the item that the last search found marked already
+        self._last_marked: tuple[str, int] | None = None  # the query and the marked item that the last search found
 
     def ask(self, query: str) -> int | None:
-        """The item that a typed search means; None if none is, which the screen says.
+        """The item that a typed search finds; None if there is none, which is printed.
 
         What has a mark for this query already is said to have it, and is no answer: only what is marked helpful or not
         needed can be marked needed, by the same search once more.
         """
-        told, self._told = self._told, None
-        found = self._found()
-        if not found:
+        previous, self._last_marked = self._last_marked, None
+        matches = self._search()
+        if not matches:
             return None
-        marked = {item: grade for item in found if (grade := self._session.grade_of(query, item)) is not None}
-        if len(found) == 1 and marked:
-            (item, grade), self._told = (found[0], marked[found[0]]), (query, found[0])
-            if grade != 2 and told == self._told:
+        marked = {item: grade for item in matches if (grade := self._session.grade_of(query, item)) is not None}
+        if len(matches) == 1 and marked:
+            (item, grade), self._last_marked = (matches[0], marked[matches[0]]), (query, matches[0])
+            if grade != 2 and previous == self._last_marked:
                 return item
-            more = "" if grade == 2 else "; the same search once more marks it needed"
-            tell(f"already {_MARKED[grade]}: {item_name(self._catalog[item].key)}; nothing was changed{more}")
+            hint = "" if grade == 2 else "; the same search once more marks it needed"
+            tell(f"already {_MARKED[grade]}: {item_name(self._catalog[item].key)}; nothing was changed{hint}")
             return None
         for item, grade in list(marked.items())[:SHOWN]:
-            tell(f"  already {_MARKED[grade]}: {self._line(item, beside=len(_MARKED[grade]) + 13)}")
-        new = [item for item in found if item not in marked and self._session.can_need(query, item)]
+            tell(f"  already {_MARKED[grade]}: {self._line(item, reserved=len(_MARKED[grade]) + 13)}")
+        new = [item for item in matches if item not in marked and self._session.can_need(query, item)]
         if new:
             return self._chosen(new) if marked or len(new) > 1 else new[0]
         if not marked:
-            named = ", ".join(item_name(self._catalog[item].key) for item in found[:3]) + ", ..." * (len(found) > 3)
+            named = ", ".join(item_name(self._catalog[item].key) for item in matches[:3]) + ", ..." * (len(matches) > 3)
             tell(f"this query cannot get {named} (not available to it, disabled, or added by hand only)")
         return None
 
-    def _found(self) -> Sequence[int]:
+    def _search(self) -> Sequence[int]:
         """Items that hold all words that are typed, or the one that is called just so."""
         typed = " ".join(self._keys.text("search: ").lower().split())
         words = typed.split()
-        found = [i for i, item in enumerate(self._catalog) if words and all(word in _searched(item) for word in words)]
-        if not found:
+        matches = [
+            i for i, item in enumerate(self._catalog) if words and all(word in _searched(item) for word in words)
+        ]
+        if not matches:
             tell("no item holds all these words in its name or description" if words else "no words to search for")
-        exact = [i for i in found if typed in _called(self._catalog[i])]
-        return exact if len(exact) == 1 else found
+        exact = [i for i in matches if typed in _called(self._catalog[i])]
+        return exact if len(exact) == 1 else matches
 
-    def _chosen(self, found: Sequence[int]) -> int | None:
-        """Which of several is meant; a key that is no digit is left for the question."""
-        for number, item in enumerate(found[:SHOWN], start=1):
+    def _chosen(self, matches: Sequence[int]) -> int | None:
+        """The chosen one of several; a key that is no digit is left for the question."""
+        for number, item in enumerate(matches[:SHOWN], start=1):
             tell(f"  {number} {self._line(item)}")
-        if len(found) > SHOWN:
-            tell(f"  and {len(found) - SHOWN} more; search with more words")
+        if len(matches) > SHOWN:
+            tell(f"  and {len(matches) - SHOWN} more; search with more words")
         tell("its number? (0 none of them)")
         key = self._keys.key()
         number = number_of(key)
-        if 1 <= number <= min(len(found), SHOWN):
-            return found[number - 1]
+        if 1 <= number <= min(len(matches), SHOWN):
+            return matches[number - 1]
         if key == "0" or number:
             tell("none of them" if key == "0" else f"no item has the number {number}; nothing was chosen")
         else:
             self._keys.back(key)
         return None
 
-    def _line(self, item: int, *, beside: int = 14) -> str:
-        return item_line(self._catalog[item], beside=beside)
+    def _line(self, item: int, *, reserved: int = 14) -> str:
+        return item_line(self._catalog[item], reserved=reserved)
 
 
 def _searched(item: Item) -> str:

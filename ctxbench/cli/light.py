@@ -33,7 +33,7 @@ class _Light:
 
 
 def _placeholder(param: Any) -> str | None:
-    """What stands for a value in help: PATH, TEXT or N, and an argument's own name; None for a flag."""
+    """The placeholder of a value in help: PATH, TEXT or N, or an argument's name; None for a flag."""
     if param.param_type_name == "argument":
         return str(param.name).strip("_").upper()
     if param.is_flag:
@@ -65,9 +65,9 @@ class Group(_Light, typer.core.TyperGroup):
         except (KeyboardInterrupt, RuntimeError) as stopped:
             if isinstance(stopped, RuntimeError) and not isinstance(stopped.__cause__, KeyboardInterrupt):
                 raise  # Python wraps what interrupts the making of a class, which importing is full of
-            what = ", and ".join(["nothing is half-written", *getattr(stopped, "__notes__", ())])
+            notes = ", and ".join(["nothing is half-written", *getattr(stopped, "__notes__", ())])
             try:
-                say(f"stopped: {what}", err=True)
+                say(f"stopped: {notes}", err=True)
             except OSError:  # the terminal is gone, which is why it was stopped
                 drop_output(err=True)
             raise typer.Exit(exit_code()) from None
@@ -84,7 +84,7 @@ class Command(_Light, typer.core.TyperCommand):
 
 
 def lazy_group(module: str) -> type[Group]:
-    """A group whose commands are imported when one of them is asked for, so that others start faster.
+    """A group whose commands are imported when one of them is called, so that others start faster.
 
     Args:
         module: the one that holds them, in an app of its own name (`data_app` in `ctxbench.cli.data_app`).
@@ -97,8 +97,8 @@ def lazy_group(module: str) -> type[Group]:
         def commands(self) -> MutableMapping[str, Any]:
             """The commands by name."""
             if self._loaded is None:
-                made = getattr(import_module(module), module.rpartition(".")[2])
-                self._loaded = typer.main.get_group(made).commands
+                app = getattr(import_module(module), module.rpartition(".")[2])
+                self._loaded = typer.main.get_group(app).commands
             return self._loaded
 
         @commands.setter

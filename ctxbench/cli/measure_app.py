@@ -18,9 +18,11 @@ from ctxbench.cli.options import (
 def score(
     answers: Annotated[Path, typer.Argument(help="A file, one JSON object a line for each query.")],
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset's name or folder.")],
-    beside: Annotated[
+    selectors: Annotated[
         list[str] | None,
-        typer.Option(help="A selector to compare with, such as semantic/normal or an agent file; repeatable."),
+        typer.Option(
+            "--beside", help="A selector to compare with, such as semantic/normal or an agent file; repeatable."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
     tokens: TokenCounter = "o200k",
@@ -36,10 +38,10 @@ def score(
 
     ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal
     """
-    from ctxbench.cli.commands import Told, score_answers
+    from ctxbench.cli.commands import ReportTargets, score_answers
 
-    told = Told(csv=csv, json=json_)
-    score_answers(answers, dataset=dataset, beside=beside or [], out=out, tokens=tokens, told=told)
+    targets = ReportTargets(csv=csv, json=json_)
+    score_answers(answers, dataset=dataset, selectors=selectors or [], out=out, tokens=tokens, targets=targets)
 
 
 def graph(
@@ -76,11 +78,12 @@ def graph(
 
 
 def calibrate(
-    what: Annotated[
+    kind: Annotated[
         str,
         typer.Argument(
+            metavar="WHAT",
             help="probability: how likely an item is needed. abstention: how likely anything is. weights: how "
-            "much each column of a step `linear` counts, or each search of a hybrid."
+            "much each column of a step `linear` counts, or each search of a hybrid.",
         ),
     ],
     datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, names or folders: one fit each.")],
@@ -124,11 +127,11 @@ def calibrate(
     from ctxbench.cli.calibrate import FitRequest
     from ctxbench.cli.calibrate import calibrate as fit
 
-    selector = selector or {"probability": "learned", "weights": "hybrid"}.get(what, "semantic")
-    asked = FitRequest(
-        what, datasets, selector=selector, split=split, folds=folds, embedder=embedder, texts=not no_text, metric=metric
+    selector = selector or {"probability": "learned", "weights": "hybrid"}.get(kind, "semantic")
+    request = FitRequest(
+        kind, datasets, selector=selector, split=split, folds=folds, embedder=embedder, texts=not no_text, metric=metric
     )
-    fit(asked, out=out, as_json=json_)
+    fit(request, out=out, as_json=json_)
 
 
 def latency(

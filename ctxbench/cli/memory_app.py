@@ -77,21 +77,21 @@ def _asking(
     embedder: EmbedderName = "minilm",
     json_: JsonFlag = False,
 ) -> None:
-    """What every command that asks has: three arguments before its own options, and two options behind them."""
+    """The arguments of every search command: three before its options, and two options after them."""
 
 
 def _asks_with(table: Mapping[str, _Option]) -> Callable[[C], C]:
-    """Give a command that asks its options, those of a table among them; what is not given of these is None."""
+    """Give a command the shared arguments and the options of a table; an option that is not given is None."""
 
     def give(command: C) -> C:
         shared = [*inspect.signature(_asking, eval_str=True).parameters.values()]
-        own = []
-        for name, one in table.items():
-            option = typer.Option(one.flag or f"--{name}", help=one.help)
-            own.append(shared[0].replace(name=name, default=None, annotation=Annotated[one.kind | None, option]))
-        parts = [*shared[:3], *own, *shared[3:]]
+        options = []
+        for name, spec in table.items():
+            option = typer.Option(spec.flag or f"--{name}", help=spec.help)
+            options.append(shared[0].replace(name=name, default=None, annotation=Annotated[spec.kind | None, option]))
+        parts = [*shared[:3], *options, *shared[3:]]
         command.__signature__ = inspect.Signature(parts)  # type: ignore[attr-defined]
-        command.__annotations__ = {one.name: one.annotation for one in parts}
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parts}
         return command
 
     return give
@@ -133,7 +133,7 @@ def memory_import(
 
 @memory_app.command("search", cls=Command)
 @_asks_with(_SEARCH | {"explain": _EXPLAIN})
-def memory_search(**given: Any) -> None:
+def memory_search(**options: Any) -> None:
     """Search memories, best first.
 
     For example:
@@ -142,12 +142,12 @@ def memory_search(**given: Any) -> None:
     """
     from ctxbench.cli.memory_command import search
 
-    search(**given)
+    search(**options)
 
 
 @memory_app.command("build", cls=Command)
 @_asks_with(_CONTEXT | _SEARCH)
-def memory_build(**given: Any) -> None:
+def memory_build(**options: Any) -> None:
     """Make the context of a prompt.
 
     The best memories that fit into the budget. Standard output has that text and nothing else; what it is made of is
@@ -159,12 +159,12 @@ def memory_build(**given: Any) -> None:
     """
     from ctxbench.cli.memory_command import build
 
-    build(**given)
+    build(**options)
 
 
 @memory_app.command("preview", cls=Command)
 @_asks_with(_CONTEXT | _SEARCH)
-def memory_preview(**given: Any) -> None:
+def memory_preview(**options: Any) -> None:
     """Show what a context would hold.
 
     The memories that `ctxbench memory build` takes with the same options, their scores, and the share of the budget.
@@ -175,4 +175,4 @@ def memory_preview(**given: Any) -> None:
     """
     from ctxbench.cli.memory_command import preview
 
-    preview(**given)
+    preview(**options)

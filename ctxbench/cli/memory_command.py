@@ -35,8 +35,8 @@ RECENCY = "recency"  # the ranker whose score is the time, which stands in every
 TEMPLATE_FILES = (".yaml", ".yml", ".json")
 
 
-def import_file(place: Path, file: Path, workspace: str, *, embedder: str | None, as_json: bool) -> None:
-    """Import memories and say what became of them; with an embedder, make their vectors.
+def import_file(path: Path, file: Path, workspace: str, *, embedder: str | None, as_json: bool) -> None:
+    """Import memories and print the result; with an embedder, make their vectors.
 
     Raises:
         UserError: as `read_memories` and `import_memories`, or there is no such embedder; nothing was stored.
@@ -45,55 +45,57 @@ def import_file(place: Path, file: Path, workspace: str, *, embedder: str | None
     if embedder is not None:
         open_embedder(embedder)
     read = read_memories(file, workspace)
-    made = not place.exists()
-    done = _stored(place, read)
+    created = not path.exists()
+    done = _stored(path, read)
     if not as_json:
-        say(*_imported(done, f"{place}{' (made now)' if made else ''}, workspace {workspace}"))
+        say(*_imported(done, f"{path}{' (made now)' if created else ''}, workspace {workspace}"))
     embedded = 0
     if embedder is not None:
-        with _engine(place, embedder) as engine:
+        with _engine(path, embedder) as engine:
             embedded = engine.embed(workspace)
     if as_json:
-        print_json({"database": str(place), "made": made, "workspace": workspace, **asdict(done), "embedded": embedded})
+        print_json(
+            {"database": str(path), "made": created, "workspace": workspace, **asdict(done), "embedded": embedded}
+        )
         return
-    words = ["ctxbench", "memory", "search", str(place), "what is asked", "--workspace", workspace]
+    words = ["ctxbench", "memory", "search", str(path), "what is asked", "--workspace", workspace]
     if embedder is not None:
         say(f"vectors of {embedder}: {embedded:,} made")
         words += ["--embedder", embedder]
     say(f"Next: {shlex.join(words)}")
 
 
-def _stored(place: Path, read: MemoryFile) -> ImportedMemories:
-    """Store what was read; a database that is new takes its place when all is in it, so that none is left of less.
+def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
+    """Store memories; a new database is moved to its path when it is complete.
 
     Raises:
         UserError: as of `import_memories`; a new database is not there then.
     """
 
     def filled(database: Path) -> ImportedMemories:
-        with progress() as shown, SqliteStore(database, waiting=partial(_tell_waiting, place, shown)) as store:
-            return import_memories(store, read, progress=lambda *n: shown("storing memories", *n))
+        with progress() as bar, SqliteStore(database, waiting=partial(_tell_waiting, path, bar)) as store:
+            return import_memories(store, read, progress=lambda *n: bar("storing memories", *n))
 
-    if not os.path.lexists(readable(place, again=True)) and not folder_fault(place.parent):
-        with suppress(OSError), temporary_folder(place) as folder:  # else opening the place says what is wrong with it
-            beside = folder / "new"
+    if not os.path.lexists(readable(path, again=True)) and not folder_fault(path.parent):
+        with suppress(OSError), temporary_folder(path) as folder:  # else opening the place says what is wrong with it
+            temporary = folder / "new"
             try:
-                done = filled(beside)
+                done = filled(temporary)
             except StorageError as error:
-                raise StorageError(str(error).replace(str(beside), str(place))) from error
-            os.link(beside, place)  # fails where another process was faster, whose database is added to
+                raise StorageError(str(error).replace(str(temporary), str(path))) from error
+            os.link(temporary, path)  # fails where another process was faster, whose database is added to
             return done
-    return filled(place)
+    return filled(path)
 
 
-def _tell_waiting(place: Path, shown: Progress, limit: float) -> None:
-    shown.say(f"another process holds {place}; it is waited for, {limit:g} s at most")
+def _tell_waiting(path: Path, bar: Progress, limit: float) -> None:
+    bar.say(f"another process holds {path}; it is waited for, {limit:g} s at most")
 
 
 def _imported(done: ImportedMemories, where: str) -> Iterator[str]:
-    same = f"{done.same:,} that {'was' if done.same == 1 else 'were'} there"
+    unchanged = f"{done.same:,} that {'was' if done.same == 1 else 'were'} there"
     new = f"{count(done.new, 'new memory', 'new memories')}, {count(done.versions, 'later version')}"
-    yield f"{where}: {new}, {same}, {count(done.relationships, 'relationship')}"
+    yield f"{where}: {new}, {unchanged}, {count(done.relationships, 'relationship')}"
     if done.elsewhere:
         yield f"{count(done.elsewhere, 'row')} of other workspaces left out"
 
@@ -104,21 +106,24 @@ def search(
     """Search and print a table, or JSON."""
     checked_name("--workspace", workspace)
     with _engine(store, embedder) as engine:
-        found = engine.search(query, workspace, SearchOptions(**_given(options)))
-    absent = "" if found.results() else _absent(store, workspace, options)
-    results, told = found.results(), found.explained() if explain else []
+        hits = engine.search(query, workspace, SearchOptions(**_given_options(options)))
+    absent = "" if hits.results() else _absent(store, workspace, options)
+    results, explanation = hits.results(), hits.explained() if explain else []
     if json_:
-        print_json({"workspace": workspace, "results": results, **({"explanation": told} if explain else {})})
+        print_json({"workspace": workspace, "results": results, **({"explanation": explanation} if explain else {})})
         return
-    ranking = {one["id"]: one["ranking"] for one in reversed(found.explained())}
+    ranking = {hit["id"]: hit["ranking"] for hit in reversed(hits.explained())}
     by_time = options["ranker"] == RECENCY
-    rows = [((one["score"],) if by_time else (ranking[one["memory"]["id"]], one["score"]), one) for one in results]
+    rows = [
+        ((result["score"],) if by_time else (ranking[result["memory"]["id"]], result["score"]), result)
+        for result in results
+    ]
     say(*_table(rows, *([] if by_time else ["score"]), "alike"))
-    what = "ranked by when they were created" if by_time else "score: what they are ranked by"
+    ranked_by = "ranked by when they were created" if by_time else "score: what they are ranked by"
     alike = "alike: in meaning alone, 0 to 1, - where not measured"
-    say(f"{_found(len(results), workspace)}{absent}; {what}; {alike}", err=True)
-    if told:
-        say("", "what each was ranked by:", *_explanation(told, by_time=by_time))
+    say(f"{_count_text(len(results), workspace)}{absent}; {ranked_by}; {alike}", err=True)
+    if explanation:
+        say("", "what each was ranked by:", *_explanation(explanation, by_time=by_time))
 
 
 def build(store: Path, query: str, workspace: str, *, embedder: str, json_: bool, **options: Any) -> None:
@@ -135,25 +140,25 @@ def build(store: Path, query: str, workspace: str, *, embedder: str, json_: bool
 def preview(store: Path, query: str, workspace: str, *, embedder: str, json_: bool, **options: Any) -> None:
     """Print what `build` would take."""
     built = _built(store, query, workspace, options, embedder)
-    told = built.preview()
+    facts = built.preview()
     if json_:
-        print_json(told)
+        print_json(facts)
         return
-    scores = told["rankingScores"]
+    scores = facts["rankingScores"]
     by_time = options["ranker"] == RECENCY
-    rows = [(() if by_time else (scores[one["memory"]["id"]],), one) for one in built.every_result()]
+    rows = [(() if by_time else (scores[result["memory"]["id"]],), result) for result in built.every_result()]
     say(*_table(rows, *([] if by_time else ["score"])), _totals(built, workspace))
 
 
-def _built(place: Path, query: str, workspace: str, options: Mapping[str, Any], embedder: str) -> BuiltContext:
+def _built(path: Path, query: str, workspace: str, options: Mapping[str, Any], embedder: str) -> BuiltContext:
     checked_name("--workspace", workspace)
-    given = _given(options)
-    tokens, model, template = (given.pop(name, None) for name in ("tokens", "model", "template"))
+    settings = _given_options(options)
+    tokens, model, template = (settings.pop(name, None) for name in ("tokens", "model", "template"))
     if tokens and model:
         raise ParameterError("--tokens and --model both say how tokens are counted; leave one out")
     if model and (tokens := counter_for_model(model).name) == CharsCounter.name:
         say(f"no tokenizer of {model} is known: its tokens are guessed by {tokens}", err=True)
-    with _engine(place, embedder, tokens) as engine:
+    with _engine(path, embedder, tokens) as engine:
         if template and template.endswith(TEMPLATE_FILES):
             file = Path(template)
             template = file.stem
@@ -162,10 +167,10 @@ def _built(place: Path, query: str, workspace: str, options: Mapping[str, Any], 
                 engine.register_template(template, fields)
             except EngineError as error:
                 raise EngineError(error.type, f"{error} ({file})") from error
-        return engine.build(query, workspace, ContextOptions(**given, template=template))
+        return engine.build(query, workspace, ContextOptions(**settings, template=template))
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given: the engine has the defaults of the others."""
     if options["depth"] is not None and not options["relationships"]:
         raise ParameterError("--depth says how far relationships are followed; add --relationships, or leave it out")
@@ -174,26 +179,26 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _engine(place: Path, embedder: str, counter: str | None = None) -> Iterator[ContextEngine]:
+def _engine(path: Path, embedder: str, counter: str | None = None) -> Iterator[ContextEngine]:
     """The engine over a database that is there."""
-    with embedding_progress() as shown, SqliteStore(place, create=False) as store:
+    with embedding_progress() as bar, SqliteStore(path, create=False) as store:
         if not store.workspaces():
-            how = shlex.join(["ctxbench", "memory", "import", str(place), "FILE", "--workspace", "NAME"])
-            raise ParameterError(f"{place} holds no workspace; import memories first: `{how}`")
-        given: dict[str, Any] = {"counter": counter} if counter else {}
-        engine = ContextEngine(store, embedder=embedder, **given)
-        engine.progress = shown
+            how = shlex.join(["ctxbench", "memory", "import", str(path), "FILE", "--workspace", "NAME"])
+            raise ParameterError(f"{path} holds no workspace; import memories first: `{how}`")
+        arguments: dict[str, Any] = {"counter": counter} if counter else {}
+        engine = ContextEngine(store, embedder=embedder, **arguments)
+        engine.progress = bar
         yield engine
 
 
 def _table(rows: Sequence[tuple[Sequence[float | None], Mapping[str, Any]]], *figures: str) -> list[str]:
     """Lines of memories, best first, with their figures, and what each of them led to below it."""
     lines: list[tuple[str, ...]] = []
-    for rank, (values, one) in enumerate(rows, start=1):
-        shown = ["-" if value is None else f"{value:.3g}" for value in values]
-        lines.append((str(rank), *shown, *_cells(one["memory"])))
-        for other in one.get("relationships", ()):
-            lines.append(("", other["relationship"], *[""] * (len(figures) - 1), *_cells(other["memory"])))
+    for rank, (values, result) in enumerate(rows, start=1):
+        figure_texts = ["-" if value is None else f"{value:.3g}" for value in values]
+        lines.append((str(rank), *figure_texts, *_cells(result["memory"])))
+        for related in result.get("relationships", ()):
+            lines.append(("", related["relationship"], *[""] * (len(figures) - 1), *_cells(related["memory"])))
     if not lines:
         return []
     lines.insert(0, ("rank", *figures, "id", "type", "created", "memory"))
@@ -206,39 +211,39 @@ def _cells(memory: Mapping[str, Any]) -> tuple[str, str, str, str]:
     return memory["id"], memory["type"], created, textwrap.shorten(memory["content"], WIDTH, placeholder=" …")
 
 
-def _explanation(told: Sequence[Mapping[str, Any]], *, by_time: bool) -> Iterator[str]:
+def _explanation(explanation: Sequence[Mapping[str, Any]], *, by_time: bool) -> Iterator[str]:
     """What each was ranked by; a ranking `by_time` has microseconds for scores, which are shown as the time."""
-    chosen = sum(one["rule"] is None for one in told)
-    for one in told[: chosen + LEFT_OUT]:
-        scores = ", ".join(f"{name} {value:.3g}" for name, value in one["scores"].items())
-        out = f"; stayed out: {one['rule']}" if one["rule"] else ""
-        ranking = instant_text(int(one["ranking"])) if by_time else f"{one['ranking']:.3g}"
-        yield f"{one['id']}: {ranking}{f' ({scores})' if scores else ''}{out}"
+    chosen = sum(entry["rule"] is None for entry in explanation)
+    for entry in explanation[: chosen + LEFT_OUT]:
+        scores = ", ".join(f"{name} {value:.3g}" for name, value in entry["scores"].items())
+        out = f"; stayed out: {entry['rule']}" if entry["rule"] else ""
+        ranking = instant_text(int(entry["ranking"])) if by_time else f"{entry['ranking']:.3g}"
+        yield f"{entry['id']}: {ranking}{f' ({scores})' if scores else ''}{out}"
 
 
-def _found(n: int, workspace: str) -> str:
+def _count_text(n: int, workspace: str) -> str:
     memories = count(n, "memory", "memories")
     return f"{memories} of workspace {workspace}" if n else f"workspace {workspace} has none like it"
 
 
-def _absent(place: Path, workspace: str, options: Mapping[str, Any]) -> str:
-    """That no memory of a workspace is of a type or conversation asked for, and those there are; else empty."""
-    asked = {"type": options["kinds"] or [], "conversation": list(filter(None, [options["conversation"]]))}
-    if not any(asked.values()):
+def _absent(path: Path, workspace: str, options: Mapping[str, Any]) -> str:
+    """A note where a workspace has no memory of a type or conversation in the options; else empty."""
+    filters = {"type": options["kinds"] or [], "conversation": list(filter(None, [options["conversation"]]))}
+    if not any(filters.values()):
         return ""
-    with SqliteStore(place, create=False) as store:
+    with SqliteStore(path, create=False) as store:
         items = list(store.catalog(workspace))
-    known = {"type": {item.kind for item in items if item.kind}}
-    known["conversation"] = {item.conversation for item in items if item.conversation}
-    missing = [(what, name) for what, names in asked.items() for name in names if name not in known[what]]
-    return "".join(f"; no memory is of {what} {name!r}{suggest(name, known[what])}" for what, name in missing)
+    existing = {"type": {item.kind for item in items if item.kind}}
+    existing["conversation"] = {item.conversation for item in items if item.conversation}
+    missing = [(kind, name) for kind, names in filters.items() for name in names if name not in existing[kind]]
+    return "".join(f"; no memory is of {kind} {name!r}{suggest(name, existing[kind])}" for kind, name in missing)
 
 
 def _totals(built: BuiltContext, workspace: str) -> str:
     """What a context is made of, in a line."""
     n = len(built.rows(chosen=True))
-    found = f"no memory of workspace {workspace} fits" if built.truncated and not n else _found(n, workspace)
+    memories = f"no memory of workspace {workspace} fits" if built.truncated and not n else _count_text(n, workspace)
     share = f"{built.preview()['budgetUsed']:g}%"
     used = f"{built.tokens:,} of {built.budget:,} tokens ({share}, counted by {built.counter})"
     cut = "the budget kept something out" if built.truncated else "nothing was kept out by the budget"
-    return f"{found}, {used}, template {built.template}; {cut}"
+    return f"{memories}, {used}, template {built.template}; {cut}"

@@ -15,21 +15,21 @@ EVERY_FILE = 10.0
 
 
 class Progress:
-    """Shows how far something is. Says nothing in the first second."""
+    """Shows progress; nothing in the first second."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
-        self._shown = 0.0
+        self._last_shown = 0.0
         self._width = 0
         self._terminal = is_terminal(err=True)
 
     def __call__(self, text: str, done: int, total: int) -> None:
-        """`done` of `total` of what `text` names."""
-        now = time.monotonic()
-        every = EVERY_TERMINAL if self._terminal else EVERY_FILE
-        if now - self._begin < AFTER or now - self._shown < every:
+        """Show that `done` of `total` of what `text` names are done."""
+        current = time.monotonic()
+        interval = EVERY_TERMINAL if self._terminal else EVERY_FILE
+        if current - self._begin < AFTER or current - self._last_shown < interval:
             return
-        self._shown = now
+        self._last_shown = current
         line = joined([f"{text}: {done:,} of {total:,}"])
         if self._terminal:
             write_own("\r" + line.ljust(self._width), err=True)
@@ -52,15 +52,15 @@ class Progress:
 @contextmanager
 def progress() -> Iterator[Progress]:
     """Progress that is cleared at the end."""
-    shown = Progress()
+    bar = Progress()
     try:
-        yield shown
+        yield bar
     finally:
-        shown.close()
+        bar.close()
 
 
 @contextmanager
 def embedding_progress() -> Iterator[Callable[[int, int], None]]:
     """Progress of texts being embedded."""
-    with progress() as shown:
-        yield lambda done, total: shown("embedding texts", done, total)
+    with progress() as bar:
+        yield lambda done, total: bar("embedding texts", done, total)

@@ -64,23 +64,23 @@ class Project:
 
 
 def look(folder: Path) -> Project:
-    """Look for what an agent can be given, and for evals and datasets. Servers are not asked."""
+    """Look for what an agent can be given, and for evals and datasets, without asking servers."""
     from ctxbench.data.datasets.layout import CARD
     from ctxbench.sources.catalog_snapshots import odd_in
     from ctxbench.sources.instructions import rules_folder
 
     files = list(_files(folder))
     datasets = [str(Path(name).parent.as_posix()) for name in files if Path(name).name == CARD and "/" in name]
-    own = [name for name in files if not any(name.startswith(f"{dataset}/") for dataset in datasets)]
-    broken = _broken(folder, [name for name in dict.fromkeys((*MCP, *own)) if name.endswith(MCP)])
+    names = [name for name in files if not any(name.startswith(f"{dataset}/") for dataset in datasets)]
+    broken = _broken(folder, [name for name in dict.fromkeys((*MCP, *names)) if name.endswith(MCP)])
     configurations = [name for name in MCP if (folder / name).is_file() and name not in broken]
-    below = [name for name in own if name not in (*configurations, *broken) and name.endswith(MCP)]
-    read, unread = _tool_lists(folder, [name for name in own if Path(name).name in TOOLS])
-    more, _ = _tool_lists(folder, [name for name in own if name not in (*read, *unread) and _is_more_tools(name)])
-    evals = [name for name in own if "eval" in Path(name).stem.casefold() and name.endswith(_EVALS)]
+    below = [name for name in names if name not in (*configurations, *broken) and name.endswith(MCP)]
+    read, unread = _tool_lists(folder, [name for name in names if Path(name).name in TOOLS])
+    further, _ = _tool_lists(folder, [name for name in names if name not in (*read, *unread) and _is_more_tools(name)])
+    evals = [name for name in names if "eval" in Path(name).stem.casefold() and name.endswith(_EVALS)]
     rules = rules_folder(folder)()
     root = folder.resolve()
-    repository = next((one for one in (root, *root.parents) if (one / ".git").exists()), None)
+    repository = next((parent for parent in (root, *root.parents) if (parent / ".git").exists()), None)
     return Project(
         folder=folder,
         mcp=configurations[0] if configurations else None,
@@ -90,8 +90,8 @@ def look(folder: Path) -> Project:
         notes=tuple(odd_in([part for part in rules if part.items])),
         tools=read,
         unread=tuple(unread),
-        more_tools=more,
-        documents=_documents(own),
+        more_tools=further,
+        documents=_documents(names),
         evals=evals[0] if evals else None,
         datasets=tuple(datasets),
         repository=repository,
@@ -106,38 +106,38 @@ def _is_more_tools(name: str) -> bool:
 
 
 def _documents(names: list[str]) -> dict[str, int]:
-    """The folders at the top that are called as those of documents are, with how many Markdown files each holds."""
-    found = Counter(name.partition("/")[0] for name in names if name.lower().endswith(_MARKDOWN) and "/" in name)
-    return {name: found[name] for name in _DOCUMENTS if found[name]}
+    """The top folders with a usual name for documents, with how many Markdown files each holds."""
+    counts = Counter(name.partition("/")[0] for name in names if name.lower().endswith(_MARKDOWN) and "/" in name)
+    return {name: counts[name] for name in _DOCUMENTS if counts[name]}
 
 
 def _files(folder: Path) -> Iterator[str]:
     """The files at the top and some folders below it, those nearest the top first."""
     from ctxbench.sources.instructions import LEFT_OUT
 
-    found = []
-    for place, below, names in os.walk(folder):
-        path = Path(place).relative_to(folder)
-        below[:] = sorted(one for one in below if one not in LEFT_OUT)
+    paths = []
+    for root, below, names in os.walk(folder):
+        path = Path(root).relative_to(folder)
+        below[:] = sorted(directory for directory in below if directory not in LEFT_OUT)
         if len(path.parts) >= _DEPTH:
             below.clear()
-        found += [(path / name).as_posix() for name in sorted(names)]
-    yield from sorted(found, key=lambda name: (name.count("/"), name))
+        paths += [(path / name).as_posix() for name in sorted(names)]
+    yield from sorted(paths, key=lambda name: (name.count("/"), name))
 
 
 def _ignores_runs(folder: Path, repository: Path) -> bool:
-    """Whether a line that names the folder of runs stands in a `.gitignore` from a folder up to its repository."""
-    for place in (folder, *folder.parents):
-        whole = (folder / RUNS).relative_to(place).as_posix()
+    """Whether a `.gitignore` from a folder up to its repository names the folder of runs."""
+    for parent in (folder, *folder.parents):
+        relative = (folder / RUNS).relative_to(parent).as_posix()
         try:
-            lines = (place / IGNORE).read_text("utf-8", errors="replace").splitlines()
+            lines = (parent / IGNORE).read_text("utf-8", errors="replace").splitlines()
         except OSError:
             lines = []
         for line in map(str.strip, lines):
             name = line.removesuffix("**").removesuffix("*").removesuffix("/").removeprefix("**/")
-            if name in (RUNS, whole, f"/{whole}"):
+            if name in (RUNS, relative, f"/{relative}"):
                 return True
-        if place == repository:
+        if parent == repository:
             break
     return False
 

@@ -1,4 +1,4 @@
-"""What commands read, as `refuse_outputs` takes it, so that no output takes its place."""
+"""The files that commands read, for `refuse_outputs`, so that no output overwrites them."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ def dataset_inputs(*names: str | Path, base: Path = Path()) -> dict[str, list[Pa
         base: what relative folders are relative to, if not to the working folder.
     """
     return {
-        f"the files of {name}": [one for place in dict.fromkeys([base / name, Path(name)]) for one in _files(place)]
+        f"the files of {name}": [path for root in dict.fromkeys([base / name, Path(name)]) for path in _files(root)]
         for name in names
     }
 
 
-def _files(place: Path) -> Iterator[Path]:
+def _files(path: Path) -> Iterator[Path]:
     from ctxbench.data.datasets.layout import CARD, QRELS, QUERIES, agent_of
     from ctxbench.data.labelling.query_files import FOLDER
     from ctxbench.sources.agent_file import is_agent_file, read_agent
     from ctxbench.sources.catalog_snapshots import CAPTURE
     from ctxbench.sources.catalogs import CORPUS
 
-    yield from (place / name for name in (CARD, CORPUS, QUERIES, QRELS, FOLDER, CAPTURE))
-    yield from [] if place.is_dir() else [place]
-    agent = place if is_agent_file(str(place)) else agent_of(place)
+    yield from (path / name for name in (CARD, CORPUS, QUERIES, QRELS, FOLDER, CAPTURE))
+    yield from [] if path.is_dir() else [path]
+    agent = path if is_agent_file(str(path)) else agent_of(path)
     if agent is not None:
         yield agent
         with suppress(UserError):  # whoever reads it says what is wrong
             file = read_agent(agent)
-            yield from (file.snapshot, *(one.file for one in file.tools), *([file.mcp] if file.mcp else []))
+            yield from (file.snapshot, *(source.file for source in file.tools), *([file.mcp] if file.mcp else []))
 
 
 def selector_inputs(*names: str | None) -> dict[str, list[Path]]:

@@ -17,7 +17,7 @@ GATE = "gate.yaml"  # where nothing else is named
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryOutput:
-    """What is shown, and where it is told.
+    """What is shown, and where it is written.
 
     Attributes:
         history: accepted baselines over time, not a run.
@@ -36,23 +36,23 @@ class HistoryOutput:
     json: bool = False
 
 
-def report(path: Path | None, wanted: HistoryOutput) -> None:
+def report(path: Path | None, output: HistoryOutput) -> None:
     """Show a run, or a history.
 
     Args:
         path: the folder of a run; of a history a gate file (None = `GATE`) or the folder of a baseline.
-        wanted: which of them, and how.
+        output: which of them, and how.
 
     Raises:
         UserError: an option is of the other one, the path is none of what is expected, or it cannot be read.
     """
-    if wanted.history:
-        if wanted.markdown is not None:
+    if output.history:
+        if output.markdown is not None:
             raise ParameterError("--markdown is for the report of a run; leave it out, or take --csv or --chart")
-        _show_history(path or Path(GATE), wanted)
+        _show_history(path or Path(GATE), output)
         return
-    for name, given in (("--limit", wanted.limit), ("--chart", wanted.chart)):
-        if given is not None:
+    for name, value in (("--limit", output.limit), ("--chart", output.chart)):
+        if value is not None:
             raise ParameterError(f"{name} goes with --history; add that, or leave {name} out")
     if path is None:
         raise ParameterError(
@@ -60,35 +60,35 @@ def report(path: Path | None, wanted: HistoryOutput) -> None:
         )
     if (path / "baseline.json").is_file() or path.suffix in (".yaml", ".yml"):
         raise ParameterError(f"{path} is no folder of a run; add --history to see what was accepted over time")
-    from ctxbench.cli.commands import Told, report_run
+    from ctxbench.cli.commands import ReportTargets, report_run
 
-    report_run(path, Told(markdown=wanted.markdown, csv=wanted.csv, json=wanted.json))
+    report_run(path, ReportTargets(markdown=output.markdown, csv=output.csv, json=output.json))
 
 
-def _show_history(path: Path, wanted: HistoryOutput) -> None:
+def _show_history(path: Path, output: HistoryOutput) -> None:
     from ctxbench.gate.baseline_layout import GATE, gate_file_in_messages
     from ctxbench.gate.history import baseline_of, read_history
     from ctxbench.report.gate.history_views import history_chart, history_csv, history_json, print_history
 
-    form = "" if wanted.chart is None else _form(wanted.chart)
+    form = "" if output.chart is None else _form(output.chart)
     read: dict[str, list[Path]] = {"what is shown": [] if path.is_dir() else [path]}
-    outputs = {"--csv": wanted.csv, "--chart": wanted.chart}
+    outputs = {"--csv": output.csv, "--chart": output.chart}
     refuse_outputs(outputs, read, own={"--csv": line_from("date,commit,")})
-    with progress() as shown:
+    with progress() as bar:
         folder = baseline_of(path)
-        beside = Path() if folder == path else path
+        gate_file = Path() if folder == path else path
         with gate_file_in_messages(Path(GATE) if folder == path else path):
-            history = read_history(folder, limit=wanted.limit, gate_path=beside, notify=shown)
-    if wanted.csv is not None:
-        write_atomic(wanted.csv, history_csv(history))
-    if wanted.chart is not None:
-        write_atomic(wanted.chart, history_chart(history, form))
-    if wanted.json:
+            history = read_history(folder, limit=output.limit, gate_path=gate_file, notify=bar)
+    if output.csv is not None:
+        write_atomic(output.csv, history_csv(history))
+    if output.chart is not None:
+        write_atomic(output.chart, history_chart(history, form))
+    if output.json:
         print_json(history_json(history))
     else:
         print_history(history)
-    if wanted.chart is not None:
-        say(f"chart: {wanted.chart}", err=True)
+    if output.chart is not None:
+        say(f"chart: {output.chart}", err=True)
 
 
 def _form(chart: Path) -> str:

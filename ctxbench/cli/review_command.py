@@ -29,8 +29,8 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
     from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.data.labelling.review import findings, is_patch, write_patch
 
-    with progress() as shown:
-        dataset = open_dataset(name, notify=shown.say)
+    with progress() as bar:
+        dataset = open_dataset(name, notify=bar.say)
     if not (listed or as_json) and patch is None:
         raise ParameterError("name the file for corrections with --patch FILE, or only list with --list")
     refuse_outputs({"--patch": patch}, dataset_inputs(name))
@@ -38,22 +38,21 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         if not is_patch(patch):
             raise ParameterError(f"{patch} is there and is no file of corrections; name another file for them")
         raise ParameterError(
-            f"{patch} holds corrections already; apply it with "
-            f"`{shlex.join(['ctxbench', 'data', 'review', name, '--apply', str(patch)])}`, or name another file"
+            f"{patch} holds corrections already; apply it with `{shlex.join(['ctxbench', 'data', 'review', name, '--apply', str(patch)])}`, or name another file"
         )
     if not (listed or as_json):
         refuse_closed()
     pool = make_pool_for(dataset, selectors, embedder, {})
-    found = findings(pool)
+    contradictions = findings(pool)
     if as_json:
-        print_json([one.as_dict() for one in found])
+        print_json([finding.as_dict() for finding in contradictions])
         return
     if listed or patch is None:
-        for one in found:
-            say(_finding_line(one))
-        say(f"{len(found)} labels that {', '.join(pool.names)} contradict")
+        for finding in contradictions:
+            say(_finding_line(finding))
+        say(f"{len(contradictions)} labels that {', '.join(pool.names)} contradict")
         return
-    asking = _Review(dataset, found, write=lambda made: write_patch(made, patch))
+    asking = _Review(dataset, contradictions, write=lambda accepted: write_patch(accepted, patch))
     try:
         corrections = asking.run()
     except KeyboardInterrupt as stopped:
@@ -80,82 +79,92 @@ def apply_patch(folder: Path, patch: Path) -> None:
         say(f"{lost} queries have no required item any more and count as unlabelled")
 
 
-def _finding_line(one: Finding) -> str:
-    ranks = ", ".join(f"{name} {rank if rank is not None else '-'}" for name, rank in one.ranks.items())
-    grade = "no label" if one.label is None else f"grade {one.label.grade}"
-    return f"{one.severity:.2f}  {one.query}  {item_name(one.item)}  {one.kind} ({grade}; ranks: {ranks})"
+def _finding_line(finding: Finding) -> str:
+    ranks = ", ".join(f"{name} {rank if rank is not None else '-'}" for name, rank in finding.ranks.items())
+    grade = "no label" if finding.label is None else f"grade {finding.label.grade}"
+    return (
+        f"{finding.severity:.2f}  {finding.query}  {item_name(finding.item)}  {finding.kind} ({grade}; ranks: {ranks})"
+    )
 
 
 class _Review:
     """Asks about findings one by one."""
 
-    def __init__(self, dataset: Dataset, found: list[Finding], *, write: Callable[[list[Correction]], None]) -> None:
+    def __init__(self, dataset: Dataset, findings: list[Finding], *, write: Callable[[list[Correction]], None]) -> None:
         """`write` is called with all corrections whenever one was accepted or taken back."""
         from ctxbench.data.labelling.review import Corrections
 
         self.dataset = dataset
         self._write = write
-        self.found = found
+        self.findings = findings
         self.keys = Keys()
         self.corrections = Corrections(dataset)
         self.grades = {"0": 0, "1": 1, "2": 2}
 
     def run(self) -> list[Correction]:
-        """All corrections that were accepted, in the order of the findings."""
-        place = 0
+        """Ask, and return the accepted corrections in the order of the findings."""
+        position = 0
         with self.keys, suppress(EOFError):
-            while place < len(self.found):
-                self._show(place)
+            while position < len(self.findings):
+                self._show(position)
                 key = self.keys.key()
                 if key == "q":
                     break
                 if key == "u":
-                    place = max(place - 1, 0)
-                    if self.corrections.take_back(place):
+                    position = max(position - 1, 0)
+                    if self.corrections.take_back(position):
                         self._write(self.corrections.corrections)
                     continue
-                if not self._take(place, key):
+                if not self._take(position, key):
                     self.keys.drop()
                     tell(f"{key!r} is no answer here")
                     continue
-                place += 1
+                position += 1
         return self.corrections.corrections
 
-    def _take(self, place: int, key: str) -> bool:
-        one = self.found[place]
+    def _take(self, position: int, key: str) -> bool:
+        finding = self.findings[position]
         if key in ("k", "s"):
             return True
         before = self.corrections.corrections
         if key in self.grades:
-            self.corrections.regrade(place, one.item, self.grades[key], query=one.query, why=one.kind)
+            self.corrections.regrade(position, finding.item, self.grades[key], query=finding.query, why=finding.kind)
         elif key == "a":
-            required = self._others(self.corrections.dataset, one)
+            required = self._alternatives(self.corrections.dataset, finding)
             if len(required) > 1:
                 tell("its number?")
             number = number_of(self.keys.key()) if len(required) > 1 else 1
             if not 1 <= number <= len(required):
                 return False
-            self.corrections.alternative(place, one.item, required[number - 1], query=one.query, why=one.kind)
+            self.corrections.alternative(
+                position, finding.item, required[number - 1], query=finding.query, why=finding.kind
+            )
         else:
             return False
         if self.corrections.corrections != before:
             self._write(self.corrections.corrections)
         return True
 
-    def _others(self, dataset: Dataset, one: Finding) -> list[ItemKey]:
-        return [i.item for i in dataset.labels_of(one.query) if i.grade == 2 and i.item != one.item]
+    def _alternatives(self, dataset: Dataset, finding: Finding) -> list[ItemKey]:
+        return [i.item for i in dataset.labels_of(finding.query) if i.grade == 2 and i.item != finding.item]
 
-    def _show(self, place: int) -> None:
-        one, dataset = self.found[place], self.dataset
-        query = next(query for query in dataset.queries if query.id == one.query)
-        tell("", f"-- {place + 1} of {len(self.found)}: {one.kind}; query {one.query}", *request_lines(query.request))
-        tell(f"   {item_line(dataset.catalog[dataset.catalog.position(one.item)])}")
-        for name, rank in one.ranks.items():
-            score = one.scores[name]
+    def _show(self, position: int) -> None:
+        finding, dataset = self.findings[position], self.dataset
+        query = next(query for query in dataset.queries if query.id == finding.query)
+        tell(
+            "",
+            f"-- {position + 1} of {len(self.findings)}: {finding.kind}; query {finding.query}",
+            *request_lines(query.request),
+        )
+        tell(f"   {item_line(dataset.catalog[dataset.catalog.position(finding.item)])}")
+        for name, rank in finding.ranks.items():
+            score = finding.scores[name]
             tell(
                 f"   {name}: " + ("not ranked" if rank is None or score is None else f"rank {rank}, score {score:.3f}")
             )
-        for number, key in enumerate(self._others(self.corrections.dataset, one), start=1):
+        for number, key in enumerate(self._alternatives(self.corrections.dataset, finding), start=1):
             tell(f"   required {number}: {item_line(dataset.catalog[dataset.catalog.position(key)])}")
-        now = "no label" if one.label is None else f"grade {one.label.grade}"
-        tell(f"now {now}.  k keep  2 required  1 helpful  0 irrelevant  a alternative of a required one  {ALWAYS}")
+        label_text = "no label" if finding.label is None else f"grade {finding.label.grade}"
+        tell(
+            f"now {label_text}.  k keep  2 required  1 helpful  0 irrelevant  a alternative of a required one  {ALWAYS}"
+        )

@@ -11,18 +11,18 @@ from ctxbench.io.console import guarded, say
 from ctxbench.io.visible import message_lines
 
 
-def run_script(main: Callable[..., Any], *given: Any) -> NoReturn:
+def run_script(main: Callable[..., Any], *arguments: Any) -> NoReturn:
     """Run the main function of a script, and end the process with what it returns.
 
     A fault of the user, such as a dataset that is not fetched, is one message that says what to do, and exit code 2.
 
     Args:
         main: returns an exit code, or None for 0.
-        given: its arguments.
+        arguments: of `main`.
     """
     with guarded(for_good=True):
         try:
-            raise SystemExit(main(*given))
+            raise SystemExit(main(*arguments))
         except UserError as error:
             say(*message_lines(f"error: {without_keys(error)}"), err=True)
             raise SystemExit(error.exit_code) from None

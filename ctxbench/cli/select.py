@@ -31,7 +31,7 @@ MAX_FILES = "max_files"
 
 @dataclass(frozen=True)
 class SelectRequest:
-    """What is asked on the command line.
+    """The arguments of the command.
 
     Attributes:
         text: the request.
@@ -73,10 +73,10 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
     from ctxbench.selectors.explain_own import OwnExplanation
     from ctxbench.text.tokens import open_counter
 
-    beside = {"--presets": question.presets, "--preset": question.preset, "--set": question.set}
-    beside |= {"--max-files": () if question.max_files is None else (str(question.max_files),)}
-    spec = listed_selector(question.selector, question.experiment, beside)
-    definition, preset, label = _asked(question) if spec is None else (stand_in(spec), None, spec.name)
+    options = {"--presets": question.presets, "--preset": question.preset, "--set": question.set}
+    options |= {"--max-files": () if question.max_files is None else (str(question.max_files),)}
+    spec = listed_selector(question.selector, question.experiment, options)
+    definition, preset, label = _resolve_selector(question) if spec is None else (stand_in(spec), None, spec.name)
     request, values, pipeline, catalog, session = _request(question, definition, preset)
     embedder = open_embedder(question.embedder)
     counter = open_counter("o200k", cache=cache_dir())
@@ -88,13 +88,13 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
         else:
             explanation, pipeline = explained(spec, pipeline, request, catalog, resources, items=question.catalog)
         if request.tool_results and not (isinstance(explanation, OwnExplanation) or _reads_results(pipeline)):
-            what = "searches without results of tools; `analyse: [sentences, tool_results]` does"
-            say(f"notice: {label} {what}", err=True)
+            text = "searches without results of tools; `analyse: [sentences, tool_results]` does"
+            say(f"notice: {label} {text}", err=True)
         for notice in fit_notices(pipeline, catalog, resources) if pipeline.fitted else ():
             say(f"notice: {notice}", err=True)
     if explanation.outside > OUTSIDE:
-        what = f"of {explanation.outside:.0%} of the items offered a feature lies outside of what the fit has seen"
-        say(f"notice: {what}, so that how likely they are is a guess; labels of your own mend that", err=True)
+        text = f"of {explanation.outside:.0%} of the items offered a feature lies outside of what the fit has seen"
+        say(f"notice: {text}, so that how likely they are is a guess; labels of your own mend that", err=True)
     if messages:
         print_json({"messages": _messages(explanation), "tools": list(explanation.prompt.tools)})
     elif as_json:
@@ -107,15 +107,15 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
         facts |= {} if session is None else {"session": session.as_dict()}
         print_json({**facts, **explanation.as_dict(near=near)})
     else:
-        own = isinstance(explanation, OwnExplanation)
-        end = ["", ITS_OWN] if own else _score_words(pipeline, explanation)
+        is_external = isinstance(explanation, OwnExplanation)
+        end = ["", ITS_OWN] if is_external else _score_words(pipeline, explanation)
         say(*_lines(explanation, label, counter.name, near), *end)
 
 
 def _request(
     question: SelectRequest, definition: Definition, preset: str | None
 ) -> tuple[Request, Mapping[str, Value], Pipeline, Catalog, Session | None]:
-    """The request, alone or in its chat, with the values and the pipeline that it is asked with.
+    """The request, alone or in its chat, with the values, pipeline, catalog and session for it.
 
     Raises:
         UserError: an option does not suit, or a file cannot be read.
@@ -125,14 +125,14 @@ def _request(
     from ctxbench.selectors.definitions import refuse_time_of_tree
 
     catalog = find_catalog(question.catalog)  # a slip in its name may have led to another selector
-    given = _given(question, definition)
+    overrides = _overrides(question, definition)
     named_instant("time", question.scope.get("time"))
     refuse_time_of_tree(question.catalog, question.scope.get("time"))
     results = read_tool_results(question.chat.tool_results)
     session = None
     if question.chat.alone:
         request = Request(id="select", text=question.text, tool_results=results, **question.scope)
-        values = definition.values(preset, given)
+        values = definition.values(preset, overrides)
         pipeline = definition.pipeline(values)
     elif question.scope:
         options = " and ".join(f"--{name}" for name in question.scope)
@@ -140,7 +140,7 @@ def _request(
             f"{options}: in a chat the session's file says whose it is (`user`, `workspace`); leave out"
         )
     else:
-        session = open_session(question.chat, catalog, definition, preset, given)
+        session = open_session(question.chat, catalog, definition, preset, overrides)
         history = () if question.chat.history is None else read_history(question.chat.history)
         request, warnings = session.build_request(question.text, history=history, tool_results=results)
         values, pipeline = dict(session.settings), session.pipeline
@@ -149,34 +149,33 @@ def _request(
     return request, values, pipeline, catalog, session
 
 
-def _given(question: SelectRequest, definition: Definition) -> dict[str, Value]:
+def _overrides(question: SelectRequest, definition: Definition) -> dict[str, Value]:
     """The values of parameters that `--set` and `--max-files` give.
 
     Raises:
         ParameterError: one is of no such form, `max_files` has two values, or the selector has no such parameter.
     """
-    given = parse_values(question.set)
+    overrides = parse_values(question.set)
     if question.max_files is None:
-        return given
+        return overrides
     if MAX_FILES not in definition.parameters:
-        known = ", ".join(definition.parameters) or "none"
+        names = ", ".join(definition.parameters) or "none"
         raise ParameterError(
-            f"--max-files sets {MAX_FILES}, which selector {definition.name!r} does not have; name one that has it, as "
-            f"codebase, or use --set with what it has: {known}"
+            f"--max-files sets {MAX_FILES}, which selector {definition.name!r} does not have; name one that has it, as codebase, or use --set with what it has: {names}"
         )
-    if MAX_FILES in given:
+    if MAX_FILES in overrides:
         raise ParameterError(f"--max-files and --set both give {MAX_FILES}; leave one out")
-    return {**given, MAX_FILES: question.max_files}
+    return {**overrides, MAX_FILES: question.max_files}
 
 
 def _default(question: SelectRequest) -> str:
-    """The selector that is asked where none is named."""
+    """The selector that is used where none is named."""
     from ctxbench.selectors.definitions import selector_of_tree
 
     if not question.chat.alone:
         return IN_CHAT
-    whole = selector_of_tree(question.catalog) or DEFAULT
-    return whole if question.preset is None else whole.partition("/")[0]
+    selector = selector_of_tree(question.catalog) or DEFAULT
+    return selector if question.preset is None else selector.partition("/")[0]
 
 
 def _reads_results(pipeline: Pipeline) -> bool:
@@ -188,8 +187,8 @@ def _reads_results(pipeline: Pipeline) -> bool:
     return any(step.name in ("tool_results", "tool_rules") or "code" in step.about for step in steps)
 
 
-def _asked(question: SelectRequest) -> tuple[Definition, str | None, str]:
-    """The selector that is asked, the preset, and what the answer is headed with.
+def _resolve_selector(question: SelectRequest) -> tuple[Definition, str | None, str]:
+    """The definition, the preset and the heading of the selector.
 
     Raises:
         UserError: it is unknown, faulty, or named twice.
@@ -197,9 +196,9 @@ def _asked(question: SelectRequest) -> tuple[Definition, str | None, str]:
     from ctxbench.selectors.definitions import find_definition, selector_name
 
     if question.presets is None:
-        asked = question.selector or _default(question)
-        definition, preset = find_definition(asked, question.preset)
-        return definition, preset, selector_name(asked, question.preset)
+        name = question.selector or _default(question)
+        definition, preset = find_definition(name, question.preset)
+        return definition, preset, selector_name(name, question.preset)
     from ctxbench.selectors.presets import read_presets
 
     if question.selector is not None:
@@ -253,8 +252,8 @@ def find_catalog(name: str) -> Catalog:
             return open_catalog(agent)
         if name not in importers() or Path(name).exists():
             raise
-        with progress() as shown:
-            return open_dataset(name, notify=shown.say).catalog
+        with progress() as bar:
+            return open_dataset(name, notify=bar.say).catalog
 
 
 def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
@@ -271,12 +270,11 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
         value = _parsed(text)
         if value is None:
             raise ParameterError(
-                f"--set needs NAME=VALUE with a number, for example at_most=3; got {pair!r} (a value may also be "
-                "true, false or the name of a choice)"
+                f"--set needs NAME=VALUE with a number, for example at_most=3; got {pair!r} (a value may also be true, false or the name of a choice)"
             )
         if name in values:
-            both = f"{value_text(values[name])} and {value_text(value)}"
-            raise ParameterError(f"--set gives {name} two values, {both}; keep one")
+            conflicting = f"{value_text(values[name])} and {value_text(value)}"
+            raise ParameterError(f"--set gives {name} two values, {conflicting}; keep one")
         values[name] = value
     return values
 
@@ -299,18 +297,18 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
     from ctxbench.selectors.explain_own import OwnExplanation
 
     n = len(explanation.chosen)
-    held = sum(one.offered.origin == "session" for one in explanation.chosen)
-    beside = f" beside {held} {_held(explanation)}" if held else ""
-    offered = f"{n - held} of {count(explanation.eligible, 'item')} offered{beside}"
+    n_session = sum(candidate.offered.origin == "session" for candidate in explanation.chosen)
+    session_text = f" beside {n_session} {_session_words(explanation)}" if n_session else ""
+    offered = f"{n - n_session} of {count(explanation.eligible, 'item')} offered{session_text}"
     tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter})"
-    if held:
+    if n_session:
         tokens += f", {explanation.total_tokens:,} with what the session holds"
     lines = [f"{label}: {offered}, {tokens}"]
     lines += map(str, explanation.selection.trace)
-    own = isinstance(explanation, OwnExplanation)
+    is_external = isinstance(explanation, OwnExplanation)
     if explanation.not_searched:
         reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
-        lines.append(f"{'may not be offered' if own else 'not searched'}: {reasons}")
+        lines.append(f"{'may not be offered' if is_external else 'not searched'}: {reasons}")
     if isinstance(explanation, OwnExplanation):
         lines += own_lines(explanation)
     elif explanation.search_off:
@@ -318,41 +316,39 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
     elif not explanation.chunks:
         why = "the analysis makes no chunk of this request" if explanation.text.strip() else "the request has no text"
         lines.append(f"{why}, so nothing is searched")
-    elif explanation.eligible and n == held and not explanation.left_out:
+    elif explanation.eligible and n == n_session and not explanation.left_out:
         lines.append("the search finds nothing: no item is a candidate")
     lines += (
         candidate_lines(explanation.chosen, pairs=True, headed=True, paths=True) if n else ["", "nothing is offered"]
     )
     out = explanation.left_out[:near]
     if out:
-        lines += [
-            "",
-            f"nearest that stayed out ({len(out)} of {count(len(explanation.left_out), 'candidate')}):",
-            "",
-        ]
+        lines += ["", f"nearest that stayed out ({len(out)} of {count(len(explanation.left_out), 'candidate')}):", ""]
         lines += candidate_lines(out, pairs=False, paths=True)
     return lines
 
 
 def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
-    """What the scores are and which margin cuts them, where a price is in them; nothing of other selectors."""
+    """An explanation of scores that include a price, and of the margin that cuts them; empty for other selectors."""
     from ctxbench.core.stored_pipelines import StoredPipeline
 
     stored = StoredPipeline.of(about := {"pipeline": pipeline.describe()})
-    scored = any(one.offered.score is not None for one in (*explanation.chosen, *explanation.left_out))
+    scored = any(candidate.offered.score is not None for candidate in (*explanation.chosen, *explanation.left_out))
     if not scored or stored is None or not any(step.name == "price" for step in stored.steps()):
         return []
     from ctxbench.report.thresholds import bounds_of  # statistics wait until there is a margin
 
     margins = [
-        one for one in bounds_of({"description": about}) if (one.quantity, one.label) == ("difference", "margin")
+        bound
+        for bound in bounds_of({"description": about})
+        if (bound.quantity, bound.label) == ("difference", "margin")
     ]
-    least = f", but for the first {margins[0].floor}" if margins and margins[0].floor > 1 else ""
-    cut = f"; what is over {margins[0].setting:g} below the best is left out{least}" if len(margins) == 1 else ""
+    floor = f", but for the first {margins[0].floor}" if margins and margins[0].floor > 1 else ""
+    cut = f"; what is over {margins[0].setting:g} below the best is left out{floor}" if len(margins) == 1 else ""
     return ["", f"Score: likelihood less price, as logarithms, comparable within one request only{cut}."]
 
 
-def _held(explanation: Explanation) -> str:
+def _session_words(explanation: Explanation) -> str:
     """What to call the items that the session holds."""
-    modes = {one.offered.mode for one in explanation.chosen if one.offered.origin == "session"}
+    modes = {candidate.offered.mode for candidate in explanation.chosen if candidate.offered.origin == "session"}
     return "always in" if modes == {"always"} else "in the session"

@@ -1,4 +1,4 @@
-"""`ctxbench serve`, and `ctxbench data from-feedback`, which makes labels of what users said of what was served."""
+"""`ctxbench serve`, and `ctxbench data from-feedback`, which makes labels of feedback on served contexts."""
 
 from pathlib import Path
 from typing import Annotated

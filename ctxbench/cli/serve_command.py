@@ -30,7 +30,7 @@ _GRACE = 10  # seconds that requests under way get when the service is stopped
 
 
 def run(
-    place: Path,
+    database: Path,
     workspace: str,
     *,
     selector: str,
@@ -41,10 +41,10 @@ def run(
     """Serve until stopped.
 
     Args:
-        place: the database.
+        database: its path.
         workspace: the one whose items are served.
         selector, embedder: as `ContextService` takes them.
-        who: a token file, or the one user; both None = everybody is nobody in particular.
+        who: a token file, or the one user; both None = no user.
         at: host and port; 0 = any that is free.
 
     Raises:
@@ -61,17 +61,17 @@ def run(
     if file is not None and user is not None:
         raise ParameterError("--tokens and --user both say who asks; leave one out")
     if file is None and at[0] not in LOOPBACK:
-        wanted = f"without --tokens only this machine may ask: --host {LOOPBACK[0]}"
-        raise ParameterError(f"{wanted}, got {at[0]!r}; with --tokens FILE others may, who then need a token")
+        requirement = f"without --tokens only this machine may ask: --host {LOOPBACK[0]}"
+        raise ParameterError(f"{requirement}, got {at[0]!r}; with --tokens FILE others may, who then need a token")
     if user is not None:
         checked_name("--user", user)
     tokens = None if file is None else read_tokens(file)
     if file is not None and others_may_read(file):
         say(f"warning: {file} can be read by others; run `chmod 600 {shlex.quote(str(file))}`", err=True)
     users = (user,) if tokens is None else tokens.users
-    with SqliteStore(place, create=False) as store:
+    with SqliteStore(database, create=False) as store:
         if workspace not in store.workspaces():
-            raise ParameterError(f"{place} has no workspace {workspace!r}{suggest(workspace, store.workspaces())}")
+            raise ParameterError(f"{database} has no workspace {workspace!r}{suggest(workspace, store.workspaces())}")
         service = ContextService(store, workspace, selector=selector, embedder=embedder)
         service.check_users(users)
         with _bound(*at) as listening, _logging():
@@ -80,11 +80,11 @@ def run(
                 _read_again_on_hangup(file, tokens, service)
             host, port = listening.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-            what = f"workspace {workspace} of {place} by {selector} at {url}"
-            say(f"{what}, described at {url}/openapi.json; Ctrl-C ends it", err=True)
-            given: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+            text = f"workspace {workspace} of {database} by {selector} at {url}"
+            say(f"{text}, described at {url}/openapi.json; Ctrl-C ends it", err=True)
+            options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
             access = Access(tokens=tokens, user=user)
-            settings = uvicorn.Config(web_app(service, access), timeout_graceful_shutdown=_GRACE, **given)
+            settings = uvicorn.Config(web_app(service, access), timeout_graceful_shutdown=_GRACE, **options)
             uvicorn.Server(settings).run([listening])
 
 
@@ -130,29 +130,29 @@ def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextServic
         signal.signal(signal.SIGHUP, read_again)
 
 
-def write_labels(place: Path, workspace: str, out: Path, *, as_json: bool) -> None:
+def write_labels(database: Path, workspace: str, out: Path, *, as_json: bool) -> None:
     """Write the dataset of a store's feedback, and say what is in it.
 
     Raises:
         UserError: there is no such store or workspace, or no feedback in it, or the folder holds something else.
     """
-    with SqliteStore(place, create=False) as store:
+    with SqliteStore(database, create=False) as store:
         dataset, exposures = feedback_dataset(store, workspace, name=name_of_path(out, "feedback"))
     create_dataset(dataset, out)
     if exposures or (out / EXPOSURE).exists():  # of an earlier call
         write_exposures(exposures, out)
-    useful = sum(one.grade == 2 for one in dataset.labels)
-    partly = sum(one.partly_labelled for one in dataset.queries)
-    lacking = sum(bool(one.signals) for one in exposures)
+    useful = sum(label.grade == 2 for label in dataset.labels)
+    partly = sum(query.partly_labelled for query in dataset.queries)
+    insufficient = sum(bool(exposure.signals) for exposure in exposures)
     if as_json:
-        told = {"dataset": str(out), "queries": len(dataset.queries), "useful": useful}
-        told |= {"sufficient": len(exposures) - lacking, "notSufficient": lacking, "inPart": partly}
-        print_json({**told, "notUseful": len(dataset.labels) - useful})
+        facts = {"dataset": str(out), "queries": len(dataset.queries), "useful": useful}
+        facts |= {"sufficient": len(exposures) - insufficient, "notSufficient": insufficient, "inPart": partly}
+        print_json({**facts, "notUseful": len(dataset.labels) - useful})
         return
     of = f"{count(len(dataset.queries), 'query', 'queries')}, {count(useful, 'item')} useful"
     say(f"{out}: {of}, {len(dataset.labels) - useful:,} not")
     if exposures:
-        say(f"{count(len(exposures) - lacking, 'context')} sufficient, {lacking:,} lacking something")
+        say(f"{count(len(exposures) - insufficient, 'context')} sufficient, {insufficient:,} lacking something")
     if partly:
         rest = shlex.join(["ctxbench", "data", "label", str(out)])
         are = "these are" if partly == len(dataset.queries) else f"{partly:,} of these are"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chat:
-    """What a request is asked in.
+    """The session and the history of a request.
 
     Attributes:
         session: a session's file, or None for a new one.
@@ -39,18 +39,18 @@ class Chat:
 
     @property
     def alone(self) -> bool:
-        """Whether the request is asked in no session and with no messages before."""
+        """Whether the request has no session and no history."""
         return (self.session, self.history, self.add, self.remove) == (None, None, (), ())
 
 
 def open_session(
-    chat: Chat, catalog: Catalog, definition: Definition, preset: str | None, given: Mapping[str, Value]
+    chat: Chat, catalog: Catalog, definition: Definition, preset: str | None, overrides: Mapping[str, Value]
 ) -> Session:
     """The session of a request, with what the options change in it.
 
     Raises:
-        UserError: a file is faulty, a change is none, a preset is named beside settings of the session's own, or one
-            of `given` has no effect beside them.
+        UserError: a file is faulty, a change is none, a preset is named although the session has settings, or one
+            of `overrides` has no effect with them.
     """
     from ctxbench.session import Agent, Session, read_session
 
@@ -59,25 +59,25 @@ def open_session(
         session = Session.start(agent, "select")
     else:
         session = read_session(chat.session, agent)
-        own = [name for name, value in session.settings.items() if value != agent.settings[name]]
-        if preset is not None and own:
-            raise ParameterError(f"{chat.session} has settings of its own ({', '.join(own)}); leave out the preset")
+        changed = [name for name, value in session.settings.items() if value != agent.settings[name]]
+        if preset is not None and changed:
+            raise ParameterError(f"{chat.session} has settings of its own ({', '.join(changed)}); leave out the preset")
     for key in chat.remove:
         session = session.remove(_id_of(key, catalog))
     for key in chat.add:
         session = session.add(_id_of(key, catalog))
-    session = session.with_settings(**given)
-    if idle := [fault for name in given if (fault := definition.idle(name, session.settings))]:
+    session = session.with_settings(**overrides)
+    if idle := [fault for name in overrides if (fault := definition.idle(name, session.settings))]:
         raise ParameterError("; ".join(idle))
     return session
 
 
-def _id_of(told: str, catalog: Catalog) -> str:
-    """The id of a file, or of a part of one, that is told as the answer tells it; else what is told."""
+def _id_of(text: str, catalog: Catalog) -> str:
+    """The id of a file, or of a part of one, that is named as answers name it; else the text itself."""
     from ctxbench.core.items import ItemKey
 
-    files = (ItemKey(kind, None, told) for kind in ("file", "chunk"))
-    return next((key.id for key in files if catalog.find(key) is not None), told)
+    files = (ItemKey(kind, None, text) for kind in ("file", "chunk"))
+    return next((key.id for key in files if catalog.find(key) is not None), text)
 
 
 def read_tool_results(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -100,11 +100,11 @@ def read_tool_results(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(results)
 
 
-def read_history(given: str) -> tuple[Message, ...]:
+def read_history(source: str) -> tuple[Message, ...]:
     """Earlier messages from a JSON list of `{"role", "content"}`, or of one stored conversation.
 
     Args:
-        given: a file, FILE#CONVERSATION where a store holds several, or the list itself.
+        source: a file, FILE#CONVERSATION where a store holds several, or the list itself.
 
     Raises:
         StorageError: the file is missing or cannot be read.
@@ -114,27 +114,27 @@ def read_history(given: str) -> tuple[Message, ...]:
     from ctxbench.io.files import read_text
     from ctxbench.session import ConversationStore
 
-    if given.lstrip().startswith("[") and not Path(given[:200]).exists():
-        return _messages(given, Path("--history"))
-    name, mark, conversation = (given, "", "") if Path(given).exists() else given.rpartition("#")
-    path = Path(name if mark else given)
+    if source.lstrip().startswith("[") and not Path(source[:200]).exists():
+        return _messages(source, Path("--history"))
+    name, mark, conversation = (source, "", "") if Path(source).exists() else source.rpartition("#")
+    path = Path(name if mark else source)
     text = read_text(path)
     if text.lstrip().startswith("["):
         if mark:
             raise ParameterError(f"{path} is a list of messages, not of conversations; leave out #{conversation}")
         return _messages(text, path)
     if re.match(r'\s*\{\s*"(role|content)"', text):
-        what = 'messages must be a JSON list, [{"role": "user", "content": "..."}, ...]; put them in brackets'
-        raise InputError([Fault(what, path, 1)])
+        problem = 'messages must be a JSON list, [{"role": "user", "content": "..."}, ...]; put them in brackets'
+        raise InputError([Fault(problem, path, 1)])
     exchanges = ConversationStore(path).exchanges()
-    known = list(dict.fromkeys(one.conversation for one in exchanges))
-    if mark and conversation not in known:
-        raise ParameterError(f"{path} holds no conversation {conversation!r}; it holds {_listed(known)}")
-    if not mark and len(known) > 1:
-        what = f"{path} holds {len(known)} conversations; name one, as {path}#{known[0]}; it holds {_listed(known)}"
-        raise ParameterError(what)
-    wanted = conversation if mark else next(iter(known), "")
-    return tuple(message for one in exchanges if one.conversation == wanted for message in one.messages)
+    names = list(dict.fromkeys(exchange.conversation for exchange in exchanges))
+    if mark and conversation not in names:
+        raise ParameterError(f"{path} holds no conversation {conversation!r}; it holds {_listed(names)}")
+    if not mark and len(names) > 1:
+        problem = f"{path} holds {len(names)} conversations; name one, as {path}#{names[0]}; it holds {_listed(names)}"
+        raise ParameterError(problem)
+    chosen = conversation if mark else next(iter(names), "")
+    return tuple(message for exchange in exchanges if exchange.conversation == chosen for message in exchange.messages)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -156,8 +156,8 @@ def _messages(text: str, path: Path) -> tuple[Message, ...]:
         try:
             out.append(read_message(entry))
         except TypeError:
-            what = f'message {number}: expected {{"role", "content"}}, both texts, got {entry!r:.60}'
-            faults.append(Fault(what, path, line))
+            problem = f'message {number}: expected {{"role", "content"}}, both texts, got {entry!r:.60}'
+            faults.append(Fault(problem, path, line))
         except ParameterError as error:
             faults.append(Fault(f"message {number}: {error}", path, line))
     if faults:

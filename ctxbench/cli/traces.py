@@ -57,23 +57,23 @@ def import_traces(
     if all(log.is_file() for log in logs):  # else nothing will be read
         say(*kind_lines(items), err=True)
     patterns = redact if isinstance(redact, Path) else None
-    with progress() as shown:
+    with progress() as bar:
         renamed = {} if renames is None else read_renames(renames)
         source = TraceSource(logs=tuple(logs), catalog=items, scopes=scopes, renames=renamed)
-        made = import_into(out, source, settings, redact=bool(redact), patterns=patterns, progress=shown)
+        imported = import_into(out, source, settings, redact=bool(redact), patterns=patterns, progress=bar)
     if is_agent_file(catalog):
-        write_dataset(made.dataset.of_agent(Path(catalog)), out)
+        write_dataset(imported.dataset.of_agent(Path(catalog)), out)
         write_known_items(out, items.ids)
     next_step = shlex.join(["ctxbench", "data", "label", str(out), "--minutes", str(NEXT_MINUTES)])
     if as_json:
-        print_json({"dataset": str(out), "hash": made.dataset.hash, **made.report.as_dict(), "next": next_step})
+        print_json({"dataset": str(out), "hash": imported.dataset.hash, **imported.report.as_dict(), "next": next_step})
         return
-    lines = made.report.lines()
-    if made.report.is_labelled:
+    lines = imported.report.lines()
+    if imported.report.is_labelled:
         lines[0] = f"{out}: {lines[0]}"
     for line in lines:
         say(line)
-    if made.dataset.unlabelled:
+    if imported.dataset.unlabelled:
         say(f"Only wholly labelled queries are measured with. To label more: {next_step}")
 
 

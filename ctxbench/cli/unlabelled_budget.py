@@ -52,12 +52,12 @@ def checked_budget(
     selector: str | None,
     out: Path | None,
     *,
-    others: Mapping[str, bool],
+    options: Mapping[str, bool],
 ) -> Budgeted | None:
-    """The budget that is asked for; None where a policy is.
+    """The budget in the options; None where they name a policy.
 
     Args:
-        others: options that only a policy has, and whether they are given.
+        options: those that only a policy has, and whether they are given.
 
     Raises:
         ParameterError: neither or both are, or something is missing, or an option of one is given with the other.
@@ -74,8 +74,8 @@ def checked_budget(
         raise ParameterError("--unlabelled REQUESTS and --tokens N go together: what a request may cost, and on which")
     if len(datasets) != 1:
         raise ParameterError(f"with --unlabelled one catalog is tuned, got {len(datasets)}: {', '.join(datasets)}")
-    if given := [name for name, there in others.items() if there]:
-        raise ParameterError(f"{' and '.join(given)} goes with --policy; with --unlabelled there is no report")
+    if names := [name for name, is_given in options.items() if is_given]:
+        raise ParameterError(f"{' and '.join(names)} goes with --policy; with --unlabelled there is no report")
     chosen, note = (selector, "") if selector else _selector_for(datasets[0])
     return Budgeted(
         catalog=datasets[0],
@@ -88,7 +88,7 @@ def checked_budget(
 
 
 def _selector_for(catalog: str) -> tuple[str, str]:
-    """The selector of the agent that a catalog is of, as a selector is named, and what must be said of another.
+    """The selector of a catalog's agent, and a note where another one is used instead.
 
     Raises:
         InputError: the agent's selector or its settings are faulty.
@@ -102,8 +102,8 @@ def _selector_for(catalog: str) -> tuple[str, str]:
     path = Path(catalog) if is_agent_file(catalog) else agent_of(Path(catalog))
     if path is None:
         return DEFAULT, ""
-    if own := read_agent(path).own:
-        why = f"the selector of {path} is a {own_kind(own)} of your own, on which no budget can be set"
+    if external := read_agent(path).own:
+        why = f"the selector of {path} is a {own_kind(external)} of your own, on which no budget can be set"
         return DEFAULT, f"{why}; it is set on {DEFAULT}"
     definition, preset = find_definition(str(path))
     try:
@@ -113,7 +113,7 @@ def _selector_for(catalog: str) -> tuple[str, str]:
     return str(path), ""
 
 
-def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
+def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
     """Find the setting, write it as a presets file, and say what it costs.
 
     Raises:
@@ -131,80 +131,85 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
     from ctxbench.text.tokens import open_counter
     from ctxbench.tuning.budget_setting import budget_setting, read_requests
 
-    _check(asked)
-    if asked.note:
-        say(asked.note, err=True)
-    definition, preset = find_definition(asked.selector)
-    requests = read_requests(asked.requests)
-    catalog = find_catalog(asked.catalog)
+    _check(budget)
+    if budget.note:
+        say(budget.note, err=True)
+    definition, preset = find_definition(budget.selector)
+    requests = read_requests(budget.requests)
+    catalog = find_catalog(budget.catalog)
     embedder, counter = open_embedder("minilm"), open_counter("o200k", cache=cache_dir())
-    with progress() as shown:
-        vectors = open_vectors(embedder, progress=partial(shown, "embedding texts"))
-        found = budget_setting(
+    with progress() as bar:
+        vectors = open_vectors(embedder, progress=partial(bar, "embedding texts"))
+        result = budget_setting(
             definition,
             definition.values(preset),
             Batch.of(catalog, requests),
             LocalResources(vectors, counter),
-            tokens=asked.tokens,
+            tokens=budget.tokens,
         )
-    made = TunedPreset(
-        set=definition.in_force(found.values),
-        about=f"about {asked.tokens:g} prompt tokens a request, found on {found.requests:,} requests without labels",
-        selector=asked.selector if is_file(asked.selector) else definition.name,
+    tuned_preset = TunedPreset(
+        set=definition.in_force(result.values),
+        about=f"about {budget.tokens:g} prompt tokens a request, found on {result.requests:,} requests without labels",
+        selector=budget.selector if is_file(budget.selector) else definition.name,
         definition=definition_hash(definition),
         parameters=parameter_texts(definition),
     )
     tuned = {
-        "dataset": catalog_name(asked.catalog),
-        "requests": asked.requests,
-        "n": found.requests,
-        "budget": asked.tokens,
+        "dataset": catalog_name(budget.catalog),
+        "requests": budget.requests,
+        "n": result.requests,
+        "budget": budget.tokens,
         "embedder": embedder.identity.as_dict(),
         "tokens": counter.name,
     }
-    write_presets(asked.out, tuned=tuned, presets={f"within-{asked.tokens:g}": made}, test_split="")
+    write_presets(budget.out, tuned=tuned, presets={f"within-{budget.tokens:g}": tuned_preset}, test_split="")
     if as_json:
-        facts = {"set": dict(made.set), "tokens": found.tokens, "items": found.items, "requests": found.requests}
-        print_json({**facts, "halves": list(found.halves), "written": str(asked.out)})
+        facts = {
+            "set": dict(tuned_preset.set),
+            "tokens": result.tokens,
+            "items": result.items,
+            "requests": result.requests,
+        }
+        print_json({**facts, "halves": list(result.halves), "written": str(budget.out)})
         return
-    setting = ", ".join(f"{key} {value:g}" for key, value in made.set.items() if not isinstance(value, str))
-    say(*_lines(asked, found, f"{definition.name} with {setting}", counter.name))
+    setting = ", ".join(f"{key} {value:g}" for key, value in tuned_preset.set.items() if not isinstance(value, str))
+    say(*_lines(budget, result, f"{definition.name} with {setting}", counter.name))
 
 
-def _check(asked: Budgeted) -> None:
-    """Refuse a budget or a place for the presets file that cannot be, before anything is read.
+def _check(budget: Budgeted) -> None:
+    """Refuse an invalid budget or path of the presets file, before anything is read.
 
     Raises:
         ParameterError: it is none.
     """
-    if not (math.isfinite(asked.tokens) and asked.tokens > 0):
-        raise ParameterError(f"--tokens must be a finite number above 0, got {asked.tokens:g}")
-    if asked.out.suffix not in (".yaml", ".yml"):
-        raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {asked.out}")
-    requests = {"the requests": [Path(asked.requests)]}
+    if not (math.isfinite(budget.tokens) and budget.tokens > 0):
+        raise ParameterError(f"--tokens must be a finite number above 0, got {budget.tokens:g}")
+    if budget.out.suffix not in (".yaml", ".yml"):
+        raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {budget.out}")
+    requests = {"the requests": [Path(budget.requests)]}
     refuse_outputs(
-        {"--out": asked.out}, {**requests, **dataset_inputs(asked.catalog), **selector_inputs(asked.selector)}
+        {"--out": budget.out}, {**requests, **dataset_inputs(budget.catalog), **selector_inputs(budget.selector)}
     )
-    _refuse_foreign(asked.out)
+    _refuse_foreign(budget.out)
 
 
-def _lines(asked: Budgeted, found: BudgetSetting, selector: str, counter: str) -> Iterator[str]:
+def _lines(budget: Budgeted, setting: BudgetSetting, selector: str, counter: str) -> Iterator[str]:
     """What the setting costs, for people."""
     yield (
-        f"within-{asked.tokens:g}: {selector} offers {found.tokens:,.0f} prompt tokens ({counter}), "
-        f"{found.items:.1f} items, on average over {found.requests:,} requests"
+        f"within-{budget.tokens:g}: {selector} offers {setting.tokens:,.0f} prompt tokens ({counter}), "
+        f"{setting.items:.1f} items, on average over {setting.requests:,} requests"
     )
-    if found.tokens < 0.9 * asked.tokens:
+    if setting.tokens < 0.9 * budget.tokens:
         yield "that is all that the selector can offer; a larger budget changes nothing"
-    elif found.halves:
-        shares = " and ".join(f"{share:.2f}" for share in found.halves)
+    elif setting.halves:
+        shares = " and ".join(f"{share:.2f}" for share in setting.halves)
         yield f"found on one half of the requests, the other half costs {shares} times the budget"
     yield "how complete it is cannot be told without labels: `ctxbench data label` asks for some"
-    yield f"written: {asked.out}"
+    yield f"written: {budget.out}"
 
 
 def _refuse_foreign(out: Path) -> None:
-    """A file that is no presets file is not overwritten.
+    """Refuse to overwrite a file that is no presets file.
 
     Raises:
         ParameterError: there is one in its place.

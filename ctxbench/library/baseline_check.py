@@ -1,4 +1,4 @@
-"""The gate from Python: compares results with a baseline, and gives the verdict, what was lost, and why."""
+"""The gate from Python: compares results with a baseline; verdict, lost items, and their causes."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Checked:
 
         rows = [
             {
-                "dataset": one.dataset,
-                "selector": one.selector,
+                "dataset": selector.dataset,
+                "selector": selector.selector,
                 "metric": judged.metric,
                 "verdict": str(judged.verdict),
                 "base": judged.base.value,
@@ -58,8 +58,8 @@ class Checked:
                 "tolerance": judged.tolerance,
                 "detectable": judged.detectable,
             }
-            for one in self.found.selectors
-            for judged in one.metrics
+            for selector in self.found.selectors
+            for judged in selector.metrics
         ]
         columns = ["dataset", "selector", "metric", "verdict", "base", "head", "difference", "low", "high", "p"]
         return pd.DataFrame(rows, columns=[*columns, "p_at_floor", "tolerance", "detectable"])
@@ -76,8 +76,8 @@ class Checked:
         columns = ["dataset", "selector", "query", "item", "lost", "required", "cause", "detail"]
         rows = [
             {
-                "dataset": one.dataset,
-                "selector": one.selector,
+                "dataset": selector.dataset,
+                "selector": selector.selector,
                 "query": change.query,
                 "item": change.item,
                 "lost": change.lost,
@@ -89,8 +89,8 @@ class Checked:
                 "rule": "" if change.rule is None else str(change.rule),
                 "mend": str(change.remedy),
             }
-            for one in self.found.selectors
-            for change in one.changes
+            for selector in self.found.selectors
+            for change in selector.changes
         ]
         return pd.DataFrame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "mend"])
 
@@ -133,30 +133,33 @@ def check(results: Results, baseline: Results | str | Path, *, allow_removed: bo
         >>> str(ctxbench.check(now, before).verdict)
         'worse'
     """
-    given: tuple[object, object] = (results, baseline)
-    if not (isinstance(given[0], Results) and isinstance(given[1], Results | str | Path)):
-        wrong = given[1] if isinstance(given[0], Results) else given[0]
+    arguments: tuple[object, object] = (results, baseline)
+    if not (isinstance(arguments[0], Results) and isinstance(arguments[1], Results | str | Path)):
+        wrong = arguments[1] if isinstance(arguments[0], Results) else arguments[0]
         raise ParameterError(
             f"what is checked are results of `evaluate`, against such results or a folder; got {type(wrong).__name__}"
         )
     before = baseline if isinstance(baseline, Results) else None
     base = Path(str(baseline)) if before is None else before.run.path
-    found = check_runs(
+    result = check_runs(
         base,
         results.run.path,
         allow_removed=allow_removed,
         datasets=({} if before is None else before.opened, results.opened),
         names=("before" if before is not None else str(baseline), "now"),
     )
-    return Checked(_in_python(found))
+    return Checked(_in_python(result))
 
 
-def _in_python(found: Check) -> Check:
-    """The check with the option of the command by its name in Python."""
+def _in_python(result: Check) -> Check:
+    """The check with options named as in Python, not as on the command line."""
     from ctxbench.report.gate.check_conclusion import COMMAND, PYTHON
 
-    def said(texts: tuple[str, ...]) -> tuple[str, ...]:
+    def translate(texts: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(text.replace(COMMAND.removed, PYTHON.removed) for text in texts)
 
-    selectors = [replace(one, reasons=said(one.reasons), notices=said(one.notices)) for one in found.selectors]
-    return replace(found, selectors=tuple(selectors), notices=said(found.notices))
+    selectors = [
+        replace(selector, reasons=translate(selector.reasons), notices=translate(selector.notices))
+        for selector in result.selectors
+    ]
+    return replace(result, selectors=tuple(selectors), notices=translate(result.notices))

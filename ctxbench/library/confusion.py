@@ -1,4 +1,4 @@
-"""What a selector offers beyond what is needed, by what is needed: groups of items against groups of items."""
+"""Counts offered items that are not needed, by group, for each group of required items."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.report.label_codes import LabelCodes
 
 GROUPINGS = ("server", "type")
-"""By what items are put together."""
+"""How items are grouped."""
 NO_SERVER = "(no server)"
-_MOST = 20  # groups that are told; of more, the least are one
+_MOST = 20  # groups; of more, the smallest are merged into one
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Confusion:
-    """Groups of items that queries need (rows) against those of the other items that they were offered (columns).
+    """Groups of required items (rows) against groups of the other items that were offered (columns).
 
     Attributes:
         by: one of `GROUPINGS`.
-        needed: names of the rows.
+        required: names of the rows.
         queries: how many queries need an item of the group, one a row.
         extras: names of the columns: all groups, of which the rows are the first.
-        counts: items offered that are neither required nor helpful, shape (len(needed), len(extras)).
+        counts: items offered that are neither required nor helpful, shape (len(required), len(extras)).
     """
 
     by: str
-    needed: tuple[str, ...]
+    required: tuple[str, ...]
     queries: tuple[int, ...]
     extras: tuple[str, ...]
     counts: IntArray
@@ -74,45 +74,49 @@ def confusion(dataset: Dataset, part: Part, by: str) -> Confusion:
     code, count = _extras(part, labels, group, n)
     met = np.isin(code // n, needs // n)
     code, count = code[met], count[met]
-    wanted = np.bincount(needs % n, minlength=n)
+    n_requiring = np.bincount(needs % n, minlength=n)
     offered = np.bincount(code % n, weights=count, minlength=n)
-    order = sorted(np.flatnonzero(wanted + offered).tolist(), key=lambda one: (-wanted[one], -offered[one]))
-    told = order if len(order) <= _MOST else order[: _MOST - 1]
-    titles = [names[one] for one in told] + ([f"{len(order) - len(told)} others"] if len(order) > len(told) else [])
-    place = np.full(n, len(told), dtype=np.int64)
-    place[told] = np.arange(len(told))
-    return _counted(by, titles, _placed(needs, place, n), _placed(code, place, n), count)
+    order = sorted(
+        np.flatnonzero(n_requiring + offered).tolist(), key=lambda index: (-n_requiring[index], -offered[index])
+    )
+    listed = order if len(order) <= _MOST else order[: _MOST - 1]
+    titles = [names[index] for index in listed] + (
+        [f"{len(order) - len(listed)} others"] if len(order) > len(listed) else []
+    )
+    row_of_group = np.full(n, len(listed), dtype=np.int64)
+    row_of_group[listed] = np.arange(len(listed))
+    return _counted(by, titles, _placed(needs, row_of_group, n), _placed(code, row_of_group, n), count)
 
 
 def _groups(catalog: Catalog, by: str) -> tuple[list[str], IntArray]:
-    """The names of all groups, and the place of each item's among them, shape (n_items,)."""
+    """The names of all groups, and the position of each item's group among them, shape (n_items,)."""
     if by not in GROUPINGS:
         raise UnknownNameError("grouping", by, GROUPINGS)
-    own = [item.type if by == "type" else item.server or NO_SERVER for item in catalog]
-    names = list(dict.fromkeys(own))
-    at = {name: place for place, name in enumerate(names)}
-    return names, np.array([at[name] for name in own], dtype=np.int64)
+    group_names = [item.type if by == "type" else item.server or NO_SERVER for item in catalog]
+    names = list(dict.fromkeys(group_names))
+    at = {name: position for position, name in enumerate(names)}
+    return names, np.array([at[name] for name in group_names], dtype=np.int64)
 
 
 def _extras(part: Part, labels: LabelCodes, group: IntArray, n_groups: int) -> tuple[IntArray, FloatArray]:
     """What was added that is not needed: codes `query * n_groups + group`, each once, and how many items."""
     codes, counts, first = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], 0
-    known = labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
+    useful = labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
     for block in part.answers.blocks():
         table = block.candidates
         query = table.request + first
         first += table.n_requests
         extra = table.chosen & (table.origin != Origin.SESSION)
-        extra &= ~np.isin(query * labels.n_items + table.item, known)
+        extra &= ~np.isin(query * labels.n_items + table.item, useful)
         code, count = np.unique(query[extra] * n_groups + group[table.item[extra]], return_counts=True)
         codes.append(code)
         counts.append(count.astype(np.float64))
     return np.concatenate(codes), np.concatenate(counts)
 
 
-def _placed(code: IntArray, place: IntArray, n_groups: int) -> tuple[IntArray, IntArray]:
-    """The query of each code, and where its group stands in the table."""
-    return code // n_groups, place[code % n_groups]
+def _placed(code: IntArray, row_of_group: IntArray, n_groups: int) -> tuple[IntArray, IntArray]:
+    """The query of each code, and the row of its group in the table."""
+    return code // n_groups, row_of_group[code % n_groups]
 
 
 def _counted(
@@ -122,7 +126,7 @@ def _counted(
     extras: tuple[IntArray, IntArray],
     count: FloatArray,
 ) -> Confusion:
-    """The table of groups in their places; a query that needs several of those put together counts there once."""
+    """The table of counts; a query that requires several of the merged groups counts there once."""
     n = len(titles)
     required = np.unique(needs[0] * n + needs[1])
     queries = np.bincount(required % n, minlength=n)
@@ -136,7 +140,7 @@ def _counted(
     rows = np.flatnonzero(queries)
     return Confusion(
         by=by,
-        needed=tuple(titles[row] for row in rows),
+        required=tuple(titles[row] for row in rows),
         queries=tuple(queries[rows].tolist()),
         extras=tuple(titles),
         counts=counts[rows],

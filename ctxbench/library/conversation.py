@@ -39,14 +39,14 @@ class Conversation:
         rows = [
             {
                 "reply": number,
-                "time": one.time,
-                "text": one.text,
-                "said": one.reply,
-                "items": len(one.context),
-                "calls": list(one.calls),
-                "selector": one.selector,
+                "time": exchange.time,
+                "text": exchange.text,
+                "said": exchange.reply,
+                "items": len(exchange.context),
+                "calls": list(exchange.calls),
+                "selector": exchange.selector,
             }
-            for number, one in enumerate(self.exchanges, start=1)
+            for number, exchange in enumerate(self.exchanges, start=1)
         ]
         return pd.DataFrame(rows, columns=["reply", "time", "text", "said", "items", "calls", "selector"])
 
@@ -67,20 +67,22 @@ class Conversation:
         """
         import pandas as pd
 
-        one = self._exchange(reply)
-        tools = [held.key for held in one.context if held.key.type == "tool"]
+        exchange = self._exchange(reply)
+        tools = [entry.key for entry in exchange.context if entry.key.type == "tool"]
         names = Counter(key.name for key in tools)  # a log may name a tool without its server
-        called = {key.id for key in tools if key.id in one.calls or (key.name in one.calls and names[key.name] == 1)}
+        called = {
+            key.id for key in tools if key.id in exchange.calls or (key.name in exchange.calls and names[key.name] == 1)
+        }
         rows = [
             {
-                "item": held.key.id,
-                "mode": held.mode,
-                "score": held.score,
-                "shown": held.shown,
-                "called": held.key.id in called,
-                "since": self._since(held.key.id, held.content),
+                "item": entry.key.id,
+                "mode": entry.mode,
+                "score": entry.score,
+                "shown": entry.shown,
+                "called": entry.key.id in called,
+                "since": self._since(entry.key.id, entry.content),
             }
-            for held in one.context
+            for entry in exchange.context
         ]
         columns = ["item", "mode", "score", "shown", "called", *(["since"] if self.catalog is not None else [])]
         return pd.DataFrame(rows, columns=columns)
@@ -103,10 +105,10 @@ class Conversation:
         return self.exchanges[reply - 1 if reply > 0 else reply]
 
     def _since(self, item: str, content: str) -> str:
-        place = None if self.catalog is None else self.catalog.find(item)
-        if self.catalog is None or place is None:
+        position = None if self.catalog is None else self.catalog.find(item)
+        if self.catalog is None or position is None:
             return "gone"
-        return "same" if content_hash(self.catalog[place]) == content else "edited"
+        return "same" if content_hash(self.catalog[position]) == content else "edited"
 
     def _repr_html_(self) -> str:
         return str(self.to_frame().to_html(index=False, border=0))
@@ -125,17 +127,17 @@ class Shown:
     context: pd.DataFrame
 
     def _head(self) -> list[tuple[str, str]]:
-        one = self.exchange
-        settings = ", ".join(f"{name} {value}" for name, value in one.settings.items())
-        said = {
-            "asked": one.text,
-            "replied": one.reply,
-            "called": ", ".join(one.calls),
-            "selector": f"{one.selector} with {settings}" if settings else one.selector,
-            "removed": ", ".join(key.id for key in one.removed),
-            "warnings": "; ".join(one.warnings),
+        exchange = self.exchange
+        settings = ", ".join(f"{name} {value}" for name, value in exchange.settings.items())
+        parts = {
+            "asked": exchange.text,
+            "replied": exchange.reply,
+            "called": ", ".join(exchange.calls),
+            "selector": f"{exchange.selector} with {settings}" if settings else exchange.selector,
+            "removed": ", ".join(key.id for key in exchange.removed),
+            "warnings": "; ".join(exchange.warnings),
         }
-        return [(name, text) for name, text in said.items() if text]
+        return [(name, text) for name, text in parts.items() if text]
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -177,13 +179,15 @@ def conversation(
     if not Path(path).is_file():
         raise StorageError(f"no file {path}; expected stored conversations, one JSON object a line")
     by_id: dict[str, list[Exchange]] = {}
-    for one in ConversationStore(path).exchanges():
-        by_id.setdefault(one.conversation, []).append(one)
+    for exchange in ConversationStore(path).exchanges():
+        by_id.setdefault(exchange.conversation, []).append(exchange)
     if id is not None and str(id) not in by_id:
         raise UnknownNameError("conversation", str(id), by_id)
     if len(by_id) != 1 and id is None:
-        held = f"{len(by_id)} conversations ({', '.join(list(by_id)[:10])}); name one by `id`"
-        raise ParameterError(f"{path} holds {held if by_id else 'no conversation'}")
+        listing = f"{len(by_id)} conversations ({', '.join(list(by_id)[:10])}); name one by `id`"
+        raise ParameterError(f"{path} holds {listing if by_id else 'no conversation'}")
     chosen = next(iter(by_id)) if id is None else str(id)
-    now = load(items) if isinstance(items, str | Path) else items
-    return Conversation(chosen, tuple(by_id[chosen]), now.dataset.current_catalog if isinstance(now, Data) else now)
+    current = load(items) if isinstance(items, str | Path) else items
+    return Conversation(
+        chosen, tuple(by_id[chosen]), current.dataset.current_catalog if isinstance(current, Data) else current
+    )

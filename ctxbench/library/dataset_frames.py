@@ -88,10 +88,10 @@ class Data:
             51
         """
         faults: list[Fault] = []
-        told = _labels(labels, self.dataset.catalog, faults)
+        parsed = _labels(labels, self.dataset.catalog, faults)
         if faults:
             raise InputError(faults, subject=f"dataset {self.name}")
-        return Data(self.dataset.with_labels(told))
+        return Data(self.dataset.with_labels(parsed))
 
     def save(self, folder: str | Path, **about: str) -> None:
         """Write it into a new folder, whole or not at all, as `load` and every command read it; it is not frozen there.
@@ -142,16 +142,16 @@ def opened(data: Data | str | Path | Sequence[Data | str | Path]) -> dict[str, D
         UserError: there is none of a name, or two have one name.
     """
     several = data if isinstance(data, Sequence) and not isinstance(data, str) else [data]
-    for one in several:
-        if not isinstance(one, Data | str | Path):
+    for entry in several:
+        if not isinstance(entry, Data | str | Path):
             raise ParameterError(
-                f"a dataset is a name, a folder, or what load or dataset returns; got {type(one).__name__}"
+                f"a dataset is a name, a folder, or what load or dataset returns; got {type(entry).__name__}"
             )
-    found = [one if isinstance(one, Data) else load(one) for one in several]
-    if not found:
+    loaded = [entry if isinstance(entry, Data) else load(entry) for entry in several]
+    if not loaded:
         raise ParameterError("data is empty; name at least one dataset")
-    by_key = {one.source or one.name: one for one in found}
-    if min(len(by_key), len({one.name for one in found})) < len(found):
+    by_key = {entry.source or entry.name: entry for entry in loaded}
+    if min(len(by_key), len({entry.name for entry in loaded})) < len(loaded):
         raise ParameterError("two of the datasets have one name, or one is called as the folder of another; rename one")
     return by_key
 
@@ -212,73 +212,77 @@ def dataset(items: Rows | Catalog, queries: Rows, labels: Rows, *, name: str = "
         >>> ds.labels["item"].tolist()
         ['tool:area']
     """
-    found = items if isinstance(items, Catalog) else catalog(items)
+    item_catalog = items if isinstance(items, Catalog) else catalog(items)
     faults: list[Fault] = []
-    asked = []
+    parsed_queries = []
     for row in _rows(queries, "queries", ("query", "text"), faults):
         fields = dict(row.data)
         query_id = str(fields.pop("query"))
         row.data = {"split": "test", **fields, "_id": query_id}
-        one = read_query(row, {})
-        asked += [] if one is None else [one]
-    told = _labels(labels, found, faults)
+        query = read_query(row, {})
+        parsed_queries += [] if query is None else [query]
+    parsed_labels = _labels(labels, item_catalog, faults)
     if faults:
         raise InputError(faults, subject=f"dataset {name}")
-    return Data(Dataset(name=name, version="1", catalog=found, queries=tuple(asked), labels=tuple(told)))
+    return Data(
+        Dataset(
+            name=name, version="1", catalog=item_catalog, queries=tuple(parsed_queries), labels=tuple(parsed_labels)
+        )
+    )
 
 
 def _labels(labels: Rows, catalog: Catalog, faults: list[Fault]) -> list[Label]:
-    """Labels of rows; what is wrong with others goes to `faults`."""
+    """Labels of rows; faults of other rows are added to `faults`."""
     named: dict[str, list[ItemKey]] = {}
     for item in catalog:
         named.setdefault(item.name, []).append(item.key)
         named[item.id] = [item.key]
-    told = []
+    parsed = []
     for row in _rows(labels, "labels", ("query", "item"), faults):
         row.refuse_unknown(_LABEL)
-        known = named.get(str(row.data["item"]), [])
-        if len(known) != 1:
-            what = f"{len(known)} items have the name" if known else "no item has the id or name"
-            close = "; give the id" if known else suggest(str(row.data["item"]), named)
-            row.fault(f"{what} {row.data['item']!r} (query {row.data['query']!r}){close}")
+        keys = named.get(str(row.data["item"]), [])
+        if len(keys) != 1:
+            problem = f"{len(keys)} items have the name" if keys else "no item has the id or name"
+            close = "; give the id" if keys else suggest(str(row.data["item"]), named)
+            row.fault(f"{problem} {row.data['item']!r} (query {row.data['query']!r}){close}")
             continue
-        more = {name: row.take(name, str, "") for name in _LABEL[3:] if name in row.data}
+        optional = {name: row.take(name, str, "") for name in _LABEL[3:] if name in row.data}
         try:
-            told.append(Label(str(row.data["query"]), known[0], row.take("grade", int, 2), **more))
+            parsed.append(Label(str(row.data["query"]), keys[0], row.take("grade", int, 2), **optional))
         except ParameterError as error:
             row.fault(str(error))
-    return told
+    return parsed
 
 
-def _rows(rows: Rows, what: str, needs: tuple[str, ...], faults: list[Fault]) -> Iterator[Row]:
-    """Rows of a frame or of dicts that have all that they need; what is wrong with others goes to `faults`.
+def _rows(rows: Rows, noun: str, needs: tuple[str, ...], faults: list[Fault]) -> Iterator[Row]:
+    """Rows of a frame or of dicts that have all needed columns; faults of other rows are added to `faults`.
 
     Raises:
         InputError: it is no frame and no rows, or a column is missing.
     """
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
-        lacking = [name for name in needs if name not in rows.columns]
-        if lacking:
-            known = ", ".join(map(str, rows.columns)) or "none"
-            raise InputError([Fault(f"{what}: column {lacking[0]!r} is missing; the columns are {known}")])
+        missing = [name for name in needs if name not in rows.columns]
+        if missing:
+            names = ", ".join(map(str, rows.columns)) or "none"
+            raise InputError([Fault(f"{noun}: column {missing[0]!r} is missing; the columns are {names}")])
         rows = rows.to_dict("records")
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
-        repository = " or a git repository" if what == "items" else ""
-        raise ParameterError(f"{what} must be a frame or a list of dicts{repository}, got {type(rows).__name__}")
+        repository = " or a git repository" if noun == "items" else ""
+        raise ParameterError(f"{noun} must be a frame or a list of dicts{repository}, got {type(rows).__name__}")
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise ParameterError(f"{what}: row {number} must be a dict, got {row!r:.60}")
-        given = {str(name): _python(value) for name, value in row.items()}
+            raise ParameterError(f"{noun}: row {number} must be a dict, got {row!r:.60}")
+        values = {str(name): _python(value) for name, value in row.items()}
         reading = Row(
-            {name: value for name, value in given.items() if value is not None},
+            {name: value for name, value in values.items() if value is not None},
             faults,
-            Path(f"{what}, row {number}"),
+            Path(f"{noun}, row {number}"),
             0,
         )
-        lacking = [name for name in needs if name not in reading.data]
-        for name in lacking:
+        missing = [name for name in needs if name not in reading.data]
+        for name in missing:
             reading.fault(f"{name!r} is missing")
-        if not lacking:
+        if not missing:
             yield reading
 
 
@@ -300,5 +304,5 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
     """A frame of rows: these columns first, then what else rows have; a column that no row has is left out."""
     import pandas as pd
 
-    made = pd.DataFrame(list(rows))
-    return made[[*(name for name in columns if name in made), *(name for name in made if name not in columns)]]
+    frame = pd.DataFrame(list(rows))
+    return frame[[*(name for name in columns if name in frame), *(name for name in frame if name not in columns)]]

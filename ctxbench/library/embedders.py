@@ -12,14 +12,14 @@ EmbedderGiven: TypeAlias = "str | Embedder | Callable[[Sequence[str]], Any]"
 """An embedder as a user gives it: its name, an object, or a function from texts to an array."""
 
 
-def embedder_name(given: EmbedderGiven) -> str:
+def embedder_name(embedder: EmbedderGiven) -> str:
     """The name of an embedder: itself, or that under which a function or an object is one in this process.
 
     Raises:
         UserError: it is none of them, or the function fails on a first text.
     """
-    if isinstance(given, str):
-        return given
+    if isinstance(embedder, str):
+        return embedder
     from ctxbench.embedding.given import named
 
-    return named(given)
+    return named(embedder)

@@ -1,4 +1,4 @@
-"""Selectors held against labels, from Python: the same run that `ctxbench run` makes."""
+"""Evaluation of selectors from Python: the same run that `ctxbench run` makes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def evaluate(
         >>> res.to_frame()["completeness"].round(2).tolist()
         [0.62, 1.0]
     """
-    datasets = {name: one.dataset for name, one in opened(data).items()}
+    datasets = {name: loaded.dataset for name, loaded in opened(data).items()}
     several = [selectors] if isinstance(selectors, str) else selectors
     named = several if isinstance(several, Mapping) else {str(name): name for name in several}
     if not named:
@@ -84,7 +84,7 @@ def evaluate(
         path=None,
         base=Path(),
         datasets=tuple(datasets),
-        selectors=tuple(selector_spec(name, given) for name, given in named.items()),
+        selectors=tuple(selector_spec(name, selector) for name, selector in named.items()),
         metrics=DEFAULT_METRICS if metrics is None else tuple(metrics),
         metrics_named=metrics is not None,
         embedder=embedder_name(embedder),
@@ -131,7 +131,9 @@ def _results(prepared: Prepared, out: str | Path | None, progress: Progress) -> 
     folder = Path(tempfile.mkdtemp(prefix="ctxbench"), "run") if out is None else Path(out)
     try:
         runner.run(prepared, folder, progress=progress)
-        results = Results(folder, {name: one.measured() for name, one in prepared.datasets.items()}, prepared.opened)
+        results = Results(
+            folder, {name: dataset.measured() for name, dataset in prepared.datasets.items()}, prepared.opened
+        )
     except BaseException:
         if out is None:
             shutil.rmtree(folder.parent, ignore_errors=True)

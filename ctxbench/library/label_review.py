@@ -44,9 +44,9 @@ def review(
         >>> found.to_frame().columns[:5].tolist()
         ['severity', 'query', 'text', 'item', 'kind']
     """
-    one = data if isinstance(data, Data) else load(data)
-    pool = ask_pool(one.dataset, selectors, embedder, folder=None, progress=progress)
-    return Review(one, pool, findings(pool))
+    loaded = data if isinstance(data, Data) else load(data)
+    pool = ask_pool(loaded.dataset, selectors, embedder, folder=None, progress=progress)
+    return Review(loaded, pool, findings(pool))
 
 
 class Review:
@@ -56,10 +56,10 @@ class Review:
         data: what was reviewed.
     """
 
-    def __init__(self, data: Data, pool: Pool, found: Sequence[Finding]) -> None:
+    def __init__(self, data: Data, pool: Pool, suspects: Sequence[Finding]) -> None:
         self.data = data
         self._pool = pool
-        self._found = {(one.query, one.item.id): one for one in found}
+        self._findings = {(finding.query, finding.item.id): finding for finding in suspects}
         self._corrections = Corrections(data.dataset)
 
     def to_frame(self) -> pd.DataFrame:
@@ -74,15 +74,15 @@ class Review:
         texts = {query.id: query.request.text for query in self.data.dataset.queries}
         rows = [
             {
-                "severity": one.severity,
-                "query": one.query,
-                "text": texts[one.query],
-                "item": one.item.id,
-                "kind": one.kind,
-                "grade": None if one.label is None else one.label.grade,
-                **one.ranks,
+                "severity": finding.severity,
+                "query": finding.query,
+                "text": texts[finding.query],
+                "item": finding.item.id,
+                "kind": finding.kind,
+                "grade": None if finding.label is None else finding.label.grade,
+                **finding.ranks,
             }
-            for one in self._found.values()
+            for finding in self._findings.values()
         ]
         return pd.DataFrame(rows, columns=["severity", "query", "text", "item", "kind", "grade", *self._pool.names])
 
@@ -101,16 +101,18 @@ class Review:
             InputError: the query cannot have such a label, as where it may not get the item; nothing is changed.
         """
         dataset = self.data.dataset
-        known = [one.id for one in dataset.queries]
-        if query not in known:
-            raise UnknownNameError("query", query, known)
+        ids = [entry.id for entry in dataset.queries]
+        if query not in ids:
+            raise UnknownNameError("query", query, ids)
         if item not in dataset.catalog.ids:
             raise UnknownNameError("item", item, dataset.catalog.ids)
         if isinstance(grade, bool | float) or grade not in (0, 1, 2):
             raise ParameterError(f"grade must be 2 (required), 1 (helpful) or 0 (not needed), got {grade!r}")
-        found = self._found.get((query, item))
+        finding = self._findings.get((query, item))
         key = dataset.catalog[dataset.catalog.ids.index(item)].key
-        self._corrections.regrade((query, item), key, int(grade), query=query, why=why or (found.kind if found else ""))
+        self._corrections.regrade(
+            (query, item), key, int(grade), query=query, why=why or (finding.kind if finding else "")
+        )
 
     @property
     def corrected(self) -> Data:
@@ -128,12 +130,12 @@ class Review:
         """
         if Path(path).exists():
             raise ParameterError(f"{path} is there already, and may hold other corrections; name another file")
-        made = self._corrections.corrections
-        write_patch(made, Path(path))
-        return len(made)
+        corrections = self._corrections.corrections
+        write_patch(corrections, Path(path))
+        return len(corrections)
 
     def _repr_html_(self) -> str:
         return str(self.to_frame().head(20).to_html(index=False, border=0))
 
     def __repr__(self) -> str:
-        return f"Review({self.data.name}: {len(self._found)} labels that {', '.join(self._pool.names)} contradict)"
+        return f"Review({self.data.name}: {len(self._findings)} labels that {', '.join(self._pool.names)} contradict)"

@@ -96,7 +96,7 @@ def from_logs(
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is asked of a person about one request.
+    """A question to a person about one request.
 
     Attributes:
         query: its id.
@@ -125,13 +125,15 @@ class Question:
         """The candidates, the likeliest first: `item` and `offered_by`."""
         import pandas as pd
 
-        return pd.DataFrame({"item": list(self.candidates), "offered_by": [", ".join(one) for one in self.offered_by]})
+        return pd.DataFrame(
+            {"item": list(self.candidates), "offered_by": [", ".join(names) for names in self.offered_by]}
+        )
 
     def __str__(self) -> str:
-        known = f" It is known to need {', '.join(self.known)}." if self.known else ""
+        known_text = f" It is known to need {', '.join(self.known)}." if self.known else ""
         if self.kind == "alternative":
             return f"{self.query}: {self.text!r}: would {self.item} do as well as {self.of}?"
-        return f"{self.query}: what {'else ' if known else ''}does {self.text!r} need?{known}"
+        return f"{self.query}: what {'else ' if known_text else ''}does {self.text!r} need?{known_text}"
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(str(self))}</p>{self.to_frame().head(9).to_html(index=False, border=0)}"
@@ -213,13 +215,13 @@ class Labelling:
         return Question(
             query=prompt.query,
             text=request.text,
-            history=tuple({"role": one.role, "content": one.content} for one in request.history),
+            history=tuple({"role": message.role, "content": message.content} for message in request.history),
             kind=prompt.kind,
-            known=tuple(ids[place] for place in prompt.known),
+            known=tuple(ids[position] for position in prompt.known),
             item=ids[prompt.item] if prompt.item >= 0 else "",
             of=ids[prompt.of] if prompt.of >= 0 else "",
-            candidates=tuple(ids[one.item] for one in prompt.candidates),
-            offered_by=tuple(one.offered_by for one in prompt.candidates),
+            candidates=tuple(ids[candidate.item] for candidate in prompt.candidates),
+            offered_by=tuple(candidate.offered_by for candidate in prompt.candidates),
             signals=prompt.signals,
         )
 
@@ -253,12 +255,14 @@ class Labelling:
         elif isinstance(reply, bool):
             replies = [PromptAnswer("alternative", yes=reply)]
         else:
-            told = {"wrong": wrong, "helpful": helpful, "needed": reply}
-            replies = [PromptAnswer(kind, self._position(one)) for kind, several in told.items() for one in several]
-            self._refuse(prompt, [one.item for one in replies if one.kind == "needed"])
+            by_kind = {"wrong": wrong, "helpful": helpful, "needed": reply}
+            replies = [
+                PromptAnswer(kind, self._position(name)) for kind, several in by_kind.items() for name in several
+            ]
+            self._refuse(prompt, [entry.item for entry in replies if entry.kind == "needed"])
             replies.append(PromptAnswer("done"))
-        for one in replies:
-            self._session.answer(prompt, one)
+        for entry in replies:
+            self._session.answer(prompt, entry)
         self._entries.append(len(replies))
         self._prompt = None
 
@@ -269,11 +273,11 @@ class Labelling:
         """
         self._hold_open()
         self._prompt = None
-        taken = [self._session.undo() for _ in range(self._entries.pop() if self._entries else 1)]
-        return None if taken[0] is None else str(taken[0].query)
+        undone = [self._session.undo() for _ in range(self._entries.pop() if self._entries else 1)]
+        return None if undone[0] is None else str(undone[0].query)
 
     def report(self) -> pd.DataFrame:
-        """Where the figures stand, as the labels given so far tell them.
+        """The figures as estimated from the labels so far.
 
         Returns:
             One row a selector (`completeness`) and a pair of selectors (`difference`): `figure`, `of`, `value`, `low`,
@@ -281,18 +285,18 @@ class Labelling:
         """
         import pandas as pd
 
-        found = self._session.report()
+        report = self._session.report()
         rows = [
             {
                 "figure": figure,
-                "of": one.name,
-                "value": one.value,
-                "low": one.low,
-                "high": one.high,
-                "answers_to_halve": found.halving[one.name],
+                "of": estimate.name,
+                "value": estimate.value,
+                "low": estimate.low,
+                "high": estimate.high,
+                "answers_to_halve": report.halving[estimate.name],
             }
-            for figure, several in (("completeness", found.completeness), ("difference", found.differences))
-            for one in several
+            for figure, several in (("completeness", report.completeness), ("difference", report.differences))
+            for estimate in several
         ]
         return pd.DataFrame(rows)
 
@@ -317,13 +321,13 @@ class Labelling:
 
     def _position(self, name: str) -> int:
         catalog = self._session.pool.dataset.catalog
-        places = [place for place, item in enumerate(catalog) if name in (item.id, item.name)]
-        exact = [place for place in places if catalog.ids[place] == name]
-        if len(exact or places) != 1:
-            if places:
+        positions = [position for position, item in enumerate(catalog) if name in (item.id, item.name)]
+        exact = [position for position in positions if catalog.ids[position] == name]
+        if len(exact or positions) != 1:
+            if positions:
                 raise ParameterError(f"several items are called {name!r}; name one by its id")
             raise UnknownNameError("item", str(name), catalog.ids)
-        return (exact or places)[0]
+        return (exact or positions)[0]
 
     def _refuse(self, prompt: LabelPrompt, items: Sequence[int]) -> None:
         """Refuse, before anything is kept, items that the query cannot need."""
@@ -350,15 +354,15 @@ def ask_pool(
 
     resources = local_resources(open_embedder(embedder_name(embedder)), open_counter("o200k", cache=cache_dir()))
     if selectors is None:
-        made = open_selectors(usual_selectors(dataset), resources)
+        instances = open_selectors(usual_selectors(dataset), resources)
     else:
         named = selectors if isinstance(selectors, Mapping) else {str(name): name for name in selectors}
-        made = {name: selector_spec(name, given).make(resources, {}) for name, given in named.items()}
-    if not made:
+        instances = {name: selector_spec(name, selector).make(resources, {}) for name, selector in named.items()}
+    if not instances:
         raise ParameterError("selectors is empty; name two or more")
     exposures = {} if folder is None else read_exposures(folder)
     try:
-        return make_pool(dataset, made, exposures=exposures, progress=progress)
+        return make_pool(dataset, instances, exposures=exposures, progress=progress)
     finally:
-        for one in made.values():
-            getattr(one, "close", lambda: None)()
+        for instance in instances.values():
+            getattr(instance, "close", lambda: None)()

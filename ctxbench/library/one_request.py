@@ -44,7 +44,7 @@ class Selected:
     @property
     def ids(self) -> list[str]:
         """The ids of what is offered, in order."""
-        return [one.offered.id for one in self.explanation.chosen]
+        return [candidate.offered.id for candidate in self.explanation.chosen]
 
     @property
     def tokens(self) -> int:
@@ -75,8 +75,8 @@ class Selected:
         """
         import pandas as pd
 
-        rows = [_row(one, offered=True) for one in self.explanation.chosen]
-        rows += [_row(one, offered=False) for one in self.explanation.left_out[:near]]
+        rows = [_row(candidate, offered=True) for candidate in self.explanation.chosen]
+        rows += [_row(candidate, offered=False) for candidate in self.explanation.left_out[:near]]
         columns = ["item", "offered", "score", "tokens", "mode", "rule", "query_chunk", "item_chunk"]
         return pd.DataFrame(rows, columns=columns)
 
@@ -137,7 +137,7 @@ def select(
     request = Request(
         id="select",
         text=text,
-        history=_said(history),
+        history=_messages(history),
         tool_results=_results(tool_results),
         user=user,
         workspace=workspace,
@@ -145,10 +145,10 @@ def select(
     )
     tree = selector_of_tree(str(items)) if isinstance(items, str | Path) else None
     refuse_time_of_tree(str(items) if tree else None, at)
-    made = _pipeline(selector or (None if parameters.keys() & _SHORT.keys() else tree), parameters)
+    built = _pipeline(selector or (None if parameters.keys() & _SHORT.keys() else tree), parameters)
     opened = items if not isinstance(items, str | Path) else open_catalog(items) if tree else load(items)
     catalog = opened.dataset.current_catalog if isinstance(opened, Data) else opened
-    return Selected(explain(made, catalog, request, _resources(catalog, embedder, counter), live=True))
+    return Selected(explain(built, catalog, request, _resources(catalog, embedder, counter), live=True))
 
 
 def _resources(catalog: Catalog, embedder: EmbedderGiven, counter: str) -> Resources:
@@ -159,23 +159,25 @@ def _resources(catalog: Catalog, embedder: EmbedderGiven, counter: str) -> Resou
     key = ("resources", model.identity.key, counts.name, str(cache_dir()))
     if key not in catalog.kept:
         catalog.kept[key] = local_resources(model, counts)
-    found: Resources = catalog.kept[key]
-    return found
+    resources: Resources = catalog.kept[key]
+    return resources
 
 
-def _said(history: Sequence[tuple[str, str] | Mapping[str, str]]) -> tuple[Message, ...]:
+def _messages(history: Sequence[tuple[str, str] | Mapping[str, str]]) -> tuple[Message, ...]:
     """Messages before the request.
 
     Raises:
         ParameterError: one is none.
     """
-    said = []
-    for number, one in enumerate(history, start=1):
-        pair = (one.get("role"), one.get("content")) if isinstance(one, Mapping) else one
+    messages = []
+    for number, message in enumerate(history, start=1):
+        pair = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else message
         if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-            raise ParameterError(f"history, message {number}: expected role and content, both texts; got {one!r:.60}")
-        said.append(Message(str(pair[0]), str(pair[1])))
-    return tuple(said)
+            raise ParameterError(
+                f"history, message {number}: expected role and content, both texts; got {message!r:.60}"
+            )
+        messages.append(Message(str(pair[0]), str(pair[1])))
+    return tuple(messages)
 
 
 def _results(tool_results: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -186,35 +188,35 @@ def _results(tool_results: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], 
     """
     if isinstance(tool_results, str | Mapping) or not isinstance(tool_results, Sequence):
         raise ParameterError(f"tool_results must be a list of (tool name, text), got {tool_results!r:.60}")
-    for number, one in enumerate(tool_results, start=1):
-        if not isinstance(one, tuple | list) or [type(part) for part in one] != [str, str]:
-            raise ParameterError(f"tool_results, result {number}: expected (tool name, text), got {one!r:.60}")
+    for number, result in enumerate(tool_results, start=1):
+        if not isinstance(result, tuple | list) or [type(part) for part in result] != [str, str]:
+            raise ParameterError(f"tool_results, result {number}: expected (tool name, text), got {result!r:.60}")
     return tuple((tool, text) for tool, text in tool_results)
 
 
 def _pipeline(selector: str | Pipeline | Preset | None, parameters: dict[str, Any]) -> Pipeline:
     if isinstance(selector, Pipeline | Preset):
         if parameters:
-            what = "a pipeline" if isinstance(selector, Pipeline) else "a preset"
-            raise ParameterError(f"{what} holds its own parameters; leave {', '.join(parameters)} out")
+            noun = "a pipeline" if isinstance(selector, Pipeline) else "a preset"
+            raise ParameterError(f"{noun} holds its own parameters; leave {', '.join(parameters)} out")
         return selector if isinstance(selector, Pipeline) else selector.pipeline
     chosen = selector or ("semantic" if parameters.keys() & _SHORT.keys() else "learned")
     definition, preset = find_definition(chosen)
-    given = {
+    values = {
         _SHORT[name] if name not in definition.parameters and _SHORT.get(name) in definition.parameters else name: value
         for name, value in parameters.items()
     }
-    return definition.pipeline(definition.values(preset, given))
+    return definition.pipeline(definition.values(preset, values))
 
 
-def _row(one: Explained, *, offered: bool) -> dict[str, Any]:
+def _row(candidate: Explained, *, offered: bool) -> dict[str, Any]:
     return {
-        "item": one.offered.id,
+        "item": candidate.offered.id,
         "offered": offered,
-        "score": one.offered.score,
-        "tokens": one.tokens,
-        "mode": one.offered.mode,
-        "rule": "" if one.offered.rule is None else str(one.offered.rule),
-        "query_chunk": one.query_chunk,
-        "item_chunk": one.item_chunk,
+        "score": candidate.offered.score,
+        "tokens": candidate.tokens,
+        "mode": candidate.offered.mode,
+        "rule": "" if candidate.offered.rule is None else str(candidate.offered.rule),
+        "query_chunk": candidate.query_chunk,
+        "item_chunk": candidate.item_chunk,
     }

@@ -51,7 +51,7 @@ class Results:
         self.datasets = datasets
         self.opened = opened
         self._run = RunFolder(folder)
-        self._made = read_bytes(folder / "manifest.json")
+        self._manifest = read_bytes(folder / "manifest.json")
         self._parts: dict[tuple[str, str], Part] = {}
 
     @property
@@ -61,7 +61,7 @@ class Results:
         Raises:
             StorageError: it holds another run by now.
         """
-        if read_bytes(self.folder / "manifest.json") != self._made:
+        if read_bytes(self.folder / "manifest.json") != self._manifest:
             raise StorageError(
                 f"{self.folder} holds another run by now, so that these results are gone; give each `evaluate` an "
                 "`out` of its own, or none"
@@ -109,12 +109,12 @@ class Results:
         import pandas as pd
 
         rows = {
-            (one.dataset, selector.selector): self._figures(one, selector, intervals=intervals)
-            for one in self.summary.datasets
-            for selector in one.selectors
+            (dataset.dataset, selector.selector): self._figures(dataset, selector, intervals=intervals)
+            for dataset in self.summary.datasets
+            for selector in dataset.selectors
         }
-        made = pd.DataFrame(rows.values(), index=pd.MultiIndex.from_tuples(rows, names=["dataset", "selector"]))
-        return made if len(self.summary.datasets) > 1 else made.droplevel("dataset")
+        frame = pd.DataFrame(rows.values(), index=pd.MultiIndex.from_tuples(rows, names=["dataset", "selector"]))
+        return frame if len(self.summary.datasets) > 1 else frame.droplevel("dataset")
 
     def per_query(self) -> pd.DataFrame:
         """Every metric by query, one row a dataset, selector and query; NaN where it does not apply to the query.
@@ -155,9 +155,9 @@ class Results:
         import pandas as pd
 
         rows = [
-            (one.dataset, selector.selector, item, queries)
-            for one in self.summary.datasets
-            for selector in one.selectors
+            (dataset.dataset, selector.selector, item, queries)
+            for dataset in self.summary.datasets
+            for selector in dataset.selectors
             for item, queries in selector.forbidden.items()
         ]
         return pd.DataFrame(rows, columns=["dataset", "selector", "item", "queries"])
@@ -170,11 +170,11 @@ class Results:
         metrics: Sequence[str] = HEADLINE,
         by_group: bool = False,
     ) -> pd.DataFrame:
-        """One selector beside another on the same queries.
+        """Compare one selector with another on the same queries.
 
         Args:
-            selector: whose difference is told.
-            baseline: from what; None = the run's.
+            selector: its name.
+            baseline: the selector to compare with; None = the run's.
             metrics: names; the p-values are Holm-corrected over these (and the datasets).
             by_group: queries of one group, such as paraphrases, are not independent; test and interval take groups
                 for what is.
@@ -182,7 +182,7 @@ class Results:
         Returns:
             One row a dataset and metric: `difference`, `low`, `high`, `p`, `p_at_floor` (`p` is an upper bound: no
             random resample was as extreme), `told_apart`, `higher`, `lower`, `equal` (in queries), `n`, and `needed`,
-            how many queries would tell such a difference apart.
+            how many queries would make such a difference significant.
 
         Raises:
             UnknownNameError: there is no such selector or metric.
@@ -190,27 +190,27 @@ class Results:
         import pandas as pd
 
         base = self.summary.compare_to if baseline is None else baseline
-        found = {}
+        comparisons = {}
         for dataset in self.datasets:
             for name in metrics:
-                found[dataset, name] = self._compared(dataset, selector, base, name, by_group=by_group)
+                comparisons[dataset, name] = self._compared(dataset, selector, base, name, by_group=by_group)
         rows = [
             {
                 "dataset": dataset,
                 "metric": name,
-                "difference": one.difference,
-                "low": one.interval.low,
-                "high": one.interval.high,
-                "p": one.p_holm,
-                "p_at_floor": one.p_holm_at_floor,
-                "told_apart": bool(one.distinguishable),
-                "higher": one.higher,
-                "lower": one.lower,
-                "equal": one.equal,
-                "n": one.n,
-                "needed": one.needed,
+                "difference": comparison.difference,
+                "low": comparison.interval.low,
+                "high": comparison.interval.high,
+                "p": comparison.p_holm,
+                "p_at_floor": comparison.p_holm_at_floor,
+                "told_apart": bool(comparison.distinguishable),
+                "higher": comparison.higher,
+                "lower": comparison.lower,
+                "equal": comparison.equal,
+                "n": comparison.n,
+                "needed": comparison.needed,
             }
-            for (dataset, name), one in correct(found).items()
+            for (dataset, name), comparison in correct(comparisons).items()
         ]
         return pd.DataFrame(rows)
 
@@ -233,43 +233,45 @@ class Results:
         import pandas as pd
 
         name = self._with_query(query) if dataset is None else dataset
-        asked = self.datasets[name]
-        found = self._part(name, selector).answers
-        block = next(block for block in found.blocks() if query in block.queries)
+        source = self.datasets[name]
+        answers = self._part(name, selector).answers
+        block = next(block for block in answers.blocks() if query in block.queries)
         rows = block.candidates.rows(block.queries.index(query))
-        grades = {label.item.id: int(label.grade) for label in asked.labels_of(query)}
-        told: list[tuple[bool, Offered]] = []
+        grades = {label.item.id: int(label.grade) for label in source.labels_of(query)}
+        candidates: list[tuple[bool, Offered]] = []
         for chosen in (True, False):
-            told += [(chosen, one) for one in offered_rows(asked.catalog, block.candidates, rows, chosen=chosen)]
+            candidates += [
+                (chosen, candidate) for candidate in offered_rows(source.catalog, block.candidates, rows, chosen=chosen)
+            ]
         listed = [
             {
-                "item": one.id,
+                "item": candidate.id,
                 "offered": chosen,
-                "score": one.score,
-                "grade": grades.get(one.id),
-                "rule": "" if one.rule is None else str(one.rule),
-                "mode": one.mode,
-                "origin": one.origin,
-                "via": one.via,
+                "score": candidate.score,
+                "grade": grades.get(candidate.id),
+                "rule": "" if candidate.rule is None else str(candidate.rule),
+                "mode": candidate.mode,
+                "origin": candidate.origin,
+                "via": candidate.via,
             }
-            for chosen, one in told
+            for chosen, candidate in candidates
         ]
-        there = {one.id for _, one in told}
+        listed_ids = {candidate.id for _, candidate in candidates}
         listed += [
             {"item": item, "offered": False, "grade": grade, "rule": "no candidate"}
             for item, grade in grades.items()
-            if item not in there and grade > Grade.IRRELEVANT
+            if item not in listed_ids and grade > Grade.IRRELEVANT
         ]
         columns = ["item", "offered", "score", "grade", "rule", "mode", "origin", "via"]
         return pd.DataFrame(listed, columns=columns)
 
-    def to_latex(self, **given: Any) -> str:
-        """The table as LaTeX, with intervals; `given` goes to pandas' `Styler.to_latex`."""
+    def to_latex(self, **options: Any) -> str:
+        """The table as LaTeX, with intervals; `options` go to pandas' `Styler.to_latex`."""
         style = self._table().style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
-        return str(style.to_latex(**{"hrules": True, **given}))
+        return str(style.to_latex(**{"hrules": True, **options}))
 
     def _repr_html_(self) -> str:
-        failed = "".join(f"<p>{escape(one)}</p>" for one in self._failures())
+        failed = "".join(f"<p>{escape(line)}</p>" for line in self._failures())
         return f"{self._table().to_html(index=False, border=0)}{failed}"
 
     def __repr__(self) -> str:
@@ -280,31 +282,33 @@ class Results:
         import pandas as pd
 
         rows = []
-        shown = with_titles(self.summary)
-        for one, titled in zip(self.summary.datasets, shown.datasets, strict=True):
-            table = comparison_table(shown, titled)
-            for selector, row in zip(one.selectors, table.rows, strict=True):
-                against, cells = self._against[one.dataset, selector.selector], {}
+        titled_summary = with_titles(self.summary)
+        for dataset, titled in zip(self.summary.datasets, titled_summary.datasets, strict=True):
+            table = comparison_table(titled_summary, titled)
+            for selector, row in zip(dataset.selectors, table.rows, strict=True):
+                against, cells = self._against[dataset.dataset, selector.selector], {}
                 for column in table.columns:
                     cell = row.cells[column.key]
                     mark = "*" if column.key in against and against[column.key].distinguishable else ""
                     unit = " %" if column.unit == "%" else ""
                     cells[f"{column.title}{unit}"] = f"{cell.value}{mark} {cell.interval}".strip()
-                rows.append({"dataset": one.dataset, "selector": row.selector, **cells})
+                rows.append({"dataset": dataset.dataset, "selector": row.selector, **cells})
         return pd.DataFrame(rows).fillna("")
 
-    def _figures(self, dataset: DatasetSummary, one: SelectorSummary, *, intervals: bool) -> dict[str, float]:
+    def _figures(self, dataset: DatasetSummary, selector: SelectorSummary, *, intervals: bool) -> dict[str, float]:
         """The row of a selector; NaN where a metric is not available."""
-        row: dict[str, float] = {"errors": one.errors, "queries": one.queries}
+        row: dict[str, float] = {"errors": selector.errors, "queries": selector.queries}
         for name in map(str, self.summary.metrics(dataset)):
-            found = one.estimates.get(name)
-            row[name] = math.nan if found is None else found.value
+            estimate = selector.estimates.get(name)
+            row[name] = math.nan if estimate is None else estimate.value
             if intervals:
                 low, high = (
-                    (math.nan, math.nan) if found is None or found.n == 0 else (found.interval.low, found.interval.high)
+                    (math.nan, math.nan)
+                    if estimate is None or estimate.n == 0
+                    else (estimate.interval.low, estimate.interval.high)
                 )
                 row |= {f"{name} low": low, f"{name} high": high}
-        for name, against in self._against[dataset.dataset, one.selector].items() if intervals else ():
+        for name, against in self._against[dataset.dataset, selector.selector].items() if intervals else ():
             row |= {
                 f"{name} difference": against.difference,
                 f"{name} difference low": against.interval.low,
@@ -322,22 +326,29 @@ class Results:
         each corrected for all comparisons of the dataset; those made of several means have no values by query.
         """
         compared = {}
-        for one in self.summary.datasets:
-            first = {(row.selector, name): found for row in one.selectors for name, found in row.against.items()}
+        for dataset in self.summary.datasets:
+            first = {
+                (row.selector, name): comparison
+                for row in dataset.selectors
+                for name, comparison in row.against.items()
+            }
             further = dict(first)
-            for row in one.selectors if self.summary.metrics_named else ():
-                for name in self._further(one, row):
-                    further[row.selector, name] = self._compared(one.dataset, row.selector, self._base, name)
-            corrected = {**correct({key: found for key, found in further.items() if found.n > 0}), **first}
-            for row in one.selectors:
-                compared[one.dataset, row.selector] = {
+            for row in dataset.selectors if self.summary.metrics_named else ():
+                for name in self._further(dataset, row):
+                    further[row.selector, name] = self._compared(dataset.dataset, row.selector, self._base, name)
+            corrected = {
+                **correct({key: comparison for key, comparison in further.items() if comparison.n > 0}),
+                **first,
+            }
+            for row in dataset.selectors:
+                compared[dataset.dataset, row.selector] = {
                     name: corrected[row.selector, name] for name in self.metrics if (row.selector, name) in corrected
                 }
         return compared
 
     def _further(self, dataset: DatasetSummary, row: SelectorSummary) -> list[str]:
-        """The metrics with values by query, beside the headline's, that a selector and the baseline have."""
-        base = next(one for one in dataset.selectors if one.selector == self._base)
+        """The metrics with values by query that a selector and the baseline have, without the headline metrics."""
+        base = next(selector for selector in dataset.selectors if selector.selector == self._base)
         return [
             name
             for name in self.summary.manifest["experiment"]["metrics"]
@@ -354,23 +365,23 @@ class Results:
 
     def _failures(self) -> Iterator[str]:
         """A line for each selector that failed on queries of a dataset: on how many, and the first reason."""
-        for one in self.summary.datasets:
-            for selector in one.selectors:
+        for dataset in self.summary.datasets:
+            for selector in dataset.selectors:
                 if selector.errors:
-                    errors = self._part(one.dataset, selector.selector).answers.errors
-                    yield f"warning: {failures_told(one.dataset, selector.selector, errors)[0]}; all: per_query()"
+                    errors = self._part(dataset.dataset, selector.selector).answers.errors
+                    yield f"warning: {failures_told(dataset.dataset, selector.selector, errors)[0]}; all: per_query()"
 
     @property
     def _seed(self) -> int:
         return int(self.summary.manifest["experiment"]["seed"])
 
     def _compared(self, dataset: str, selector: str, base: str, name: str, *, by_group: bool = False) -> Comparison:
-        """One selector beside another on one dataset and metric; p is not corrected."""
-        one, other = (self._part(dataset, side) for side in (base, selector))
-        if name not in one.metrics or name not in other.metrics:
-            raise UnknownNameError("metric", name, one.metrics)
+        """Compare one selector with another on one dataset and metric; p is not corrected."""
+        base_part, selector_part = (self._part(dataset, side) for side in (base, selector))
+        if name not in base_part.metrics or name not in selector_part.metrics:
+            raise UnknownNameError("metric", name, base_part.metrics)
         metric = parse_metric(name)
-        sides = ({metric: part.metrics[name]} for part in (one, other))
+        sides = ({metric: part.metrics[name]} for part in (base_part, selector_part))
         return compare_metric(metric, *sides, seed=self._seed, groups=self._groups(dataset) if by_group else None)
 
     def _groups(self, dataset: str) -> IntArray:
@@ -379,7 +390,7 @@ class Results:
             ("query", query.id) if query.group is None else ("group", query.group)
             for query in self.datasets[dataset].queries
         ]
-        number = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        number = {name: index for index, name in enumerate(dict.fromkeys(names))}
         return np.array([number[name] for name in names], dtype=np.int64)
 
     def _part(self, dataset: str, selector: str) -> Part:
@@ -391,11 +402,11 @@ class Results:
 
     def _with_query(self, query: str) -> str:
         """The dataset that has the query, if one alone has it."""
-        found = [name for name, one in self.datasets.items() if any(query == asked.id for asked in one.queries)]
-        if len(found) > 1:
-            raise ParameterError(f"query {query!r} is in {', '.join(found)}; say which by `dataset`")
-        if not found:
+        names = [name for name, dataset in self.datasets.items() if any(query == entry.id for entry in dataset.queries)]
+        if len(names) > 1:
+            raise ParameterError(f"query {query!r} is in {', '.join(names)}; say which by `dataset`")
+        if not names:
             raise UnknownNameError(
-                "query", query, [asked.id for one in self.datasets.values() for asked in one.queries]
+                "query", query, [entry.id for dataset in self.datasets.values() for entry in dataset.queries]
             )
-        return found[0]
+        return names[0]

@@ -92,15 +92,15 @@ class Plots:
         """
         for name in (x, y):
             self._check("metric", name, self._summary.metric_names)
-        given: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": self._colours}
+        options: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": self._colours}
         drawn: dict[str, Drawing] = {}
-        for one in self._chosen(dataset, ax):
-            points = comparisons.points_of(one, given["x"], given["y"])
+        for summary in self._chosen(dataset, ax):
+            points = comparisons.points_of(summary, options["x"], options["y"])
             if not points:
-                raise ParameterError(f"no selector has both {x} and {y} on dataset {one.dataset!r}")
+                raise ParameterError(f"no selector has both {x} and {y} on dataset {summary.dataset!r}")
             titled = {self._titles[name]: point for name, point in points.items()}
             base = self._titles[self._summary.compare_to]
-            drawn[one.dataset] = partial(comparisons.trade_off, points=titled, base=base, **given)
+            drawn[summary.dataset] = partial(comparisons.trade_off, points=titled, base=base, **options)
         return _on(ax, drawn, {name: name for name in drawn})
 
     def differences(
@@ -141,21 +141,21 @@ class Plots:
         base = self._summary.compare_to if baseline is None else baseline
         self._check("baseline", base, self._selectors)
         chosen = self._chosen(dataset, ax)
-        found = {one.dataset: self._against(one, metric, base) for one in chosen}
-        for name, against in found.items():
+        by_dataset = {summary.dataset: self._against(summary, metric, base) for summary in chosen}
+        for name, against in by_dataset.items():
             if not against:
                 raise ParameterError(f"no selector can be compared with {base!r} on {metric} of dataset {name!r}")
         drawn: dict[str, Drawing] = {
             name: partial(
                 comparisons.differences,
-                found={self._titles[selector]: difference for selector, difference in against.items()},
+                comparisons={self._titles[selector]: difference for selector, difference in against.items()},
                 metric=parse_metric(metric),
                 base=self._titles[base],
                 colours=self._colours,
             )
-            for name, against in found.items()
+            for name, against in by_dataset.items()
         }
-        rows = max(map(len, found.values()))
+        rows = max(map(len, by_dataset.values()))
         return _on(ax, drawn, {name: name for name in drawn}, height=1.2 + 0.45 * rows)
 
     def scores(self, selector: str | None = None, *, dataset: str | None = None, ax: Axes | None = None) -> Any:
@@ -188,10 +188,10 @@ class Plots:
             self._check("selector", selector, self._selectors)
         drawn: dict[str, Drawing] = {}
         titles = {}
-        for one in self._chosen(dataset, ax):
-            name, group = self._scored(one.dataset, selector)
-            drawn[one.dataset] = partial(histogram.scores, group=group)
-            titles[one.dataset] = f"{self._titles[name]} on {one.dataset}"
+        for summary in self._chosen(dataset, ax):
+            name, group = self._scored(summary.dataset, selector)
+            drawn[summary.dataset] = partial(histogram.scores, group=group)
+            titles[summary.dataset] = f"{self._titles[name]} on {summary.dataset}"
         return _on(ax, drawn, titles)
 
     def confusion(
@@ -233,12 +233,17 @@ class Plots:
         """
         name = self._summary.compare_to if selector is None else selector
         self._check("selector", name, self._selectors)
-        chosen = [one.dataset for one in self._chosen(dataset, ax)]
-        tables = {one: confusion(self._datasets[one], self._part(one, name), by) for one in chosen}
-        drawn: dict[str, Drawing] = {one: partial(_shares, table=table) for one, table in tables.items()}
+        chosen = [summary.dataset for summary in self._chosen(dataset, ax)]
+        tables = {
+            dataset_name: confusion(self._datasets[dataset_name], self._part(dataset_name, name), by)
+            for dataset_name in chosen
+        }
+        drawn: dict[str, Drawing] = {
+            dataset_name: partial(_shares, table=table) for dataset_name, table in tables.items()
+        }
         width = max(2.4 + 0.36 * max(len(table.extras) for table in tables.values()), 5.2)
-        height = max(2.2 + 0.28 * max(len(table.needed) for table in tables.values()), 3.8)
-        titles = {one: f"{self._titles[name]} on {one}" for one in chosen}
+        height = max(2.2 + 0.28 * max(len(table.required) for table in tables.values()), 3.8)
+        titles = {dataset_name: f"{self._titles[name]} on {dataset_name}" for dataset_name in chosen}
         return _on(ax, drawn, titles, width=width, height=height)
 
     @property
@@ -249,27 +254,31 @@ class Plots:
     def _colours(self) -> dict[str, str]:
         return colours(self._titles.values())
 
-    def _check(self, what: str, name: str, known: Sequence[str]) -> None:
-        if name not in known:
-            raise UnknownNameError(what, name, known)
+    def _check(self, kind: str, name: str, names: Sequence[str]) -> None:
+        if name not in names:
+            raise UnknownNameError(kind, name, names)
 
     def _chosen(self, dataset: str | None, ax: Axes | None) -> list[DatasetSummary]:
         """The datasets that are drawn."""
-        names = [one.dataset for one in self._summary.datasets]
+        names = [summary.dataset for summary in self._summary.datasets]
         if dataset is not None:
             self._check("dataset", dataset, names)
         elif ax is not None and len(names) > 1:
             raise ParameterError(f"`ax` takes one dataset of {', '.join(names)}; say which by `dataset`")
-        return [one for one in self._summary.datasets if dataset in (None, one.dataset)]
+        return [summary for summary in self._summary.datasets if dataset in (None, summary.dataset)]
 
     def _against(self, dataset: DatasetSummary, metric: str, base: str) -> dict[str, Comparison]:
-        """Every other selector beside the baseline, corrected for each other."""
+        """The comparison of every other selector with the baseline, corrected for multiple comparisons."""
         if base == self._summary.compare_to and metric in HEADLINE:
-            return {one.selector: one.against[metric] for one in dataset.selectors if metric in one.against}
-        has = [one.selector for one in dataset.selectors if metric in one.estimates]
-        others = [name for name in has if name != base] if base in has else []
-        found = {name: self._compared(dataset.dataset, name, base, metric) for name in others}
-        return correct({name: one for name, one in found.items() if one.n > 0})
+            return {
+                selector.selector: selector.against[metric]
+                for selector in dataset.selectors
+                if metric in selector.against
+            }
+        has = [selector.selector for selector in dataset.selectors if metric in selector.estimates]
+        rivals = [name for name in has if name != base] if base in has else []
+        compared = {name: self._compared(dataset.dataset, name, base, metric) for name in rivals}
+        return correct({name: comparison for name, comparison in compared.items() if comparison.n > 0})
 
     def _scored(self, dataset: str, selector: str | None) -> tuple[str, ScoreGroup]:
         """The selector to show, and its scores."""
@@ -287,13 +296,15 @@ class Plots:
 
 def _shares(ax: Axes, table: Confusion) -> None:
     """A heat map of shares, the first row on top; each row is 100 %, and one without any stays empty."""
-    rows = [f"{name} ({n:,})" for name, n in zip(table.needed, table.queries, strict=True)]
+    rows = [f"{name} ({n:,})" for name, n in zip(table.required, table.queries, strict=True)]
     x, y = f"{table.by} of what else was offered, % of the row", f"{table.by} of what is needed (queries)"
-    heat_map(ax, HeatMap(title="", x=x, y=y, xs=table.extras, ys=rows, values=table.shares, told=_whole, pale=0.0))
+    heat_map(
+        ax, HeatMap(title="", x=x, y=y, xs=table.extras, ys=rows, values=table.shares, format_value=_percent, pale=0.0)
+    )
     ax.set_ylim(len(rows), 0)
 
 
-def _whole(share: float) -> str:
+def _percent(share: float) -> str:
     return "" if share <= 0 else f"{100 * share:.0f}" if share >= 0.005 else "<1"
 
 
@@ -305,7 +316,7 @@ def _on(
     width: float | None = None,
     height: float | None = None,
 ) -> Any:
-    """Draw on the axes given, or on new ones, one a dataset.
+    """Draw on the given axes, or on new ones, one per dataset.
 
     Args:
         ax: where; None = on a new figure.
@@ -329,8 +340,8 @@ def new_axes(n: int, width: float | None = None, height: float | None = None) ->
     from matplotlib import pyplot as plt
 
     usual = plt.rcParams["figure.figsize"]
-    less = 1.0 if n == 1 else 0.75
-    width, height = width or usual[0] * less, height or usual[1] * less
+    scale = 1.0 if n == 1 else 0.75
+    width, height = width or usual[0] * scale, height or usual[1] * scale
     columns = min(n, 2 if n == 4 or width > _WIDE else 3)
     rows = -(-n // columns)
     size = (columns * width, rows * height)

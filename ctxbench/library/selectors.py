@@ -71,15 +71,15 @@ def pipeline(
 def _pipeline(spec: Mapping[str, Any]) -> Pipeline:
     """The pipeline of a specification in which embedders may be functions."""
 
-    def told(part: Any) -> Any:
+    def resolve(part: Any) -> Any:
         if isinstance(part, Mapping):
             return {
-                name: embedder_name(value) if name == "embedder" and _embeds(value) else told(value)
+                name: embedder_name(value) if name == "embedder" and _embeds(value) else resolve(value)
                 for name, value in part.items()
             }
-        return [told(one) for one in part] if isinstance(part, list | tuple) else part
+        return [resolve(element) for element in part] if isinstance(part, list | tuple) else part
 
-    return pipeline_of(told(spec))
+    return pipeline_of(resolve(spec))
 
 
 def _embeds(value: Any) -> bool:
@@ -124,7 +124,7 @@ def step(kind: str, strategy: Any, *, name: str = "") -> Step:
             f"{f'the class {strategy.__name__}' if isinstance(strategy, type) else type(strategy).__name__}"
         )
     words = getattr(strategy, "rule_words", {})
-    if not isinstance(words, Mapping) or not all(isinstance(text, str) for one in words.items() for text in one):
+    if not isinstance(words, Mapping) or not all(isinstance(text, str) for pair in words.items() for text in pair):
         raise ParameterError(f"rule_words of {type(strategy).__name__} must map codes to texts, got {words!r}")
     try:
         dump_json(parameters(strategy))
@@ -179,44 +179,44 @@ class Preset:
         return definition.pipeline(values)
 
 
-def selector_spec(name: str, given: Any) -> SelectorSpec:
+def selector_spec(name: str, selector: Any) -> SelectorSpec:
     """What a user gave as a selector, as an experiment has it.
 
     Raises:
         UserError: it is none.
     """
-    if isinstance(given, str):
-        return shipped_spec(given, name=name)
-    if isinstance(given, Mapping) and "selector" in given:
-        return _defined(name, given)
-    if isinstance(given, Pipeline | Mapping):
-        return pipeline_spec(name, given if isinstance(given, Pipeline) else _pipeline(given))
-    if isinstance(given, Preset):
-        return dataclasses.replace(definition_spec(name, *given.settled), shipped="")  # a tuned preset is the user's
-    if isinstance(given, Recorded):
-        return _outside(name, FileSelector(given.path, name=name))
-    if hasattr(given, "select") and hasattr(given, "describe"):
-        return _outside(name, given)
-    if callable(given):
-        return _outside(name, External(CallableSource(given), name=name))
+    if isinstance(selector, str):
+        return shipped_spec(selector, name=name)
+    if isinstance(selector, Mapping) and "selector" in selector:
+        return _defined(name, selector)
+    if isinstance(selector, Pipeline | Mapping):
+        return pipeline_spec(name, selector if isinstance(selector, Pipeline) else _pipeline(selector))
+    if isinstance(selector, Preset):
+        return dataclasses.replace(definition_spec(name, *selector.settled), shipped="")  # a tuned preset is the user's
+    if isinstance(selector, Recorded):
+        return _outside(name, FileSelector(selector.path, name=name))
+    if hasattr(selector, "select") and hasattr(selector, "describe"):
+        return _outside(name, selector)
+    if callable(selector):
+        return _outside(name, External(CallableSource(selector), name=name))
     raise ParameterError(
         f"selector {name!r} must be the name of a shipped one, a pipeline, answers, a function or an object with "
-        f"describe and select; got {type(given).__name__}"
+        f"describe and select; got {type(selector).__name__}"
     )
 
 
-def _defined(name: str, given: Mapping[str, Any]) -> SelectorSpec:
+def _defined(name: str, entry: Mapping[str, Any]) -> SelectorSpec:
     """A shipped selector with values of its parameters, as an experiment writes it."""
     keys = ("selector", "preset", "set")
-    if unknown := [key for key in given if key not in keys]:
+    if unknown := [key for key in entry if key not in keys]:
         raise ParameterError(f"selector {name!r} has no key {unknown[0]!r}{suggest(str(unknown[0]), keys)}")
-    values = given.get("set", {})
-    if not isinstance(values, Mapping) or not all(isinstance(given.get(key, ""), str) for key in keys[:2]):
+    values = entry.get("set", {})
+    if not isinstance(values, Mapping) or not all(isinstance(entry.get(key, ""), str) for key in keys[:2]):
         raise ParameterError(f"selector {name!r}: selector and preset are names, and set maps parameters to values")
-    if given["selector"] == ORACLE and len(given) == 1:
+    if entry["selector"] == ORACLE and len(entry) == 1:
         return shipped_spec(ORACLE, name=name)
-    found, preset = find_definition(given["selector"], given.get("preset"))
-    return definition_spec(name, found, found.values(preset, values))
+    definition, preset = find_definition(entry["selector"], entry.get("preset"))
+    return definition_spec(name, definition, definition.values(preset, values))
 
 
 def _outside(name: str, selector: Selector) -> SelectorSpec:

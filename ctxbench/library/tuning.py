@@ -1,4 +1,4 @@
-"""Tuning from Python: the presets that a policy asks for, what they cost and give, and the settings between."""
+"""Tuning from Python: the presets that a policy asks for, their figures, and all other settings."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Tuned:
         Raises:
             ParameterError: there are several datasets; `on` takes one.
         """
-        one = self._only
-        return {outcome.policy.name: self._preset(one, outcome) for outcome in one.outcomes}
+        dataset = self._single_dataset
+        return {outcome.policy.name: self._preset(dataset, outcome) for outcome in dataset.outcomes}
 
     def on(self, dataset: str) -> Tuned:
         """What was found on one of several datasets; `together` is the setting for all.
@@ -59,9 +59,9 @@ class Tuned:
         Raises:
             UnknownNameError: there is none of this name.
         """
-        chosen = [one for one in self.found.datasets if one.dataset == dataset]
+        chosen = [entry for entry in self.found.datasets if entry.dataset == dataset]
         if not chosen:
-            raise UnknownNameError("dataset", dataset, [one.dataset for one in self.found.datasets])
+            raise UnknownNameError("dataset", dataset, [entry.dataset for entry in self.found.datasets])
         return replace(self, found=replace(self.found, datasets=tuple(chosen)))
 
     def to_frame(self) -> pd.DataFrame:
@@ -75,22 +75,22 @@ class Tuned:
 
         rows = [
             {
-                "dataset": one.dataset,
+                "dataset": dataset.dataset,
                 "contender": result.name,
                 "role": result.role,
                 "selector": result.selector,
                 "values": dict(result.values),
                 **_estimate_columns(result),
             }
-            for one in self.found.datasets
-            for result in one.results
+            for dataset in self.found.datasets
+            for result in dataset.results
         ]
         return pd.DataFrame(rows)
 
     def front(self) -> pd.DataFrame:
         """The best settings of every selector, and lines to compare them with, on the queries that decide.
 
-        The frame stacks several lines, which column `line` tells apart. The front is the line `NAME: front`: every
+        The frame stacks several lines, which column `line` names. The front is the line `NAME: front`: every
         setting of selector NAME that no other setting of it beats in completeness and tokens. Rows of the other lines
         may be beaten: `NAME: first n` is its first 0, 1, 2, ... items, and `NAME: presets` the shipped presets
         of a selector that is not tuned.
@@ -102,13 +102,13 @@ class Tuned:
         import pandas as pd
 
         rows = []
-        for one in self.found.datasets:
-            for trace in one.traces:
-                for place, setting in enumerate(trace.settings):
-                    row: dict[str, Any] = {"dataset": one.dataset, "line": trace.name}
+        for dataset in self.found.datasets:
+            for trace in dataset.traces:
+                for index, setting in enumerate(trace.settings):
+                    row: dict[str, Any] = {"dataset": dataset.dataset, "line": trace.name}
                     for metric, means in trace.means.items():
-                        ends = {"low": trace.low[metric][place], "high": trace.high[metric][place]}
-                        row |= {metric: means[place], **{f"{metric} {end}": value for end, value in ends.items()}}
+                        ends = {"low": trace.low[metric][index], "high": trace.high[metric][index]}
+                        row |= {metric: means[index], **{f"{metric} {end}": value for end, value in ends.items()}}
                     rows.append({**row, **setting})
         return pd.DataFrame(rows)
 
@@ -122,15 +122,15 @@ class Tuned:
 
         rows = [
             {
-                "dataset": one.dataset,
+                "dataset": dataset.dataset,
                 "policy": outcome.policy.name,
-                "query": each.query,
-                "text": each.text,
-                "missing": list(each.missing),
+                "query": request.query,
+                "text": request.text,
+                "missing": list(request.missing),
             }
-            for one in self.found.datasets
-            for outcome in one.outcomes
-            for each in outcome.worse
+            for dataset in self.found.datasets
+            for outcome in dataset.outcomes
+            for request in outcome.worse
         ]
         return pd.DataFrame(rows, columns=["dataset", "policy", "query", "text", "missing"])
 
@@ -146,9 +146,9 @@ class Tuned:
         """
         from ctxbench.tuning.preset_files import write_presets_of
 
-        if not any(outcome.recommended for outcome in self._only.outcomes):
+        if not any(outcome.recommended for outcome in self._single_dataset.outcomes):
             return False
-        return write_presets_of(self._only, self.ready, Path(path))
+        return write_presets_of(self._single_dataset, self.ready, Path(path))
 
     def report(self, folder: str | Path) -> Path:
         """Write the report of `ctxbench tune`, and return its page.
@@ -169,7 +169,7 @@ class Tuned:
         """
         from ctxbench.library.tuning_plots import TuningPlots
 
-        return TuningPlots(self._only)
+        return TuningPlots(self._single_dataset)
 
     @property
     def advice(self) -> str:
@@ -179,26 +179,26 @@ class Tuned:
         return "\n".join(line for dataset in self.found.datasets for line in all_advice(dataset))
 
     @property
-    def _only(self) -> DatasetTuning:
+    def _single_dataset(self) -> DatasetTuning:
         if len(self.found.datasets) > 1:
-            names = [one.dataset for one in self.found.datasets]
+            names = [dataset.dataset for dataset in self.found.datasets]
             listed = ", ".join(names)
             raise ParameterError(f"there are several datasets ({listed}); take one, as in tuned.on({names[0]!r})")
         return self.found.datasets[0]
 
-    def _preset(self, one: DatasetTuning, outcome: PolicyOutcome) -> Preset:
+    def _preset(self, dataset: DatasetTuning, outcome: PolicyOutcome) -> Preset:
         from ctxbench.report.tuning.advice import advice
 
-        chosen = outcome.recommended or one.default
+        chosen = outcome.recommended or dataset.default
         if chosen is None:
-            raise ParameterError(f"policy {outcome.policy.name}: nothing was measured on {one.dataset}")
+            raise ParameterError(f"policy {outcome.policy.name}: nothing was measured on {dataset.dataset}")
         tunable = self.ready.tunable(chosen.selector)
         return Preset(
             name=outcome.policy.name,
             selector=tunable.source,
             values=chosen.values,
             recommended=outcome.recommended is not None,
-            advice=advice(one, outcome),
+            advice=advice(dataset, outcome),
             definition=tunable.definition if tunable.answers is None else None,
         )
 
@@ -280,11 +280,11 @@ def tune(
         raise ParameterError(
             "policies are given, so that minimise, maximise and constraints stand in them; leave them out"
         )
-    one = {aim: metric for aim, metric in aims.items() if metric}
+    objective = {aim: metric for aim, metric in aims.items() if metric}
     rest = {"constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "selectors": [_entry(entry) for entry in entries],
-        "policies": {NORMAL: {**one, **rest}} if policies is None else policies,
+        "policies": {NORMAL: {**objective, **rest}} if policies is None else policies,
         "embedder": embedder_name(embedder),
         "tokens": counter,
         "labels": labels,
@@ -294,46 +294,46 @@ def tune(
         "seed": seed,
         "together": together,
     }
-    ready = open_tuning(_policies(_plain(given)), list(several), open_one=lambda name, **_: several[name].dataset)
+    ready = open_tuning(_policies(_plain(fields)), list(several), open_one=lambda name, **_: several[name].dataset)
     return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=progress), ready)
 
 
-def _policies(given: Mapping[str, Any]) -> PolicyFile:
-    digest = hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
-    file = policies_of(given, lines={}, path=None, name="tune", digest=digest)
+def _policies(fields: Mapping[str, Any]) -> PolicyFile:
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
+    file = policies_of(fields, lines={}, path=None, name="tune", digest=digest)
     if any(entry.fit for entry in file.selectors):
         raise ParameterError("fit: own writes a fit to a file; run `ctxbench tune` for it")
     return file
 
 
-def _entry(given: Any) -> Any:
+def _entry(entry: Any) -> Any:
     """A selector as a policy file has it.
 
     Raises:
         ParameterError: it is one that has no parameters to tune.
     """
-    if isinstance(given, Recorded):
-        return {"answers": str(given.path)}
-    if isinstance(given, str | Path):
-        return str(given)
-    if isinstance(given, Mapping) and not {"retrieve", "analyse", "refine"} & given.keys():
-        return dict(given)
+    if isinstance(entry, Recorded):
+        return {"answers": str(entry.path)}
+    if isinstance(entry, str | Path):
+        return str(entry)
+    if isinstance(entry, Mapping) and not {"retrieve", "analyse", "refine"} & entry.keys():
+        return dict(entry)
     raise ParameterError(
         "tuned are shipped selectors, definitions in YAML (with parameters), recorded `answers`, or mappings such as "
         "{'selector': 'semantic'} or {'callable': 'mine.py:rank'}; got "
-        f"{'a pipeline' if isinstance(given, Mapping) else type(given).__name__}"
+        f"{'a pipeline' if isinstance(entry, Mapping) else type(entry).__name__}"
     )
 
 
-def _plain(given: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Values as a file would have them: numbers, texts and lists of Python's own, whatever made them."""
-    if isinstance(given, Mapping):
-        return {name: _plain(value) for name, value in given.items()}
-    if isinstance(given, list | tuple | range):
-        return [_plain(one) for one in given]
-    if isinstance(given, Path):
-        return str(given)
-    return given.tolist() if hasattr(given, "tolist") else given  # of numpy, an array or one number
+    if isinstance(value, Mapping):
+        return {name: _plain(value) for name, value in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(element) for element in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value.tolist() if hasattr(value, "tolist") else value  # of numpy, an array or one number
 
 
 def _constraint(name: str, value: float | str) -> dict[str, Any]:
@@ -345,14 +345,18 @@ def _constraint(name: str, value: float | str) -> dict[str, Any]:
     try:
         metric = parse_metric(name)
     except UnknownNameError as error:
-        options = [one.name for one in inspect.signature(tune).parameters.values() if one.kind is one.KEYWORD_ONLY]
+        options = [
+            parameter.name
+            for parameter in inspect.signature(tune).parameters.values()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        ]
         raise UnknownNameError("option or constraint", name, [*options, *SET_METRICS]) from error
     side = "at_most" if metric.declaration.better == "lower" else "at_least"
     if not isinstance(value, str):
         return {"metric": name, side: value}
-    number, of, whose = value.partition(" of ")
+    number, of, reference = value.partition(" of ")
     try:
-        return {"metric": name, side: float(number), **({"of": whose.strip()} if of else {})}
+        return {"metric": name, side: float(number), **({"of": reference.strip()} if of else {})}
     except ValueError:
         raise ParameterError(
             f"{name} must be a number, or a text such as '0.98 of base' or '0.75 of reachable'; got {value!r}"
@@ -361,6 +365,10 @@ def _constraint(name: str, value: float | str) -> dict[str, Any]:
 
 def _estimate_columns(result: SettingResult) -> dict[str, float]:
     row: dict[str, float] = {}
-    for metric, found in result.figures.items():
-        row |= {metric: found.value, f"{metric} low": found.interval.low, f"{metric} high": found.interval.high}
+    for metric, estimate in result.figures.items():
+        row |= {
+            metric: estimate.value,
+            f"{metric} low": estimate.interval.low,
+            f"{metric} high": estimate.interval.high,
+        }
     return row

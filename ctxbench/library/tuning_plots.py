@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class TuningPlots:
     """Plots of what tuning found on one dataset; each returns the Axes that it drew on."""
 
-    def __init__(self, found: DatasetTuning) -> None:
+    def __init__(self, tuning: DatasetTuning) -> None:
         """Take what was found."""
-        self._found = found
+        self._tuning = tuning
 
     def front(self, x: str = "tokens", y: str = "completeness", *, ax: Axes | None = None) -> Axes:
         """The best settings of every selector, its first 1, 2, 3, ... items, and what was compared.
@@ -39,16 +39,16 @@ class TuningPlots:
         Raises:
             UnknownNameError: tuning did not measure such a metric.
         """
-        for trace in self._found.traces:
+        for trace in self._tuning.traces:
             for metric in (x, y):
                 if metric not in trace.means:
                     raise UnknownNameError("metric", metric, trace.means)
-        drawn = tuning_figures.named_lines(self._found.traces)
-        panel = tuning_figures.trade_panel(self._found, drawn, parse_metric(x), parse_metric(y))
+        drawn = tuning_figures.named_lines(self._tuning.traces)
+        panel = tuning_figures.trade_panel(self._tuning, drawn, parse_metric(x), parse_metric(y))
         if panel is None:
             raise ParameterError(f"neither a line nor a contender has both {x} and {y}")
         axes = ax or new_axes(1)[0]
-        axes.set_title(self._found.dataset, parse_math=False)
+        axes.set_title(self._tuning.dataset, parse_math=False)
         legend = lines(axes, panel)
         texts = axes.legend(legend.values(), legend, frameon=False, loc="lower right", fontsize="small").get_texts()
         for text in texts:
@@ -70,24 +70,24 @@ class TuningPlots:
             UnknownNameError: there is no such policy or metric.
             ParameterError: nothing is recommended, or there is no map over these two.
         """
-        outcomes = {one.policy.name: one for one in self._found.outcomes}
+        outcomes = {outcome.policy.name: outcome for outcome in self._tuning.outcomes}
         if policy is not None and policy not in outcomes:
             raise UnknownNameError("policy", policy, outcomes)
-        with_maps = [one for name, one in outcomes.items() if one.heat_maps and policy in (None, name)]
+        with_maps = [outcome for name, outcome in outcomes.items() if outcome.heat_maps and policy in (None, name)]
         if not with_maps:
             raise ParameterError(
                 "there is no map: nothing was found better than the default, or its settings cannot be swept"
             )
-        heat_maps = {frozenset((one.x, one.y)): one for one in with_maps[0].heat_maps}
+        heat_maps = {frozenset((grid.x, grid.y)): grid for grid in with_maps[0].heat_maps}
         heat = heat_maps.get(frozenset((x, y)))
         if heat is None or x == y:
-            pairs = "; ".join(f"{one.x} and {one.y}" for one in with_maps[0].heat_maps)
+            pairs = "; ".join(f"{grid.x} and {grid.y}" for grid in with_maps[0].heat_maps)
             raise ParameterError(f"there is no map over {x} and {y}; there are maps over {pairs}")
         if metric not in heat.means:
             raise UnknownNameError("metric", metric, heat.means)
-        axes, most = ax or new_axes(1)[0], max(len(heat.xs), len(heat.ys))
+        axes, limit = ax or new_axes(1)[0], max(len(heat.xs), len(heat.ys))
         mesh = heat_map(
-            axes, tuning_figures.cells(heat if heat.x == x else _turned(heat), metric, with_maps[0].chosen, most=most)
+            axes, tuning_figures.cells(heat if heat.x == x else _turned(heat), metric, with_maps[0].chosen, limit=limit)
         )
         scale = axes.figure.colorbar(mesh, ax=axes)
         mark_numbers(scale.ax.yaxis, percent=wording.unit(parse_metric(metric)) == "%")

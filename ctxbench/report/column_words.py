@@ -1,4 +1,4 @@
-"""What the columns of a comparison mean, in a line that stands below it, where nothing has to be hovered over."""
+"""The meaning of the columns of a comparison, as a line below it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS = {
 
 
 def column_words(columns: Iterable[tuple[str, Metric]]) -> str:
-    """A sentence a column, that of the same metric at several k once; empty without columns.
+    """One sentence per column, one for all k of the same metric; empty without columns.
 
     Args:
         columns: titles with their metrics, in order.
@@ -30,13 +30,13 @@ def column_words(columns: Iterable[tuple[str, Metric]]) -> str:
     by_name: dict[str, list[tuple[str, Metric]]] = {}
     for title, metric in columns:
         by_name.setdefault(metric.name, []).append((title, metric))
-    return " ".join(_sentence(same) for same in by_name.values())
+    return " ".join(_sentence(group) for group in by_name.values())
 
 
-def _sentence(same: list[tuple[str, Metric]]) -> str:
-    title, metric = same[0]
+def _sentence(columns: list[tuple[str, Metric]]) -> str:
+    title, metric = columns[0]
     k = str(metric.k)
-    if len(same) > 1:
+    if len(columns) > 1:
         title, k = f"{metric.name}@k", "k"
     general = metric.declaration.text.rstrip(".").replace("first k ", "first {k} ")
     words = _WORDS.get(metric.name, general).replace("{k}", k)

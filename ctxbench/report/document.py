@@ -20,11 +20,11 @@ class Quoted(str):
 
 
 Cell: TypeAlias = str | tuple[str, ...]
-"""A text, or several below each other: an id with what it stands for, both `Quoted`, or parts of one figure."""
+"""A text, or several: an id with its text, both `Quoted`, or parts of one figure."""
 
 
 class Weight(IntEnum):
-    """How much a row matters: where there is no room, the rows of the highest number go first."""
+    """How much a row matters: without room, the rows of the highest number are left out first."""
 
     VERDICT = 0
     COST = 1
@@ -70,12 +70,12 @@ class Table:
         rows: as many cells each, what matters most first.
         numbers: columns whose cells are numbers.
         weight: how much its rows matter; details are folded.
-        shown: rows that a console shows; 0 = all.
+        n_shown: how many rows a console shows; 0 = all.
         key: so many columns say what a row is about; where a table is too wide, the others stand below them.
         stacked: too wide for any console.
         joined: where columns stand below each other, they share a paragraph.
         brief: whether it stands in the short form, too: with its first rows.
-        once: whether the short form leaves out rows whose first cell stands in an earlier section's table.
+        skip_repeated: whether the short form leaves out rows whose first cell stands in an earlier section's table.
     """
 
     title: str
@@ -84,12 +84,12 @@ class Table:
     numbers: frozenset[int] = frozenset()
     _: KW_ONLY
     weight: Weight = Weight.COST
-    shown: int = 0
+    n_shown: int = 0
     key: int = 1
     stacked: bool = False
     joined: bool = False
     brief: bool = False
-    once: bool = False
+    skip_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ Block: TypeAlias = Subheading | Text | Bullets | Code | Table | Drawing | Detail
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What belongs together under a heading."""
+    """Blocks under a heading."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -159,44 +159,48 @@ class Document:
     unit: str = "sections"
 
     def blocks(self) -> Iterator[Block]:
-        """All blocks in order, those inside of details behind them."""
-        yield from each_block((*self.opening, *(part for one in self.sections for part in one.blocks), *self.closing))
+        """All blocks in order; those inside of details come after them."""
+        yield from each_block(
+            (*self.opening, *(part for section in self.sections for part in section.blocks), *self.closing)
+        )
 
-    def brief(self, more: str) -> Document:
-        """The document without what only explains: of sections their sentences, and the first rows of brief tables.
+    def brief(self, hint: str) -> Document:
+        """The short form: of sections their sentences and the first rows of brief tables, no notes.
 
         Args:
-            more: the sentence that says where the rest is; added if anything was left out.
+            hint: the sentence that says where the rest is; added if anything was left out.
         """
-        told: set[tuple[str, Cell]] = set()
-        sections = tuple(Section(one.title, tuple(_brief(one.blocks, told))) for one in self.sections)
-        sections = tuple(one for one in sections if one.blocks)
+        listed: set[tuple[str, Cell]] = set()
+        sections = tuple(Section(section.title, tuple(_brief(section.blocks, listed))) for section in self.sections)
+        sections = tuple(section for section in sections if section.blocks)
         if sections == self.sections:
             return self
-        kept = (one for one in self.closing if not (isinstance(one, Text) and one.note))
-        return replace(self, sections=sections, closing=(Text(more), *kept))
+        closing = (block for block in self.closing if not (isinstance(block, Text) and block.note))
+        return replace(self, sections=sections, closing=(Text(hint), *closing))
 
 
 def each_block(blocks: Iterable[Block]) -> Iterator[Block]:
-    """The blocks in order, those inside of details behind them."""
+    """The blocks in order; those inside of details come after them."""
     for block in blocks:
         yield block
         if isinstance(block, Details):
             yield from each_block(block.blocks)
 
 
-def _brief(blocks: tuple[Block, ...], told: set[tuple[str, Cell]]) -> Iterator[Block]:
-    """What the short form keeps of a section; what is told once is added to `told`."""
+def _brief(blocks: tuple[Block, ...], listed: set[tuple[str, Cell]]) -> Iterator[Block]:
+    """The blocks of a section that the short form keeps; rows of tables with `skip_repeated` are added to `listed`."""
     for block in blocks:
         if not isinstance(block, Table):
             yield block
         elif block.brief:
-            untold = [row for row in block.rows if not (block.once and (block.head[0], row[0]) in told)]
-            most = min(block.shown or BRIEF_ROWS, BRIEF_ROWS)
-            fresh = sum(row in untold for row in block.rows[:most])  # what comes behind the first is not drawn forward
-            shown = fresh or min(len(untold), 1)
-            told |= {(block.head[0], row[0]) for row in untold[:shown] if block.once}
-            above = len(block.rows) - len(untold)
+            unlisted = [row for row in block.rows if not (block.skip_repeated and (block.head[0], row[0]) in listed)]
+            limit = min(block.n_shown or BRIEF_ROWS, BRIEF_ROWS)
+            fresh = sum(
+                row in unlisted for row in block.rows[:limit]
+            )  # what comes behind the first is not drawn forward
+            n_shown = fresh or min(len(unlisted), 1)
+            listed |= {(block.head[0], row[0]) for row in unlisted[:n_shown] if block.skip_repeated}
+            above = len(block.rows) - len(unlisted)
             title = f"{block.title}, {above:,} of them above" if above else block.title
-            if shown:
-                yield replace(block, title=title, rows=tuple(untold), shown=shown)
+            if n_shown:
+                yield replace(block, title=title, rows=tuple(unlisted), n_shown=n_shown)

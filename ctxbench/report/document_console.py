@@ -18,7 +18,7 @@ from ctxbench.report.document import (
     Table,
     Text,
 )
-from ctxbench.report.wording import said
+from ctxbench.report.wording import printable
 
 _NARROWEST = 40
 _GAP = "  "
@@ -35,15 +35,15 @@ def console_text(document: Document, *, width: int = 100, plain: bool = False) -
     """
     width = max(width, _NARROWEST)
     lines = _wrapped(document.title, 0, 2, width)
-    for block in (*(Text(one) for one in (document.answer, document.about) if one), *document.opening):
+    for block in (*(Text(text) for text in (document.answer, document.about) if text), *document.opening):
         lines += ["", *_rendered(block, document, width, titled=False)]
     for section in document.sections:
         lines += ["", *_wrapped(section.title, 0, 2, width)]
-        for place, block in enumerate(section.blocks):
-            lines += [*([""] if place else []), *_rendered(block, document, width, titled=document.table_titles)]
+        for index, block in enumerate(section.blocks):
+            lines += [*([""] if index else []), *_rendered(block, document, width, titled=document.table_titles)]
     for block in document.closing:
         lines += [*([] if isinstance(block, Code) else [""]), *_rendered(block, document, width, titled=True)]
-    return "".join(f"{said(line.rstrip(), plain)}\n" for line in lines)
+    return "".join(f"{printable(line.rstrip(), plain)}\n" for line in lines)
 
 
 def _rendered(block: Block, document: Document, width: int, *, titled: bool) -> list[str]:
@@ -64,14 +64,14 @@ def _rendered(block: Block, document: Document, width: int, *, titled: bool) -> 
 
 
 def _table(table: Table, document: Document, width: int) -> list[str]:
-    rows = table.rows[: table.shown or None]
+    rows = table.rows[: table.n_shown or None]
     cells = [[_cell(cell) for cell in row] for row in rows]
     lines = [] if table.stacked else _columns(table, cells)
     if table.stacked or any(len(line) > width for line in lines):
         lines = [line for row in cells for line in _stacked(table, row, width)]
-    more = len(table.rows) - len(rows)
+    hidden = len(table.rows) - len(rows)
     where = f" (all of them: {' or '.join(document.whole_in)})" if document.whole_in else ""
-    return [*lines, *([f"    and {more:,} more{where}"] if more else [])]
+    return [*lines, *([f"    and {hidden:,} more{where}"] if hidden else [])]
 
 
 def _columns(table: Table, rows: Sequence[Sequence[str]]) -> list[str]:
@@ -80,32 +80,32 @@ def _columns(table: Table, rows: Sequence[Sequence[str]]) -> list[str]:
     lines = []
     for row in (table.head, *rows):
         padded = [
-            cell.rjust(wide) if place in table.numbers else cell.ljust(wide)
-            for place, (cell, wide) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(wide) if index in table.numbers else cell.ljust(wide)
+            for index, (cell, wide) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append(f"    {_GAP.join(padded)}")
     return lines
 
 
 def _stacked(table: Table, row: Sequence[str], width: int) -> Iterator[str]:
-    """What the row is about on one line, the other cells that are not empty below it with their headings."""
+    """The key cells of a row on one line, its other non-empty cells below with their headings."""
     yield from _wrapped(_GAP.join(row[: table.key]), 4, 8, width)
-    told = [
-        _whole(f"{name} {cell}", width) if table.joined and place in table.numbers else f"{name}: {cell}"
-        for place, (name, cell) in enumerate(zip(table.head, row, strict=True))
-        if place >= table.key and cell
+    texts = [
+        _keep_together(f"{name} {cell}", width) if table.joined and index in table.numbers else f"{name}: {cell}"
+        for index, (name, cell) in enumerate(zip(table.head, row, strict=True))
+        if index >= table.key and cell
     ]
-    for text in ["; ".join(told)] if table.joined else told:
+    for text in ["; ".join(texts)] if table.joined else texts:
         yield from _wrapped(text, 8, 10 - 2 * table.joined, width)
 
 
-def _whole(text: str, width: int) -> str:
-    """A heading with its number, which stay on one line unless none is long enough."""
+def _keep_together(text: str, width: int) -> str:
+    """A heading and its number on one line, unless they are longer than any line."""
     return text.replace(" ", _FIXED) if len(text) < width - 8 else text
 
 
 def _cell(cell: Cell) -> str:
-    """A cell on one line; after an id, what it stands for is in quotes."""
+    """A cell on one line; the text after an id is in quotes."""
     first, *rest = (cell,) if isinstance(cell, str) else cell
     if rest and not isinstance(first, Quoted):
         return _line(", ".join(cell))

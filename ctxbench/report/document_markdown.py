@@ -1,4 +1,4 @@
-"""A document as Markdown of a limited size; nothing that others wrote in it is markup, mentions anyone or links.
+"""A document as Markdown of a limited size; quoted text never becomes markup, a mention or a link.
 
 Source: "GitHub Flavored Markdown Spec", and for what GitHub adds "Basic writing and formatting syntax", "Autolinked
 references and URLs" and "Writing mathematical expressions"; for the room of the summary of a workflow's step "Workflow
@@ -51,7 +51,7 @@ class _Part:
     weight: Weight = Weight.VERDICT
 
     def text(self, rows: int, note: str) -> str:
-        """With so many rows at most; the note stands behind the number of those left out."""
+        """The text with at most `rows` rows; the note follows the number of those left out."""
         left = len(self.rows) - rows
         cut = f"\n\n{left:,} more rows {note}" if left > 0 else ""
         return "\n".join([*filter(None, [self.head]), *self.rows[:rows]]) + cut
@@ -78,30 +78,30 @@ def markdown(document: Document, *, limit: int | None = LIMIT, figures: str = ""
         for section in document.sections
     ]
     closing = list(parts_of(document.closing, titled=True))
-    most = max((len(part.rows) for parts in (opening, *sections) for part in parts), default=0)
+    longest = max((len(part.rows) for parts in (opening, *sections) for part in parts), default=0)
     left_out = f"left out: no room here{f'; `{document.whole_in[0]}` has them' if document.whole_in else ''}."
 
-    def made(kept: int, rows: dict[Weight, int]) -> str:
-        left = len(sections) - kept
+    def render(n_sections: int, rows: dict[Weight, int]) -> str:
+        left = len(sections) - n_sections
         note = [_Part(f"{left:,} more {document.unit} {left_out}")] if left else []
-        parts = [*opening, *(part for section in sections[:kept] for part in section), *note, *closing]
+        parts = [*opening, *(part for section in sections[:n_sections] for part in section), *note, *closing]
         return without_surrogates("\n\n".join(part.text(rows[part.weight], left_out) for part in parts) + "\n")
 
     def fits(text: str) -> bool:
         return limit is None or len(text.encode()) <= limit
 
-    rows, kept = dict.fromkeys(Weight, most), len(sections)
+    rows, n_sections = dict.fromkeys(Weight, longest), len(sections)
 
     def cut(weight: Weight) -> None:
-        if not fits(made(kept, rows)):
-            rows[weight] = _largest(most, lambda n: fits(made(kept, {**rows, weight: n})))
+        if not fits(render(n_sections, rows)):
+            rows[weight] = _largest(longest, lambda n: fits(render(n_sections, {**rows, weight: n})))
 
     cut(Weight.DETAIL)
     cut(Weight.COST)
-    if not fits(made(kept, rows)):
-        kept = _largest(kept, lambda n: fits(made(n, rows)))
+    if not fits(render(n_sections, rows)):
+        n_sections = _largest(n_sections, lambda n: fits(render(n, rows)))
     cut(Weight.VERDICT)
-    text = made(kept, rows)
+    text = render(n_sections, rows)
     return text if fits(text) else without_surrogates(f"{opening[0].head}\n")
 
 
@@ -110,9 +110,9 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", on_one_line(text))
 
 
-def _largest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest number from 0 to `most` that fits; 0 where none does."""
-    return bisect_left(range(1, most + 1), True, key=lambda n: not fits(n))
+def _largest(limit: int, fits: Callable[[int], bool]) -> int:
+    """The largest number from 0 to `limit` that fits; 0 where none does."""
+    return bisect_left(range(1, limit + 1), True, key=lambda n: not fits(n))
 
 
 def _title(document: Document) -> Iterator[_Part]:
@@ -159,7 +159,7 @@ def _folded(title: str, parts: Iterable[_Part]) -> Iterator[_Part]:
 
 
 def _table(table: Table, *, titled: bool) -> _Part:
-    rules = ["---:" if place in table.numbers else "---" for place in range(len(table.head))]
+    rules = ["---:" if index in table.numbers else "---" for index in range(len(table.head))]
     head = f"{_row(map(_sentence, table.head))}\n{_row(rules)}"
     title = f"**{_sentence(table.title)}**\n\n" if titled else ""
     return _Part(f"{title}{head}", tuple(_row(map(_cell, row)) for row in table.rows), table.weight)
@@ -170,13 +170,13 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    """A text, or the parts of one: an id and what it stands for below each other, others behind each other."""
+    """A text, or its parts: an id and its text on two lines, other parts on one."""
     if isinstance(cell, str):
-        return _said(cell)
-    return "<br>".join(map(_said, cell)) if isinstance(cell[0], Quoted) else _sentence(", ".join(cell))
+        return _inline(cell)
+    return "<br>".join(map(_inline, cell)) if isinstance(cell[0], Quoted) else _sentence(", ".join(cell))
 
 
-def _said(text: str) -> str:
+def _inline(text: str) -> str:
     return _code(text) if isinstance(text, Quoted) else _sentence(text)
 
 
@@ -188,12 +188,12 @@ def _paragraph(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """A text on one line in which nothing is markup, nobody is mentioned and nothing is linked; ids stand as code."""
+    """A text on one line without markup, mentions and links; ids are code."""
     parts = _APART.split(" ".join(text.split()))
-    return "".join(_apart(part) if place % 2 else _plain(part) for place, part in enumerate(parts))
+    return "".join(_special(part) if index % 2 else _plain(part) for index, part in enumerate(parts))
 
 
-def _apart(part: str) -> str:
+def _special(part: str) -> str:
     return "<span>$</span>" if part == "$" else _code(part)
 
 
@@ -202,9 +202,9 @@ def _plain(part: str) -> str:
     return _LINKED.sub(_unlinked, escaped(f".{part}."))[1:-1] if part else ""
 
 
-def _unlinked(found: re.Match[str]) -> str:
-    """A backslash takes the meaning of an address's colon; an empty sign of no width stands behind the others."""
-    return r"\:" if found[0] == ":" and found.string.startswith("//", found.end()) else f"{found[0]}&#8203;"
+def _unlinked(match: re.Match[str]) -> str:
+    """Disable a link: a backslash before an address's colon, a zero-width space after other signs."""
+    return r"\:" if match[0] == ":" and match.string.startswith("//", match.end()) else f"{match[0]}&#8203;"
 
 
 def _code(text: str) -> str:
@@ -214,8 +214,8 @@ def _code(text: str) -> str:
     if not line:
         return ""
     if "\\|" in line:  # which no code in a table can hold
-        told = re.sub("[^A-Za-z0-9 ]", lambda found: f"&#{ord(found[0])};", line)
-        return f"<code>{told.replace('&#64;', '&#64;&#8203;')}</code>"  # else an address of mail would be linked
+        entities = re.sub("[^A-Za-z0-9 ]", lambda match: f"&#{ord(match[0])};", line)
+        return f"<code>{entities.replace('&#64;', '&#64;&#8203;')}</code>"  # else an address of mail would be linked
     fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
     space = " " if line[0] == "`" or line[-1] == "`" else ""
     return f"{fence}{space}{line.replace('|', chr(92) + '|')}{space}{fence}"

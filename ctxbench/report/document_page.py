@@ -19,4 +19,4 @@ def page(document: Document) -> str:
 
 def _keep_unbroken(text: str) -> str:
     """A text whose parts in brackets stay on one line."""
-    return re.sub(r"\(.*?\)", lambda found: found[0].replace(" ", "\u00a0"), text)
+    return re.sub(r"\(.*?\)", lambda match: match[0].replace(" ", "\u00a0"), text)

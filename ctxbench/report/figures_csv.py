@@ -1,4 +1,4 @@
-"""The figures of a run as CSV, one row a dataset, selector and metric: for spreadsheets and scripts."""
+"""The figures of a run as CSV, one row per dataset, selector and metric."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD = (
 
 
 def figures_csv(summary: RunSummary) -> str:
-    """Means with their 95% intervals, and what the comparison with the run's baseline says of the headline metrics.
+    """Means with their 95% intervals, and the comparison with the run's baseline on the headline metrics.
 
     `p_holm_at_floor` says that p is an upper bound. Shares are 0 to 1; figures have ten digits. One that does not apply
     is an empty field, with the reason in `note`.
@@ -25,34 +25,39 @@ def figures_csv(summary: RunSummary) -> str:
     writer = csv.DictWriter(out, HEAD, restval="", lineterminator="\n")
     writer.writeheader()
     for dataset in summary.datasets:
-        for one in dataset.selectors:
-            about = {"dataset": dataset.dataset, "selector": one.selector, "errors": one.errors, "queries": one.queries}
-            for metric, found in one.estimates.items():
-                compared = _compared(one.against.get(metric), summary.compare_to)
-                writer.writerow({**about, "metric": metric, **_figures(found), **compared})
-            for metric, why in one.unavailable.items():
+        for selector in dataset.selectors:
+            about = {
+                "dataset": dataset.dataset,
+                "selector": selector.selector,
+                "errors": selector.errors,
+                "queries": selector.queries,
+            }
+            for metric, estimate in selector.estimates.items():
+                compared = _compared(selector.against.get(metric), summary.compare_to)
+                writer.writerow({**about, "metric": metric, **_figures(estimate), **compared})
+            for metric, why in selector.unavailable.items():
                 writer.writerow({**about, "metric": metric, "note": why})
     return out.getvalue()
 
 
-def _figures(found: Estimate) -> dict[str, str]:
-    counts = {"n": str(found.n), "left_out": str(found.left_out)}
-    if not math.isfinite(found.value):
+def _figures(estimate: Estimate) -> dict[str, str]:
+    counts = {"n": str(estimate.n), "left_out": str(estimate.left_out)}
+    if not math.isfinite(estimate.value):
         return counts
-    interval = found.interval
-    return {"mean": _number(found.value), "low": _number(interval.low), "high": _number(interval.high), **counts}
+    interval = estimate.interval
+    return {"mean": _number(estimate.value), "low": _number(interval.low), "high": _number(interval.high), **counts}
 
 
-def _compared(found: Comparison | None, baseline: str) -> dict[str, str]:
-    if found is None:
+def _compared(comparison: Comparison | None, baseline: str) -> dict[str, str]:
+    if comparison is None:
         return {}
     return {
         "baseline": baseline,
-        "difference": _number(found.difference),
-        "difference_low": _number(found.interval.low),
-        "difference_high": _number(found.interval.high),
-        "p_holm": _number(found.p_holm),
-        "p_holm_at_floor": "yes" if found.p_holm_at_floor else "no",
+        "difference": _number(comparison.difference),
+        "difference_low": _number(comparison.interval.low),
+        "difference_high": _number(comparison.interval.high),
+        "p_holm": _number(comparison.p_holm),
+        "p_holm_at_floor": "yes" if comparison.p_holm_at_floor else "no",
     }
 
 

@@ -35,12 +35,12 @@ class LabelCodes:
     @classmethod
     def of(cls, dataset: Dataset) -> LabelCodes:
         """Read the labels of a dataset."""
-        found, n_items = dataset.judgments, len(dataset.catalog)
-        request = np.repeat(np.arange(found.n_queries), np.diff(found.start))
-        code = request * max(n_items, 1) + found.item
+        judgments, n_items = dataset.judgments, len(dataset.catalog)
+        request = np.repeat(np.arange(judgments.n_queries), np.diff(judgments.start))
+        code = request * max(n_items, 1) + judgments.item
         order = np.argsort(code)
-        complete = np.ones(found.n_queries, dtype=np.bool_) if found.complete is None else found.complete
-        return cls(max(n_items, 1), code[order], found.grade[order], found.group[order], complete)
+        complete = np.ones(judgments.n_queries, dtype=np.bool_) if judgments.complete is None else judgments.complete
+        return cls(max(n_items, 1), code[order], judgments.grade[order], judgments.group[order], complete)
 
     def of_complete(self) -> LabelCodes:
         """The labels of queries whose required items are all known."""
@@ -73,9 +73,9 @@ class LabelCodes:
         """
         required = self.grade == Grade.REQUIRED
         groups = np.stack([self.request[required], self.group[required]], axis=1)
-        distinct, place = np.unique(groups, axis=0, return_inverse=True)
+        distinct, inverse = np.unique(groups, axis=0, return_inverse=True)
         hit = np.zeros(len(distinct), dtype=np.bool_)
-        np.logical_or.at(hit, place.reshape(-1), np.isin(self.code[required], chosen))
+        np.logical_or.at(hit, inverse.reshape(-1), np.isin(self.code[required], chosen))
         return (
             np.bincount(distinct[:, 0], minlength=n_queries).astype(np.int64),
             np.bincount(distinct[hit, 0], minlength=n_queries).astype(np.int64),

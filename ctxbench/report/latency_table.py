@@ -27,8 +27,8 @@ def _parts(times: Mapping[str, Quantiles], embedding: Quantiles | None) -> list[
     for heading in ("n", "p50", "p95", "p99"):
         table.add_column(heading, justify="right", no_wrap=True)
     rows = [*times.items(), *([("embedding a text", embedding)] if embedding else [])]
-    for name, found in rows:
-        milliseconds = (f"{1000 * value:,.2f}" for value in (found.p50, found.p95, found.p99))
-        table.add_row(Text(one_line(name)), f"{found.n:,}", *milliseconds)
+    for name, quantiles in rows:
+        milliseconds = (f"{1000 * value:,.2f}" for value in (quantiles.p50, quantiles.p95, quantiles.p99))
+        table.add_row(Text(one_line(name)), f"{quantiles.n:,}", *milliseconds)
     note = "Vectors are stored: a request whose text is new takes longer by the embedding of each of its chunks."
     return [table, *dim_notes([note] if embedding else [])]

@@ -1,4 +1,4 @@
-"""What the page holds of single queries, as compact JSON: columns, positions instead of texts, equal values once.
+"""The data of single queries on the page, as compact JSON: columns, positions instead of texts, equal values once.
 
 Of each answer the page keeps what was chosen, what is labelled, and the nearest that stayed out; the run folder has
 the rest. The shapes are read by `templates/data.js`, and by nothing else.
@@ -36,25 +36,25 @@ NEAREST = 10  # items that stayed out, of one query
 
 @dataclass(frozen=True, eq=False)
 class _Frame:
-    """What all answers on a dataset are read against.
+    """What all answers on a dataset are compared with.
 
     Attributes:
         dataset: the queries that were asked.
         labels: its labels.
         tokens: prompt tokens of every item, shape (n_items,).
-        whole: how many items the whole catalog offers each query, shape (n_queries,); -1 where the request may
-            get only some, or has a session of its own.
+        n_offered_by_all: how many items the whole catalog offers each query, shape (n_queries,); -1 where the request
+            may get only some, or has a session.
     """
 
     dataset: Dataset
     labels: LabelCodes
     tokens: IntArray
-    whole: IntArray
+    n_offered_by_all: IntArray
 
-    def only(self, first: int, n_queries: int) -> _Frame:
-        """The same of some queries that follow each other."""
+    def slice_queries(self, first: int, n_queries: int) -> _Frame:
+        """The part for `n_queries` queries from `first` on."""
         labels = self.labels.between(first, n_queries)
-        return replace(self, labels=labels, whole=self.whole[first : first + n_queries])
+        return replace(self, labels=labels, n_offered_by_all=self.n_offered_by_all[first : first + n_queries])
 
     @classmethod
     def of(cls, dataset: Dataset, tokens: IntArray) -> _Frame:
@@ -76,19 +76,19 @@ def dataset_payload(
         dataset: as it was run; its unlabelled queries without forbidden items are left out, as in the run.
         parts: the answers, one a selector.
         tokens: prompt tokens of every item, shape (n_items,).
-        selectors: the selectors in the manifest; one that is not there splits items as the documents do.
+        selectors: the selectors in the manifest; one that is not there splits items as the specification does.
 
     Raises:
         StorageError: the answers are not those of the dataset's queries.
     """
-    asked = dataset.measured()
-    ids = tuple(query.id for query in asked.queries)
+    measured = dataset.measured()
+    ids = tuple(query.id for query in measured.queries)
     for part in parts:
         if part.answers.queries != ids:
             raise StorageError(
                 f"the answers of {part.selector} on {part.dataset} are not those of the dataset's queries; run again"
             )
-    frame = _Frame.of(asked, tokens)
+    frame = _Frame.of(measured, tokens)
     chunkings: list[list[Any]] = []
     splits = [DOCUMENTS]
     answers = [_answers(part, frame, chunkings, _Pairs.of(selectors.get(part.selector), splits)) for part in parts]
@@ -96,7 +96,7 @@ def dataset_payload(
         "name": dataset.name,
         "items": _items(dataset.catalog, tokens),
         "splits": [_chunks(dataset.catalog, split) for split in splits],
-        "queries": _queries(asked.queries, frame.labels),
+        "queries": _queries(measured.queries, frame.labels),
         "selectors": answers,
         "chunkings": chunkings,
     }
@@ -104,22 +104,22 @@ def dataset_payload(
 
 @dataclass(frozen=True)
 class _Pairs:
-    """How a selector split items: its chunkings, and the place of each in the page's list of splits."""
+    """How a selector split items: its chunkings, and the position of each in the page's list of splits."""
 
     chunkings: Chunkings
-    place: tuple[int, ...]
+    split_positions: tuple[int, ...]
 
     @classmethod
     def of(cls, about: Mapping[str, Any] | None, splits: list[ItemChunking]) -> _Pairs:
         """Read the selector in the manifest, and add what is new to the list."""
         description = {} if about is None or about.get("outside") else about.get("description", {})
-        found = Chunkings.described(description.get("ranking", description))
-        splits += [one for one in found.distinct if one not in splits]
-        return cls(found, tuple(splits.index(one) for one in found.distinct))
+        chunkings = Chunkings.described(description.get("ranking", description))
+        splits += [chunking for chunking in chunkings.distinct if chunking not in splits]
+        return cls(chunkings, tuple(splits.index(chunking) for chunking in chunkings.distinct))
 
     def used(self, table: Candidates) -> IntArray:
         """The split that each row's pair is counted in, shape (n,)."""
-        return np.array(self.place, dtype=np.int64)[self.chunkings.used(table)]
+        return np.array(self.split_positions, dtype=np.int64)[self.chunkings.used(table)]
 
 
 def script_json(value: Any) -> str:
@@ -180,7 +180,7 @@ def _queries(queries: Sequence[DatasetQuery], labels: LabelCodes) -> dict[str, A
         "tags": _column([list(query.tags) for query in queries]),
         "available": _column([None if (a := q.request.available) is None else len(a) for q in queries]),
         "history": history,
-        "asked": {str(i): facts for i, query in enumerate(queries) if (facts := _asked(query))},
+        "asked": {str(i): facts for i, query in enumerate(queries) if (facts := _request_facts(query))},
         "needs": needs,
         "helpful": helpful,
         "forbidden": forbidden,
@@ -188,27 +188,27 @@ def _queries(queries: Sequence[DatasetQuery], labels: LabelCodes) -> dict[str, A
     }
 
 
-def _asked(query: DatasetQuery) -> list[str]:
-    """Whose request it is, when it was asked, and what its search is restricted to."""
+def _request_facts(query: DatasetQuery) -> list[str]:
+    """The workspace and user of a request, its time, and what its search is restricted to."""
     request = query.request
-    said = [f"{name} {value}" for name in ("workspace", "user") if (value := getattr(request, name)) is not None]
-    said += [f"asked at {request.time}"] if request.time is not None else []
-    only = {} if request.only is None else request.only.as_dict()
-    named = ((name, ", ".join(value) if isinstance(value, list) else value) for name, value in only.items())
-    return [*said, *(f"only {name} {value}" for name, value in named)]
+    facts = [f"{name} {value}" for name in ("workspace", "user") if (value := getattr(request, name)) is not None]
+    facts += [f"asked at {request.time}"] if request.time is not None else []
+    restrictions = {} if request.only is None else request.only.as_dict()
+    named = ((name, ", ".join(value) if isinstance(value, list) else value) for name, value in restrictions.items())
+    return [*facts, *(f"only {name} {value}" for name, value in named)]
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
-    """What the page tells of the answers of one selector to some queries: figures, and the rows that it lists.
+class _AnswerFigures:
+    """The answers of one selector to some queries: figures, and the rows that the page lists.
 
     Attributes:
         table: the rows listed.
         rank: of each in the ranking, from 1; 0 = it is of the session. Shape (n_rows,).
         enough: whether enough is shown of it, shape (n_rows,).
-        items, tokens, missed, false, forbidden, whole, found: by query, shape (n_queries,): items added and what they
-            cost, needs that are not met, useless items of queries that need nothing, forbidden items added, whether
-            all that there is was added, and candidates that are not of the session.
+        items, tokens, missed, false, forbidden, all_added, n_candidates: by query, shape (n_queries,): items added and
+            their tokens, requirements that are not met, useless items of queries that need nothing, forbidden items
+            added, whether the whole catalog was added, and candidates that are not of the session.
     """
 
     table: Candidates
@@ -219,25 +219,25 @@ class _Told:
     missed: IntArray
     false: IntArray
     forbidden: IntArray
-    whole: IntArray
-    found: IntArray
+    all_added: IntArray
+    n_candidates: IntArray
 
     @classmethod
-    def of(cls, table: Candidates, frame: _Frame, *, first: int) -> _Told:
-        """Read some answers; `frame` is that of their queries, `first` the place of the first of them."""
+    def of(cls, table: Candidates, frame: _Frame, *, first: int) -> _AnswerFigures:
+        """Read some answers; `frame` is that of their queries, `first` the position of the first of them."""
         labels, n = frame.labels, table.n_requests
-        known = labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
+        useful = labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
         code = table.request * labels.n_items + table.item
         session = table.origin == Origin.SESSION
         added = table.chosen & ~session
         enough = enough_shown(frame.dataset, table, first=first)
-        needed, met = labels.met(code[table.chosen & enough], n)
-        useless = added & ~(np.isin(code, known) & enough)
+        n_required, met = labels.met(code[table.chosen & enough], n)
+        useless = added & ~(np.isin(code, useful) & enough)
         forbidden = added & np.isin(code, labels.with_grade(Grade.IRRELEVANT))
         n_added = np.bincount(table.request[added], minlength=n).astype(np.int64)
-        whole = (n_added == frame.whole) & (n_added > MOST_CHOSEN)
-        keep = np.isin(code, known) | session | forbidden
-        keep |= table.chosen & (place_among(table, added) < MOST_CHOSEN) & ~whole[table.request]
+        all_added = (n_added == frame.n_offered_by_all) & (n_added > MOST_CHOSEN)
+        keep = np.isin(code, useful) | session | forbidden
+        keep |= table.chosen & (place_among(table, added) < MOST_CHOSEN) & ~all_added[table.request]
         keep |= ~table.chosen & (place_among(table, ~table.chosen) < NEAREST)
         return cls(
             table=table.taken(keep),
@@ -245,20 +245,20 @@ class _Told:
             enough=enough[keep],
             items=n_added,
             tokens=np.bincount(table.request[added], table.prices(frame.tokens)[added], n).astype(np.int64),
-            missed=needed - met,
-            false=np.where((needed == 0) & labels.complete, np.bincount(table.request[useless], minlength=n), 0),
+            missed=n_required - met,
+            false=np.where((n_required == 0) & labels.complete, np.bincount(table.request[useless], minlength=n), 0),
             forbidden=np.bincount(table.request[forbidden], minlength=n).astype(np.int64),
-            whole=whole.astype(np.int64),
-            found=np.bincount(table.request[~session], minlength=n).astype(np.int64),
+            all_added=all_added.astype(np.int64),
+            n_candidates=np.bincount(table.request[~session], minlength=n).astype(np.int64),
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[_Told]) -> _Told:
-        """One behind the other."""
+    def joined(cls, parts: Sequence[_AnswerFigures]) -> _AnswerFigures:
+        """The figures of several parts, concatenated."""
         arrays = {
-            name: np.concatenate([getattr(one, name) for one in parts]) for name in vars(parts[0]) if name != "table"
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0]) if name != "table"
         }
-        return cls(table=stacked([one.table for one in parts]), **arrays)
+        return cls(table=stacked([part.table for part in parts]), **arrays)
 
 
 def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]], pairs: _Pairs) -> dict[str, Any]:
@@ -266,35 +266,35 @@ def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]], pairs: _Pair
     parts, first = [], 0
     for block in part.answers.blocks():
         n = block.candidates.n_requests
-        parts.append(_Told.of(block.candidates, frame.only(first, n), first=first))
+        parts.append(_AnswerFigures.of(block.candidates, frame.slice_queries(first, n), first=first))
         first += n
-    told = _Told.joined(parts)
+    figures = _AnswerFigures.joined(parts)
     position = {query: str(i) for i, query in enumerate(part.answers.queries)}
-    notes = {query: told.table.notes_of(query) for query in position} if told.table.notes else {}
+    notes = {query: figures.table.notes_of(query) for query in position} if figures.table.notes else {}
     return {
         "name": part.selector,
         "scored": part.answers.scored,
         "ranked": part.answers.ranked,
         "errors": {position[query]: text for query, text in part.answers.errors.items()},
-        "trace": {position[query]: list(map(str, found)) for query, found in notes.items() if found},
+        "trace": {position[query]: list(map(str, lines)) for query, lines in notes.items() if lines},
         "chunking": _chunking(part, frame.dataset, chunkings),
-        "items": _column(told.items.tolist()),
-        "tokens": _column(told.tokens.tolist()),
-        "missed": _column(told.missed.tolist()),
-        "false": _column(told.false.tolist()),
-        "forbidden": _column(told.forbidden.tolist()),
-        "whole": _column(told.whole.tolist()),
-        **_rows(part, frame, told, pairs),
+        "items": _column(figures.items.tolist()),
+        "tokens": _column(figures.tokens.tolist()),
+        "missed": _column(figures.missed.tolist()),
+        "false": _column(figures.false.tolist()),
+        "forbidden": _column(figures.forbidden.tolist()),
+        "whole": _column(figures.all_added.tolist()),
+        **_rows(part, frame, figures, pairs),
     }
 
 
-def _rows(part: Part, frame: _Frame, told: _Told, pairs: _Pairs) -> dict[str, Any]:
+def _rows(part: Part, frame: _Frame, figures: _AnswerFigures, pairs: _Pairs) -> dict[str, Any]:
     """The rows that are listed, query by query, in the one order; labelled items that are no candidates come last."""
-    table, n, n_items = told.table, told.table.n_requests, frame.labels.n_items
-    known = frame.labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
-    absent = np.setdiff1d(known, table.request * n_items + table.item)
+    table, n, n_items = figures.table, figures.table.n_requests, frame.labels.n_items
+    useful = frame.labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
+    absent = np.setdiff1d(useful, table.request * n_items + table.item)
     rules = ["" if rule is None else str(rule) for rule in table.rules]
-    reasons = _absences(part, frame, absent, rules, told.found)
+    reasons = _absences(part, frame, absent, rules, figures.n_candidates)
     request = np.concatenate([table.request, absent // n_items])
     order = np.argsort(request, kind="stable")
 
@@ -311,22 +311,22 @@ def _rows(part: Part, frame: _Frame, told: _Told, pairs: _Pairs) -> dict[str, An
         "rows": np.bincount(request, minlength=n).tolist(),
         "item": column(table.item, absent % n_items).tolist(),
         "score": _scores(np.where(gone, np.nan, column(score, 0))),
-        "rank": _column(column(told.rank, 0).tolist()),
+        "rank": _column(column(figures.rank, 0).tolist()),
         "out": _column(column(table.out, reasons).tolist()),
         "mode": _column(column(table.mode, int(Mode.AGENT)).tolist()),
         "query_chunk": _column(column(table.query_chunk, -1).tolist()),
         "item_chunk": _column(column(table.item_chunk, -1).tolist()),
-        "split": _column(column(pairs.used(table), pairs.place[0]).tolist()),
+        "split": _column(column(pairs.used(table), pairs.split_positions[0]).tolist()),
         "via": _column(column(table.via_item, -1).tolist()),
         "from": _column(column(table.shown_from, 0).tolist()),
         "to": _column(column(table.shown_to, -1).tolist()),
         "price": _column(column(table.tokens, -1).tolist()),
-        "enough": _column(column(told.enough.astype(np.int64), 1).tolist()),
+        "enough": _column(column(figures.enough.astype(np.int64), 1).tolist()),
     }
 
 
 def _ranks(table: Candidates, code: IntArray, n_items: int) -> IntArray:
-    """The 1-based place of every row in the ranking, shape (n,); 0 = it is of the session.
+    """The 1-based rank of every row, shape (n,); 0 = it is of the session.
 
     Args:
         table: candidates.
@@ -335,25 +335,25 @@ def _ranks(table: Candidates, code: IntArray, n_items: int) -> IntArray:
     """
     start, item = table.ranking()
     request = owners(start)
-    place = np.arange(len(item), dtype=np.int64) - start[:-1][request] + 1
+    position = np.arange(len(item), dtype=np.int64) - start[:-1][request] + 1
     ranked = request * n_items + item
     rank = np.zeros(len(table), dtype=np.int64)
     by_code = np.argsort(code)
-    rank[by_code[np.searchsorted(code, ranked, sorter=by_code)]] = place
+    rank[by_code[np.searchsorted(code, ranked, sorter=by_code)]] = position
     return rank
 
 
-def _absences(part: Part, frame: _Frame, absent: IntArray, rules: list[str], found: IntArray) -> IntArray:
-    """Why labelled items are no candidates: places in `rules`, to which the sentences are added, shape (n_absent,).
+def _absences(part: Part, frame: _Frame, absent: IntArray, rules: list[str], n_candidates: IntArray) -> IntArray:
+    """Why labelled items are no candidates: positions in `rules`, to which the sentences are added, shape (n_absent,).
 
     Args:
         part: the answers.
         frame: what they are read against.
         absent: the items, as codes `query * n_items + item`, shape (n_absent,).
         rules: what may keep a row out, in words.
-        found: how many candidates each query has beside those of the session, shape (n_queries,).
+        n_candidates: how many candidates each query has, those of the session not counted, shape (n_queries,).
     """
-    most, places = int(found.max(initial=0)), []
+    largest, positions = int(n_candidates.max(initial=0)), []
     for code in absent.tolist():
         request, position = divmod(code, frame.labels.n_items)
         query, item = frame.dataset.queries[request].request, frame.dataset.catalog[position]
@@ -365,19 +365,21 @@ def _absences(part: Part, frame: _Frame, absent: IntArray, rules: list[str], fou
             reason = "it is disabled in the catalog"
         elif item.include != "agent":
             reason = f"its include mode is {item.include}, which a search does not offer"
-        elif found[request] == 0:
+        elif n_candidates[request] == 0:
             reason = "the selector found nothing"
         else:
-            first = "first " if found[request] == most else ""  # a ranking may end at a depth, or with what was found
-            reason = f"it is not among the {first}{count(int(found[request]), 'candidate')}"
+            first = (
+                "first " if n_candidates[request] == largest else ""
+            )  # a ranking may end at a depth, or with what was found
+            reason = f"it is not among the {first}{count(int(n_candidates[request]), 'candidate')}"
         if reason not in rules:
             rules.append(reason)
-        places.append(rules.index(reason))
-    return np.array(places, dtype=np.int64)
+        positions.append(rules.index(reason))
+    return np.array(positions, dtype=np.int64)
 
 
 def _chunking(part: Part, dataset: Dataset, chunkings: list[list[Any]]) -> int:
-    """The place in `chunkings` of how this selector cut the queries; 0 in it stands for the whole text, as it is."""
+    """The position in `chunkings` of how this selector split the queries; 0 in it means the text as it is."""
     chunks = [
         0 if row == (query.request.text,) else list(row)
         for query, row in zip(dataset.queries, part.answers.chunks, strict=True)

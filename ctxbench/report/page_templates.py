@@ -39,14 +39,14 @@ def page_template(name: str, **filters: Callable[[Any], Any]) -> Template:
 
 
 def stylesheet(*names: str) -> Markup:
-    """Style sheets that stand beside the templates, in order."""
+    """Style sheets of the templates folder, concatenated in order."""
     from markupsafe import Markup
 
     return Markup(read_parts(*names))  # noqa: S704 - files of ours
 
 
 def read_parts(*names: str) -> str:
-    """Files that stand beside the templates, as one text in order."""
+    """Files of the templates folder, concatenated in order."""
     return "\n".join(read_text(_FOLDER / name) for name in names)
 
 

@@ -13,7 +13,7 @@ from ctxbench.report import wording
 from ctxbench.report.column_words import column_words
 from ctxbench.report.run_tables import Column, ComparisonTable, SelectorRow, comparison_table, table_notes, with_titles
 from ctxbench.report.table_parts import dim_notes, empty_table
-from ctxbench.report.wording import said
+from ctxbench.report.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -50,21 +50,21 @@ def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableT
     summary = with_titles(summary)
     tables, dropped = [], []
     for dataset in summary.datasets:
-        table, others = comparison_table(summary, dataset), []
+        table, hidden = comparison_table(summary, dataset), []
         if not summary.metrics_named:
             columns = _fitting(table, _DROPPED_FIRST, console)
-            others = [column for column in table.columns if column not in columns]
-            notes = table_notes(summary, dataset, columns) if others else table.notes
+            hidden = [column for column in table.columns if column not in columns]
+            notes = table_notes(summary, dataset, columns) if hidden else table.notes
             table = replace(table, columns=tuple(columns), notes=notes)
         tables.append(table)
-        dropped.append(others)
+        dropped.append(hidden)
     common = [note for note in tables[0].notes if all(note in table.notes for table in tables)] if tables else []
     parts: list[RenderableType] = []
-    shown: dict[tuple[str, Metric], None] = {}
-    for table, others in zip(tables, dropped, strict=True):
-        parts += _dataset(table, others, console=console, common=set(common))
-        shown |= {(column.title, column.metric): None for column in table.columns}
-    words = column_words(shown)
+    printed: dict[tuple[str, Metric], None] = {}
+    for table, hidden in zip(tables, dropped, strict=True):
+        parts += _dataset(table, hidden, console=console, common=set(common))
+        printed |= {(column.title, column.metric): None for column in table.columns}
+    words = column_words(printed)
     return [*parts, *dim_notes([*([words] if words else []), *common, _OUTSIDE], plain=plain)]
 
 
@@ -74,7 +74,7 @@ def _dataset(
     from rich.text import Text
 
     plain = is_plain(console.encoding)
-    parts: list[RenderableType] = [Text(said(table.heading, plain), style="bold")]
+    parts: list[RenderableType] = [Text(printable(table.heading, plain), style="bold")]
     columns = _fitting(table, (), console)
     parts.append(_figures(table, columns, plain))
     while rest := table.columns[len(columns) :]:
@@ -82,7 +82,7 @@ def _dataset(
         parts += [Text(), _figures(table, further, plain, errors=False)]
         columns += further
     if table.compared:
-        heading = Text(said(f"Against {table.base} {_BASELINE}, on the same queries", plain), style="bold")
+        heading = Text(printable(f"Against {table.base} {_BASELINE}, on the same queries", plain), style="bold")
         parts += [Text(), heading, _differences(table, plain, console.width)]
     notes = [note for note in table.notes if note not in common]
     if dropped:
@@ -92,7 +92,7 @@ def _dataset(
 
 
 def _fitting(table: ComparisonTable, dropped_first: Sequence[str], console: Console) -> list[Column]:
-    """The columns that fit the width beside the names, at least one; names are broken before a headline is dropped.
+    """The columns that fit the width after the names, at least one; names are broken before a headline is dropped.
 
     Args:
         table: all of its columns.
@@ -110,13 +110,13 @@ def _fitting(table: ComparisonTable, dropped_first: Sequence[str], console: Cons
 
 
 def _width(table: ComparisonTable, columns: Sequence[Column], console: Console, *, broken: bool) -> int:
-    """How wide a table is where the mark of the baseline goes to a line of its own; `broken`: and names do, too."""
+    """The width of a table with the mark of the baseline on a separate line; `broken`: names are broken, too."""
     from rich.measure import Measurement
 
-    made = _figures(table, columns, is_plain(console.encoding), marked=False)
+    figures = _figures(table, columns, is_plain(console.encoding), marked=False)
     if broken:
-        made.columns[0].width = made.columns[0].min_width
-    return Measurement.get(console, console.options.update(width=10_000), made).maximum
+        figures.columns[0].width = figures.columns[0].min_width
+    return Measurement.get(console, console.options.update(width=10_000), figures).maximum
 
 
 def _figures(
@@ -131,64 +131,68 @@ def _figures(
         marked: whether the baseline is marked.
         errors: with the number of failed queries, where there are any.
     """
-    made = empty_table()
-    _add_names(made, table)
+    figures = empty_table()
+    _add_names(figures, table)
     for column in columns:
-        whole = len(columns) > 1  # a column that stands alone is broken, never cut
-        made.add_column(_heading(column), justify="left" if column.interval else "right", no_wrap=whole)
+        no_wrap = len(columns) > 1  # a column that stands alone is broken, never cut
+        figures.add_column(_heading(column), justify="left" if column.interval else "right", no_wrap=no_wrap)
     errors = errors and any(row.errors for row in table.rows)
     if errors:
-        made.add_column("errors", justify="right", style="bold red")
+        figures.add_column("errors", justify="right", style="bold red")
     for row in table.rows:
         cells = [_text(f"{row.selector} {_BASELINE}" if row.is_base and marked else row.selector, plain)]
         cells += [_figure(table, row, column, plain) for column in columns]
         if errors:
             cells.append(_text(f"{row.errors:,}", plain))
-        made.add_row(*cells, style="bold" if row.is_base else "")
-    return made
+        figures.add_row(*cells, style="bold" if row.is_base else "")
+    return figures
 
 
-def _add_names(made: Table, table: ComparisonTable) -> None:
-    """The column of the selectors' names, which are broken where it is narrow, but never gone; the mark is whole."""
+def _add_names(figures: Table, table: ComparisonTable) -> None:
+    """Add the column of names, which are broken where it is narrow, but never left out; the mark is not broken."""
     longest = max((len(row.selector) for row in table.rows), default=0)
     mark = max((len(_BASELINE) for row in table.rows if row.is_base), default=0)
-    made.add_column("selector", overflow="fold", min_width=max(min(longest, _NAME), mark))
+    figures.add_column("selector", overflow="fold", min_width=max(min(longest, _NAME), mark))
 
 
 def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: bool) -> Text:
-    """A value, and behind it its interval; values stand right-aligned among those of the column."""
+    """A value and its interval; values are right-aligned in their column."""
     cell = row.cells[column.key]
     if not column.interval:
         return _text(cell.value, plain)
-    width = max(len(other.cells[column.key].value) for other in table.rows)
+    width = max(len(peer.cells[column.key].value) for peer in table.rows)
     text = _text(cell.value.rjust(width), plain)
-    text.append(f"  {said(cell.interval, plain)}" if cell.interval else "", style="not bold dim")
+    text.append(f"  {printable(cell.interval, plain)}" if cell.interval else "", style="not bold dim")
     return text
 
 
 def _differences(table: ComparisonTable, plain: bool, width: int) -> Table:
     from rich.text import Text
 
-    made, stacked = empty_table(), width < _WIDE
-    made.add_column("selector", overflow="fold", min_width=min(_NAME, width // 4))
+    differences, stacked = empty_table(), width < _WIDE
+    differences.add_column("selector", overflow="fold", min_width=min(_NAME, width // 4))
     for metric in table.compared:
         title = "completeness, points" if metric.name == "completeness" else f"prompt {wording.points(metric)}"
-        made.add_column(title, overflow="fold")
+        differences.add_column(title, overflow="fold")
     for row in table.rows:
         if row.is_base:
             continue
         cells = [_text(row.selector, plain)]
         for metric in table.compared:
-            found = row.differences.get(str(metric))
-            told = [] if found is None else [f"{found.value}  ({found.interval})", found.verdict, found.needed]
-            parts = [_text(part, plain) for part in told if part] or [_text(wording.NONE, plain)]
+            difference = row.differences.get(str(metric))
+            lines = (
+                []
+                if difference is None
+                else [f"{difference.value}  ({difference.interval})", difference.verdict, difference.queries_needed]
+            )
+            parts = [_text(part, plain) for part in lines if part] or [_text(wording.NONE, plain)]
             cells.append(Text("\n" if stacked else "  ").join(parts))
-        made.add_row(*cells)
-    return made
+        differences.add_row(*cells)
+    return differences
 
 
 def _heading(column: Column) -> str:
-    """A heading in short lines; a share says that it is in per cent."""
+    """A heading in short lines, with `%` for shares."""
     words = column.title.replace("empty when nothing needed", "empty when\nnone needed")
     words = words.replace("wrong siblings", "wrong\nsiblings").replace("forbidden offered", "forbidden\noffered")
     return f"{words} %" if column.unit == "%" else words
@@ -198,4 +202,4 @@ def _text(cell: str, plain: bool) -> Text:
     """A cell as text."""
     from rich.text import Text
 
-    return Text(said(cell, plain))
+    return Text(printable(cell, plain))

@@ -1,4 +1,4 @@
-"""A run as Markdown, to be kept in a repository: every figure with what it was measured on."""
+"""A run as Markdown: every figure with what it was measured on."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
     """
     summary = with_titles(summary)
     experiment = summary.manifest["experiment"]
-    metrics = dict.fromkeys(metric for one in summary.datasets for metric in summary.metrics(one))
-    lines = [f"# {_said(experiment['name'])}", ""]
+    metrics = dict.fromkeys(metric for dataset in summary.datasets for metric in summary.metrics(dataset))
+    lines = [f"# {_escape(experiment['name'])}", ""]
     if answer := run_answer(summary):
-        lines += [f"**{_said(answer)}**", ""]
+        lines += [f"**{_escape(answer)}**", ""]
     if len(summary.datasets) > 1 and {"completeness", "tokens"} <= set(experiment["metrics"]):
         head, *rows = glance(summary)
         lines += ["Complete % / prompt tokens:", "", *_table(head, rows), ""]
     if experiment["about"]:
-        lines += [_said(experiment["about"]), ""]
+        lines += [_escape(experiment["about"]), ""]
     lines += [*_common(summary.manifest, metrics), ""]
-    for one in summary.datasets:
-        table = comparison_table(summary, one, every_metric=True)
-        lines += [f"## {_said(table.heading)}", "", *_about(one, datasets[one.dataset]), ""]
+    for dataset in summary.datasets:
+        table = comparison_table(summary, dataset, every_metric=True)
+        lines += [f"## {_escape(table.heading)}", "", *_about(dataset, datasets[dataset.dataset]), ""]
         lines += [*_figures(table), "", *_differences(table)]
-        lines += [f"* {_said(note)}" for note in table.notes]
+        lines += [f"* {_escape(note)}" for note in table.notes]
         lines.append("")
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -58,23 +58,23 @@ def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[
         model = manifest["embedder"]
         yield f"* Embeddings: {', '.join(f'{name} {value}' for name, value in model.items())}."
     for name in sorted(used - {EMBEDDER}):
-        yield f"* Embeddings of steps that name an embedder: `{_said(name.partition(':')[2])}`."
+        yield f"* Embeddings of steps that name an embedder: `{_escape(name.partition(':')[2])}`."
     yield f"* Split: {manifest['experiment'].get('split') or 'all queries, tuning and test together'}."
     if sample := manifest["experiment"].get("sample"):
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
         yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
     yield "* Values are means over queries with their 95% intervals; what the model then calls is outside."
-    yield f"* Columns. {_said(column_words((str(metric), metric) for metric in metrics))}"
+    yield f"* Columns. {_escape(column_words((str(metric), metric) for metric in metrics))}"
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
-        yield f"* `{wording.named(name)}`: {_said(about)}{f' ({wording.named(values)})' if values else ''}."
+        yield f"* `{wording.named(name)}`: {_escape(about)}{f' ({wording.named(values)})' if values else ''}."
 
 
 def _embedders(described: Any) -> set[str]:
     """The embedders among the resources that selectors say they use, at any depth."""
     if isinstance(described, Mapping):
-        own = described.get("identities")
-        named = {name for name in own if kind_of(name) == EMBEDDER} if isinstance(own, Mapping) else set()
+        identities = described.get("identities")
+        named = {name for name in identities if kind_of(name) == EMBEDDER} if isinstance(identities, Mapping) else set()
         return named.union(*map(_embedders, described.values()))
     return set().union(*map(_embedders, described)) if isinstance(described, list) else set()
 
@@ -88,19 +88,19 @@ def _words(step: Mapping[str, Any]) -> str:
     return f"runs of letters and digits, case-folded{identifiers}; {stemmed}, {left_out}{server}"
 
 
-def _about(one: DatasetSummary, dataset: Dataset) -> Iterator[str]:
-    """What a dataset is, and how its labels came about."""
+def _about(summary: DatasetSummary, dataset: Dataset) -> Iterator[str]:
+    """A dataset in words: its version, its queries, and how it was labelled."""
     counts = dataset.counts
-    yield f"* Version {_said(dataset.version)}, content `{dataset.hash[:12]}`."
+    yield f"* Version {_escape(dataset.version)}, content `{dataset.hash[:12]}`."
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     none = f"; {counts['needs_nothing']:,} need nothing" if counts["needs_nothing"] else ""
-    partly = f"; of {one.only_negatives:,} only forbidden items are measured" * bool(one.only_negatives)
-    left = f"; {count(one.unlabelled, 'query', 'queries')} without full labels left out" * bool(one.unlabelled)
+    partly = f"; of {summary.only_negatives:,} only forbidden items are measured" * bool(summary.only_negatives)
+    left = f"; {count(summary.unlabelled, 'query', 'queries')} without full labels left out" * bool(summary.unlabelled)
     needs = f"Requirements: {_requirements(dataset):,}, alternatives counted once"
     yield f"* Queries: {splits}{none}{partly}{left}. {needs}."
-    yield f"* Labels: {_said(str(dataset.about.get('labelling', '')))}"
+    yield f"* Labels: {_escape(str(dataset.about.get('labelling', '')))}"
     for note in _texts(dataset.about.get("notes")):
-        yield f"  * {_said(note)}"
+        yield f"  * {_escape(note)}"
 
 
 def _requirements(dataset: Dataset) -> int:
@@ -122,9 +122,9 @@ def _texts(notes: Any) -> Iterable[str]:
 
 def _flat(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_flat(one)}" for name, one in value.items())
+        return ", ".join(f"{name} {_flat(inner)}" for name, inner in value.items())
     if isinstance(value, list):
-        texts = [_flat(one) for one in value]
+        texts = [_flat(inner) for inner in value]
         return (" " if all(text.endswith(".") for text in texts) else ", ").join(texts)
     return str(value)
 
@@ -135,8 +135,8 @@ def _figures(table: ComparisonTable) -> list[str]:
     rows = []
     for row in table.rows:
         cells = [row.cells[column.key] for column in table.columns]
-        told = [f"{cell.value} ({cell.interval})" if cell.interval else cell.value for cell in cells]
-        rows.append([f"**{row.selector}**" if row.is_base else row.selector, *told])
+        texts = [f"{cell.value} ({cell.interval})" if cell.interval else cell.value for cell in cells]
+        rows.append([f"**{row.selector}**" if row.is_base else row.selector, *texts])
     return _table(["selector", *titles], rows)
 
 
@@ -147,22 +147,22 @@ def _differences(table: ComparisonTable) -> list[str]:
     rows = []
     for row in table.rows:
         if not row.is_base:
-            found = [row.differences.get(str(metric)) for metric in table.compared]
-            told = [f"{d.value} ({d.interval}), {d.verdict}" if d else wording.NONE for d in found]
-            rows.append([row.selector, *told])
+            differences = [row.differences.get(str(metric)) for metric in table.compared]
+            texts = [f"{d.value} ({d.interval}), {d.verdict}" if d else wording.NONE for d in differences]
+            rows.append([row.selector, *texts])
     lines = _table(["selector", *titles], rows, rule="---")
-    return [f"Against **{_said(table.base)}**, on the same queries:", "", *lines, ""]
+    return [f"Against **{_escape(table.base)}**, on the same queries:", "", *lines, ""]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: str = "---:") -> list[str]:
-    """A table whose columns, the first left out, stand as the rule says: numbers at the right."""
+    """A table; `rule` aligns all columns but the first."""
     return [_row(head), _row(["---", *(rule for _ in head[1:])]), *map(_row, rows)]
 
 
 def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(_said(cell) for cell in cells)} |"
+    return f"| {' | '.join(_escape(cell) for cell in cells)} |"
 
 
-def _said(text: str) -> str:
+def _escape(text: str) -> str:
     """A text on one line that ends no cell of a table."""
     return wording.on_one_line(text).replace("|", "\\|")

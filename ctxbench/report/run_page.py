@@ -106,10 +106,10 @@ def render_page(
     summary = summary or summarise_run(folder)
     titles, summary = selector_titles(summary.manifest), with_titles(summary)
     views = []
-    for number, one in enumerate(summary.datasets):
-        parts = [replace(folder.load(one.dataset, name), selector=title) for name, title in titles.items()]
-        dataset = _checked(summary, one.dataset, datasets, tokens)
-        views.append(_view(parts, summary, one, dataset, tokens[one.dataset], number))
+    for number, figures in enumerate(summary.datasets):
+        parts = [replace(folder.load(figures.dataset, name), selector=title) for name, title in titles.items()]
+        dataset = _checked(summary, figures.dataset, datasets, tokens)
+        views.append(_view(parts, summary, figures, dataset, tokens[figures.dataset], number))
     script = _script()
     settings = {
         "base": summary.compare_to,
@@ -155,29 +155,32 @@ def _checked(
 
 
 def _view(
-    parts: Sequence[Part], summary: RunSummary, one: DatasetSummary, dataset: Dataset, tokens: IntArray, number: int
+    parts: Sequence[Part], summary: RunSummary, figures: DatasetSummary, dataset: Dataset, tokens: IntArray, number: int
 ) -> _DatasetView:
     groups = score_groups(dataset, parts, summary.manifest["selectors"])
     scored = {name for group in groups for name in group.selectors}
     return _DatasetView(
         number=number,
-        name=one.dataset,
+        name=figures.dataset,
         about={"labelling": str(dataset.about.get("labelling", "")), "version": dataset.version, **dataset.counts},
-        table=comparison_table(summary, one),
-        every_metric=comparison_table(summary, one, every_metric=True),
-        scatter=_scatter(summary, one, f"scatter-{number}"),
+        table=comparison_table(summary, figures),
+        every_metric=comparison_table(summary, figures, every_metric=True),
+        scatter=_scatter(summary, figures, f"scatter-{number}"),
         scores=tuple(
-            _DrawnScores(group, _histogram(group, one.dataset, f"scores-{number}-{place}"))
-            for place, group in enumerate(groups)
+            _DrawnScores(group, _histogram(group, figures.dataset, f"scores-{number}-{index}"))
+            for index, group in enumerate(groups)
         ),
         unscored=_unscored(parts, scored),
         forbidden=tuple(
             (selector.selector, tuple(selector.forbidden.items())[:_FORBIDDEN])
-            for selector in one.selectors
+            for selector in figures.selectors
             if selector.forbidden
         ),
         payload=script_json(
-            {**dataset_payload(dataset, parts, tokens, selectors=summary.manifest["selectors"]), "name": one.dataset}
+            {
+                **dataset_payload(dataset, parts, tokens, selectors=summary.manifest["selectors"]),
+                "name": figures.dataset,
+            }
         ),
     )
 
@@ -188,14 +191,14 @@ def _scatter(summary: RunSummary, dataset: DatasetSummary, name: str) -> str:
     points, (width, height) = points_of(dataset, x, y), _SCATTER
     if len(points) < 2:
         return ""
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "x": x,
         "y": y,
         "base": summary.compare_to,
         "colours": colours(summary.manifest["selectors"]),
     }
     return svg(
-        lambda figure: trade_off(axes_at(figure, 58.0, 10.0, width - 70.0, height - 68.0), points, **given),
+        lambda figure: trade_off(axes_at(figure, 58.0, 10.0, width - 70.0, height - 68.0), points, **options),
         width=width,
         height=height,
         name=name,
@@ -204,7 +207,7 @@ def _scatter(summary: RunSummary, dataset: DatasetSummary, name: str) -> str:
 
 
 def _histogram(group: ScoreGroup, dataset: str, name: str) -> str:
-    """Scores beside thresholds."""
+    """Histograms of scores, with thresholds."""
     width, height = _SCORES
     of = f"{wording.listed(list(group.selectors))} on {dataset}{f' ({group.title})' if group.title else ''}"
     return svg(
@@ -218,8 +221,8 @@ def _histogram(group: ScoreGroup, dataset: str, name: str) -> str:
 
 def _thresholds(summary: RunSummary) -> dict[str, float]:
     """The threshold of every selector that has one."""
-    found = {name: threshold_of(about) for name, about in summary.manifest["selectors"].items()}
-    return {name: value for name, value in found.items() if value is not None}
+    thresholds = {name: threshold_of(about) for name, about in summary.manifest["selectors"].items()}
+    return {name: value for name, value in thresholds.items() if value is not None}
 
 
 def _unscored(parts: Sequence[Part], scored: set[str]) -> tuple[str, ...]:
@@ -227,12 +230,12 @@ def _unscored(parts: Sequence[Part], scored: set[str]) -> tuple[str, ...]:
 
 
 def _script() -> str:
-    """The page's script: the files in order, in one function of their own."""
+    """The page's script: the files in order, inside one function."""
     return f'\n(function () {{\n"use strict";\n{read_parts(*_SCRIPTS)}}})();\n'
 
 
 def _sample(n: Any) -> str:
-    """How many queries of a dataset were asked at most."""
+    """The sample size in words."""
     return f"at most {int(n):,} queries a dataset" if n else "none: every query"
 
 
@@ -253,7 +256,7 @@ def _details(manifest: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str
     ]
     groups = [("Run", run), ("Datasets", datasets)]
     for title, key in (("Embedder", "embedder"), ("Versions", "versions")):
-        found = manifest.get(key)
-        if isinstance(found, Mapping):
-            groups.append((title, [(str(name), str(value)) for name, value in found.items()]))
+        values = manifest.get(key)
+        if isinstance(values, Mapping):
+            groups.append((title, [(str(name), str(value)) for name, value in values.items()]))
     return groups

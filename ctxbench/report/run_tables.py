@@ -69,7 +69,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One figure: `-` without a value, and then `why` says why."""
+    """One figure: `-` without a value, with the reason in `why`."""
 
     value: str
     interval: str = ""
@@ -78,14 +78,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class ShownDifference:
-    """A selector against the one that all are compared with, on one metric.
+    """The difference of a selector from the baseline on one metric.
 
     Attributes:
         value: signed.
         interval: of the difference alone.
-        verdict: a p-value, or that the two cannot be told apart.
-        needed: how many queries would tell them apart, or empty.
-        told: whether they are told apart.
+        verdict: a p-value, or that the difference is not significant.
+        queries_needed: how many queries would make the difference significant; may be empty.
+        significant: whether the difference is.
         counts: on how many queries it is higher, lower, equal.
         test: which.
     """
@@ -93,8 +93,8 @@ class ShownDifference:
     value: str
     interval: str
     verdict: str
-    needed: str
-    told: bool
+    queries_needed: str
+    significant: bool
     counts: tuple[int, int, int]
     test: str
 
@@ -159,7 +159,7 @@ class ComparisonTable:
 
 
 def selector_titles(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """What people read as the name of each selector of a run, by the name that data has."""
+    """The titles of a run's selectors, by name."""
     return {
         name: wording.selector_title(name, about.get("shipped", "")) for name, about in manifest["selectors"].items()
     }
@@ -176,8 +176,8 @@ def with_titles(summary: RunSummary) -> RunSummary:
     }
     experiment = {**summary.manifest["experiment"], "compare_to": titles[summary.compare_to]}
     datasets = [
-        replace(one, selectors=tuple(replace(row, selector=titles[row.selector]) for row in one.selectors))
-        for one in summary.datasets
+        replace(dataset, selectors=tuple(replace(row, selector=titles[row.selector]) for row in dataset.selectors))
+        for dataset in summary.datasets
     ]
     manifest = {**summary.manifest, "experiment": experiment, "selectors": described}
     return RunSummary(manifest=manifest, datasets=tuple(datasets))
@@ -206,7 +206,7 @@ def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metr
         base=summary.compare_to,
         columns=columns,
         compared=compared,
-        rows=tuple(_row(summary, one, columns) for one in dataset.selectors),
+        rows=tuple(_row(summary, selector, columns) for selector in dataset.selectors),
         notes=table_notes(summary, dataset, columns),
     )
 
@@ -219,7 +219,7 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
     described = manifest["selectors"].get(name, {})
     description = described.get("description", {})
     about = str(described.get("about", "")).rstrip(".") or pipeline_text(description)
-    ran = {name for key, one in manifest.get("datasets", {}).items() for name in (key, str(one.get("name", key)))}
+    ran = {name for key, entry in manifest.get("datasets", {}).items() for name in (key, str(entry.get("name", key)))}
     if manifest["experiment"].get("split") != "test" and may_have_seen(description, ran):
         about = f"{about}; {SEEN}"
     values = ", ".join(f"{key} {value_text(value)}" for key, value in described.get("values", {}).items())
@@ -229,13 +229,13 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 
 def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -> tuple[Column, ...]:
-    """All metrics that the user named, also those without a value; of the usual ones those that say something."""
-    asked = list(summary.metrics(dataset))
+    """All metrics that the user named, also those without a value; of the default ones those that are informative."""
+    metrics = list(summary.metrics(dataset))
     if not summary.metrics_named:
-        asked = [metric for metric in asked if _has_value(dataset, metric)]
+        metrics = [metric for metric in metrics if _has_value(dataset, metric)]
         if not every_metric:
-            decide = [metric for metric in asked if metric.name in _SHOWN and _tells(dataset, metric)]
-            asked = sorted(decide, key=lambda metric: (_SHOWN.index(metric.name), metric.k))
+            decide = [metric for metric in metrics if metric.name in _SHOWN and _is_informative(dataset, metric)]
+            metrics = sorted(decide, key=lambda metric: (_SHOWN.index(metric.name), metric.k))
     return tuple(
         Column(
             metric=metric,
@@ -244,69 +244,73 @@ def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -
             unit=wording.unit(metric),
             interval=every_metric or summary.metrics_named or metric.name in HEADLINE,
         )
-        for metric in asked
+        for metric in metrics
     )
 
 
-def _tells(dataset: DatasetSummary, metric: Metric) -> bool:
-    """Whether a column says something: tokens with the session's, or with bodies, do where they are more."""
+def _is_informative(dataset: DatasetSummary, metric: Metric) -> bool:
+    """Whether a column is informative: total and loaded tokens are where they differ from tokens."""
     if metric.name not in ("total_tokens", "loaded_tokens"):
         return True
     values = [
-        [one.estimates[name].value for name in ("tokens", metric.name) if name in one.estimates]
-        for one in dataset.selectors
+        [selector.estimates[name].value for name in ("tokens", metric.name) if name in selector.estimates]
+        for selector in dataset.selectors
     ]
     return any(len(pair) == 2 and pair[0] != pair[1] for pair in values)
 
 
 def _has_value(dataset: DatasetSummary, metric: Metric) -> bool:
-    found = [one.estimates.get(str(metric)) for one in dataset.selectors]
-    return any(estimate is not None and estimate.n > 0 for estimate in found)
+    estimates = [selector.estimates.get(str(metric)) for selector in dataset.selectors]
+    return any(estimate is not None and estimate.n > 0 for estimate in estimates)
 
 
-def _row(summary: RunSummary, one: SelectorSummary, columns: Sequence[Column]) -> SelectorRow:
+def _row(summary: RunSummary, selector: SelectorSummary, columns: Sequence[Column]) -> SelectorRow:
     return SelectorRow(
-        selector=one.selector,
-        about="; ".join(filter(None, about_selector(summary.manifest, one.selector))),
-        is_base=one.selector == summary.compare_to,
-        cells={column.key: _cell(one, column) for column in columns},
-        differences={name: _difference(parse_metric(name), found) for name, found in one.against.items()},
-        errors=one.errors,
+        selector=selector.selector,
+        about="; ".join(filter(None, about_selector(summary.manifest, selector.selector))),
+        is_base=selector.selector == summary.compare_to,
+        cells={column.key: _cell(selector, column) for column in columns},
+        differences={
+            name: _difference(parse_metric(name), comparison) for name, comparison in selector.against.items()
+        },
+        errors=selector.errors,
     )
 
 
-def _cell(one: SelectorSummary, column: Column) -> Cell:
-    found = one.estimates.get(column.key)
-    if found is None:
-        return Cell(wording.NONE, why=one.unavailable.get(column.key, "not computed"))
-    if found.n == 0:
+def _cell(selector: SelectorSummary, column: Column) -> Cell:
+    estimate = selector.estimates.get(column.key)
+    if estimate is None:
+        return Cell(wording.NONE, why=selector.unavailable.get(column.key, "not computed"))
+    if estimate.n == 0:
         return Cell(wording.NONE, why="no query that it applies to")
-    interval = wording.estimate_interval(column.metric, found) if column.interval else ""
-    return Cell(wording.number(column.metric, found.value), interval)
+    interval = wording.estimate_interval(column.metric, estimate) if column.interval else ""
+    return Cell(wording.number(column.metric, estimate.value), interval)
 
 
-def _difference(metric: Metric, found: Comparison) -> ShownDifference:
+def _difference(metric: Metric, comparison: Comparison) -> ShownDifference:
     return ShownDifference(
-        value=wording.signed(metric, found.difference),
-        interval=wording.difference_interval(metric, found),
-        verdict=wording.verdict(found),
-        needed=wording.needed(found),
-        told=bool(found.distinguishable),
-        counts=(found.higher, found.lower, found.equal),
-        test=found.test,
+        value=wording.signed(metric, comparison.difference),
+        interval=wording.difference_interval(metric, comparison),
+        verdict=wording.verdict(comparison),
+        queries_needed=wording.queries_needed(comparison),
+        significant=bool(comparison.distinguishable),
+        counts=(comparison.higher, comparison.lower, comparison.equal),
+        test=comparison.test,
     )
 
 
 def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Column]) -> tuple[str, ...]:
     """What a reader must know of the figures of some columns, each a sentence."""
-    shown = [(c, e) for c in columns for one in dataset.selectors if (e := one.estimates.get(c.key)) and e.n]
+    figures = [
+        (c, e) for c in columns for selector in dataset.selectors if (e := selector.estimates.get(c.key)) and e.n
+    ]
     notes = (
         [f"Prompt tokens are counted by {summary.manifest['tokens']}."]
         if any("item_tokens" in c.metric.declaration.needs for c in columns)
         else []
     )
-    notes += [*_sizes(columns, shown), *_methods(shown)]
-    if _any_loose(dataset, shown):
+    notes += [*_sizes(columns, figures), *_methods(figures)]
+    if _any_loose(dataset, figures):
         notes.append(
             f"{wording.LOOSE} behind an interval: there are too few queries, or too few that differ, to rely on it."
         )
@@ -330,23 +334,23 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
         *_forbidden(dataset),
         *_reasons(dataset, columns),
         *_failures(dataset),
-        *_said(dataset),
+        *_selector_notes(dataset),
     )
 
 
-def _any_loose(dataset: DatasetSummary, shown: Sequence[tuple[Column, Estimate]]) -> bool:
+def _any_loose(dataset: DatasetSummary, figures: Sequence[tuple[Column, Estimate]]) -> bool:
     """Whether an interval that does not hold is shown, of a mean or of a difference."""
-    texts = [wording.estimate_interval(column.metric, found) for column, found in shown if column.interval]
-    against = [pair for one in dataset.selectors for pair in one.against.items()]
-    texts += [wording.difference_interval(parse_metric(name), found) for name, found in against]
+    texts = [wording.estimate_interval(column.metric, estimate) for column, estimate in figures if column.interval]
+    against = [pair for selector in dataset.selectors for pair in selector.against.items()]
+    texts += [wording.difference_interval(parse_metric(name), comparison) for name, comparison in against]
     return any(text.endswith(wording.LOOSE) for text in texts)
 
 
-def _sizes(columns: Sequence[Column], shown: Sequence[tuple[Column, Estimate]]) -> list[str]:
-    """Over how many queries each mean is; nothing without columns."""
+def _sizes(columns: Sequence[Column], figures: Sequence[tuple[Column, Estimate]]) -> list[str]:
+    """The number of queries of each mean; empty without columns."""
     by_size: dict[tuple[int, ...], list[str]] = {}
     for column in columns:
-        if sizes := tuple(sorted({found.n for c, found in shown if c is column})):
+        if sizes := tuple(sorted({estimate.n for c, estimate in figures if c is column})):
             by_size.setdefault(sizes, []).append(column.title)
     texts = []
     for sizes, titles in by_size.items():
@@ -355,56 +359,56 @@ def _sizes(columns: Sequence[Column], shown: Sequence[tuple[Column, Estimate]]) 
     return [f"{wording.SIZE_WORDS}, {'; '.join(texts)}."] if texts else []
 
 
-def _methods(shown: Sequence[tuple[Column, Estimate]]) -> list[str]:
+def _methods(figures: Sequence[tuple[Column, Estimate]]) -> list[str]:
     """Which intervals are shown, and how they were made."""
     methods: dict[str, dict[str, None]] = {}
     levels = set()
-    for column, found in shown:
-        if column.interval and wording.estimate_interval(column.metric, found):
-            methods.setdefault(found.interval.method, {})[column.title] = None
-            levels.add(f"{found.interval.level:.0%}")
+    for column, estimate in figures:
+        if column.interval and wording.estimate_interval(column.metric, estimate):
+            methods.setdefault(estimate.interval.method, {})[column.title] = None
+            levels.add(f"{estimate.interval.level:.0%}")
     texts = [f"{method} for {wording.listed(list(titles))}" for method, titles in methods.items()]
     if not texts:
         return []
     level = wording.listed(sorted(levels))
-    said = f"Behind a value stands its {level} interval: where the mean over many more such queries most likely lies."
-    return [f"{said} (Methods: {'; '.join(texts)}.)"]
+    text = f"Behind a value stands its {level} interval: where the mean over many more such queries most likely lies."
+    return [f"{text} (Methods: {'; '.join(texts)}.)"]
 
 
 def _comparison_note(dataset: DatasetSummary) -> list[str]:
-    found = [one for selector in dataset.selectors for one in selector.against.values()]
-    if not found:
+    comparisons = [comparison for selector in dataset.selectors for comparison in selector.against.values()]
+    if not comparisons:
         return []
-    tests = wording.listed(sorted({one.test for one in found}))
-    note = f"{wording.P_WORDS}; up to {max(one.alpha for one in found):g} counts."
+    tests = wording.listed(sorted({comparison.test for comparison in comparisons}))
+    note = f"{wording.P_WORDS}; up to {max(comparison.alpha for comparison in comparisons):g} counts."
     methods = f"query by query, {tests}"
-    if len(found) > 1:
+    if len(comparisons) > 1:
         note += f" {wording.RAISED}"
-        methods += f"; Holm's correction for {len(found)} comparisons"
+        methods += f"; Holm's correction for {len(comparisons)} comparisons"
     return [f"{note} (Methods: {methods}.)"]
 
 
 def _reasons(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
-    """Why a figure is missing, once a reason."""
+    """Why figures are missing, one line per reason."""
     missing: dict[tuple[str, str], list[str]] = {}
-    for one in dataset.selectors:
+    for selector in dataset.selectors:
         reasons: dict[str, list[str]] = {}
         for column in columns:
-            cell = _cell(one, column)
+            cell = _cell(selector, column)
             if cell.why:
                 reasons.setdefault(cell.why, []).append(column.title)
         for why, titles in reasons.items():
-            missing.setdefault((why, wording.listed(titles)), []).append(wording.named(one.selector))
+            missing.setdefault((why, wording.listed(titles)), []).append(wording.named(selector.selector))
     return [f"{wording.NONE} {titles} of {wording.listed(names)}: {why}." for (why, titles), names in missing.items()]
 
 
 def _worst_scopes(dataset: DatasetSummary) -> list[str]:
     metric = parse_metric(HEADLINE[0])
     texts = [
-        f"{wording.named(one.selector)} {wording.named(one.worst_scope.group)} "
-        f"{wording.number(metric, one.worst_scope.mean.value)}% (n = {one.worst_scope.mean.n:,})"
-        for one in dataset.selectors
-        if one.worst_scope is not None
+        f"{wording.named(selector.selector)} {wording.named(selector.worst_scope.group)} "
+        f"{wording.number(metric, selector.worst_scope.mean.value)}% (n = {selector.worst_scope.mean.n:,})"
+        for selector in dataset.selectors
+        if selector.worst_scope is not None
     ]
     return [f"Worst scope by completeness: {'; '.join(texts)}."] if texts else []
 
@@ -415,19 +419,21 @@ _MOST_FORBIDDEN = 3  # items that are named of each selector
 def _forbidden(dataset: DatasetSummary) -> list[str]:
     """The forbidden items that selectors offered most often, in a sentence."""
     texts = []
-    for one in dataset.selectors:
-        items = [f"{wording.named(item)} ({n:,})" for item, n in [*one.forbidden.items()][:_MOST_FORBIDDEN]]
-        more = len(one.forbidden) - len(items)
-        texts += [f"{wording.named(one.selector)} {', '.join(items)}{f' and {more:,} more' * (more > 0)}"] * bool(items)
+    for selector in dataset.selectors:
+        items = [f"{wording.named(item)} ({n:,})" for item, n in [*selector.forbidden.items()][:_MOST_FORBIDDEN]]
+        further = len(selector.forbidden) - len(items)
+        texts += [
+            f"{wording.named(selector.selector)} {', '.join(items)}{f' and {further:,} more' * (further > 0)}"
+        ] * bool(items)
     return [f"Forbidden items offered most often (queries): {'; '.join(texts)}."] if texts else []
 
 
 def _failures(dataset: DatasetSummary) -> list[str]:
     return [
-        f"{wording.named(one.selector)} failed on {one.errors:,} of {count(one.queries, 'query', 'queries')}; "
-        "to fail counts as nothing offered."
-        for one in dataset.selectors
-        if one.errors
+        f"{wording.named(selector.selector)} failed on {selector.errors:,} "
+        f"of {count(selector.queries, 'query', 'queries')}; to fail counts as nothing offered."
+        for selector in dataset.selectors
+        if selector.errors
     ]
 
 
@@ -453,21 +459,21 @@ _LISTS = {
 
 
 def note_text(name: str, value: Any) -> str:
-    """What a selector says of its answers, in words; what is not known here as it is."""
+    """A selector's note on its answers as text; unknown notes as they are."""
     if name in _LISTS and isinstance(value, list):
-        return f"{_LISTS[name]} {wording.listed([wording.named(str(one)) for one in value])}"
+        return f"{_LISTS[name]} {wording.listed([wording.named(str(entry)) for entry in value])}"
     if name in _NOTES and isinstance(value, int):
         words = _NOTES[name]
         first = words.split(" ", 1)[0]
-        one = {"queries": "query", "answers": "answer", "items": "item", "times": "time"}[first]
-        return f"{value:,} {words if value != 1 else words.replace(first, one, 1)}"
+        singular = {"queries": "query", "answers": "answer", "items": "item", "times": "time"}[first]
+        return f"{value:,} {words if value != 1 else words.replace(first, singular, 1)}"
     return f"{name} {value}"
 
 
-def _said(dataset: DatasetSummary) -> list[str]:
-    """What selectors say of their own answers."""
+def _selector_notes(dataset: DatasetSummary) -> list[str]:
+    """The notes of selectors on their answers."""
     return [
-        f"{wording.named(one.selector)}: {', '.join(note_text(name, value) for name, value in one.notes.items())}."
-        for one in dataset.selectors
-        if one.notes
+        f"{wording.named(selector.selector)}: {', '.join(note_text(*note) for note in selector.notes.items())}."
+        for selector in dataset.selectors
+        if selector.notes
     ]

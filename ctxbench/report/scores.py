@@ -1,4 +1,4 @@
-"""Where scores lie beside a threshold: of what a query needs, and of the best item that it does not need."""
+"""Scores compared with thresholds: of required items, and of the best item that a query does not require."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class ScoreGroup:
         title: what these scores are, and of which items; empty where it is the score of all.
         edges: of the bins, shape (n_bins + 1,), rising by equal steps.
         required: scores of required items among the candidates, counted by bin.
-        other: the best score of an item that is not labelled needed or helpful, one a query that needs something.
+        not_required: the best score of an item that is not labelled required or helpful, one per query with a
+            requirement.
         idle: the best score of a query that needs nothing.
         thresholds: of those selectors that have one.
         sentences: what else a reader must know.
@@ -56,7 +57,7 @@ class ScoreGroup:
     title: str
     edges: FloatArray
     required: tuple[int, ...]
-    other: tuple[int, ...]
+    not_required: tuple[int, ...]
     idle: tuple[int, ...]
     thresholds: tuple[ShownThreshold, ...]
     sentences: tuple[str, ...]
@@ -70,9 +71,9 @@ class _View:
     quantity: str
     types: tuple[str, ...] = ()
 
-    def title(self, known: Collection[str]) -> str:
-        """What stands over a chart; of its types those that are `known`."""
-        types = wording.listed([one for one in self.types if one in known])
+    def title(self, present: Collection[str]) -> str:
+        """The title of a chart, with those of its types that are `present`."""
+        types = wording.listed([item_type for item_type in self.types if item_type in present])
         return ", ".join(filter(None, [QUANTITIES[self.quantity], types]))
 
 
@@ -81,8 +82,7 @@ class _SelectorScores:
     """Scores of one selector; see `ScoreGroup`.
 
     Attributes:
-        required, other, idle: one score each, in no order that matters; no idle ones of scores that are relative to
-            the best, which is what they are.
+        required, not_required, idle: one score each, in any order; scores relative to the best have no idle ones.
         unseen: required items that are no candidates.
         idle_queries: queries that need nothing, those without candidates included.
         best: the best score of each query, -inf where there is none.
@@ -90,7 +90,7 @@ class _SelectorScores:
 
     required: FloatArray
     unseen: int
-    other: FloatArray
+    not_required: FloatArray
     idle: FloatArray
     idle_queries: int
     best: FloatArray
@@ -98,23 +98,23 @@ class _SelectorScores:
     @property
     def all(self) -> FloatArray:
         """All scores of a chart."""
-        return np.concatenate([self.required, self.other, self.idle])
+        return np.concatenate([self.required, self.not_required, self.idle])
 
 
 def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str, Any]) -> tuple[ScoreGroup, ...]:
     """Group the scored selectors of a dataset by equal scores, those with a threshold first.
 
-    A threshold that is not held against the scores of all items (one of a domain, one relative to the best score, one
-    of an expansion) has a group of its own, of the scores that it is held against.
+    A threshold that is not compared with the scores of all items (one of a domain, one relative to the best score, one
+    of an expansion) has a separate group, with the scores that it is compared with.
 
     Args:
         dataset: as it was run.
         parts: the answers, one a selector.
         described: the manifest's selectors.
     """
-    asked = dataset.measured()
-    labels = LabelCodes.of(asked).of_complete()
-    types = np.array([item.type for item in asked.catalog], dtype=object)
+    measured = dataset.measured()
+    labels = LabelCodes.of(measured).of_complete()
+    types = np.array([item.type for item in measured.catalog], dtype=object)
     alike: dict[tuple[_View, str], list[Part]] = {}
     bounds: dict[tuple[str, _View], list[Bound]] = {}
     for part in parts:
@@ -128,14 +128,14 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
         for view in views:
             alike.setdefault((view, _digest(part, view.quantity)), []).append(part)
     groups = []
-    for (view, _), same in alike.items():
-        scores = _scores(same[0], labels, view, types)
+    for (view, _), members in alike.items():
+        scores = _scores(members[0], labels, view, types)
         thresholds = [
             ShownThreshold(part.selector, _text(bound), bound.value, _sentence(scores, bound), _has_floor(bound))
-            for part in same
+            for part in members
             for bound in bounds.get((part.selector, view), ())
         ]
-        groups += [_group(same, scores, view, view.title(set(types)), thresholds)] if len(scores.all) else []
+        groups += [_group(members, scores, view, view.title(set(types)), thresholds)] if len(scores.all) else []
     return tuple(sorted(groups, key=lambda group: not group.thresholds))
 
 
@@ -173,7 +173,7 @@ def _differ(part: Part) -> bool:
 
 
 def _quantity(table: Candidates, quantity: str) -> FloatArray:
-    """What thresholds of this quantity are held against, shape (n,); NaN where a row has none."""
+    """The values that thresholds of this quantity are compared with, shape (n,); NaN where a row has none."""
     if quantity == "expansion":
         return np.where((table.origin >= Origin.EXPANSION) & ~table.ranked, table.score, np.nan)
     scores = _searched(table)
@@ -189,17 +189,17 @@ def _quantity(table: Candidates, quantity: str) -> FloatArray:
 
 
 def _scores(part: Part, labels: LabelCodes, view: _View, types: npt.NDArray[np.object_]) -> _SelectorScores:
-    found, first = [], 0
+    results, first = [], 0
     for block in part.answers.blocks():
-        found.append(_scores_of(block.candidates, labels.between(first, block.candidates.n_requests), view, types))
+        results.append(_scores_of(block.candidates, labels.between(first, block.candidates.n_requests), view, types))
         first += block.candidates.n_requests
     return _SelectorScores(
-        required=np.concatenate([one.required for one in found]),
-        unseen=sum(one.unseen for one in found),
-        other=np.concatenate([one.other for one in found]),
-        idle=np.concatenate([one.idle for one in found]),
-        idle_queries=sum(one.idle_queries for one in found),
-        best=np.concatenate([one.best for one in found]),
+        required=np.concatenate([result.required for result in results]),
+        unseen=sum(result.unseen for result in results),
+        not_required=np.concatenate([result.not_required for result in results]),
+        idle=np.concatenate([result.idle for result in results]),
+        idle_queries=sum(result.idle_queries for result in results),
+        best=np.concatenate([result.best for result in results]),
     )
 
 
@@ -220,12 +220,12 @@ def _scores_of(table: Candidates, labels: LabelCodes, view: _View, types: npt.ND
     np.maximum.at(best_other, table.request[is_other], value[is_other])
     needing = np.zeros(n, dtype=np.bool_)
     needing[labels.request[labels.grade == Grade.REQUIRED]] = True
-    found = np.isfinite(best_other)
+    finite = np.isfinite(best_other)
     return _SelectorScores(
         required=value[is_required],
         unseen=len(np.setdiff1d(required, code[looked_at | (table.origin == Origin.SESSION)])),
-        other=best_other[found & needing],
-        idle=best_other[found & ~needing & (view.quantity in ("score", "expansion"))],
+        not_required=best_other[finite & needing],
+        idle=best_other[finite & ~needing & (view.quantity in ("score", "expansion"))],
         idle_queries=int((~needing & labels.complete).sum()),
         best=best[labels.complete],
     )
@@ -240,7 +240,7 @@ def _group(
         title=title,
         edges=edges,
         required=_counts(scores.required, edges),
-        other=_counts(scores.other, edges),
+        not_required=_counts(scores.not_required, edges),
         idle=_counts(scores.idle, edges),
         thresholds=tuple(thresholds),
         sentences=tuple(_remarks(scores, view)),
@@ -270,8 +270,10 @@ def _sentence(scores: _SelectorScores, bound: Bound) -> str:
         came = int(np.isfinite(scores.best).sum())
         return f"Items were brought in for {came:,} of {queries}; {required} are among them."
     if bound.quantity != "score":
-        others = f"{reached(scores.other)} {count(len(scores.other), 'query', 'queries')} that need something"
-        text = f"{required} are within it, and so is the best item that is not needed in {others}"
+        exceeding = (
+            f"{reached(scores.not_required)} {count(len(scores.not_required), 'query', 'queries')} that need something"
+        )
+        text = f"{required} are within it, and so is the best item that is not needed in {exceeding}"
     else:
         text = f"The best score of a query is at least {bound.value:g} in {reached(scores.best)} {queries}; {required}"
         text += " score so high"
@@ -286,12 +288,12 @@ def _sentence(scores: _SelectorScores, bound: Bound) -> str:
 
 
 def _reading(view: _View, thresholds: Sequence[ShownThreshold]) -> str:
-    """How bars beside a line are read; those below it are in all the same where a number of items is."""
+    """How to read bars left and right of a threshold; with a floor, items below it are offered as well."""
     if not thresholds or view.quantity == "expansion":
         return ""
     cut = (
         "was cut, but for items that are offered however low they score"
-        if any(one.floor for one in thresholds)
+        if any(threshold.floor for threshold in thresholds)
         else "was cut"
     )
     lines = "the line" if len(thresholds) == 1 else "a line"
@@ -319,5 +321,5 @@ def _edges(scores: FloatArray) -> FloatArray:
 def _counts(scores: FloatArray, edges: FloatArray) -> tuple[int, ...]:
     """How many scores lie in each bin, its lower edge included; those on the last edge are in the last bin."""
     step = edges[1] - edges[0]
-    place = np.clip(np.floor((scores - edges[0]) / step + 1e-9).astype(np.int64), 0, len(edges) - 2)
-    return tuple(np.bincount(place, minlength=len(edges) - 1).tolist())
+    index = np.clip(np.floor((scores - edges[0]) / step + 1e-9).astype(np.int64), 0, len(edges) - 2)
+    return tuple(np.bincount(index, minlength=len(edges) - 1).tolist())

@@ -1,4 +1,4 @@
-"""Pipelines in words: described steps as one would write them, without what is as usual."""
+"""Pipelines as text: described steps as one would write them, without default parameters."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def _defaults(kind: str, name: str) -> dict[str, Any]:
         fields = dataclasses.fields(registry.find(kind, name))
     except (UserError, KeyError):  # a plugin that is not installed here, or one of an older version
         return {}
-    made = {one.name: one.default for one in fields if one.default is not dataclasses.MISSING}
+    defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
     with suppress(UserError):  # one that needs a value cannot be made without
-        made |= registry.parameters(registry.build(kind, name, {}))
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in made.items()}
+        defaults |= registry.parameters(registry.build(kind, name, {}))
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
 
 
 def may_have_seen(description: Mapping[str, Any], datasets: Collection[str]) -> bool:
-    """Whether a step of a described pipeline is given a fit that may have been made from labels of these datasets.
+    """Whether a step of a described pipeline uses a fit that may have been made from labels of these datasets.
 
     What comes with ctxbench was fitted on datasets that it names, and on none of the user's; of another file of fits
     nothing is known.
@@ -102,10 +102,10 @@ def may_have_seen(description: Mapping[str, Any], datasets: Collection[str]) -> 
     if read != {SHIPPED}:
         return True
     fitted = {name for fit in open_calibrations(SHIPPED).fits for name in fit.dataset.split(" + ")}
-    return any(name == one or name.startswith(f"{one}-") for name in datasets for one in fitted)
+    return any(name == source or name.startswith(f"{source}-") for name in datasets for source in fitted)
 
 
 def reads_a_fit(description: Mapping[str, Any]) -> bool:
-    """Whether any step of a described pipeline is given a file of fits."""
+    """Whether any step of a described pipeline uses a file of fits."""
     pipeline = StoredPipeline.of(description)
     return pipeline is not None and any(step.values.get("calibration") for step in pipeline.steps())

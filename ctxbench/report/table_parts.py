@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ctxbench.report.wording import said
+from ctxbench.report.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,4 +25,4 @@ def dim_notes(notes: Iterable[str], *, plain: bool = False) -> list[RenderableTy
     from rich.padding import Padding
     from rich.text import Text
 
-    return [Padding(Text(said(note, plain), style="dim"), (0, 0, 0, 2)) for note in notes]
+    return [Padding(Text(printable(note, plain), style="dim"), (0, 0, 0, 2)) for note in notes]

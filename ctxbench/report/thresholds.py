@@ -1,4 +1,4 @@
-"""The thresholds of a selector, as its steps say them, and which scores each is held against.
+"""The thresholds of a selector, as its steps declare them, and the scores that each is compared with.
 
 A step with thresholds has a property `thresholds`: by quantity (see `QUANTITIES`) the values from which on it includes,
 each under the name of its parameter. Where it includes a number of items whatever they score, it has that number as a
@@ -23,7 +23,7 @@ QUANTITIES = {
     "ratio": "score as a share of the best of the query",
     "expansion": "score of what expansions brought in",
 }
-"""What thresholds may be held against, with the title of a chart of it."""
+"""What thresholds may be compared with, with the title of its chart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Bound:
         setting: what the parameter was set to.
         value: from which on it includes; another one than the setting where that is a distance.
         floor: how many items are included below it; 0 where none are, or where that is counted by domain.
-        types: the item types that it is held against, in the order of `ITEM_TYPES`; empty = all.
+        types: the item types that it applies to, in the order of `ITEM_TYPES`; empty = all.
     """
 
     quantity: str
@@ -66,25 +66,25 @@ def threshold_of(about: Mapping[str, Any]) -> float | None:
     Args:
         about: the selector in the manifest.
     """
-    found = {(bound.value, bound.types) for bound in bounds_of(about) if bound.quantity == "score"}
-    value, types = found.pop() if len(found) == 1 else (None, ())
+    bounds = {(bound.value, bound.types) for bound in bounds_of(about) if bound.quantity == "score"}
+    value, types = bounds.pop() if len(bounds) == 1 else (None, ())
     return None if types else value
 
 
 def _of_steps(steps: Sequence[StoredRefine]) -> tuple[Bound, ...]:
-    found: list[Bound] = []
+    bounds: list[Bound] = []
     for step in steps:
-        found += _of_domains(step.domains) if isinstance(step, StoredDomains) else _of_step(step)
-    return tuple(dict.fromkeys(found))
+        bounds += _of_domains(step.domains) if isinstance(step, StoredDomains) else _of_step(step)
+    return tuple(dict.fromkeys(bounds))
 
 
 def _of_step(step: StoredStep) -> list[Bound]:
     call = step.made()
     if call is None:  # a plugin that is not here, or that has other parameters by now
         return []
-    made = Step(step.kind, step.name, call)
-    thresholds: Mapping[str, Mapping[str, float]] = made.says("thresholds")
-    floor = int(made.says("floor"))
+    built = Step(step.kind, step.name, call)
+    thresholds: Mapping[str, Mapping[str, float]] = built.says("thresholds")
+    floor = int(built.says("floor"))
     return [
         Bound(quantity=quantity, label=label, setting=float(step.values.get(label, value)), value=value, floor=floor)
         for quantity, values in thresholds.items()
@@ -93,21 +93,21 @@ def _of_step(step: StoredStep) -> list[Bound]:
 
 
 def _of_domains(domains: Sequence[tuple[tuple[str, ...], Sequence[StoredRefine]]]) -> list[Bound]:
-    """The thresholds of each domain, held against its types; once for all items where every domain has it."""
+    """The thresholds of each domain for its types; one for all items where every domain has it."""
     left = list(ITEM_TYPES)
     parts: list[tuple[tuple[str, ...], tuple[Bound, ...]]] = []
     for named, steps in domains:
-        types = tuple(one for one in left if one in named or "*" in named)
-        left = [one for one in left if one not in types]
+        types = tuple(item_type for item_type in left if item_type in named or "*" in named)
+        left = [item_type for item_type in left if item_type not in types]
         parts.append((types, _of_steps(steps)))
     alike = [{replace(bound, floor=0) for bound in bounds} for _, bounds in parts]
     shared = set.intersection(*alike) if alike else set()
-    found = [
+    merged = [
         bound for bound in dict.fromkeys(replace(b, floor=0) for _, some in parts for b in some) if bound in shared
     ]
     for types, bounds in parts:
         for bound in bounds:
             if replace(bound, floor=0) not in shared:
-                inner = tuple(one for one in types if not bound.types or one in bound.types)
-                found += [replace(bound, types=inner)] if inner else []
-    return found
+                inner = tuple(item_type for item_type in types if not bound.types or item_type in bound.types)
+                merged += [replace(bound, types=inner)] if inner else []
+    return merged

@@ -1,4 +1,4 @@
-"""Numbers and verdicts in words, the same on the console and on the page. Nothing is decided here."""
+"""Numbers and verdicts as text, the same on the console and on the page."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _LOOSE_END = re.compile(rf"[\d\u221e]{LOOSE}(?=\)|$)")
 _PLAIN = str.maketrans({MINUS: "-", DASH: "-", "\u221e": "inf"})
 
 
-def number(metric: Metric, value: float, *, least: int = 0) -> str:
+def number(metric: Metric, value: float, *, min_decimals: int = 0) -> str:
     """A metric's mean: a share in per cent without the sign, tokens whole, other amounts to two decimals.
 
-    `least` asks for more decimals.
+    `min_decimals` asks for more decimals.
     """
     if not math.isfinite(value):
         return NONE
-    decimals = max(least, _decimals(metric, value))
+    decimals = max(min_decimals, _decimals(metric, value))
     return _minus(f"{value * _factor(metric):,.{decimals}f}")
 
 
-def mean(metric: Metric, found: Estimate, *, least: int = 0) -> str:
-    """A mean with its interval, if there is one: `93.1 (90.2-95.5)`; `least` asks for more decimals of the mean."""
-    interval = estimate_interval(metric, found)
-    return f"{number(metric, found.value, least=least)}{f' ({interval})' if interval else ''}"
+def mean(metric: Metric, estimate: Estimate, *, min_decimals: int = 0) -> str:
+    """A mean with its interval, if it has one: `93.1 (90.2-95.5)`; `min_decimals` asks for more decimals."""
+    interval = estimate_interval(metric, estimate)
+    return f"{number(metric, estimate.value, min_decimals=min_decimals)}{f' ({interval})' if interval else ''}"
 
 
 def signed(metric: Metric, value: float) -> str:
@@ -59,45 +59,45 @@ def points(metric: Metric) -> str:
     return "points" if unit(metric) == "%" else unit(metric)
 
 
-def estimate_interval(metric: Metric, found: Estimate) -> str:
-    """The interval of a mean as `93.6-97.5` (with an en dash); `~` behind it says that it does not hold.
+def estimate_interval(metric: Metric, estimate: Estimate) -> str:
+    """The interval of a mean as `93.6-97.5` (with an en dash); a `~` after it means that it does not hold.
 
     Empty without a mean, and where the interval has no width: all values are equal, and say nothing of others.
     """
-    if not math.isfinite(found.value) or found.interval.low == found.interval.high:
+    if not math.isfinite(estimate.value) or estimate.interval.low == estimate.interval.high:
         return ""
-    low, high = (_end(number(metric, end), end) for end in (found.interval.low, found.interval.high))
-    joint = DASH if found.interval.low >= 0 else " to "
-    return f"{low}{joint}{high}{_loose(found.interval)}"
+    low, high = (_end(number(metric, end), end) for end in (estimate.interval.low, estimate.interval.high))
+    joint = DASH if estimate.interval.low >= 0 else " to "
+    return f"{low}{joint}{high}{_loose(estimate.interval)}"
 
 
-def difference_interval(metric: Metric, found: Comparison) -> str:
-    """The interval of a difference as `-6.0 to -1.9`; `~` behind it says that it does not hold."""
-    if not math.isfinite(found.difference):
+def difference_interval(metric: Metric, comparison: Comparison) -> str:
+    """The interval of a difference as `-6.0 to -1.9`; a `~` after it means that it does not hold."""
+    if not math.isfinite(comparison.difference):
         return ""
-    low, high = (_end(signed(metric, end), end) for end in (found.interval.low, found.interval.high))
-    return f"{low} to {high}{_loose(found.interval)}"
+    low, high = (_end(signed(metric, end), end) for end in (comparison.interval.low, comparison.interval.high))
+    return f"{low} to {high}{_loose(comparison.interval)}"
 
 
 def has_loose(text: str) -> bool:
-    """Whether an interval that does not hold stands in a text, so that the sign behind it must be explained."""
+    """Whether a text has an interval that does not hold, so that its sign must be explained."""
     return _LOOSE_END.search(text) is not None
 
 
 def with_loose_legend(text: str) -> str:
-    """A text that stands alone, with what the sign behind an interval in it means; as it is without one."""
+    """A text, with an explanation of the sign after an interval if it has one."""
     return f"{text} ({LOOSE_LEGEND})" if has_loose(text) else text
 
 
-def verdict(found: Comparison) -> str:
-    """`p=0.0003` where the two are told apart, else the words for it; the comparison has decided.
+def verdict(comparison: Comparison) -> str:
+    """`p=0.0003` of a significant difference, else the words for one that is not.
 
     A p-value that random flips bound but do not know is `p <= 0.0003`.
     """
-    if not found.distinguishable:
+    if not comparison.distinguishable:
         return UNTOLD
-    p = p_text(found.p_holm, at_floor=found.p_holm_at_floor)
-    return f"p {p}" if found.p_holm_at_floor else f"p{p}" if p.startswith("<") else f"p={p}"
+    p = p_text(comparison.p_holm, at_floor=comparison.p_holm_at_floor)
+    return f"p {p}" if comparison.p_holm_at_floor else f"p{p}" if p.startswith("<") else f"p={p}"
 
 
 def p_text(p: float, *, at_floor: bool = False) -> str:
@@ -107,13 +107,13 @@ def p_text(p: float, *, at_floor: bool = False) -> str:
     return "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 1 else "1"
 
 
-def needed(found: Comparison) -> str:
-    """How many queries would tell the difference apart; empty where that is not known or not the question."""
-    if found.distinguishable or found.needed is None:
+def queries_needed(comparison: Comparison) -> str:
+    """How many queries would make the difference significant; empty where it is, or where that is unknown."""
+    if comparison.distinguishable or comparison.needed is None:
         return ""
-    if found.needed > _MANY:
+    if comparison.needed > _MANY:
         return "more than a million queries would tell"
-    return f"about {two_digits(found.needed):,} queries would tell"
+    return f"about {two_digits(comparison.needed):,} queries would tell"
 
 
 def listed(names: list[str]) -> str:
@@ -122,7 +122,7 @@ def listed(names: list[str]) -> str:
 
 
 def selector_title(name: str, shipped: str) -> str:
-    """What people read as a selector's name: `agent (= learned/normal, shipped)` where an agent has a shipped one.
+    """A selector's name for people: `agent (= learned/normal, shipped)` where an agent has a shipped one.
 
     Args:
         name: as data has it.
@@ -172,12 +172,12 @@ def two_digits(value: int) -> int:
     return -(-value // step) * step
 
 
-def said(text: str, plain: bool) -> str:
-    """A text inside a line without what a terminal obeys, and without signs that its encoding lacks."""
+def printable(text: str, plain: bool) -> str:
+    """A text on one line without terminal control characters; `plain` replaces signs outside ASCII."""
     text = one_line(text)
     return text.translate(_PLAIN).encode("ascii", "replace").decode("ascii") if plain else text
 
 
 def without_surrogates(text: str) -> str:
-    """The text with U+FFFD in place of each lone surrogate, which no file in UTF-8 can hold."""
+    """The text with lone surrogates, which UTF-8 cannot hold, replaced by U+FFFD."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)

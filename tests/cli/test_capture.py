@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ctxbench.cli.capture import CaptureWanted, capture_all, import_tools, keep
+from ctxbench.cli.capture import CaptureRequest, capture_all, import_tools, keep
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.sources.catalog_snapshots import SnapshotPart
@@ -41,7 +41,7 @@ def tools(place: Path) -> Path:
 
 
 def test_how_each_server_went_is_printed(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert capture_all(CaptureWanted(mcp_config=config, timeout=60), out=Path("kept"), as_json=False) == 1
+    assert capture_all(CaptureRequest(mcp_config=config, timeout=60), out=Path("kept"), as_json=False) == 1
     lines = capfd.readouterr().out.splitlines()
     closed = "it closed the connection before it had answered"
     assert lines[:5] == [
@@ -56,13 +56,16 @@ def test_how_each_server_went_is_printed(config: Path, capfd: pytest.CaptureFixt
         'Next: ctxbench select "what a user asks" --catalog kept',
     ]
     assert (
-        capture_all(CaptureWanted(mcp_config=config, skip=["exit_later"], timeout=60), out=Path("kept"), as_json=False)
+        capture_all(CaptureRequest(mcp_config=config, skip=["exit_later"], timeout=60), out=Path("kept"), as_json=False)
         == 0
     )
 
 
 def test_json_is_the_card(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert capture_all(CaptureWanted(mcp_config=config, only=["rich"], timeout=60), out=Path("kept"), as_json=True) == 0
+    assert (
+        capture_all(CaptureRequest(mcp_config=config, servers=["rich"], timeout=60), out=Path("kept"), as_json=True)
+        == 0
+    )
     card = json.loads(capfd.readouterr().out)
     assert (card["folder"], card["counts"]) == ("kept", {"items": 2, "tools": 2, "without_description": 1})
     assert [part["name"] for part in card["parts"]] == ["rich"]
@@ -72,19 +75,19 @@ def test_nothing_is_written_when_nothing_was_captured(config: Path) -> None:
     with pytest.raises(
         InputError, match=r"(?s)nothing was captured.*server 'exit_later'.*server 'off': it is disabled"
     ):
-        capture_all(CaptureWanted(mcp_config=config, skip=["rich"], timeout=60), out=Path("kept"), as_json=False)
+        capture_all(CaptureRequest(mcp_config=config, skip=["rich"], timeout=60), out=Path("kept"), as_json=False)
     assert not Path("kept").exists()
 
 
 @pytest.mark.parametrize("timeout", [0.0, -3.0, float("nan"), float("inf")])
 def test_a_time_limit_that_is_none_is_told_as_the_option(config: Path, timeout: float) -> None:
     with pytest.raises(ParameterError, match=rf"^--timeout must be above 0 seconds and finite, got {timeout:g}$"):
-        capture_all(CaptureWanted(mcp_config=config, timeout=timeout), out=Path("kept"), as_json=False)
+        capture_all(CaptureRequest(mcp_config=config, timeout=timeout), out=Path("kept"), as_json=False)
 
 
 def test_a_folder_with_something_else_is_refused_before_anything_is_started(config: Path, place: Path) -> None:
     with pytest.raises(ParameterError, match=r"\. would be replaced, but it holds mcp\.json"):
-        capture_all(CaptureWanted(mcp_config=config, timeout=60), out=Path(), as_json=False)
+        capture_all(CaptureRequest(mcp_config=config, timeout=60), out=Path(), as_json=False)
 
 
 def test_a_list_of_tools_becomes_a_catalog_to_select_from(tools: Path, cli, capfd: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]

@@ -44,7 +44,7 @@ def changed(tiny, tmp_path):
 
 
 def test_stats_are_for_people_or_for_programs(tiny, capsys):
-    curate.stats(str(tiny), tokens="chars/4", threshold=0.3, embedder=None, every=False, as_json=False)
+    curate.stats(str(tiny), tokens="chars/4", threshold=0.3, embedder=None, list_all=False, as_json=False)
     out = capsys.readouterr().out
     for line in (
         "tiny 1 (75c974685585)",
@@ -55,7 +55,7 @@ def test_stats_are_for_people_or_for_programs(tiny, capsys):
         "items never required: 3 of 12",
     ):
         assert line in out.splitlines(), line
-    curate.stats(str(tiny), tokens="chars/4", threshold=None, embedder=None, every=False, as_json=True)
+    curate.stats(str(tiny), tokens="chars/4", threshold=None, embedder=None, list_all=False, as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert found["counts"]["queries"] == 10
     assert found["near_duplicates"]["threshold"] == 0.7
@@ -63,7 +63,7 @@ def test_stats_are_for_people_or_for_programs(tiny, capsys):
 
 
 def test_stats_by_vectors_need_a_model_only_then(tiny, capsys):
-    curate.stats(str(tiny), tokens="chars/4", threshold=0.1, embedder="hashing", every=True, as_json=False)
+    curate.stats(str(tiny), tokens="chars/4", threshold=0.1, embedder="hashing", list_all=True, as_json=False)
     out = capsys.readouterr().out
     assert "how alike the texts are by meaning, up to 1 (cosine of mean vectors), from 0.1 on" in out
     assert "more (--all)" not in out
@@ -128,35 +128,35 @@ def test_a_split_takes_what_labelling_left_along(tiny, tmp_path, capsys):
 
 def test_a_rebase_takes_the_weights_along_and_says_that_answers_stay_behind(tiny, changed, tmp_path, capsys):
     folder, out = labelled(tiny, tmp_path / "d"), tmp_path / "out"
-    curate.rebase(str(folder), rebasing(changed), out=out, every=False, as_json=False)
+    curate.rebase(str(folder), rebasing(changed), out=out, list_all=False, as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert "carried along: labelling/weights.jsonl" in lines
     left = "labelling/answers.jsonl, labelling/queue.json"
     assert f"left out, since they are about the catalog as it was: {left}" in lines
     assert read_weights(out) == read_weights(folder) == {"q05": 2.5}
     assert list(files_of(out)) == ["weights.jsonl"]
-    curate.rebase(str(folder), rebasing(changed), out=out, every=False, as_json=True)
+    curate.rebase(str(folder), rebasing(changed), out=out, list_all=False, as_json=True)
     assert json.loads(capsys.readouterr().out)["labelling"] == {
         "carried": ["labelling/weights.jsonl"],
         "left_out": left.split(", "),
     }
-    curate.rebase(str(folder), rebasing(changed), out=None, every=False, as_json=True)
+    curate.rebase(str(folder), rebasing(changed), out=None, list_all=False, as_json=True)
     assert json.loads(capsys.readouterr().out)["labelling"] is None
 
 
 def test_a_dataset_with_items_of_its_own_must_say_its_catalog_and_one_folder(tiny, tmp_path):
     with pytest.raises(ParameterError, match="is over no agent file; say the changed catalog: --catalog FILE"):
-        curate.rebase(str(tiny), replace(rebasing(tiny), catalog=None), out=None, every=False, as_json=False)
+        curate.rebase(str(tiny), replace(rebasing(tiny), catalog=None), out=None, list_all=False, as_json=False)
     with pytest.raises(ParameterError, match="--out and --in-place exclude each other"):
-        curate.rebase(str(tiny), rebasing(tiny), out=tmp_path / "o", in_place=True, every=False, as_json=False)
+        curate.rebase(str(tiny), rebasing(tiny), out=tmp_path / "o", in_place=True, list_all=False, as_json=False)
     with pytest.raises(ParameterError, match="what is in the cache is not changed: write with --out"):
-        curate.rebase("bfcl-simple", rebasing(tiny), out=None, in_place=True, every=False, as_json=False)
+        curate.rebase("bfcl-simple", rebasing(tiny), out=None, in_place=True, list_all=False, as_json=False)
 
 
 def test_rebase_tells_of_another_order(tiny, tmp_path, capsys):
     rows = (Path(tiny) / "corpus.jsonl").read_text("utf-8").splitlines(keepends=True)
     (tmp_path / "corpus.jsonl").write_text("".join(rows[::-1]), "utf-8")
-    curate.rebase(str(tiny), rebasing(tmp_path / "corpus.jsonl"), out=None, every=False, as_json=False)
+    curate.rebase(str(tiny), rebasing(tmp_path / "corpus.jsonl"), out=None, list_all=False, as_json=False)
     expected = "items that are in both stand in another order, which breaks ties otherwise"
     assert expected in capsys.readouterr().out.splitlines()
 
@@ -174,24 +174,24 @@ def test_what_is_frozen_or_cached_is_not_split_in_place(tiny, tmp_path):
 
 
 def test_diff_ends_like_diff(tiny, tmp_path, capsys):
-    assert curate.diff(str(tiny), str(tiny), every=False, as_json=False) == 0
+    assert curate.diff(str(tiny), str(tiny), list_all=False, as_json=False) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "equal"
     curate.split(str(tiny), splitting(), out=tmp_path / "other", in_place=False, as_json=False)
     capsys.readouterr()
-    assert curate.diff(str(tiny), str(tmp_path / "other"), every=False, as_json=False) == 1
+    assert curate.diff(str(tiny), str(tmp_path / "other"), list_all=False, as_json=False) == 1
     assert capsys.readouterr().out == (
         "a: tiny 1 75c974685585\nb: tiny 1 a6fb8fc25f76\n\nsplits: 5 queries moved\n"
         "  q02: tuning -> test\n  q03: tuning -> test\n  q05: tuning -> test\n  q09: test -> tuning\n"
         "  q10: test -> tuning\n"
     )
-    assert curate.diff(str(tiny), str(tmp_path / "other"), every=False, as_json=True) == 1
+    assert curate.diff(str(tiny), str(tmp_path / "other"), list_all=False, as_json=True) == 1
     found = json.loads(capsys.readouterr().out)
     assert not found["equal"]
     assert len(found["splits"]) == 5
 
 
 def test_rebase_reports_and_writes(tiny, changed, tmp_path, capsys):
-    curate.rebase(str(tiny), rebasing(changed), out=None, every=False, as_json=False)
+    curate.rebase(str(tiny), rebasing(changed), out=None, list_all=False, as_json=False)
     out = capsys.readouterr().out
     for line in (
         "  tool:tracker:create_issue -> tool:bugs:create_issue (same content on another server)",
@@ -204,7 +204,7 @@ def test_rebase_reports_and_writes(tiny, changed, tmp_path, capsys):
     renames = tmp_path / "renames.yaml"
     renames.write_text("tool:tracker:create_issue: tool:bugs:create_issue\n")
     how = rebasing(changed, renames=renames, version="2")
-    curate.rebase(str(tiny), how, out=tmp_path / "out", every=False, as_json=True)
+    curate.rebase(str(tiny), how, out=tmp_path / "out", list_all=False, as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert found["items"]["renamed"] == [
         {"old": "tool:tracker:create_issue", "new": "tool:bugs:create_issue", "how": "given"}
@@ -219,13 +219,13 @@ def test_a_faulty_file_of_renames_has_lines(tiny, changed, tmp_path):
     renames = tmp_path / "renames.yaml"
     renames.write_text("tool:a: tool:b\nnothing: tool:b\ntool:c: 7\n")
     with pytest.raises(Exception, match=r"'nothing' is no item id.*line 2\)\n.*line 3\)"):
-        curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, every=False, as_json=False)
+        curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, list_all=False, as_json=False)
     renames.write_text("tool:tracker:create_issue: tool:bugs:create_issue\ntool:no:one: tool:bugs:create_issue\n")
     with pytest.raises(Exception, match=r"the dataset holds no 'tool:no:one'.* \(.*renames.yaml, line 2\)"):
-        curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, every=False, as_json=False)
+        curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, list_all=False, as_json=False)
     renames.write_text("- a\n")
     with pytest.raises(Exception, match="expected a mapping from old to new item ids"):
-        curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, every=False, as_json=False)
+        curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, list_all=False, as_json=False)
 
 
 def test_export_says_what_the_format_cannot_hold(tiny, tmp_path, capsys):
@@ -316,7 +316,7 @@ def test_what_is_written_takes_no_other_dataset_s_place(tiny, changed, tmp_path)
     with pytest.raises(ParameterError, match="holds another dataset, which would be lost"):
         curate.split(str(tiny), splitting(folds=2), out=hand, in_place=False, as_json=False)
     with pytest.raises(ParameterError, match="holds another dataset, which would be lost"):
-        curate.rebase(str(tiny), rebasing(changed), out=hand, every=False, as_json=False)
+        curate.rebase(str(tiny), rebasing(changed), out=hand, list_all=False, as_json=False)
     assert read_dataset(hand).hash == before
 
 

@@ -29,7 +29,8 @@ def catalog(tmp_path):
 
 
 def shown(catalog, **given):
-    show_overlap(str(catalog), **{"embedder": "hashing", "threshold": None, "every": False, "as_json": False, **given})
+    defaults = {"embedder": "hashing", "threshold": None, "list_all": False, "as_json": False}
+    show_overlap(str(catalog), **{**defaults, **given})
 
 
 def test_pairs_and_names_are_listed_with_what_was_searched_for(catalog, capsys):
@@ -91,7 +92,7 @@ def test_long_lists_are_cut_unless_all_is_asked_for(tmp_path, capsys):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     shown(path)
     assert "  68 more (--all)" in capsys.readouterr().out
-    shown(path, every=True)
+    shown(path, list_all=True)
     out = capsys.readouterr().out
     assert "more (--all)" not in out
     assert out.count("merged into one, as put: ") == 78

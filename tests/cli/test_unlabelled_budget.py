@@ -13,7 +13,7 @@ POLICY = Path("policy.yaml")
 
 
 def budget(*, policy=None, unlabelled=None, tokens=None, selector=None, datasets=("shop",), **others):
-    return checked_budget(datasets, policy, unlabelled, tokens, selector, None, others=others)
+    return checked_budget(datasets, policy, unlabelled, tokens, selector, None, options=others)
 
 
 def test_a_policy_has_no_budget():

@@ -20,7 +20,7 @@ from ctxbench.bench.prepared import open_experiment
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.summary import HEADLINE, summarise_run
-from ctxbench.cli.commands import Told, report_run
+from ctxbench.cli.commands import ReportTargets, report_run
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import PipelineError
@@ -257,7 +257,7 @@ def test_a_run_folder_of_ones_own_is_gone_on_with_and_reported(tmp_path, capsys)
     assert first.folder == again.folder == tmp_path / "run"
     assert len(asked) == 30
     assert RunFolder(first.folder).read("manifest.json")["datasets"]["smoke"]["reference"].endswith("datasets/smoke")
-    report_run(tmp_path / "run", Told(json=True))
+    report_run(tmp_path / "run", ReportTargets(json=True))
     assert json.loads(capsys.readouterr().out)["datasets"]["smoke"]["queries"] == 30
 
 

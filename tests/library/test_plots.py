@@ -230,13 +230,13 @@ def test_histograms_are_those_of_the_report(res):
     idle = bars(ax, "best item of a query that needs nothing")
     left = group.edges[:-1].tolist()
     assert [(one.get_x(), one.get_height()) for one in up] == counted(left, group.required)
-    assert [(one.get_x(), -one.get_height()) for one in down] == counted(left, group.other)
+    assert [(one.get_x(), -one.get_height()) for one in down] == counted(left, group.not_required)
     found = [(one.get_x(), -one.get_y(), -one.get_height()) for one in idle]
-    assert found == [(x, n, m) for x, n, m in zip(left, group.other, group.idle, strict=True) if m]
+    assert found == [(x, n, m) for x, n, m in zip(left, group.not_required, group.idle, strict=True) if m]
     assert up[0].get_gid() == f"told:0 to 0.02: {group.required[0]} of the required items"
     assert sum(group.required) > 10
     assert sum(group.idle) > 0
-    assert ax.get_ylim()[0] < -max(map(sum, zip(group.other, group.idle, strict=True)))
+    assert ax.get_ylim()[0] < -max(map(sum, zip(group.not_required, group.idle, strict=True)))
     assert ax.get_title() == "docs on smoke"
 
 
@@ -311,11 +311,11 @@ def test_the_counts_are_those_of_every_candidate(res, by, selector):
         extra = told[told["offered"] & (told["origin"] != "session") & ~(told["grade"] > 0)]
         counts.update((one, group[item]) for one in needed for item in extra["item"])
     table = confusion(data, res._part("smoke", selector), by)
-    assert dict(zip(table.needed, table.queries, strict=True)) == queries
+    assert dict(zip(table.required, table.queries, strict=True)) == queries
     assert table.queries == tuple(sorted(table.queries, reverse=True))
-    found = {(a, b): int(table.counts[i, j]) for i, a in enumerate(table.needed) for j, b in enumerate(table.extras)}
+    found = {(a, b): int(table.counts[i, j]) for i, a in enumerate(table.required) for j, b in enumerate(table.extras)}
     assert {pair: n for pair, n in found.items() if n} == counts
-    assert np.nansum(table.shares, axis=1).tolist() == pytest.approx([1.0] * len(table.needed))
+    assert np.nansum(table.shares, axis=1).tolist() == pytest.approx([1.0] * len(table.required))
 
 
 def test_of_many_groups_the_least_are_one(cache):

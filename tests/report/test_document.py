@@ -112,7 +112,7 @@ def test_titles_of_tables_are_left_out_where_headings_say_them(told: Document, g
 
 def test_what_is_left_out_is_said_in_words_of_the_document() -> None:
     rows = tuple((f"{place:05}",) for place in range(1000))
-    table = Table("T", ("a",), rows, shown=2)
+    table = Table("T", ("a",), rows, n_shown=2)
     told = Document(title="t", sections=(Section("s", (table,)),))
     assert "    and 998 more\n" in console_text(told)
     assert " more rows left out: no room here.\n" in markdown(told, limit=2000)

@@ -401,7 +401,7 @@ def test_score_groups_count_what_lies_above_the_threshold(made_run) -> None:
     (group,) = score_groups(made_run.datasets["desk"], parts, described)  # everything has no scores
     assert group.selectors == ("semantic/normal",)
     assert sum(group.required) == 4  # create_issue .9, Schema .716, query .55, the hostile one .81
-    assert sum(group.other) == 3  # Unranked .7, create_issue .6 for q2, weather .2; drop is helpful to q2
+    assert sum(group.not_required) == 3  # Unranked .7, create_issue .6 for q2, weather .2; drop is helpful to q2
     assert sum(group.idle) == 1  # weather .4 for q5; q4 found nothing
     (threshold,) = group.thresholds
     assert threshold.sentence == (
@@ -477,7 +477,7 @@ def test_a_score_on_an_edge_lies_in_the_bin_that_starts_there(made_run) -> None:
     edges = [round(float(edge), 6) for edge in group.edges]
     assert (edges[0], edges[-1], len(edges)) == (0.0, 1.0, 51)
     assert group.required[edges.index(0.9)] == 1
-    assert group.other[edges.index(0.7)] == 1
+    assert group.not_required[edges.index(0.7)] == 1
 
 
 def test_read_a_block_at_a_time_the_page_is_the_same(made_run, tmp_path) -> None:
@@ -493,7 +493,10 @@ def test_read_a_block_at_a_time_the_page_is_the_same(made_run, tmp_path) -> None
     assert dataset_payload(dataset, in_blocks, tokens) == dataset_payload(dataset, at_once, tokens)
     described = made_run.folder.read("manifest.json")["selectors"]
     groups = [score_groups(dataset, parts, described) for parts in (at_once, in_blocks)]
-    told = [[(g.selectors, g.edges.tolist(), g.required, g.other, g.idle, g.sentences) for g in one] for one in groups]
+    told = [
+        [(g.selectors, g.edges.tolist(), g.required, g.not_required, g.idle, g.sentences) for g in one]
+        for one in groups
+    ]
     assert told[0] == told[1]
     assert told[0]
     twin = replace(in_blocks[0], selector="twin")

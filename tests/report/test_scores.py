@@ -122,7 +122,7 @@ class TestGroups:
         assert (len(relative.thresholds), len(whole.thresholds)) == (1, 0)
         # required: create_issue 0, Schema .716 - .9, query .55 - .65, the hostile one 0
         # others: Unranked .7 - .9, create_issue .6 - .65, weather .2 - .81; idle ones have no distance to show
-        assert (sum(relative.required), sum(relative.other), sum(relative.idle)) == (4, 3, 0)
+        assert (sum(relative.required), sum(relative.not_required), sum(relative.idle)) == (4, 3, 0)
         assert relative.thresholds[0].text == "margin 0.25"
         assert relative.thresholds[0].sentence == (
             "4 of 6 required items are within it, and so is the best item that is not needed in 2 of 3 queries that "
@@ -140,7 +140,7 @@ class TestGroups:
         (tools, whole) = groups({"by_domain": {"tool": [standard(0.6, 0)], "*": ["gap"]}})
         assert (tools.title, whole.title) == ("tool", "")
         # required tools: create_issue .9, query .55, the hostile one .81; that of q6 is no candidate
-        assert (sum(tools.required), sum(tools.other), sum(tools.idle)) == (3, 3, 1)
+        assert (sum(tools.required), sum(tools.not_required), sum(tools.idle)) == (3, 3, 1)
         assert tools.thresholds[0].sentence == (
             "The best score of a query is at least 0.6 in 3 of 6 queries; 2 of 4 required items score so high, and so "
             "does the best item of 0 of 2 queries that need nothing."
@@ -175,7 +175,7 @@ def test_an_expansion_is_held_against_the_scores_of_what_it_brought_in(made_run)
     described = {"semantic/normal": about(standard(0.7, 2), "expansion")}
     whole, brought = score_groups(made_run.datasets["desk"], [part], described)
     assert brought.title == "score of what expansions brought in"
-    assert (sum(brought.required), sum(brought.other), sum(brought.idle)) == (2, 1, 0)
+    assert (sum(brought.required), sum(brought.not_required), sum(brought.idle)) == (2, 1, 0)
     assert [one.text for one in brought.thresholds] == ["threshold 0.75"]
     assert brought.thresholds[0].sentence == (
         "Items were brought in for 2 of 6 queries; 2 of 6 required items are among them."

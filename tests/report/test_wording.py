@@ -86,8 +86,8 @@ def test_a_verdict_is_the_comparisons_own(p: float, text: str) -> None:
     ],
 )
 def test_how_many_queries_would_tell_is_rounded_up_to_two_digits(needed: int | None, text: str) -> None:
-    assert wording.needed(comparison(p=0.5, needed=needed)) == text
-    assert wording.needed(comparison(p=0.01, needed=needed)) == ""
+    assert wording.queries_needed(comparison(p=0.5, needed=needed)) == text
+    assert wording.queries_needed(comparison(p=0.01, needed=needed)) == ""
 
 
 def test_names_cannot_turn_a_sentence_around_or_break_it() -> None:

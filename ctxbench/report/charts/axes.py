@@ -1,4 +1,4 @@
-"""What axes are marked with, and what is drawn on them is coloured with."""
+"""Colours, tick marks and number formats of axes."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Of Okabe and Ito, those that can be read on white and on black."""
+"""Colours of Okabe and Ito that can be read on white and on black."""
 _MARKS = ("o", "D", "^", "P", "X")
 LOG_FROM = 20.0  # a larger spread of an amount needs a logarithmic axis
 
 
-def nice_step(least: float) -> float:
-    """The smallest of 1, 2, 2.5, 5 times a power of ten that is at least `least` (> 0)."""
-    power: float = 10.0 ** math.floor(math.log10(least))
-    return next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= least * (1 - 1e-9))
+def nice_step(minimum: float) -> float:
+    """The smallest of 1, 2, 2.5, 5 times a power of ten that is at least `minimum` (> 0)."""
+    power: float = 10.0 ** math.floor(math.log10(minimum))
+    return next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= minimum * (1 - 1e-9))
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour a name, the same in all charts."""
-    return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
+    """One colour per name, the same in all charts."""
+    return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
 
 
 def marks_of(colours: Mapping[str, str]) -> dict[str, str]:
-    """A mark a name: a ring, and where a colour comes again another one, so that no two look alike."""
-    seen: dict[str, int] = {}
+    """One marker per name; names that share a colour get different markers."""
+    counts: dict[str, int] = {}
     marks = {}
     for name, colour in colours.items():
-        marks[name] = _MARKS[seen.get(colour, 0) % len(_MARKS)]
-        seen[colour] = seen.get(colour, 0) + 1
+        marks[name] = _MARKS[counts.get(colour, 0) % len(_MARKS)]
+        counts[colour] = counts.get(colour, 0) + 1
     return marks
 
 
 def ink(ax: Axes) -> Any:
-    """What letters of the axes are drawn with."""
+    """The text colour of the axes."""
     return ax.xaxis.label.get_color()
 
 
 def paper(ax: Axes) -> Any:
-    """What the axes are drawn on: their own colour, or the figure's where they have none."""
-    own: Any = ax.get_facecolor()
-    return own if own[3] else figure_of(ax).get_facecolor()
+    """The background colour of the axes, or of the figure where the axes are transparent."""
+    face: Any = ax.get_facecolor()
+    return face if face[3] else figure_of(ax).get_facecolor()
 
 
 def figure_of(ax: Axes) -> Any:
-    """The whole that the axes are part of."""
+    """The figure that the axes are part of."""
     return ax.get_figure(root=True)
 
 
@@ -83,17 +83,17 @@ def mark_numbers(axis: Any, *, percent: bool = False, log: bool = False) -> None
     axis.set_major_formatter(FuncFormatter(percentage) if percent else StrMethodFormatter("{x:,.10g}"))
 
 
-def percentage(value: float, _place: int | None = None) -> str:
+def percentage(value: float, _position: int | None = None) -> str:
     """A share in per cent, without the sign."""
     return f"{100 * value:.6g}".replace("-", wording.MINUS)
 
 
-def points_of_percent(value: float, _place: int | None = None) -> str:
+def points_of_percent(value: float, _position: int | None = None) -> str:
     """A difference of shares in points."""
     return signed(100 * value)
 
 
-def signed(value: float, _place: int | None = None) -> str:
+def signed(value: float, _position: int | None = None) -> str:
     """A difference with its sign; 0 has none."""
     text = f"{value:+,.6g}"
     return "0" if not any(digit in text for digit in "123456789") else text.replace("-", wording.MINUS)

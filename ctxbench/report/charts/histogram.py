@@ -1,4 +1,4 @@
-"""Where scores lie beside thresholds."""
+"""Histograms of scores, with thresholds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ctxbench.report import wording
 from ctxbench.report.charts.axes import COLOURS, ink, paper, size
-from ctxbench.report.charts.svg import TOLD
+from ctxbench.report.charts.svg import TOOLTIP
 from ctxbench.report.scores import ScoreGroup
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _REQUIRED, _OTHER, _IDLE = COLOURS[0], COLOURS[4], COLOURS[3]
 
 
 def scores(ax: Axes, group: ScoreGroup) -> None:
-    """Draw histograms of scores: what is needed stands up, the best of the rest hangs down; thresholds are lines.
+    """Draw histograms of scores: required items upwards, the best of the rest downwards; thresholds are lines.
 
     Args:
         ax: where.
@@ -26,13 +26,13 @@ def scores(ax: Axes, group: ScoreGroup) -> None:
     """
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    required, other, idle = (np.array(counts) for counts in (group.required, group.other, group.idle))
-    _bars(ax, group, (required, 0 * other), _REQUIRED, ("required items", "required items"))
-    said = "best item that is not required (downward)", "queries by their best item that is not required"
-    _bars(ax, group, (-other, 0 * other), _OTHER, said)
+    required, not_required, idle = (np.array(counts) for counts in (group.required, group.not_required, group.idle))
+    _bars(ax, group, (required, 0 * not_required), _REQUIRED, ("required items", "required items"))
+    labels = "best item that is not required (downward)", "queries by their best item that is not required"
+    _bars(ax, group, (-not_required, 0 * not_required), _OTHER, labels)
     if idle.any():
-        said = "best item of a query that needs nothing", "queries that need nothing, by their best item"
-        _bars(ax, group, (-idle, -other), _IDLE, said)
+        labels = "best item of a query that needs nothing", "queries that need nothing, by their best item"
+        _bars(ax, group, (-idle, -not_required), _IDLE, labels)
     ax.axhline(0.0, color=ink(ax), linewidth=0.8)
     ax.set_xlim(float(group.edges[0]), float(group.edges[-1]))
     ax.set_xlabel(wording.named(group.title) or "score", parse_math=False)
@@ -42,26 +42,26 @@ def scores(ax: Axes, group: ScoreGroup) -> None:
     _thresholds(ax, group)
 
 
-def _bars(ax: Axes, group: ScoreGroup, bars: tuple[Any, Any], colour: str, said: tuple[str, str]) -> None:
-    """Bars of one kind, by heights and feet: how the legend calls them, and what a pointer is told of them."""
+def _bars(ax: Axes, group: ScoreGroup, bars: tuple[Any, Any], colour: str, labels: tuple[str, str]) -> None:
+    """Draw bars of one kind, given as heights and feet; `labels` are for the legend and for tooltips."""
     heights, bottom = bars
-    here = np.flatnonzero(heights)
-    low, high = group.edges[here], group.edges[here + 1]
-    style: dict[str, Any] = {"color": colour, "edgecolor": paper(ax), "linewidth": 0.3, "label": said[0]}
-    drawn = ax.bar(low, heights[here], width=high - low, bottom=bottom[here], align="edge", **style)
-    for bar, start, end, n in zip(drawn, low, high, heights[here], strict=True):
-        bar.set_gid(f"{TOLD}{start:.4g} to {end:.4g}: {abs(n):,} of the {said[1]}")
+    bins = np.flatnonzero(heights)
+    low, high = group.edges[bins], group.edges[bins + 1]
+    style: dict[str, Any] = {"color": colour, "edgecolor": paper(ax), "linewidth": 0.3, "label": labels[0]}
+    drawn = ax.bar(low, heights[bins], width=high - low, bottom=bottom[bins], align="edge", **style)
+    for bar, start, end, n in zip(drawn, low, high, heights[bins], strict=True):
+        bar.set_gid(f"{TOOLTIP}{start:.4g} to {end:.4g}: {abs(n):,} of the {labels[1]}")
 
 
-def _count(value: float, _place: int | None = None) -> str:
+def _count(value: float, _position: int | None = None) -> str:
     return f"{abs(value):,.0f}"
 
 
 def _thresholds(ax: Axes, group: ScoreGroup) -> None:
-    """Thresholds as lines with their labels, and what the bars are, all above them."""
+    """Draw thresholds as lines with labels, and the legend of the bars."""
     by_value: dict[tuple[float, str], list[str]] = {}
-    for one in group.thresholds:
-        by_value.setdefault((one.value, one.text), []).append(wording.named(one.selector))
+    for threshold in group.thresholds:
+        by_value.setdefault((threshold.value, threshold.text), []).append(wording.named(threshold.selector))
     labels = [
         (value, text if len(group.selectors) == 1 else f"{text} {wording.listed(names)}")
         for (value, text), names in sorted(by_value.items())
@@ -77,12 +77,12 @@ def _thresholds(ax: Axes, group: ScoreGroup) -> None:
         labelcolor=ink(ax),
     )
     row = float(legend.get_texts()[0].get_fontsize()) * 1.35 / size(ax)[1]
-    for place, (value, text) in enumerate(labels):
+    for index, (value, text) in enumerate(labels):
         ax.axvline(value, color=ink(ax), linewidth=1.0, linestyle="--", label=f"_{text}")
         before = value >= low + 0.55 * (high - low)
         label = ax.annotate(
             text,
-            (value, 1.0 - row * place),
+            (value, 1.0 - row * index),
             xytext=(-4 if before else 4, -2),
             xycoords=ax.get_xaxis_transform(),
             textcoords="offset points",
@@ -94,6 +94,6 @@ def _thresholds(ax: Axes, group: ScoreGroup) -> None:
         label.set(parse_math=False, in_layout=False)
     rows = len(labels) + len(legend.get_texts()) if len(labels) > 1 else max(len(labels), len(legend.get_texts()))
     up = max(group.required, default=0)
-    down = max((a + b for a, b in zip(group.other, group.idle, strict=True)), default=0)
+    down = max((a + b for a, b in zip(group.not_required, group.idle, strict=True)), default=0)
     head = min(row * (rows + 0.5), 0.6)
     ax.set_ylim(-1.04 * down, up + (up + down) * head / (1.0 - head))

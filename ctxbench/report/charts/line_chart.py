@@ -1,4 +1,4 @@
-"""Lines over two axes, with bands around them and points that stand out."""
+"""Line charts with bands and highlighted points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.report import wording
 from ctxbench.report.charts.axes import COLOURS, ink, mark_numbers, paper, size
 from ctxbench.report.charts.point_names import place_labels
-from ctxbench.report.charts.svg import TOLD, axes_at, svg
+from ctxbench.report.charts.svg import TOOLTIP, axes_at, svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A point that stands out, and what it is.
+    """A highlighted point.
 
     Attributes:
         title: for a pointer that rests on it.
@@ -113,7 +113,7 @@ def line_charts(
 
     Args:
         panels: the charts.
-        columns: how many stand beside each other.
+        columns: how many charts in a row.
         size: of each, in pixels.
         name: unlike those of other drawings on the same page.
 
@@ -124,25 +124,27 @@ def line_charts(
         raise ParameterError("line charts beside each other must be at least one, with lines of the same names in all")
     width, foot = size[0] * min(columns, len(panels)), size[1] * -(-len(panels) // columns)
     tagged = {ring.tag: ring.name for panel in panels for ring in panel.rings if ring.tag}
-    legend = [*panels[0].lines, *(f"{tag} {said}" for tag, said in tagged.items())]
+    legend = [*panels[0].lines, *(f"{tag} {label}" for tag, label in tagged.items())]
     abreast = max(int((width - _LEFT) / (_LETTER * max(map(len, legend), default=1) + 50.0)), 1)
     height = foot + 12.0 + _ROW * -(-len(legend) // abreast)
 
     def draw(figure: Figure) -> None:
-        shown: dict[str, Any] = {}
-        for place, panel in enumerate(panels):
-            row, column = divmod(place, columns)
+        handles: dict[str, Any] = {}
+        for index, panel in enumerate(panels):
+            row, column = divmod(index, columns)
             head, left, top = _TOP + _HEAD * bool(panel.title), size[0] * column, size[1] * row
             title = _cut(panel.title, int((size[0] - _EDGE) / _BOLD))
             figure.text((left + _EDGE) / width, 1.0 - (top + 20.0) / height, title, fontweight="bold", fontsize=11.5)
             ax = axes_at(figure, left + _LEFT, top + head, size[0] - _LEFT - _RIGHT, size[1] - head - _BOTTOM)
-            shown = lines(ax, panel) | shown
+            handles = lines(ax, panel) | handles
         placed: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (_EDGE / width, 1.0 - foot / height)}
-        texts = [wording.named(one) for one in legend]
-        figure.legend([shown[one] for one in legend], texts, ncols=abreast, frameon=False, fontsize=11.5, **placed)
+        texts = [wording.named(entry) for entry in legend]
+        figure.legend(
+            [handles[entry] for entry in legend], texts, ncols=abreast, frameon=False, fontsize=11.5, **placed
+        )
 
-    said = [panel.title or f"{panel.y.title} against {panel.x.title}" for panel in panels]
-    return svg(draw, width=width, height=height, name=name, label=", ".join(dict.fromkeys(said)))
+    titles = [panel.title or f"{panel.y.title} against {panel.x.title}" for panel in panels]
+    return svg(draw, width=width, height=height, name=name, label=", ".join(dict.fromkeys(titles)))
 
 
 def lines(ax: Axes, panel: Panel) -> dict[str, Any]:
@@ -157,31 +159,31 @@ def lines(ax: Axes, panel: Panel) -> dict[str, Any]:
     stems: dict[str, int] = {}
     for name, (xs, ys, *band) in panel.lines.items():
         stem = name.rpartition(": ")[0] or name
-        thick, place = stem not in stems, stems.setdefault(stem, len(stems))
-        colour = COLOURS[place % len(COLOURS)]
+        thick, index = stem not in stems, stems.setdefault(stem, len(stems))
+        colour = COLOURS[index % len(COLOURS)]
         if band:
             far = 10.0 * (panel.y.high - panel.y.low)
             low, high = (np.clip(end, panel.y.low - far, panel.y.high + far) for end in band)
             ax.fill_between(xs, low, high, color=colour, alpha=0.13 if thick else 0.07, linewidth=0, zorder=1)
         style: dict[str, Any] = {"color": colour, "linewidth": 2.4 if thick else 1.1, "zorder": 2}
-        dash = _DASHES[place % len(_DASHES)]
+        dash = _DASHES[index % len(_DASHES)]
         (drawn[name],) = ax.plot(xs, ys, linestyle=(0, dash) if dash else "-", label=name, **style)
     return drawn | _rings(ax, panel)
 
 
 def _rings(ax: Axes, panel: Panel) -> dict[str, Any]:
-    """Points that stand out, and their tags: one label where several stand at one place."""
+    """Draw highlighted points and their tags; points at one position share a label."""
     drawn: dict[str, Any] = {}
     tags: dict[tuple[float, float], list[str]] = {}
     for ring in panel.rings:
         x, y = (float(np.clip(v, scale.low, scale.high)) for v, scale in ((ring.x, panel.x), (ring.y, panel.y)))
         arrow = _ARROWS.get(((ring.x > x) - (ring.x < x), (ring.y > y) - (ring.y < y)), "")
-        said = wording.named(ring.title) + " (beyond the axes)" * bool(arrow)
+        tooltip = wording.named(ring.title) + " (beyond the axes)" * bool(arrow)
         full = ring.shape == "diamond"
         edge, face = (paper(ax), ink(ax)) if full else (ink(ax), "none" if ring.shape == "ring" else paper(ax))
         style: dict[str, Any] = {"markeredgecolor": edge, "markerfacecolor": face, "markersize": 9.0 if full else 8.0}
         style |= {"markeredgewidth": 1.0 if full else 1.5, "linestyle": "none", "zorder": 4, "clip_on": False}
-        (mark,) = ax.plot(x, y, _SHAPES[ring.shape], label=ring.name, gid=TOLD + said, **style)
+        (mark,) = ax.plot(x, y, _SHAPES[ring.shape], label=ring.name, gid=TOOLTIP + tooltip, **style)
         tags.setdefault((x, y), []).extend([ring.tag + arrow] if ring.tag else [])
         drawn[f"{ring.tag} {ring.name}"] = mark
     place_labels(ax, [(at, ",".join(names), at * 2) for at, names in tags.items() if names])
@@ -193,15 +195,15 @@ def _scaled(axis: Any, scale: Scale) -> None:
     axis.axes.set(**{f"{axis.axis_name}lim": (scale.low, scale.high)})
     mark_numbers(axis, percent=scale.percent, log=scale.log)
     if scale.names:
-        most = max(int(size(axis.axes)[0] / len(scale.names) / _LETTER) - 1, 3)
-        axis.set_ticks(range(len(scale.names)), [_cut(name, most) for name in scale.names], parse_math=False)
+        limit = max(int(size(axis.axes)[0] / len(scale.names) / _LETTER) - 1, 3)
+        axis.set_ticks(range(len(scale.names)), [_cut(name, limit) for name in scale.names], parse_math=False)
     title = wording.named(scale.title)
     if axis.axis_name == "y" and len(title) * _LETTER > size(axis.axes)[1]:  # it would run through what is above
         title = title.replace(", ", ",\n", 1)
     axis.set_label_text(title, parse_math=False)
 
 
-def _cut(text: str, most: int) -> str:
-    """A text on one line, of at most so many letters."""
+def _cut(text: str, limit: int) -> str:
+    """A text on one line, of at most `limit` characters."""
     line = wording.named(text)
-    return line if len(line) <= most else f"{line[: most - 1]}\u2026"
+    return line if len(line) <= limit else f"{line[: limit - 1]}\u2026"

@@ -1,4 +1,4 @@
-"""Names beside points, placed when the axes are drawn, so that they meet neither each other nor what is drawn."""
+"""Labels of points, positioned when the axes are drawn, so that they overlap neither each other nor the drawing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, bottom, right, top."""
-_Place: TypeAlias = tuple[Any, float, bool]
+_Position: TypeAlias = tuple[Any, float, bool]
 """A label's box, which part of its width lies left of its mark, and whether a line leads there."""
 _MARK = 4.2  # points from the middle of a mark to its edge
 _GAP = 8.0  # between two names on one line
@@ -27,12 +27,12 @@ _FONT = 12.0  # the size of letters that distances are for
 
 @dataclass
 class _Met:
-    """What labels should not meet, as boxes on the canvas.
+    """What labels should not overlap, as boxes on the canvas.
 
     Attributes:
         drawn: marks, intervals and what else is drawn.
-        names: labels that have their place.
-        lines: those from such labels to their marks, in pieces.
+        names: labels that have their position.
+        lines: from these labels to their marks, in pieces.
     """
 
     drawn: list[Any]
@@ -41,14 +41,14 @@ class _Met:
 
 
 def place_labels(
-    ax: Axes, points: Sequence[tuple[tuple[float, float], str, Box]], *, beside: Sequence[Box] = ()
+    ax: Axes, points: Sequence[tuple[tuple[float, float], str, Box]], *, obstacles: Sequence[Box] = ()
 ) -> None:
     """Name points; names are placed whenever the axes are drawn, when all sizes are known, and stay inside.
 
     Args:
         ax: where.
         points: each with its name and how far its intervals reach, in the order in which names choose.
-        beside: what names avoid beside points and their intervals.
+        obstacles: what labels avoid apart from points and their intervals.
     """
     from matplotlib.artist import Artist
     from matplotlib.patheffects import withStroke
@@ -63,20 +63,22 @@ def place_labels(
         label.set_path_effects([withStroke(linewidth=2.0, foreground=paper(ax))])
         named.append((label, reach))
     placing.set(zorder=0.0, in_layout=False)
-    placing.draw = partial(_place, ax, named, beside)
+    placing.draw = partial(_position_labels, ax, named, obstacles)
     ax.add_artist(placing)
 
 
-def _place(ax: Axes, named: Sequence[tuple[Annotation, Box]], beside: Sequence[Box], renderer: Any) -> None:
-    """Give each label the place where it, and the line from there to its mark, meet least."""
+def _position_labels(
+    ax: Axes, named: Sequence[tuple[Annotation, Box]], obstacles: Sequence[Box], renderer: Any
+) -> None:
+    """Give each label the position where it, and the line from there to its mark, overlap least."""
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
     def drawn(box: Box, margin: float) -> Any:
         return Bbox.from_extents(*box).transformed(ax.transData).padded(margin)
 
-    point, whole = renderer.points_to_pixels(1.0), ax.bbox
-    met = _Met([drawn(box, 1.0) for box in beside])
+    point, area = renderer.points_to_pixels(1.0), ax.bbox
+    met = _Met([drawn(box, 1.0) for box in obstacles])
     for label, (left, low, right, high) in named:
         x, y = label.xy
         met.drawn += [
@@ -87,13 +89,17 @@ def _place(ax: Axes, named: Sequence[tuple[Annotation, Box]], beside: Sequence[B
     for label, reach in named:
         x, y = ax.transData.transform(label.xy)
         unit, width = label.get_fontsize() * point / _FONT, Text.get_window_extent(label, renderer).width
-        places = [
+        positions = [
             (Bbox.from_bounds(at - part * width, base - 4 * unit, width, 15 * unit), part, led)
-            for at, base, part, led in _places((x, y), drawn(reach, 0.0).extents, unit)
+            for at, base, part, led in _positions((x, y), drawn(reach, 0.0).extents, unit)
         ]
-        fitting = [one for one in places if np.all(one[0].min >= whole.min) and np.all(one[0].max <= whole.max)]
-        box, part, led = _best_place((x, y), fitting or places[:1], met, gap=_GAP * unit)
-        left, base = min(max(box.x0, whole.x0), max(whole.x1 - width, whole.x0)), box.y0 + 4 * unit
+        fitting = [
+            position
+            for position in positions
+            if np.all(position[0].min >= area.min) and np.all(position[0].max <= area.max)
+        ]
+        box, part, led = _best_place((x, y), fitting or positions[:1], met, gap=_GAP * unit)
+        left, base = min(max(box.x0, area.x0), max(area.x1 - width, area.x0)), box.y0 + 4 * unit
         # Where no place lets a long name stay inside, it is pushed there, over its mark.
         base = base if left == box.x0 else y + 9 * unit
         met.names.append(Bbox.from_bounds(left, base - 4 * unit, width, 15 * unit))
@@ -104,30 +110,30 @@ def _place(ax: Axes, named: Sequence[tuple[Annotation, Box]], beside: Sequence[B
             label.arrow_patch.set_visible(led)
 
 
-def _best_place(mark: tuple[float, float], places: Sequence[_Place], met: _Met, *, gap: float) -> _Place:
-    """Where a label meets least, the first of equals: names that it would cover, what else; then names near, and lines.
+def _best_place(mark: tuple[float, float], positions: Sequence[_Position], met: _Met, *, gap: float) -> _Position:
+    """The position where a label overlaps least, the first of equals: names, other marks; then names near, and lines.
 
     Names first: of two that lie on each other neither can be read, and an interval is seen on both sides of a name.
     What is near is counted last, and up to the first place with nothing near, as it takes longest.
     """
-    covered = [(box.count_overlaps(met.names), box.count_overlaps(met.drawn)) for box, _, _ in places]
-    least = min(covered)
-    equals = [place for place, count in zip(places, covered, strict=True) if count == least]
+    covered = [(box.count_overlaps(met.names), box.count_overlaps(met.drawn)) for box, _, _ in positions]
+    fewest = min(covered)
+    equals = [position for position, count in zip(positions, covered, strict=True) if count == fewest]
     near = []
-    for place in equals:
-        near.append(_near(mark, place, met=met, gap=gap))
+    for position in equals:
+        near.append(_near(mark, position, met=met, gap=gap))
         if near[-1] == 0:
             break
     return equals[near.index(min(near))]
 
 
-def _near(mark: tuple[float, float], place: _Place, *, met: _Met, gap: float) -> int:
-    """How crowded a label's place is: 2 for each name near it, 1 for a line under it, 1 where its own crosses names."""
+def _near(mark: tuple[float, float], position: _Position, *, met: _Met, gap: float) -> int:
+    """How crowded a position is: 2 per name near it, 1 for a line under it, 1 where the label's line crosses names."""
     from matplotlib.transforms import Bbox
 
-    box, _, led = place
+    box, _, led = position
     wide = Bbox.from_extents(box.x0 - gap, box.y0, box.x1 + gap, box.y1)
-    crossed = led and any(one.count_overlaps(met.names) for one in _line(mark, box))
+    crossed = led and any(piece.count_overlaps(met.names) for piece in _line(mark, box))
     return int(2 * wide.count_overlaps(met.names) + (box.count_overlaps(met.lines) > 0) + crossed)
 
 
@@ -137,16 +143,16 @@ def _line(mark: tuple[float, float], box: Any) -> list[Any]:
 
     (x, y), (to_x, to_y) = mark, ((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2)
     points = [(x + part * (to_x - x), y + part * (to_y - y)) for part in np.linspace(0.0, 1.0, _PIECES)]
-    return [Bbox.from_extents(*one, *one).padded(0.5) for one in points[1:] if not box.contains(*one)]
+    return [Bbox.from_extents(*point, *point).padded(0.5) for point in points[1:] if not box.contains(*point)]
 
 
-def _places(at: tuple[float, float], reach: Box, unit: float) -> Iterator[tuple[float, float, float, bool]]:
-    """Places for a label, the best first: x, base line, which part of its width lies left of x, whether it is far."""
+def _positions(at: tuple[float, float], reach: Box, unit: float) -> Iterator[tuple[float, float, float, bool]]:
+    """Positions for a label, the best first: x, base line, which part of its width is left of x, whether it is far."""
     x, y = at
     right, left = max(x + 11 * unit, reach[2] + 5 * unit), min(x - 11 * unit, reach[0] - 5 * unit)
     over, under = max(reach[3], y + 5 * unit) + 5 * unit, min(reach[1], y - 5 * unit) - 13 * unit
     for far in (0.0, 16 * unit, 32 * unit, 48 * unit):
-        beside, corners = (y - 4.5 * unit + far, y - 4.5 * unit - far), (y + 9 * unit + far, y - 18 * unit - far)
-        ends = [(right, 0.0, beside), (left, 1.0, beside), (x + 9 * unit, 0.0, corners), (x - 9 * unit, 1.0, corners)]
+        level, corners = (y - 4.5 * unit + far, y - 4.5 * unit - far), (y + 9 * unit + far, y - 18 * unit - far)
+        ends = [(right, 0.0, level), (left, 1.0, level), (x + 9 * unit, 0.0, corners), (x - 9 * unit, 1.0, corners)]
         ends += [(x, 0.5, (over + far, under - far)), (x - 5 * unit, 0.0, (over + far, under - far))]
         yield from ((end, base, part, far > 0) for end, part, bases in ends for base in bases)

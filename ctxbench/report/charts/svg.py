@@ -1,6 +1,6 @@
-"""A drawing as SVG text: the same bytes each time, texts that stay texts, and no name that a page has already.
+"""Drawings as SVG text: the same bytes each time, texts that stay texts, and ids that are unique on a page.
 
-Or as a picture in pixels, in the same style.
+Or as a PNG, in the same style.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, PAPER = "#1c1f23", "#ffffff"  # of a file; what else is black or white is nearly so, as a page has its own
-TOLD = "told:"  # begins the `gid` of what has a tooltip; the text of it follows
+TOOLTIP = "told:"  # begins the `gid` of what has a tooltip; the text of it follows
 _FONTS = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", Arial, sans-serif'
 _STYLE: dict[str, Any] = {
     "svg.hashsalt": "ctxbench",
@@ -69,8 +69,8 @@ def svg(draw: Callable[[Figure], None], *, width: float, height: float, name: st
         figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     root = ET.fromstring(visible(out.getvalue()))  # noqa: S314 - matplotlib wrote it
     body = "".join(ET.tostring(_tidied(part, name), encoding="unicode") for part in root[1:])
-    told = "group" if "<title>" in body else "img"
-    head = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "class": "chart", "role": told})
+    role = "group" if "<title>" in body else "img"
+    head = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "class": "chart", "role": role})
     head.attrib |= {"aria-label": visible(label), "viewBox": f"0 0 {width:g} {height:g}"}
     head.attrib |= {"width": f"{width:g}", "height": f"{height:g}", "font-family": _FONTS}
     head.attrib["style"] = f"max-width: {width:g}px; min-width: {0.9 * width:g}px"
@@ -100,43 +100,45 @@ def _drawn(draw: Callable[[Figure], None], width: float, height: float) -> Itera
 
 
 def inline(text: str) -> Markup:
-    """A file's text as part of a page: on the page's paper, in its ink, in a box of its own that scrolls."""
+    """An SVG file's text as part of a page: in the page's colours, in a box that scrolls."""
     from markupsafe import Markup
 
-    shown = _COLOUR.sub(lambda found: {INK: "currentColor", PAPER: "var(--paper)"}[found[1]], text.replace(_GROUND, ""))
+    coloured = _COLOUR.sub(
+        lambda match: {INK: "currentColor", PAPER: "var(--paper)"}[match[1]], text.replace(_GROUND, "")
+    )
     label = re.findall('aria-label="[^"]*"', text)[0]
-    return Markup(f'<div class="drawing" tabindex="0" role="region" {label}>{shown}</div>')  # noqa: S704 - texts are escaped
+    return Markup(f'<div class="drawing" tabindex="0" role="region" {label}>{coloured}</div>')  # noqa: S704 - texts are escaped
 
 
 def axes_at(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes whose upper left corner stands at `left` and `top` of the figure, all in pixels."""
-    whole, high = figure.get_size_inches() * 72.0
-    return figure.add_axes((left / whole, 1.0 - (top + height) / high, width / whole, height / high))
+    """Axes with their upper left corner at `left` and `top` of the figure, all in pixels."""
+    wide, high = figure.get_size_inches() * 72.0
+    return figure.add_axes((left / wide, 1.0 - (top + height) / high, width / wide, height / high))
 
 
 def _tidied(part: ET.Element, name: str) -> ET.Element:
-    """Names made the drawing's own or left out, tooltips, halos, and numbers to a hundredth."""
-    for one in part.iter():
-        one.tag = one.tag.rpartition("}")[2]
-        given = one.attrib.pop("id", "")
-        if one.tag == "g" and given.startswith(TOLD):
-            one.set("role", "img")
-            one.insert(0, ET.Element("title"))
-            one[0].text = given.removeprefix(TOLD)
-        elif one.tag != "g" and given:
-            one.set("id", f"{name}-{given}")
-        if _XLINK in one.attrib:
-            one.set("href", f"#{name}-{one.attrib.pop(_XLINK)[1:]}")
-        if "clip-path" in one.attrib:
-            one.set("clip-path", one.attrib["clip-path"].replace("#", f"#{name}-"))
-        for key in {"d", "x", "y", "transform"} & one.attrib.keys():
-            one.set(key, _SPARE.sub(r"\1\2", one.attrib[key]))
-        if one.get("transform", "").startswith("rotate(-0 "):
-            del one.attrib["transform"]
-        if one.tag == "text":
-            one.set("style", re.sub(r" ?font-family:[^;]*;?", "", one.get("style", "")))
-        if given == "halo":
-            one.set("style", _HALO)
-        one.text = one.text if one.tag in ("text", "title", "tspan") else None
-        one.tail = "\n" if one.tag == "g" else None
+    """Prefix or drop ids, add tooltips and halos, and round numbers to a hundredth."""
+    for element in part.iter():
+        element.tag = element.tag.rpartition("}")[2]
+        element_id = element.attrib.pop("id", "")
+        if element.tag == "g" and element_id.startswith(TOOLTIP):
+            element.set("role", "img")
+            element.insert(0, ET.Element("title"))
+            element[0].text = element_id.removeprefix(TOOLTIP)
+        elif element.tag != "g" and element_id:
+            element.set("id", f"{name}-{element_id}")
+        if _XLINK in element.attrib:
+            element.set("href", f"#{name}-{element.attrib.pop(_XLINK)[1:]}")
+        if "clip-path" in element.attrib:
+            element.set("clip-path", element.attrib["clip-path"].replace("#", f"#{name}-"))
+        for key in {"d", "x", "y", "transform"} & element.attrib.keys():
+            element.set(key, _SPARE.sub(r"\1\2", element.attrib[key]))
+        if element.get("transform", "").startswith("rotate(-0 "):
+            del element.attrib["transform"]
+        if element.tag == "text":
+            element.set("style", re.sub(r" ?font-family:[^;]*;?", "", element.get("style", "")))
+        if element_id == "halo":
+            element.set("style", _HALO)
+        element.text = element.text if element.tag in ("text", "title", "tspan") else None
+        element.tail = "\n" if element.tag == "g" else None
     return part

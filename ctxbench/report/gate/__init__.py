@@ -1,1 +1,1 @@
-"""What a check found, told: on the console, as Markdown, annotations, JUnit XML and JSON. Import what is needed."""
+"""Reports of a check: console, Markdown, annotations, JUnit XML and JSON. Import what is needed."""

@@ -1,4 +1,4 @@
-"""Tells whether accepting a new baseline would change the outcome of a check, and what to do where it would not."""
+"""Whether accepting a new baseline would change the outcome of a check, and what to do where it would not."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def is_acceptable(check: Check) -> bool:
     if check.loosened:
         return True
     if check.verdict is Verdict.SAME:
-        return any(one.left_out.get("new") for one in check.selectors)
+        return any(selector.left_out.get("new") for selector in check.selectors)
     if check.verdict is Verdict.CANNOT_TELL:
-        return any(one.verdict is Verdict.CANNOT_TELL and not one.outdated for one in check.selectors)
+        return any(selector.verdict is Verdict.CANNOT_TELL and not selector.outdated for selector in check.selectors)
     return check.verdict is not Verdict.WORSE or any(map(_is_worse_without_pins, check.selectors))
 
 
@@ -37,23 +37,23 @@ def label_advice(renamed: Mapping[str, str], dataset: str, *, over_agent: bool =
         return f"{must} (`{command}`{drops}, or put back what is gone or can no longer be offered)"
     command = shlex.join(["ctxbench", "data", "rebase", dataset, "--renames", "renames.yaml", "--in-place"])
     lines = [f"`{old}: {new}`" for old, new in renamed.items()]
-    what = "line" if len(lines) == 1 else "lines"
-    return f"{must} (`{command}`; renames.yaml has the {what} {check_texts.first_ones(lines, _SHOWN)})"
+    noun = "line" if len(lines) == 1 else "lines"
+    return f"{must} (`{command}`; renames.yaml has the {noun} {check_texts.first_ones(lines, _SHOWN)})"
 
 
 def pin_advice(check: Check) -> str:
     """What to do about pins that do not hold; empty if all hold."""
-    pins = [pin for one in check.selectors for pin in one.pins]
+    pins = [pin for selector in check.selectors for pin in selector.pins]
     if not pins:
         return ""
     lines = [f"{line:,}" for line in sorted({pin.line for pin in pins} - {0})]
-    place = (
+    location = (
         f"{check.name}, line{'' if len(lines) == 1 else 's'} {check_texts.first_ones(lines, _SHOWN)}"
         if lines
         else check.name
     )
     verb = "a broken pin stays broken" if len(pins) == 1 else "broken pins stay broken"
-    return f"{verb} whatever is accepted: change or take out the pin ({place}), or mend the selection"
+    return f"{verb} whatever is accepted: change or take out the pin ({location}), or mend the selection"
 
 
 def _is_worse_without_pins(check: SelectorCheck) -> bool:
@@ -61,4 +61,4 @@ def _is_worse_without_pins(check: SelectorCheck) -> bool:
     if check.verdict is not Verdict.WORSE:
         return False
     facts = bool(check.unmet) or check.lost - check.gained > check.allowed
-    return not check.pins or facts or any(one.verdict is Verdict.WORSE for one in check.metrics)
+    return not check.pins or facts or any(metric.verdict is Verdict.WORSE for metric in check.metrics)

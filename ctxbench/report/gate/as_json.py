@@ -20,20 +20,20 @@ from ctxbench.gate.model import (
     UnmetRequirement,
 )
 from ctxbench.report.gate import check_texts
-from ctxbench.report.gate.places import Place, Places
+from ctxbench.report.gate.places import Location, Locations
 
 FORMAT = 1
 
 
-def check_dict(check: Check, *, strict: bool = False, places: Places | None = None) -> dict[str, Any]:
+def check_dict(check: Check, *, strict: bool = False, locations: Locations | None = None) -> dict[str, Any]:
     """A check in JSON's types; what has no finite value is None. `error` is None unless it could not be made.
 
     Args:
         check: what was found.
         strict: whether `cannot tell` fails, for the exit code.
-        places: where things stand.
+        locations: looks up files and lines.
     """
-    places = places or Places()
+    locations = locations or Locations()
     return {
         "format": FORMAT,
         "name": check.name,
@@ -43,22 +43,22 @@ def check_dict(check: Check, *, strict: bool = False, places: Places | None = No
         "verdict": str(check.verdict),
         "exit_code": check.exit_code(strict=strict),
         "notices": list(check.notices),
-        "loosened": [asdict(one) for one in check.loosened],
+        "loosened": [asdict(setting) for setting in check.loosened],
         "replacement": None if check.replacement is None else asdict(check.replacement),
-        "selectors": [_selector(one, places) for one in check.selectors],
+        "selectors": [_selector(selector, locations) for selector in check.selectors],
         "error": None,
     }
 
 
-def summary_dict(found: AcceptedFigures) -> dict[str, Any]:
+def summary_dict(figures: AcceptedFigures) -> dict[str, Any]:
     """What was accepted of a selector on a dataset; a mean of nothing is None."""
-    means = {str(metric): finite(value) for metric, value in found.metrics.items()}
+    means = {str(metric): finite(value) for metric, value in figures.metrics.items()}
     return {
-        "dataset": found.dataset,
-        "selector": found.selector,
-        "shipped": found.shipped,
-        "queries": found.queries,
-        "offered": found.offered,
+        "dataset": figures.dataset,
+        "selector": figures.selector,
+        "shipped": figures.shipped,
+        "queries": figures.queries,
+        "offered": figures.offered,
         "metrics": means,
     }
 
@@ -79,12 +79,12 @@ def refusal_dict(name: str, error: Exception) -> dict[str, Any]:
     """
     return {
         **check_dict(Check(name=name, base="", head="", selectors=())),
-        "error": {"message": str(error), "faults": [_fault(one) for one in faults_of(error)]},
+        "error": {"message": str(error), "faults": [_fault(fault) for fault in faults_of(error)]},
     }
 
 
 def _fault(fault: Fault) -> dict[str, Any]:
-    """What is not known of its place is None."""
+    """A fault; parts of its location that are unknown are None."""
     return {
         "message": fault.message,
         "file": None if fault.path is None else Path(fault.path).as_posix(),
@@ -93,7 +93,7 @@ def _fault(fault: Fault) -> dict[str, Any]:
     }
 
 
-def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
+def _selector(check: SelectorCheck, locations: Locations) -> dict[str, Any]:
     return {
         "dataset": check.dataset,
         "selector": check.selector,
@@ -105,7 +105,8 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
         "renamed": dict(check.renamed),
         "reused": check.reused,
         "servers": [
-            {**asdict(one), "changed": list(one.changed), "unverified": list(one.unverified)} for one in check.servers
+            {**asdict(server), "changed": list(server.changed), "unverified": list(server.unverified)}
+            for server in check.servers
         ],
         "compared": check.compared,
         "left_out": {why: list(ids) for why, ids in check.left_out.items()},
@@ -115,46 +116,49 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
         "unsteady": check.unsteady,
         "allowed": check.allowed,
         "deterministic": check.deterministic,
-        "metrics": [_metric(one, deterministic=check.deterministic) for one in check.metrics],
-        "pins": [pin_dict(one) for one in check.pins],
-        "unmet": [{**_unmet(one), **_place(places.of_items(one.items, check.dataset))} for one in check.unmet],
+        "metrics": [_metric(metric, deterministic=check.deterministic) for metric in check.metrics],
+        "pins": [pin_dict(pin) for pin in check.pins],
+        "unmet": [
+            {**_unmet(requirement), **_location(locations.of_items(requirement.items, check.dataset))}
+            for requirement in check.unmet
+        ],
         "causes": [
             {
-                **_cause(one.cause),
-                "lost": one.lost,
-                "gained": one.gained,
-                "others": one.others,
-                "tokens": one.tokens,
-                "queries": list(one.queries),
-                "mend": str(one.remedy),
-                **_place(places.of_cause(one.cause, check.dataset, [check.selector])),
+                **_cause(group.cause),
+                "lost": group.lost,
+                "gained": group.gained,
+                "others": group.others,
+                "tokens": group.tokens,
+                "queries": list(group.queries),
+                "mend": str(group.remedy),
+                **_location(locations.of_cause(group.cause, check.dataset, [check.selector])),
             }
-            for one in check.causes
+            for group in check.causes
         ],
         "repriced": [
-            {**asdict(one), "tokens": one.tokens, **_place(places.item(check.dataset, one.item))}
-            for one in check.repriced
+            {**asdict(item), "tokens": item.tokens, **_location(locations.item(check.dataset, item.item))}
+            for item in check.repriced
         ],
-        "changes": [_change(one) for one in check.changes],
+        "changes": [_change(change) for change in check.changes],
         "swaps": list(check.swaps),
         "texts": dict(check.texts),
     }
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _location(location: Location) -> dict[str, Any]:
     """A file and a line; what is not known of them is None."""
-    file, line = place
+    file, line = location
     return {"file": file or None, "line": line or None}
 
 
 def _metric(judged: MetricVerdict, *, deterministic: bool) -> dict[str, Any]:
-    """Of a selector that is known to answer alike whenever it is asked, p-values are None: what differs is a fact."""
+    """A metric's verdict; p-values of a deterministic selector are None, since every difference is a fact."""
     compared = comparison_dict(judged.comparison)
     if deterministic:
         compared |= {"p": None, "p_floor": None, "p_holm": None, "p_holm_at_floor": None}
     for name in ("better_on", "worse_on"):  # which of both is better is the metric's to say
         del compared[name]
-    found = judged.comparison
+    comparison = judged.comparison
     return {
         "metric": judged.metric,
         "verdict": str(judged.verdict),
@@ -162,11 +166,11 @@ def _metric(judged: MetricVerdict, *, deterministic: bool) -> dict[str, Any]:
         "head": estimate_dict(judged.head),
         "comparison": {
             **compared,
-            "left_out": found.left_out,
-            "higher_on": found.higher,
-            "lower_on": found.lower,
-            "equal_on": found.equal,
-            "alpha": found.alpha,
+            "left_out": comparison.left_out,
+            "higher_on": comparison.higher,
+            "lower_on": comparison.lower,
+            "equal_on": comparison.equal,
+            "alpha": comparison.alpha,
         },
         "tolerance": finite(judged.tolerance),
         "detectable": None if judged.detectable is None else finite(judged.detectable),
@@ -196,5 +200,5 @@ def _change(change: Change) -> dict[str, Any]:
     }
 
 
-def _unmet(one: UnmetRequirement) -> dict[str, Any]:
-    return {"items": list(one.items), "why": one.why, "queries": list(one.queries)}
+def _unmet(requirement: UnmetRequirement) -> dict[str, Any]:
+    return {"items": list(requirement.items), "why": requirement.why, "queries": list(requirement.queries)}

@@ -15,7 +15,7 @@ from ctxbench.report.gate.acceptance import is_acceptable, pin_advice
 from ctxbench.report.gate.check_conclusion import COMMAND, Speech, conclusion
 from ctxbench.report.gate.check_summary import summary_sentences, tokens_decided
 from ctxbench.report.gate.check_words import explained_words
-from ctxbench.report.gate.places import Places
+from ctxbench.report.gate.places import Locations
 
 MORE = (
     "A cause is told once, for all. Metrics, and items lost and gained with their causes: --verbose, with the first of "
@@ -42,7 +42,7 @@ def document(
     strict: bool = False,
     accept: str = "",
     first: str = "",
-    places: Places | None = None,
+    locations: Locations | None = None,
     speech: Speech = COMMAND,
 ) -> Document:
     """Make the document of a check.
@@ -52,23 +52,23 @@ def document(
         strict: whether `cannot tell` fails.
         accept: the command that would make the head the baseline; empty where there is none, or it would fail.
         first: what must be done before that; empty = nothing.
-        places: where things stand.
+        locations: looks up files and lines.
         speech: how the reader is spoken to.
     """
-    places = places or Places()
-    ranked = sorted(check.selectors, key=lambda one: one.verdict.severity)
+    locations = locations or Locations()
+    ranked = sorted(check.selectors, key=lambda selector: selector.verdict.severity)
     accept = accept if is_acceptable(check) else ""
     short = summary_sentences(ranked, accept, first=first, pins=pin_advice(check))
     opening: list[Block] = [Bullets(short)] if short else []
     opening.append(_verdicts(ranked) if ranked else Text("No selector was compared."))
     shared = check_texts.shared_notices(check)
-    differ = {one.differs for one in ranked}
-    if len(ranked) > 1 and len(differ) == 1 and (what := differ.pop()):
-        shared = (*shared, f"what differs: {what}")
+    differ = {selector.differs for selector in ranked}
+    if len(ranked) > 1 and len(differ) == 1 and (difference := differ.pop()):
+        shared = (*shared, f"what differs: {difference}")
     notices = [*check.notices, *shared, *_reuse_notice(ranked), *check_texts.unsteady_notes(ranked)]
     if notices:
         opening.append(Bullets(tuple(map(check_texts.sentence, notices))))
-    sections = tuple(_section(one, shared, places) for one in ranked)
+    sections = tuple(_section(selector, shared, locations) for selector in ranked)
     warning = check_texts.sentence(check_texts.opening_words(check))
     return replace(
         _CHECK,
@@ -81,14 +81,14 @@ def document(
 
 
 def refusal(name: str, error: Exception) -> Document:
-    """Make the document of a check that could not be made: its faults, one a line, as many as `SHOWN`.
+    """Make the document of a check that could not be made: its faults, one per line, at most `SHOWN`.
 
     Args:
         name: of what was to be checked.
         error: why it could not be.
     """
     faults = faults_of(error)
-    lines = [str(one) for one in faults[:SHOWN]]
+    lines = [str(fault) for fault in faults[:SHOWN]]
     lines += [f"and {len(faults) - SHOWN:,} more"] if len(faults) > SHOWN else []
     title = f"cannot judge: {name}" + (f", {len(faults):,} faults" if len(faults) > 1 else "")
     advice = Text("Nothing was judged (exit code 2): mend what is wrong and check again.")
@@ -97,22 +97,22 @@ def refusal(name: str, error: Exception) -> Document:
 
 def _reuse_notice(selectors: list[SelectorCheck]) -> Iterator[str]:
     """One notice for all selectors whose answers are those of the baseline."""
-    names = [check_texts.selector_name(one) for one in selectors if one.reused]
+    names = [check_texts.selector_name(selector) for selector in selectors if selector.reused]
     if names:
         all_of_them = "no selector was asked again" if len(names) > 1 else f"{names[0]} was not asked again"
-        what = all_of_them if len(names) == len(selectors) else f"not asked again: {check_texts.first_ones(names)}"
-        yield f"{what}: nothing that decides the answers has changed since the baseline was accepted"
+        subject = all_of_them if len(names) == len(selectors) else f"not asked again: {check_texts.first_ones(names)}"
+        yield f"{subject}: nothing that decides the answers has changed since the baseline was accepted"
 
 
 def _verdicts(selectors: list[SelectorCheck]) -> Table:
-    """One row a selector and dataset; what was left out nowhere has no column."""
-    counts = [_counts(one) for one in selectors]
-    names = [name for name in counts[0] if name not in _SELDOM or any(one[name] for one in counts)]
+    """One row per selector and dataset; seldom counts have a column only where one is not 0."""
+    counts = [_counts(selector) for selector in selectors]
+    names = [name for name in counts[0] if name not in _SELDOM or any(row[name] for row in counts)]
     rows = []
-    for one, found in zip(selectors, counts, strict=True):
-        judged = one.verdict is not Verdict.NOT_COMPARABLE
-        numbers = [_count_text(one, name, found[name]) if judged else wording.NONE for name in names]
-        rows.append((str(one.verdict), Quoted(one.dataset), Quoted(check_texts.selector_title(one)), *numbers))
+    for check, figures in zip(selectors, counts, strict=True):
+        judged = check.verdict is not Verdict.NOT_COMPARABLE
+        numbers = [_count_text(check, name, figures[name]) if judged else wording.NONE for name in names]
+        rows.append((str(check.verdict), Quoted(check.dataset), Quoted(check_texts.selector_title(check)), *numbers))
     return Table(
         title="Verdicts",
         head=("verdict", "dataset", "selector", *names),
@@ -143,48 +143,48 @@ def _counts(check: SelectorCheck) -> dict[str, int]:
     }
 
 
-def _section(check: SelectorCheck, told_already: Collection[str], places: Places) -> Section:
-    """One selector; notices that were said already are left out."""
+def _section(check: SelectorCheck, shared: Collection[str], locations: Locations) -> Section:
+    """The section of a selector, without the notices in `shared`."""
     differs = f"what differs: {check.differs}"
-    told = [*check.reasons, *([differs] if check.differs and differs not in told_already else [])]
-    blocks: list[Block] = [Bullets(tuple(map(check_texts.sentence, told)))]
-    blocks += [table for table in _tables(check, places) if table.rows]
-    notices = [one for one in check.notices if one not in told_already]
+    reasons = [*check.reasons, *([differs] if check.differs and differs not in shared else [])]
+    blocks: list[Block] = [Bullets(tuple(map(check_texts.sentence, reasons)))]
+    blocks += [table for table in _tables(check, locations) if table.rows]
+    notices = [notice for notice in check.notices if notice not in shared]
     if notices:
         blocks.append(Bullets(tuple(map(check_texts.sentence, notices))))
     return Section(f"{check.verdict}: {check_texts.selector_name(check)}", tuple(blocks))
 
 
-def _tables(check: SelectorCheck, places: Places) -> Iterator[Table]:
-    lost = [one for one in check.changes if one.required and one.lost]
-    gained = [one for one in check.changes if one.required and not one.lost]
-    others = [one for one in check.changes if not one.required]
+def _tables(check: SelectorCheck, locations: Locations) -> Iterator[Table]:
+    lost = [change for change in check.changes if change.required and change.lost]
+    gained = [change for change in check.changes if change.required and not change.lost]
+    optional = [change for change in check.changes if not change.required]
     yield _pins(check)
-    yield _unmet(check, places)
+    yield _unmet(check, locations)
     yield _metrics(check)
-    yield _causes(check, places)
-    yield _repriced(check, places)
+    yield _causes(check, locations)
+    yield _repriced(check, locations)
     yield _changes(check, f"Required items lost: {len(lost):,}", lost)
     yield _changes(check, f"Required items gained: {len(gained):,}", gained, weight=Weight.DETAIL)
-    yield _changes(check, f"Other items that went in or out: {len(others):,}", others, weight=Weight.DETAIL)
+    yield _changes(check, f"Other items that went in or out: {len(optional):,}", optional, weight=Weight.DETAIL)
 
 
 def _metrics(check: SelectorCheck) -> Table:
     p = [] if check.deterministic else ["p"]
     head = ("metric", "verdict", "baseline", "now", "difference", *p, "tolerance", "detectable", "queries")
     rows = []
-    for one in check.metrics:
-        metric = parse_metric(one.metric)
+    for judged in check.metrics:
+        metric = parse_metric(judged.metric)
         rows.append(
             (
-                check_texts.metric_title(one),
-                str(one.verdict),
-                *check_texts.sides(one),
-                check_texts.difference(metric, one.comparison),
-                *([check_texts.p_value(one.comparison)] if p else []),
-                check_texts.size_text(metric, one.tolerance),
-                check_texts.size_text(metric, one.detectable),
-                f"{one.comparison.n:,}",
+                check_texts.metric_title(judged),
+                str(judged.verdict),
+                *check_texts.sides(judged),
+                check_texts.difference(metric, judged.comparison),
+                *([check_texts.p_value(judged.comparison)] if p else []),
+                check_texts.size_text(metric, judged.tolerance),
+                check_texts.size_text(metric, judged.detectable),
+                f"{judged.comparison.n:,}",
             )
         )
     return Table(
@@ -201,61 +201,63 @@ def _metrics(check: SelectorCheck) -> Table:
 def _pins(check: SelectorCheck) -> Table:
     rows = [
         (
-            check_texts.id_with_text(check, one.query),
-            check_texts.sentence(one.pin),
-            f"{one.line}" if one.line else wording.NONE,
-            check_texts.sentence(one.message),
+            check_texts.id_with_text(check, pin.query),
+            check_texts.sentence(pin.pin),
+            f"{pin.line}" if pin.line else wording.NONE,
+            check_texts.sentence(pin.message),
         )
-        for one in check.pins
+        for pin in check.pins
     ]
     return Table(
         title=f"Pins that do not hold: {len(rows):,}",
         head=("query", "pin", "line", "what is wrong"),
         rows=tuple(rows),
-        shown=_SHOWN,
+        n_shown=_SHOWN,
         stacked=True,
         brief=True,
     )
 
 
-def _unmet(check: SelectorCheck, places: Places) -> Table:
+def _unmet(check: SelectorCheck, locations: Locations) -> Table:
     rows = [
         (
-            check_texts.sentence(" or ".join(one.items)),
-            places.text(places.of_items(one.items, check.dataset)),
-            one.why,
-            f"{len(one.queries):,} ({check_texts.first_ones(one.queries)})",
+            check_texts.sentence(" or ".join(requirement.items)),
+            locations.text(locations.of_items(requirement.items, check.dataset)),
+            requirement.why,
+            f"{len(requirement.queries):,} ({check_texts.first_ones(requirement.queries)})",
         )
-        for one in check.unmet
+        for requirement in check.unmet
     ]
     return _without_empty_places(
         Table(
             title=f"Required items that can no longer be offered: {len(rows):,}",
             head=("item", "where", "what became of it", "queries"),
             rows=tuple(rows),
-            shown=_SHOWN,
+            n_shown=_SHOWN,
             stacked=True,
             joined=True,
             brief=True,
-            once=True,
+            skip_repeated=True,
         )
     )
 
 
-def _repriced(check: SelectorCheck, places: Places) -> Table:
-    """The table of items whose price changed; details, unless tokens decide the verdict."""
+def _repriced(check: SelectorCheck, locations: Locations) -> Table:
+    """The table of items whose token count changed; details, unless tokens decide the verdict."""
     rows = [
         (
-            Quoted(one.item),
-            places.text(places.item(check.dataset, one.item)),
-            f"{one.base:,} -> {one.head:,}",
-            one.why,
-            f"{len(one.queries):,}",
-            f"{one.tokens:+,}",
+            Quoted(item.item),
+            locations.text(locations.item(check.dataset, item.item)),
+            f"{item.base:,} -> {item.head:,}",
+            item.why,
+            f"{len(item.queries):,}",
+            f"{item.tokens:+,}",
         )
-        for one in check.repriced
+        for item in check.repriced
     ]
-    decides = any(check_texts.counts_tokens(one) and one.verdict in check_texts.CAUSE_VERDICTS for one in check.metrics)
+    decides = any(
+        check_texts.counts_tokens(judged) and judged.verdict in check_texts.CAUSE_VERDICTS for judged in check.metrics
+    )
     return _without_empty_places(
         Table(
             title=f"Items that cost otherwise where they are offered as before: {len(rows):,}",
@@ -263,7 +265,7 @@ def _repriced(check: SelectorCheck, places: Places) -> Table:
             rows=tuple(rows),
             numbers=frozenset({2, 4, 5}),
             weight=Weight.COST if decides else Weight.DETAIL,
-            shown=_SHOWN if decides else _FEW,
+            n_shown=_SHOWN if decides else _FEW,
             joined=True,
         )
     )
@@ -283,24 +285,32 @@ def _without_empty_places(table: Table) -> Table:
 
 
 def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight: Weight = Weight.COST) -> Table:
-    """The table of some changes; lost items with their remedy, and the direction if there are both."""
-    remedy = any(one.remedy for one in changes)
-    ways = len({one.lost for one in changes}) > 1
-    came_in = not ways and any(not one.lost for one in changes)
+    """The table of some changes, with suggested fixes, and with the direction if there are both."""
+    remedy = any(change.remedy for change in changes)
+    both_directions = len({change.lost for change in changes}) > 1
+    came_in = not both_directions and any(not change.lost for change in changes)
     out = "kept out before" if came_in else "kept out"
-    head = ("query", "item", *(["way"] if ways else []), out, "score", "cause", *(["mend"] if remedy else []))
+    head = (
+        "query",
+        "item",
+        *(["way"] if both_directions else []),
+        out,
+        "score",
+        "cause",
+        *(["mend"] if remedy else []),
+    )
     rows = []
-    for one in changes:
+    for change in changes:
         row: list[Cell] = [
-            check_texts.id_with_text(check, one.query),
-            Quoted(one.item),
-            *([check_texts.direction(one)] if ways else []),
+            check_texts.id_with_text(check, change.query),
+            Quoted(change.item),
+            *([check_texts.direction(change)] if both_directions else []),
         ]
-        when = f"{'now' if one.lost else 'before'}, " if ways else ""
-        row += [f"{when}{check_texts.exclusion_text(one)}", check_texts.score_text(one)]
+        when = f"{'now' if change.lost else 'before'}, " if both_directions else ""
+        row += [f"{when}{check_texts.exclusion_text(change)}", check_texts.score_text(change)]
         row += [
-            check_texts.sentence(check_texts.cause_text(one.cause)),
-            *([check_texts.sentence(str(one.remedy))] if remedy else []),
+            check_texts.sentence(check_texts.cause_text(change.cause)),
+            *([check_texts.sentence(str(change.remedy))] if remedy else []),
         ]
         rows.append(tuple(row))
     return Table(
@@ -308,29 +318,29 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
         head=head,
         rows=tuple(rows),
         weight=weight,
-        shown=_SHOWN if weight is Weight.COST else _FEW,
-        key=3 if ways else 2,
+        n_shown=_SHOWN if weight is Weight.COST else _FEW,
+        key=3 if both_directions else 2,
         stacked=True,
         joined=weight is Weight.DETAIL,
     )
 
 
-def _causes(check: SelectorCheck, places: Places) -> Table:
+def _causes(check: SelectorCheck, locations: Locations) -> Table:
     causes = check.causes
     if tokens_decided(check):  # then tokens are the cost
-        causes = tuple(sorted(causes, key=lambda one: -one.tokens))
+        causes = tuple(sorted(causes, key=lambda group: -group.tokens))
     rows = [
         (
-            check_texts.sentence(check_texts.cause_text(one.cause)),
-            places.text(places.of_cause(one.cause, check.dataset, [check.selector])),
-            f"{one.lost:,}",
-            f"{one.gained:,}",
-            f"{one.others:,}",
-            f"{one.tokens:+,}" if one.tokens else "0",
-            f"{len(one.queries):,} ({check_texts.first_ones(one.queries)})",
-            check_texts.sentence(str(one.remedy)),
+            check_texts.sentence(check_texts.cause_text(group.cause)),
+            locations.text(locations.of_cause(group.cause, check.dataset, [check.selector])),
+            f"{group.lost:,}",
+            f"{group.gained:,}",
+            f"{group.others:,}",
+            f"{group.tokens:+,}" if group.tokens else "0",
+            f"{len(group.queries):,} ({check_texts.first_ones(group.queries)})",
+            check_texts.sentence(str(group.remedy)),
         )
-        for one in causes
+        for group in causes
     ]
     head = (
         "cause",
@@ -348,19 +358,19 @@ def _causes(check: SelectorCheck, places: Places) -> Table:
             head=head,
             rows=tuple(rows),
             numbers=frozenset({2, 3, 4, 5}),
-            shown=_SHOWN,
+            n_shown=_SHOWN,
             stacked=True,
             joined=True,
             brief=True,
-            once=True,
+            skip_repeated=True,
         )
     )
 
 
 def _closing(check: Check, strict: bool, accept: str, first: str, speech: Speech) -> Iterator[Block]:
-    if judged := [one for one in check.selectors if one.metrics]:
-        chance = [] if all(one.deterministic for one in judged) else [_P]
-        cells = (str(cell) for one in judged for row in _metrics(one).rows for cell in row)
+    if judged := [selector for selector in check.selectors if selector.metrics]:
+        chance = [] if all(selector.deterministic for selector in judged) else [_P]
+        cells = (str(cell) for selector in judged for row in _metrics(selector).rows for cell in row)
         loose = [f"{wording.LOOSE_LEGEND}."] if any(map(wording.has_loose, cells)) else []
         yield Text(" ".join([*chance, _LEGEND, *loose]), note=True)
     yield from conclusion(check, strict=strict, accept=accept, first=first, speech=speech)

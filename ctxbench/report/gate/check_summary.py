@@ -1,4 +1,4 @@
-"""A check in a few lines: which selector, what was lost, what it cost most, what mends it, and how it is accepted."""
+"""A check in a few lines: the selector, lost items, the most costly cause, its fix, and how to accept the change."""
 
 from __future__ import annotations
 
@@ -36,42 +36,44 @@ def summary_sentences(
 
 def loss_note(selectors: Sequence[SelectorCheck]) -> str:
     """The end of a sentence about a good verdict: required items that were lost all the same; empty if none was."""
-    n = sum(one.lost for one in selectors)
+    n = sum(selector.lost for selector in selectors)
     if not n:
         return ""
-    gained = sum(one.gained for one in selectors)
+    gained = sum(selector.gained for selector in selectors)
     also = f" and {gained:,} gained" if gained else ""
     verb = "was" if n == 1 else "were"
     return f", though {count(n, 'required item')} {verb} lost{also}: {_lost(selectors)}"
 
 
 def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, pins: str) -> Iterator[str]:
-    differ = [one for one in selectors if one.verdict is not Verdict.SAME]
-    losing = [one for one in selectors if one.lost]
+    differ = [selector for selector in selectors if selector.verdict is not Verdict.SAME]
+    losing = [selector for selector in selectors if selector.lost]
     if differ:
-        worst, *others = differ
+        worst, *further = differ
         left = len(worst.reasons) - 1
-        more = f"; {count(left, 'more reason')} below" if left else ""
-        yield f"{check_texts.selector_name(worst)}: {_first_reason(worst.reasons[0])}{more}"
+        note = f"; {count(left, 'more reason')} below" if left else ""
+        yield f"{check_texts.selector_name(worst)}: {_first_reason(worst.reasons[0])}{note}"
         if large := _large_undecided(worst):
             yield check_texts.sentence(f"not told either way: {large}")
-        if others:
-            yield check_texts.sentence(f"also {_others(others)}")
+        if further:
+            yield check_texts.sentence(f"also {_by_verdict(further)}")
     if losing:
         yield f"lost: {_lost(losing)}"
-    found = costliest_cause(selectors)
-    if found is not None:
-        cause, remedy, of = found
-        only = len({group.cause for one in selectors for group in one.causes}) == 1
+    costliest = costliest_cause(selectors)
+    if costliest is not None:
+        cause, remedy, of = costliest
+        is_single = len({group.cause for selector in selectors for group in selector.causes}) == 1
         named = differ[0] if differ else selectors[0]
-        whose = "" if of is named else f" ({check_texts.selector_name(of)})"
-        what = f"{'cause' if only else 'most costly cause'}{whose}: {_clipped(check_texts.cause_text(cause))}"
+        selector_note = "" if of is named else f" ({check_texts.selector_name(of)})"
+        text = (
+            f"{'cause' if is_single else 'most costly cause'}{selector_note}: {_clipped(check_texts.cause_text(cause))}"
+        )
         yield (
-            f"{what}; to mend it: {remedy}" if remedy and len(remedy) <= _LONGEST_MEND else what
+            f"{text}; to mend it: {remedy}" if remedy and len(remedy) <= _LONGEST_MEND else text
         )  # half a mend is none
-    said = differ[0].reasons[:1] if differ else ()
-    servers = dict.fromkeys(reason for one in selectors for reason in server_reasons(one.servers))
-    yield from (check_texts.sentence(reason) for reason in servers if reason not in said)
+    reasons = differ[0].reasons[:1] if differ else ()
+    servers = dict.fromkeys(reason for selector in selectors for reason in server_reasons(selector.servers))
+    yield from (check_texts.sentence(reason) for reason in servers if reason not in reasons)
     if pins:
         yield pins
     if differ and accept:
@@ -80,59 +82,65 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
 
 
 def _first_reason(reason: str) -> str:
-    """A reason that is told whole below; of one that is too long for here what stands before its colon, not half."""
+    """A reason; of one that is too long only the part before its colon."""
     clipped = _clipped(reason)
-    what, colon, _ = reason.partition(": ")
-    return f"{what}, as told below" if clipped != reason and colon and _clipped(what) == what else clipped
+    opening, colon, _ = reason.partition(": ")
+    return f"{opening}, as told below" if clipped != reason and colon and _clipped(opening) == opening else clipped
 
 
-def _others(selectors: Sequence[SelectorCheck]) -> str:
+def _by_verdict(selectors: Sequence[SelectorCheck]) -> str:
     """Selectors by verdict: `worse: a on d and b on d; better: c on d`."""
     names: dict[Verdict, list[str]] = {}
-    for one in selectors:
-        names.setdefault(one.verdict, []).append(check_texts.selector_name(one))
-    return "; ".join(f"{verdict}: {check_texts.first_ones(held, _NAMED)}" for verdict, held in names.items())
+    for selector in selectors:
+        names.setdefault(selector.verdict, []).append(check_texts.selector_name(selector))
+    return "; ".join(f"{verdict}: {check_texts.first_ones(titles, _NAMED)}" for verdict, titles in names.items())
 
 
 def _lost(selectors: Sequence[SelectorCheck]) -> str:
     """Items with the queries that lost them, in whichever selector, what most lost first."""
     queries: dict[str, dict[str, None]] = {}
     for check in selectors:
-        for one in check.changes:
-            if one.lost and one.required:
-                queries.setdefault(one.item, {})[one.query] = None
+        for change in check.changes:
+            if change.lost and change.required:
+                queries.setdefault(change.item, {})[change.query] = None
     ranked = sorted(queries.items(), key=lambda entry: -len(entry[1]))
     return check_texts.sentence(
         check_texts.first_ones(
-            [f"{item} ({check_texts.first_ones(list(held), _NAMED)})" for item, held in ranked], _NAMED
+            [f"{item} ({check_texts.first_ones(list(query_ids), _NAMED)})" for item, query_ids in ranked], _NAMED
         )
     )
 
 
 def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str, SelectorCheck] | None:
-    """The cause that cost most, over all selectors, with what mends it, and where; None where no cause is known.
+    """The most costly cause over all selectors, with its suggested fix and its selector; None where none is known.
 
-    What mends it is of one selector on one dataset, whose figures it gives: of the worst that lost something by it.
+    The fix is that of one selector on one dataset: of the worst that lost something by this cause.
     Most required items lost net; of equals, the first of the worst selector. Where nothing required was lost, or tokens
     alone decided on the worst selector, what is to blame for the metric that decided.
     """
-    found: dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]] = {}
-    for one in () if selectors and tokens_decided(selectors[0]) else selectors:
-        for group in one.causes:
+    by_cause: dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]] = {}
+    for selector in () if selectors and tokens_decided(selectors[0]) else selectors:
+        for group in selector.causes:
             if group.lost:
-                found.setdefault((one.dataset, group.cause), []).append((one, group))
-    if found:
-        (_, cause), losing = min(found.items(), key=lambda entry: sum(one.gained - one.lost for _, one in entry[1]))
-        alike = [entry for (_, other), held in found.items() if other == cause for entry in held]
+                by_cause.setdefault((selector.dataset, group.cause), []).append((selector, group))
+    if by_cause:
+        (_, cause), losing = min(
+            by_cause.items(), key=lambda entry: sum(group.gained - group.lost for _, group in entry[1])
+        )
+        alike = [entry for (_, group_cause), entries in by_cause.items() if group_cause == cause for entry in entries]
         first = [entry for entry in alike if entry[0] is selectors[0]]  # the one that is told of, where it has a mend
         mends = [entry for entry in (*first, *losing) if entry[1].remedy]
         check, group = (mends or first or losing)[0]
         return cause, str(group.remedy), check
-    for one in selectors:
-        for judged in one.metrics:
-            blame = metric_cause(one, judged)
-            if blame is not None and judged.verdict is one.verdict and judged.verdict in check_texts.CAUSE_VERDICTS:
-                return blame.cause, str(blame.remedy), one
+    for selector in selectors:
+        for judged in selector.metrics:
+            blame = metric_cause(selector, judged)
+            if (
+                blame is not None
+                and judged.verdict is selector.verdict
+                and judged.verdict in check_texts.CAUSE_VERDICTS
+            ):
+                return blame.cause, str(blame.remedy), selector
     return None
 
 
@@ -140,7 +148,9 @@ def tokens_decided(check: SelectorCheck) -> bool:
     """Whether a verdict is what it is for nothing but prompt tokens."""
     facts = check.pins or check.unmet or check.lost - check.gained > check.allowed
     judged = [
-        one for one in check.metrics if one.verdict in check_texts.CAUSE_VERDICTS and one.verdict is check.verdict
+        metric
+        for metric in check.metrics
+        if metric.verdict in check_texts.CAUSE_VERDICTS and metric.verdict is check.verdict
     ]
     return not facts and bool(judged) and all(map(check_texts.counts_tokens, judged))
 
@@ -160,15 +170,19 @@ def _replaced_tokens(group: CauseGroup, groups: Sequence[CauseGroup]) -> int:
     if group.cause.kind is not CauseKind.NEW:
         return 0
     new = set(group.cause.subjects)
-    pushed = (one for one in groups if one.cause.kind is CauseKind.CROWDED)
-    return sum(one.tokens for one in pushed if new.issuperset(one.cause.subjects) and one.cause.subjects)
+    pushed = (candidate for candidate in groups if candidate.cause.kind is CauseKind.CROWDED)
+    return sum(
+        candidate.tokens
+        for candidate in pushed
+        if new.issuperset(candidate.cause.subjects) and candidate.cause.subjects
+    )
 
 
 def _large_undecided(check: SelectorCheck) -> str:
-    """The largest difference for the worse that cannot be told, with why; empty where none is large, or it is told."""
-    told = check.reasons[0] if check.reasons else ""
-    undecided = [one for one in check.metrics if one.verdict is Verdict.CANNOT_TELL]
-    left = [one for one in undecided if not told.startswith(f"{one.metric} ")]
+    """The largest inconclusive difference for the worse, with the reason; empty if none is large or not yet named."""
+    reason = check.reasons[0] if check.reasons else ""
+    undecided = [metric for metric in check.metrics if metric.verdict is Verdict.CANNOT_TELL]
+    left = [metric for metric in undecided if not reason.startswith(f"{metric.metric} ")]
     largest = max(left, key=_in_tolerances, default=None)
     if largest is None or _in_tolerances(largest) <= _LARGE:
         return ""
@@ -185,5 +199,5 @@ def _clipped(text: str) -> str:
     if len(text) <= _LONGEST:
         return check_texts.clipped(text, _LONGEST)
     parts = (text[:_LONGEST].rpartition(end)[0] for end in _ENDS)
-    whole = next((part for part in parts if part and part.count("(") == part.count(")")), "")
-    return whole or check_texts.clipped(text, _LONGEST)
+    clause = next((part for part in parts if part and part.count("(") == part.count(")")), "")
+    return clause or check_texts.clipped(text, _LONGEST)

@@ -1,4 +1,4 @@
-"""Writes the results of a check in words: values, scores, causes; decides nothing."""
+"""The results of a check as text: values, scores, causes."""
 
 from __future__ import annotations
 
@@ -44,34 +44,34 @@ def selector_name(check: SelectorCheck) -> str:
 
 
 def selector_title(check: SelectorCheck | AcceptedFigures) -> str:
-    """What people read as a selector's name: `agent (= learned/normal, shipped)`."""
+    """A selector's name for people: `agent (= learned/normal, shipped)`."""
     return wording.selector_title(check.selector, check.shipped)
 
 
 def opening_words(check: Check) -> str:
     """What the first line of a report begins with: a gate that was loosened, a baseline that was accepted anew."""
-    said = []
+    clauses = []
     if check.loosened:
-        said.append(f"the gate was loosened ({_first_texts(map(loosened_text, check.loosened))})")
+        clauses.append(f"the gate was loosened ({_first_texts(map(loosened_text, check.loosened))})")
     if (replaced := check.replacement) is not None:
         figures = [*map(_figure_text, replaced.figures)] or ["same figures"]
-        looser = [f"looser: {loosened_text(one)}" for one in replaced.loosened]
-        place = f", in place of the one in {replaced.commit}" if replaced.commit else ""
-        said.append(f"the baseline was accepted anew{place} ({_first_texts([*looser, *figures])})")
-    return "; ".join(said)
+        looser = [f"looser: {loosened_text(setting)}" for setting in replaced.loosened]
+        origin = f", in place of the one in {replaced.commit}" if replaced.commit else ""
+        clauses.append(f"the baseline was accepted anew{origin} ({_first_texts([*looser, *figures])})")
+    return "; ".join(clauses)
 
 
-def loosened_text(found: Loosened) -> str:
+def loosened_text(setting: Loosened) -> str:
     """A loosened setting on one line, such as `tolerance of recall 0.01 -> 0.9`."""
-    if found.after:
-        return f"{found.setting} {found.before} -> {found.after}"
-    return f"{found.setting}: {found.before} is gone"
+    if setting.after:
+        return f"{setting.setting} {setting.before} -> {setting.after}"
+    return f"{setting.setting}: {setting.before} is gone"
 
 
-def _figure_text(found: FigureChange) -> str:
+def _figure_text(change: FigureChange) -> str:
     """A figure of a baseline that was accepted anew: `bm25 on desk: completeness 47.0% -> 27.9%`."""
-    name = f"{found.selector} on {found.dataset}: {found.metric}"
-    sides = (_figure(found.metric, value) for value in (found.before, found.after))
+    name = f"{change.selector} on {change.dataset}: {change.metric}"
+    sides = (_figure(change.metric, value) for value in (change.before, change.after))
     return f"{name} {' -> '.join(sides)}"
 
 
@@ -86,25 +86,25 @@ def _figure(name: str, value: float | None) -> str:
 
 def _first_texts(texts: Iterable[str]) -> str:
     """The first few texts, and how many more there are."""
-    found = [*texts]
-    more = [f"{len(found) - _NAMED:,} more"] if len(found) > _NAMED else []
-    return "; ".join([*found[:_NAMED], *more])
+    listed = [*texts]
+    remainder = [f"{len(listed) - _NAMED:,} more"] if len(listed) > _NAMED else []
+    return "; ".join([*listed[:_NAMED], *remainder])
 
 
 def shared_notices(check: Check) -> tuple[str, ...]:
     """Notices that all of several selectors have, which need saying once; in their order."""
-    first, *others = check.selectors or (None,)
-    if first is None or not others:
+    first, *following = check.selectors or (None,)
+    if first is None or not following:
         return ()
-    return tuple(one for one in first.notices if all(one in other.notices for other in others))
+    return tuple(notice for notice in first.notices if all(notice in selector.notices for selector in following))
 
 
 def unsteady_notes(selectors: Sequence[SelectorCheck]) -> Iterator[str]:
     """The notes that lost and gained items leave out unsteady queries, of selectors of which others are counted."""
-    for one in selectors:
-        if one.counted and one.unsteady > 0:
-            n = f"{one.unsteady:,} of {count(one.needing, 'query', 'queries')} that need something"
-            yield f"required items lost and gained of {selector_name(one)} leave out {n}: unsteady between repeats"
+    for selector in selectors:
+        if selector.counted and selector.unsteady > 0:
+            n = f"{selector.unsteady:,} of {count(selector.needing, 'query', 'queries')} that need something"
+            yield f"required items lost and gained of {selector_name(selector)} leave out {n}: unsteady between repeats"
 
 
 def counts_tokens(judged: MetricVerdict) -> bool:
@@ -113,22 +113,23 @@ def counts_tokens(judged: MetricVerdict) -> bool:
 
 
 def p_value_note(check: SelectorCheck, judged: MetricVerdict) -> str:
-    """`, p 0.031`; empty for a selector that is known to answer alike whenever it is asked: what differs is a fact."""
+    """`, p 0.031`; empty for a deterministic selector, since every difference is a fact."""
     return "" if check.deterministic else f", p {p_value(judged.comparison)}"
 
 
-def unmet_text(found: UnmetRequirement) -> str:
+def unmet_text(requirement: UnmetRequirement) -> str:
     """On one line: `rule:a (disabled): required by 2 queries, offered to 1 before, nothing else would do (q1, q2)`."""
-    n = count(len(found.queries), "query", "queries")
-    told = f"required by {n}, offered to {found.before or 'none'} before, and nothing else would do"
-    return f"{' or '.join(found.items)} ({found.why}): {told} ({first_ones(found.queries)})"
+    n = count(len(requirement.queries), "query", "queries")
+    clause = f"required by {n}, offered to {requirement.before or 'none'} before, and nothing else would do"
+    return f"{' or '.join(requirement.items)} ({requirement.why}): {clause} ({first_ones(requirement.queries)})"
 
 
-def price_change_text(found: PriceChange) -> str:
+def price_change_text(change: PriceChange) -> str:
     """On one line: `tool:a:b costs 540 prompt tokens and cost 120 (schema edited): 4,200 more over 10 queries`."""
-    more = f"{abs(found.tokens):,} {'more' if found.tokens > 0 else 'less'}"
-    over = count(len(found.queries), "query", "queries")
-    return f"{found.item} costs {found.head:,} prompt tokens and cost {found.base:,} ({found.why}): {more} over {over}"
+    amount = f"{abs(change.tokens):,} {'more' if change.tokens > 0 else 'less'}"
+    over = count(len(change.queries), "query", "queries")
+    costs = f"costs {change.head:,} prompt tokens and cost {change.base:,}"
+    return f"{change.item} {costs} ({change.why}): {amount} over {over}"
 
 
 def metric_title(judged: MetricVerdict) -> str:
@@ -143,25 +144,27 @@ def means(judged: MetricVerdict) -> str:
 
 
 def sides(judged: MetricVerdict) -> tuple[str, str]:
-    """The means of baseline and now, with as many decimals as their difference is told with, so that they show it."""
+    """The means of baseline and now, with as many decimals as their difference has, so that they show it."""
     metric = parse_metric(judged.metric)
     _, _, decimals = wording.signed(metric, judged.comparison.difference).partition(".")
-    least = len(decimals) if judged.comparison.difference else 0
-    return wording.mean(metric, judged.base, least=least), wording.mean(metric, judged.head, least=least)
+    min_decimals = len(decimals) if judged.comparison.difference else 0
+    return wording.mean(metric, judged.base, min_decimals=min_decimals), wording.mean(
+        metric, judged.head, min_decimals=min_decimals
+    )
 
 
-def difference(metric: Metric, found: Comparison) -> str:
+def difference(metric: Metric, comparison: Comparison) -> str:
     """A difference with its interval: `-3.1 (-6.0 to -1.9)`; the interval is left out where all values are equal."""
-    value = wording.signed(metric, found.difference)
-    interval = wording.difference_interval(metric, found)
-    return f"{value} ({interval})" if interval and (found.higher or found.lower) else value
+    value = wording.signed(metric, comparison.difference)
+    interval = wording.difference_interval(metric, comparison)
+    return f"{value} ({interval})" if interval and (comparison.higher or comparison.lower) else value
 
 
-def p_value(found: Comparison) -> str:
+def p_value(comparison: Comparison) -> str:
     """The corrected p-value; a dash where nothing was compared."""
-    if not found.n or not math.isfinite(found.p_holm):
+    if not comparison.n or not math.isfinite(comparison.p_holm):
         return wording.NONE
-    return wording.p_text(found.p_holm, at_floor=found.p_holm_at_floor)
+    return wording.p_text(comparison.p_holm, at_floor=comparison.p_holm_at_floor)
 
 
 def size_text(metric: Metric, value: float | None) -> str:
@@ -176,12 +179,12 @@ def size_text(metric: Metric, value: float | None) -> str:
 
 def score_text(change: Change) -> str:
     """The score and rank on both sides: `0.4512 -> 0.4321, rank 3 -> 8`; empty where neither side has any."""
-    told = []
+    parts = []
     if change.base_score is not None or change.head_score is not None:
-        told.append(f"{_score(change.base_score)} -> {_score(change.head_score)}")
+        parts.append(f"{_score(change.base_score)} -> {_score(change.head_score)}")
     if change.base_rank is not None or change.head_rank is not None:
-        told.append(f"rank {change.base_rank or 'none'} -> {change.head_rank or 'none'}")
-    return ", ".join(told)
+        parts.append(f"rank {change.base_rank or 'none'} -> {change.head_rank or 'none'}")
+    return ", ".join(parts)
 
 
 def _score(value: float | None) -> str:
@@ -189,7 +192,7 @@ def _score(value: float | None) -> str:
 
 
 def exclusion_text(change: Change) -> str:
-    """What keeps an item out on the side where it is out, and by how much it missed."""
+    """The rule that excludes an item on the side where it is excluded, and by how much it missed."""
     rule = str(change.rule or "the selector did not find it")
     if change.lost and change.cause.kind is CauseKind.GONE and change.item in change.cause.subjects:
         return "no longer in the catalog"
@@ -208,34 +211,34 @@ def direction(change: Change) -> str:
     return "out" if change.lost else "in"
 
 
-def cause_text(found: Cause) -> str:
-    """A cause on one line: its kind, its phrase, and what it is about unless the phrase says so."""
-    others = [one for one in found.subjects if one not in found.detail]
-    if not others or not found.detail:
-        return phrase_cause(found, found.detail or first_ones(others))
-    return phrase_cause(found, f"{found.detail} ({first_ones(others)})")
+def cause_text(cause: Cause) -> str:
+    """A cause on one line: its kind, its phrase, and its subjects unless the phrase names them."""
+    subjects = [subject for subject in cause.subjects if subject not in cause.detail]
+    if not subjects or not cause.detail:
+        return phrase_cause(cause, cause.detail or first_ones(subjects))
+    return phrase_cause(cause, f"{cause.detail} ({first_ones(subjects)})")
 
 
-def first_ones(ids: Sequence[str], most: int = _NAMED) -> str:
+def first_ones(ids: Sequence[str], limit: int = _NAMED) -> str:
     """The first ids, and how many more there are: `a, b and 3 more`."""
-    if len(ids) <= most + 1:
+    if len(ids) <= limit + 1:
         return wording.listed(list(ids))
-    return f"{', '.join(ids[:most])} and {len(ids) - most:,} more"
+    return f"{', '.join(ids[:limit])} and {len(ids) - limit:,} more"
 
 
-def summary_text(found: AcceptedFigures) -> str:
+def summary_text(figures: AcceptedFigures) -> str:
     """What was accepted, on one line: `bm25 on desk: completeness 24.8%, 3,094 tokens a query, 694 queries`."""
-    told = []
-    for metric, value in found.metrics.items():
+    parts = []
+    for metric, value in figures.metrics.items():
         unit, number = wording.unit(metric), wording.number(metric, value)
         if unit == "tokens" and str(metric) == unit:
-            told.append(f"{number} tokens a query")
+            parts.append(f"{number} tokens a query")
         elif str(metric) == "total_tokens":
-            told.append(f"{number} with the session's")
+            parts.append(f"{number} with the session's")
         else:
-            told.append(f"{metric} {number}{unit if unit == '%' else f' {unit}'}".rstrip())
-    told += [count(found.queries, "query", "queries"), *([] if found.offered else ["nothing offered to any"])]
-    return f"{selector_title(found)} on {found.dataset}: {', '.join(told)}"
+            parts.append(f"{metric} {number}{unit if unit == '%' else f' {unit}'}".rstrip())
+    parts += [count(figures.queries, "query", "queries"), *([] if figures.offered else ["nothing offered to any"])]
+    return f"{selector_title(figures)} on {figures.dataset}: {', '.join(parts)}"
 
 
 def id_with_text(check: SelectorCheck, name: str) -> Cell:
@@ -244,9 +247,9 @@ def id_with_text(check: SelectorCheck, name: str) -> Cell:
     return (Quoted(name), Quoted(text)) if text else Quoted(name)
 
 
-def clipped(text: str, most: int = LONGEST) -> str:
+def clipped(text: str, limit: int = LONGEST) -> str:
     """A text on one line, cut behind a word where it is long; a word that is too long by itself is cut."""
-    return shortened(" ".join(text[: 4 * most].split()), most, at_word=True)
+    return shortened(" ".join(text[: 4 * limit].split()), limit, at_word=True)
 
 
 def sentence(text: str) -> str:
@@ -260,13 +263,13 @@ def without_texts(check: Check) -> Check:
     def bare(remedy: Remedy) -> Remedy:
         return replace(remedy, quoted="")
 
-    def told(one: SelectorCheck) -> SelectorCheck:
+    def strip(selector: SelectorCheck) -> SelectorCheck:
         return replace(
-            one,
+            selector,
             texts={},
-            changes=tuple(replace(change, remedy=bare(change.remedy)) for change in one.changes),
-            causes=tuple(replace(group, remedy=bare(group.remedy)) for group in one.causes),
-            pins=tuple(replace(pin, remedy=bare(pin.remedy)) for pin in one.pins),
+            changes=tuple(replace(change, remedy=bare(change.remedy)) for change in selector.changes),
+            causes=tuple(replace(group, remedy=bare(group.remedy)) for group in selector.causes),
+            pins=tuple(replace(pin, remedy=bare(pin.remedy)) for pin in selector.pins),
         )
 
-    return replace(check, selectors=tuple(map(told, check.selectors)))
+    return replace(check, selectors=tuple(map(strip, check.selectors)))

@@ -1,4 +1,4 @@
-"""Explains the words of a check that do not explain themselves, where they stand in what is told."""
+"""Explains the words of a check that its texts use and that need an explanation."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ def explained_words(
         selectors: that tell what their parameters do; one is explained where a value of it is told.
         opening, sections: of the document.
     """
-    helps = {name: text for one in selectors for name, text in one.helps.items()}
+    helps = {name: text for selector in selectors for name, text in selector.helps.items()}
     opened = [*_texts(opening, brief=False)]
 
-    def found(*, brief: bool) -> dict[str, str]:
-        inner = [text for one in sections for text in _texts(one.blocks, brief=brief)]
-        return dict(_found("\n".join([*opened, *inner]), helps))
+    def explain(*, brief: bool) -> dict[str, str]:
+        inner = [text for section in sections for text in _texts(section.blocks, brief=brief)]
+        return dict(_explanations("\n".join([*opened, *inner]), helps))
 
-    short, full = found(brief=True), found(brief=False)
+    short, full = explain(brief=True), explain(brief=False)
     further = {name: text for name, text in full.items() if name not in short}
     for words, note in ((short, False), (further, True)):
         if words:
-            yield Text("; ".join(f"{name}: {meant.rstrip('.')}" for name, meant in words.items()) + ".", note=note)
+            yield Text("; ".join(f"{name}: {meaning.rstrip('.')}" for name, meaning in words.items()) + ".", note=note)
 
 
-def _found(text: str, helps: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _explanations(text: str, helps: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if re.search(r"\btotal_tokens\b", text):
         yield "tokens", "of what the selector adds to a prompt"
         yield "total_tokens", "with what the session holds"
     for name, words in helps.items():
-        own = re.escape(name)
-        if re.search(rf"\b(?:raise|lower|set|and) {own} (?:back )?to |(?<![\w.]){own} \S+ -> |(?<![\w.]){own}=", text):
+        pattern = re.escape(name)
+        if re.search(
+            rf"\b(?:raise|lower|set|and) {pattern} (?:back )?to |(?<![\w.]){pattern} \S+ -> |(?<![\w.]){pattern}=", text
+        ):
             yield name, words
     if path := _PATH.search(text):
         stage, _ = path.groups()

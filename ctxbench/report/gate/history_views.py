@@ -1,4 +1,4 @@
-"""What was accepted over time, told: tables for a console, CSV, JSON, and the figures of the chart."""
+"""The history of a baseline: tables for a console, CSV, JSON, and the data of the chart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ctxbench.io.console import is_plain, show_tables
 from ctxbench.report import wording
 from ctxbench.report.charts.over_commits import CommitMark, CommitSeries, history_picture
 from ctxbench.report.table_parts import dim_notes, empty_table
-from ctxbench.report.wording import said
+from ctxbench.report.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -50,7 +50,7 @@ def history_json(history: BaselineHistory) -> dict[str, Any]:
 
 
 def history_csv(history: BaselineHistory) -> str:
-    """A row a commit, dataset and selector; of a baseline that cannot be read one row, with the reason in `note`.
+    """One row per commit, dataset and selector; of a baseline that cannot be read one row, with the reason in `note`.
 
     Completeness is a share, 0 to 1; figures have ten digits, and those that are not there are empty.
     """
@@ -59,10 +59,16 @@ def history_csv(history: BaselineHistory) -> str:
     writer.writeheader()
     for at in history.accepted:
         about = {"date": at.commit.date, "commit": at.commit.hash, "message": at.commit.message, "note": at.fault}
-        for one in at.worth:
-            figures = {str(metric): _number(one, metric) for metric in FIGURES}
+        for accepted in at.worth:
+            figures = {str(metric): _number(accepted, metric) for metric in FIGURES}
             writer.writerow(
-                {**about, "dataset": one.dataset, "selector": one.selector, "queries": one.queries, **figures}
+                {
+                    **about,
+                    "dataset": accepted.dataset,
+                    "selector": accepted.selector,
+                    "queries": accepted.queries,
+                    **figures,
+                }
             )
         if at.fault:
             writer.writerow(about)
@@ -71,7 +77,7 @@ def history_csv(history: BaselineHistory) -> str:
 
 def history_chart(history: BaselineHistory, form: str) -> bytes:
     """Completeness and prompt tokens over commits as a picture, `png` or `svg`."""
-    places = [
+    commits = [
         CommitMark(
             label=f"{at.commit.short}\n{at.commit.date[:_DAY]}",
             title=f"{at.commit.date[:_DAY]} {at.commit.short} {at.commit.message}",
@@ -86,18 +92,18 @@ def history_chart(history: BaselineHistory, form: str) -> bytes:
         )
         for pair in history.pairs
     ]
-    return history_picture(places, lines, FIGURES, form=form)
+    return history_picture(commits, lines, FIGURES, form=form)
 
 
 def _commit_json(at: PastBaseline) -> dict[str, Any]:
     figures = [
         {
-            "dataset": one.dataset,
-            "selector": one.selector,
-            "queries": one.queries,
-            **{str(metric): _known(_value(one, metric)) for metric in FIGURES},
+            "dataset": accepted.dataset,
+            "selector": accepted.selector,
+            "queries": accepted.queries,
+            **{str(metric): _finite(_value(accepted, metric)) for metric in FIGURES},
         }
-        for one in at.worth
+        for accepted in at.worth
     ]
     commit = at.commit
     about = {"commit": commit.hash, "short": commit.short, "date": commit.date, "message": commit.message}
@@ -110,7 +116,7 @@ def _parts(history: BaselineHistory, console: Console) -> Iterator[RenderableTyp
     plain = is_plain(console.encoding)
     for pair in history.pairs or (None,):
         title = f"accepted in {history.folder}" if pair is None else _title(history, pair)
-        yield Text(said(title, plain), style="bold")
+        yield Text(printable(title, plain), style="bold")
         yield _table(history, pair, plain)
         yield Text()
     yield from dim_notes(_notes(history), plain=plain)
@@ -119,21 +125,23 @@ def _parts(history: BaselineHistory, console: Console) -> Iterator[RenderableTyp
 def _table(history: BaselineHistory, pair: tuple[str, str] | None, plain: bool) -> Table:
     from rich.text import Text
 
-    made = empty_table()
+    table = empty_table()
     for heading in ("date", "commit"):
-        made.add_column(heading, no_wrap=True)
+        table.add_column(heading, no_wrap=True)
     for heading in ("queries", "completeness %", "prompt tokens"):
-        made.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
-    made.add_column("message", min_width=8)  # which gives way where the terminal is narrow
+        table.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
+    table.add_column("message", min_width=8)  # which gives way where the terminal is narrow
     for at in history.accepted:
-        found = None if pair is None else _find(at, pair)
+        accepted = None if pair is None else _find(at, pair)
         state = wording.NONE if not at.fault else "removed" if at.fault == GONE else "unreadable"
-        figures = [state, wording.NONE] if found is None else [wording.number(m, _value(found, m)) for m in FIGURES]
-        queries = wording.NONE if found is None else f"{found.queries:,}"
-        cells = [Text(said(cell, plain)) for cell in (at.commit.date[:_DAY], at.commit.short, queries, *figures)]
-        message = Text(said(at.commit.message, plain), no_wrap=True, overflow="crop" if plain else "ellipsis")
-        made.add_row(*cells, message)
-    return made
+        figures = (
+            [state, wording.NONE] if accepted is None else [wording.number(m, _value(accepted, m)) for m in FIGURES]
+        )
+        queries = wording.NONE if accepted is None else f"{accepted.queries:,}"
+        cells = [Text(printable(cell, plain)) for cell in (at.commit.date[:_DAY], at.commit.short, queries, *figures)]
+        message = Text(printable(at.commit.message, plain), no_wrap=True, overflow="crop" if plain else "ellipsis")
+        table.add_row(*cells, message)
+    return table
 
 
 def _notes(history: BaselineHistory) -> Iterator[str]:
@@ -147,25 +155,25 @@ def _notes(history: BaselineHistory) -> Iterator[str]:
 
 
 def _find(at: PastBaseline, pair: tuple[str, str]) -> AcceptedFigures | None:
-    return next((one for one in at.worth if (one.dataset, one.selector) == pair), None)
+    return next((accepted for accepted in at.worth if (accepted.dataset, accepted.selector) == pair), None)
 
 
-def _value(found: AcceptedFigures | None, metric: Metric) -> float:
+def _value(accepted: AcceptedFigures | None, metric: Metric) -> float:
     """A figure; NaN where there is none."""
-    return math.nan if found is None else found.metrics.get(metric, math.nan)
+    return math.nan if accepted is None else accepted.metrics.get(metric, math.nan)
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _number(found: AcceptedFigures, metric: Metric) -> str:
-    value = _value(found, metric)
+def _number(accepted: AcceptedFigures, metric: Metric) -> str:
+    value = _value(accepted, metric)
     return f"{value:.10g}" if math.isfinite(value) else ""
 
 
 def _title(history: BaselineHistory, pair: tuple[str, str]) -> str:
     """A selector with its dataset, named as it was accepted last."""
     dataset, selector = pair
-    found = next(found for at in reversed(history.accepted) if (found := _find(at, pair)) is not None)
-    return f"{wording.selector_title(selector, found.shipped)} on {dataset}"
+    accepted = next(accepted for at in reversed(history.accepted) if (accepted := _find(at, pair)) is not None)
+    return f"{wording.selector_title(selector, accepted.shipped)} on {dataset}"

@@ -3,8 +3,8 @@
 const settings = JSON.parse(document.getElementById("settings").textContent);
 const loaded = new Map();
 
-function at(column, place) {
-  return Array.isArray(column) ? column[place] : column.all;
+function at(column, row) {
+  return Array.isArray(column) ? column[row] : column.all;
 }
 
 /** The data of a dataset, parsed when it is first looked at. */
@@ -44,8 +44,8 @@ function itemOf(data, position) {
 
 /** The chunks of an item as a selector split it; an item without chunks of its own is one chunk. */
 function itemChunks(data, split, position) {
-  const own = data.splits[split][position];
-  if (own) return own;
+  const chunks = data.splits[split][position];
+  if (chunks) return chunks;
   const description = at(data.items.description, position);
   return [description ? data.items.name[position] + ": " + description : data.items.name[position]];
 }
@@ -84,9 +84,9 @@ const MODES = ["always", "manual", "agent", "expansion", "explicit"];
 function chosenOf(data, selector, query, rows) {
   const chosen = rows.filter((row) => row.rule === "");
   if (!at(selector.whole, query)) return chosen;
-  const held = new Set(chosen.map((row) => row.item));
+  const listed = new Set(chosen.map((row) => row.item));
   for (let position = 0; position < data.items.count; position++) {
-    if (!held.has(position) && at(data.items.found, position)) {
+    if (!listed.has(position) && at(data.items.found, position)) {
       chosen.push({ item: position, score: null, rank: 0, rule: "", mode: "agent", queryChunk: -1, itemChunk: -1, split: 0, via: -1, enough: true });
     }
   }
@@ -139,10 +139,10 @@ function make(tag, attributes, ...children) {
   return element;
 }
 
-const whole = new Intl.NumberFormat("en");
+const integers = new Intl.NumberFormat("en");
 
-function plural(n, one, many) {
-  return whole.format(n) + " " + (n === 1 ? one : many || one + "s");
+function plural(n, singular, several) {
+  return integers.format(n) + " " + (n === 1 ? singular : several || singular + "s");
 }
 
 function scoreText(score, digits) {

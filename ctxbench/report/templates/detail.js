@@ -53,12 +53,12 @@ function requestPart(data, selector, query) {
 function neededPart(data, query, rows, chosen) {
   const needs = data.queries.needs[query];
   const helpful = data.queries.helpful[query] || [];
-  const held = new Map(chosen.filter((row) => row.enough).map((row) => [row.item, row]));
-  const known = new Map(rows.map((row) => [row.item, row]));
-  const entries = needs.map((alternatives) => requirement(data, alternatives, held, known, "required"));
-  for (const item of helpful) entries.push(requirement(data, [item], held, known, "helpful"));
+  const offeredRows = new Map(chosen.filter((row) => row.enough).map((row) => [row.item, row]));
+  const allRows = new Map(rows.map((row) => [row.item, row]));
+  const entries = needs.map((alternatives) => requirement(data, alternatives, offeredRows, allRows, "required"));
+  for (const item of helpful) entries.push(requirement(data, [item], offeredRows, allRows, "helpful"));
   const nothing = entries.length ? "No item is required." : "Nothing: any item offered is falsely included.";
-  for (const item of data.queries.forbidden[query] || []) entries.push(requirement(data, [item], held, known, "forbidden"));
+  for (const item of data.queries.forbidden[query] || []) entries.push(requirement(data, [item], offeredRows, allRows, "forbidden"));
   return make(
     "section",
     { class: "needed" },
@@ -70,11 +70,11 @@ function neededPart(data, query, rows, chosen) {
   );
 }
 
-function requirement(data, alternatives, held, known, grade) {
-  const met = alternatives.some((item) => held.has(item));
+function requirement(data, alternatives, offeredRows, allRows, grade) {
+  const met = alternatives.some((item) => offeredRows.has(item));
   const state = grade === "required" ? (met ? "met" : "missed") : met ? "offered" : "not offered";
   const lines = alternatives.map((position, i) => {
-    const row = held.get(position) || known.get(position);
+    const row = offeredRows.get(position) || allRows.get(position);
     const facts = row ? factsOf(row) : [];
     return make(
       "div",
@@ -82,7 +82,7 @@ function requirement(data, alternatives, held, known, grade) {
       i ? make("span", { class: "or" }, "or ") : null,
       nameOf(itemOf(data, position)),
       facts.length ? make("span", { class: "facts" }, " " + facts.join(", ")) : null,
-      held.has(position) || !row ? null : make("p", { class: "why" }, row.rule ? "Stayed out: " + row.rule + "." : "Only a part of it is shown, without what the query needs."),
+      offeredRows.has(position) || !row ? null : make("p", { class: "why" }, row.rule ? "Stayed out: " + row.rule + "." : "Only a part of it is shown, without what the query needs."),
     );
   });
   return make("li", { class: "requirement " + (met ? "met" : "missed") + " " + grade }, make("span", { class: "state" }, state), make("div", {}, ...lines), grade === "required" ? null : make("span", { class: "tag" }, grade));
@@ -153,23 +153,23 @@ function rowTable(data, selector, query, rows, grades, label) {
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, make("table", { class: "items" }, make("thead", {}, head), make("tbody", {}, ...body)));
 }
 
-function rowOf(data, selector, query, row, grade, shown) {
+function rowOf(data, selector, query, row, grade, columns) {
   const item = itemOf(data, row.item);
   const about = make(
     "td",
     { class: "about" },
     make("div", { class: "item-head" }, nameOf(item), grade ? make("span", { class: "tag " + grade }, grade) : null, row.mode === "agent" ? null : badge(row.mode)),
     row.via >= 0 ? make("div", { class: "quiet" }, "led to by ", nameOf(itemOf(data, row.via))) : null,
-    row.to >= 0 ? make("div", { class: "quiet" }, "shown in part: characters " + whole.format(row.from + 1) + " to " + whole.format(row.to) + (row.enough ? "" : ", without what the query needs")) : null,
+    row.to >= 0 ? make("div", { class: "quiet" }, "shown in part: characters " + integers.format(row.from + 1) + " to " + integers.format(row.to) + (row.enough ? "" : ", without what the query needs")) : null,
     pairOf(data, selector, query, row),
   );
   return make(
     "tr",
     { class: grade || null },
-    shown.ranked ? make("td", { class: "num rank" }, row.rank || "") : null,
+    columns.ranked ? make("td", { class: "num rank" }, row.rank || "") : null,
     about,
-    shown.scored ? make("td", { class: "score" }, row.score === null ? "" : scoreBar(selector, row.score)) : null,
-    make("td", { class: "num" }, whole.format(row.price >= 0 ? row.price : item.tokens)),
+    columns.scored ? make("td", { class: "score" }, row.score === null ? "" : scoreBar(selector, row.score)) : null,
+    make("td", { class: "num" }, integers.format(row.price >= 0 ? row.price : item.tokens)),
   );
 }
 
@@ -191,16 +191,16 @@ function pairOf(data, selector, query, row) {
   const description = at(data.items.description, row.item);
   const led = row.via >= 0;
   const asking = led ? itemChunks(data, row.split, row.via) : queryChunks(data, selector, query);
-  const own = itemChunks(data, row.split, row.item);
-  const asked = row.itemChunk < 0 || row.queryChunk < 0 ? undefined : asking[row.queryChunk];
+  const chunks = itemChunks(data, row.split, row.item);
+  const queryChunk = row.itemChunk < 0 || row.queryChunk < 0 ? undefined : asking[row.queryChunk];
   const source = led ? itemOf(data, row.via).title + ", which led here: " : "the request: ";
-  if (!description && asked === undefined) return null;
+  if (!description && queryChunk === undefined) return null;
   return make(
     "details",
     { class: "pair" },
     make("summary", { dir: "auto" }, description || "the pair of chunks that gave the score"),
-    asked === undefined ? null : make("p", {}, make("span", { class: "quiet" }, "Scored by chunk " + (row.queryChunk + 1) + " of " + asking.length + " of " + source), make("bdi", {}, asked)),
-    asked === undefined ? null : make("p", {}, make("span", { class: "quiet" }, "with chunk " + (row.itemChunk + 1) + " of " + own.length + " of the item: "), make("bdi", {}, own[row.itemChunk] || "")),
+    queryChunk === undefined ? null : make("p", {}, make("span", { class: "quiet" }, "Scored by chunk " + (row.queryChunk + 1) + " of " + asking.length + " of " + source), make("bdi", {}, queryChunk)),
+    queryChunk === undefined ? null : make("p", {}, make("span", { class: "quiet" }, "with chunk " + (row.itemChunk + 1) + " of " + chunks.length + " of the item: "), make("bdi", {}, chunks[row.itemChunk] || "")),
   );
 }
 
@@ -222,13 +222,13 @@ function byServer(a, b) {
 function contextPart(data, selector, query, chosen) {
   const entries = chosen.map((row) => ({ row, item: itemOf(data, row.item) }));
   const of = (type) => entries.filter((entry) => entry.item.type === type);
-  const others = entries.filter((entry) => !["rule", "reference", "tool"].includes(entry.item.type));
+  const rest = entries.filter((entry) => !["rule", "reference", "tool"].includes(entry.item.type));
   const columns = [
     ["Rules", of("rule").sort(byPriority), "No rules."],
     ["References", of("reference").sort(byPriority), "No references."],
     ["Tools", of("tool").sort(byServer), "No tools."],
   ];
-  if (others.length) columns.push(["Others", others.sort(byPriority), ""]);
+  if (rest.length) columns.push(["Others", rest.sort(byPriority), ""]);
   const panes = make("div", { class: "columns" }, ...columns.map(([title, list, none]) => contextColumn(title, list, none)));
   panes.style.gridTemplateColumns = columns.map(([, list]) => (list.length ? "minmax(10rem, 2fr)" : "minmax(6.5rem, 1fr)")).join(" ");
   return make(
@@ -244,16 +244,16 @@ function contextColumn(title, list, none) {
   const column = make(
     "div",
     { class: "column", "data-column": title.toLowerCase() },
-    make("h5", {}, title, " ", make("span", { class: "count" }, whole.format(list.length))),
+    make("h5", {}, title, " ", make("span", { class: "count" }, integers.format(list.length))),
   );
   if (!list.length) column.append(make("p", { class: "quiet empty" }, none));
   else column.append(make("ul", {}, ...list.slice(0, LISTED).map(contextItem)));
   if (list.length > LISTED) {
-    const more = make("button", { type: "button", onclick: () => {
+    const button = make("button", { type: "button", onclick: () => {
       column.querySelector("ul").append(...list.slice(LISTED).map(contextItem));
-      more.remove();
-    } }, "Show all " + whole.format(list.length));
-    column.append(more);
+      button.remove();
+    } }, "Show all " + integers.format(list.length));
+    column.append(button);
   }
   return column;
 }

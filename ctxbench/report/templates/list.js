@@ -36,11 +36,11 @@ function countsOf(view) {
 /** The queries that are listed, in order. */
 function listedQueries(view) {
   const words = view.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = [];
+  const matches = [];
   for (let query = 0; query < view.data.size; query++) {
     if (!passes(view, view.filter, query)) continue;
     const text = view.data.searched[query];
-    if (words.every((word) => text.includes(word))) found.push(query);
+    if (words.every((word) => text.includes(word))) matches.push(query);
   }
   const keys = {
     rank: (query) => neededRank(view.data, view.selector, query),
@@ -48,10 +48,10 @@ function listedQueries(view) {
     items: (query) => at(view.selector.items, query),
   };
   if (keys[view.order]) {
-    const key = new Map(found.map((query) => [query, keys[view.order](query)]));
-    found.sort((a, b) => (key.get(a) === key.get(b) ? a - b : key.get(b) > key.get(a) ? 1 : -1));
+    const key = new Map(matches.map((query) => [query, keys[view.order](query)]));
+    matches.sort((a, b) => (key.get(a) === key.get(b) ? a - b : key.get(b) > key.get(a) ? 1 : -1));
   }
-  return found;
+  return matches;
 }
 
 /** A list that draws the rows in its window and moves with the arrow keys. */
@@ -80,8 +80,8 @@ class QueryList {
 
   mark(current) {
     this.current = current;
-    const place = this.queries.indexOf(current);
-    if (place >= 0) this.active = place;
+    const position = this.queries.indexOf(current);
+    if (position >= 0) this.active = position;
     this.drawn = "";
     this.reveal();
     this.draw();
@@ -101,14 +101,14 @@ class QueryList {
     const focused = this.element.contains(document.activeElement);
     this.drawn = drawn;
     const rows = [];
-    for (let place = first; place < last; place++) rows.push(this.row(place));
+    for (let position = first; position < last; position++) rows.push(this.row(position));
     if (!this.queries.length) rows.push(make("p", { class: "none" }, "No query passes these filters."));
     this.rows.replaceChildren(...rows);
     if (focused) this.focus();
   }
 
-  row(place) {
-    const query = this.queries[place];
+  row(position) {
+    const query = this.queries[position];
     const { data, selector } = this.view;
     const outcome = outcomeOf(data, selector, query);
     const rank = neededRank(data, selector, query);
@@ -120,17 +120,17 @@ class QueryList {
       {
         class: "query-row",
         href: hashOf(data.name, selector.name, data.queries.id[query]),
-        tabindex: place === this.active ? 0 : -1,
+        tabindex: position === this.active ? 0 : -1,
         "aria-current": query === this.current ? "true" : null,
-        "data-place": place,
-        onclick: () => { this.active = place; },
+        "data-place": position,
+        onclick: () => { this.active = position; },
       },
       make("span", { class: "outcome " + outcome }, OUTCOMES[outcome]),
       make("span", { class: "text", dir: "auto" }, data.queries.text[query].slice(0, 300) || "(no text)"),
       make("span", { class: "meta" }, parts.join(" \u00b7 ")),
     );
-    const row = make("div", { role: "listitem", class: "slot", "aria-posinset": place + 1, "aria-setsize": this.queries.length }, link);
-    row.style.top = place * ROW + "px";
+    const row = make("div", { role: "listitem", class: "slot", "aria-posinset": position + 1, "aria-setsize": this.queries.length }, link);
+    row.style.top = position * ROW + "px";
     return row;
   }
 
@@ -153,7 +153,7 @@ class QueryList {
 
   /** The query before or after the one that is open, among those listed; undefined at the ends. */
   beside(current, step) {
-    const place = this.queries.indexOf(current);
-    return place < 0 ? undefined : this.queries[place + step];
+    const position = this.queries.indexOf(current);
+    return position < 0 ? undefined : this.queries[position + step];
   }
 }

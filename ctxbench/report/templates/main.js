@@ -17,9 +17,9 @@ function readHash() {
   if (!settings.datasets.includes(names[0])) return null;
   const data = datasetOf(names[0]);
   const selector = selectorOf(data, names[1]);
-  const asked = names.length > 2 && names[2] !== "" ? names[2] : null;
-  const query = asked === null ? -1 : data.queries.id.indexOf(asked);
-  return selector ? { data, selector, query, unknown: query < 0 ? asked : null } : null;
+  const id = names.length > 2 && names[2] !== "" ? names[2] : null;
+  const query = id === null ? -1 : data.queries.id.indexOf(id);
+  return selector ? { data, selector, query, unknown: query < 0 ? id : null } : null;
 }
 
 const root = document.getElementById("drill");
@@ -53,36 +53,36 @@ function setBeside(name) {
 function choose(dataset, selector) {
   const id = view.query >= 0 && view.data ? view.data.queries.id[view.query] : null;
   const data = datasetOf(dataset);
-  const known = selectorOf(data, selector) || data.selectors[0];
+  const chosen = selectorOf(data, selector) || data.selectors[0];
   const stays = id !== null && data.queries.id.includes(id);
-  history.replaceState(null, "", stays ? hashOf(dataset, known.name, id) : hashOf(dataset, known.name));
+  history.replaceState(null, "", stays ? hashOf(dataset, chosen.name, id) : hashOf(dataset, chosen.name));
   follow();
 }
 
 /** Takes over what the address says; without one, the first dataset and the selector that all are compared with. */
 function follow() {
   root.dataset.address = location.hash; // what is shown, also when the address has just changed and this runs later
-  const found = readHash();
-  if (!found && view.data) return;
-  const data = found ? found.data : datasetOf(settings.datasets[0]);
-  const selector = found ? found.selector : selectorOf(data, settings.base) || data.selectors[0];
+  const target = readHash();
+  if (!target && view.data) return;
+  const data = target ? target.data : datasetOf(settings.datasets[0]);
+  const selector = target ? target.selector : selectorOf(data, settings.base) || data.selectors[0];
   const changed = data !== view.data || selector !== view.selector;
-  const opened = found ? found.query : -1;
+  const opened = target ? target.query : -1;
   if (changed) {
     const beside = view.beside ? view.beside.name : settings.base;
     Object.assign(view, { data, selector });
-    const others = data.selectors.filter((one) => one !== selector).map((one) => one.name);
-    setBeside(others.includes(beside) ? beside : others.includes(settings.base) ? settings.base : others[0]);
+    const alternatives = data.selectors.filter((candidate) => candidate !== selector).map((candidate) => candidate.name);
+    setBeside(alternatives.includes(beside) ? beside : alternatives.includes(settings.base) ? settings.base : alternatives[0]);
     options(controls.dataset, settings.datasets, data.name);
-    options(controls.selector, data.selectors.map((one) => one.name), selector.name);
-    options(controls.beside, others, view.beside ? view.beside.name : "");
+    options(controls.selector, data.selectors.map((candidate) => candidate.name), selector.name);
+    options(controls.beside, alternatives, view.beside ? view.beside.name : "");
   }
-  const unknown = found ? found.unknown : null;
+  const unknown = target ? target.unknown : null;
   const moved = opened !== view.query || unknown !== view.unknown;
   Object.assign(view, { query: opened, unknown });
   if (changed) refresh();
   else list.mark(view.query);
-  if (changed || moved) open(found !== null && opened >= 0);
+  if (changed || moved) open(target !== null && opened >= 0);
 }
 
 /** Draws filters and list again. */
@@ -100,10 +100,10 @@ function refresh() {
       onclick: () => { view.filter = name; refresh(); controls.filters.querySelector('[data-filter="' + name + '"]').focus(); },
     },
     label + " ",
-    make("span", { class: "count" }, whole.format(counts[name])),
+    make("span", { class: "count" }, integers.format(counts[name])),
   )));
   list.show(view, view.query);
-  controls.count.textContent = whole.format(list.queries.length) + " of " + plural(view.data.size, "query", "queries");
+  controls.count.textContent = integers.format(list.queries.length) + " of " + plural(view.data.size, "query", "queries");
   if (view.query >= 0) steps();
 }
 
@@ -131,15 +131,15 @@ function steps() {
   const link = (query, label, rel) => query === undefined
     ? make("span", { class: "quiet" }, label)
     : make("a", { href: hashOf(view.data.name, view.selector.name, view.data.queries.id[query]), rel }, label);
-  const others = view.data.selectors.map((one) => make(
+  const alternatives = view.data.selectors.map((candidate) => make(
     "a",
-    { class: "outcome " + outcomeOf(view.data, one, view.query), href: hashOf(view.data.name, one.name, view.data.queries.id[view.query]), "aria-current": one === view.selector ? "true" : null },
-    make("span", { class: "quiet" }, make("bdi", {}, one.name), " "),
-    OUTCOMES[outcomeOf(view.data, one, view.query)],
+    { class: "outcome " + outcomeOf(view.data, candidate, view.query), href: hashOf(view.data.name, candidate.name, view.data.queries.id[view.query]), "aria-current": candidate === view.selector ? "true" : null },
+    make("span", { class: "quiet" }, make("bdi", {}, candidate.name), " "),
+    OUTCOMES[outcomeOf(view.data, candidate, view.query)],
   ));
   bar.replaceChildren(
     make("nav", { class: "walk", "aria-label": "Neighbouring queries" }, link(list.beside(view.query, -1), "previous", "prev"), link(list.beside(view.query, 1), "next", "next"), make("a", { class: "to-list", href: "#queries" }, "list")),
-    make("nav", { class: "others", "aria-label": "The same query by other selectors" }, ...others),
+    make("nav", { class: "others", "aria-label": "The same query by other selectors" }, ...alternatives),
   );
 }
 

@@ -1,4 +1,4 @@
-"""What tuning advises, one sentence for each policy."""
+"""The advice of a tuning, one sentence for each policy."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ctxbench.tuning.tuning_results import LEARNED_NORMAL, DatasetTuning, Policy
 
 
 def answer(tuning: Tuning) -> str:
-    """What tuning came to, in one sentence; empty where there was no policy."""
+    """The result of a tuning in one sentence; empty without policies."""
     if len(tuning.datasets) == 1:
         dataset = tuning.datasets[0]
-        said = [f"{_names(group)}: {_in_short(dataset, group[0])}" for group in dataset.same_advice()]
-        return "; ".join(said) + "." * bool(said)
-    found: dict[str, list[tuple[DatasetTuning, PolicyOutcome]]] = {}
+        clauses = [f"{_names(group)}: {_in_short(dataset, group[0])}" for group in dataset.same_advice()]
+        return "; ".join(clauses) + "." * bool(clauses)
+    by_policy: dict[str, list[tuple[DatasetTuning, PolicyOutcome]]] = {}
     for dataset in tuning.datasets:
         for outcome in dataset.outcomes:
-            found.setdefault(outcome.policy.name, []).append((dataset, outcome))
-    return "; ".join(_over_datasets(name, several) for name, several in found.items()) + "." * bool(found)
+            by_policy.setdefault(outcome.policy.name, []).append((dataset, outcome))
+    return "; ".join(_over_datasets(name, several) for name, several in by_policy.items()) + "." * bool(by_policy)
 
 
 def _names(outcomes: Sequence[PolicyOutcome]) -> str:
@@ -31,15 +31,15 @@ def _names(outcomes: Sequence[PolicyOutcome]) -> str:
 
 def _in_short(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
     """`8.2% fewer prompt tokens, -0.3 points of completeness`; `advice` has all of it."""
-    less = _less_complete(dataset, outcome)
+    shortfall = _less_complete(dataset, outcome)
     if outcome.recommended is None:
-        return f"keep the default{f', {less}' * bool(less)}"
-    found = outcome.against.get("defaults", {})
-    tokens, complete = found.get(str(TOKENS)), found.get(str(COMPLETENESS))
-    said = [f"{_changed(tokens)[0]} prompt tokens"] if tokens is not None and tokens.n and tokens.base else []
+        return f"keep the default{f', {shortfall}' * bool(shortfall)}"
+    comparisons = outcome.against.get("defaults", {})
+    tokens, complete = comparisons.get(str(TOKENS)), comparisons.get(str(COMPLETENESS))
+    changes = [f"{_changed(tokens)[0]} prompt tokens"] if tokens is not None and tokens.n and tokens.base else []
     if complete is not None and complete.n:
-        said.append(f"{wording.signed(COMPLETENESS, complete.difference)} points of completeness")
-    return ", ".join([*(said or [setting(outcome)]), *filter(None, [less])])
+        changes.append(f"{wording.signed(COMPLETENESS, complete.difference)} points of completeness")
+    return ", ".join([*(changes or [setting(outcome)]), *filter(None, [shortfall])])
 
 
 def _less_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
@@ -60,19 +60,22 @@ def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutco
         for _, outcome in several
         if outcome.recommended is not None and "defaults" in outcome.against
     ]
-    said = f"{name}: another setting than the default for {len(changes)} of {len(several)} datasets"
-    tokens = [one["tokens"] for one in changes if "tokens" in one and one["tokens"].base]
-    points = [one["completeness"].difference for one in changes if "completeness" in one and one["completeness"].n]
+    text = f"{name}: another setting than the default for {len(changes)} of {len(several)} datasets"
+    tokens = [change["tokens"] for change in changes if "tokens" in change and change["tokens"].base]
+    points = [
+        change["completeness"].difference for change in changes if "completeness" in change and change["completeness"].n
+    ]
     ranges = []
     if tokens:
-        ranges.append(f"{_range([one.difference / one.base for one in tokens], tuning_texts.percent)} prompt tokens")
+        shares = [comparison.difference / comparison.base for comparison in tokens]
+        ranges.append(f"{_range(shares, tuning_texts.percent)} prompt tokens")
     if points:
         ranges.append(f"{_range(points, partial(wording.signed, COMPLETENESS))} points of completeness")
     gaps = [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]
     if gaps:
         up_to = wording.number(COMPLETENESS, max(gaps))
         ranges.append(f"on {len(gaps)} less complete than {LEARNED_NORMAL}, by up to {up_to} points")
-    return f"{said} ({', '.join(ranges)})" if ranges else said
+    return f"{text} ({', '.join(ranges)})" if ranges else text
 
 
 def _range(figures: Sequence[float], say: Callable[[float], str]) -> str:
@@ -94,62 +97,66 @@ def _advice(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> str:
     """One sentence for policies that come to the same."""
     first = group[0]
     if first.recommended is not None:
-        said = _offers(first)
+        text = _offers(first)
         ends = [
-            f"{_aims(one)}{_taken(one) * (len(group) == 1)}{_holds(one, all_decide=dataset.all_decide)}"
-            for one in group
+            f"{_aims(outcome)}{_source_note(outcome) * (len(group) == 1)}"
+            f"{_verdict_note(outcome, all_decide=dataset.all_decide)}"
+            for outcome in group
         ]
     else:
-        said = f"keep the default{_called(dataset)}"
-        ends = [_kept(one) for one in group]
-    if less := _less_complete(dataset, first):
-        said += f"; it is {less}{_cheaper(dataset, first)}"
+        text = f"keep the default{_called(dataset)}"
+        ends = [_why_default(outcome) for outcome in group]
+    if shortfall := _less_complete(dataset, first):
+        text += f"; it is {shortfall}{_cheaper(dataset, first)}"
     if len(group) == 1:
-        return f"{_names(group)}: {said}{ends[0]}."
-    same = f"{_names(group)}: same recommendation: {said}"
+        return f"{_names(group)}: {text}{ends[0]}."
+    opening = f"{_names(group)}: same recommendation: {text}"
     if len(set(ends)) == 1:
-        return f"{same}{ends[0]}."
-    return f"{same}{''.join(f'; {one.policy.name}: {end[2:]}' for one, end in zip(group, ends, strict=True) if end)}."
+        return f"{opening}{ends[0]}."
+    differing = (f"; {outcome.policy.name}: {end[2:]}" for outcome, end in zip(group, ends, strict=True) if end)
+    return f"{opening}{''.join(differing)}."
 
 
-def _kept(outcome: PolicyOutcome) -> str:
-    """Why the default is kept, or what would tell."""
+def _why_default(outcome: PolicyOutcome) -> str:
+    """Why the default is kept, or how many labels would decide."""
     if outcome.chosen is not None:
-        missed = wording.listed([one.text for one in outcome.verdicts if one.falls_short or one.met is False])
+        missed = wording.listed(
+            [verdict.text for verdict in outcome.verdicts if verdict.falls_short or verdict.met is False]
+        )
         return f"; what was chosen, {setting(outcome)}, misses {missed} on the test split"
     if outcome.replaced is not None:
         tuned = _selector_with(outcome.replaced)
         return f"; what was chosen, {tuned}, is no more complete and costs no fewer prompt tokens"
-    return f"; {outcome.reason.rstrip('.') if not outcome.answered else more(outcome.needed)}"
+    return f"; {outcome.reason.rstrip('.') if not outcome.answered else more_labels(outcome.needed)}"
 
 
 def _cheaper(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
     """Whether `learned/normal`, more complete than the default that is kept, costs fewer prompt tokens, too."""
     if outcome.recommended is not None or dataset.default is None:
         return ""
-    mine, theirs = (one.figures.get(str(TOKENS)) for one in (dataset.default, dataset.shipped[LEARNED_NORMAL]))
+    mine, theirs = (result.figures.get(str(TOKENS)) for result in (dataset.default, dataset.shipped[LEARNED_NORMAL]))
     if mine is None or theirs is None or not mine.value > theirs.value:
         return ""
     fewer = tuning_texts.percent((mine.value - theirs.value) / mine.value).lstrip("+")
     return f", which offers {fewer} fewer prompt tokens on these queries"
 
 
-def more(needed: tuple[int, int] | None) -> str:
+def more_labels(labels_needed: tuple[int, int] | None) -> str:
     """How many more labels would help, and to what."""
-    if needed is None:
+    if labels_needed is None:
         return "more labels are unlikely to help"
-    fewest, most = (wording.two_digits(one) for one in needed)
-    to = f" to {most:,}" if most > fewest else ""
-    what = f"request{'' if most <= 1 else 's'}"
-    return f"label about {fewest:,}{to} more {what} to tell whether a setting meets the target"
+    fewest, largest = (wording.two_digits(count) for count in labels_needed)
+    to = f" to {largest:,}" if largest > fewest else ""
+    noun = f"request{'' if largest <= 1 else 's'}"
+    return f"label about {fewest:,}{to} more {noun} to tell whether a setting meets the target"
 
 
 def setting(outcome: PolicyOutcome) -> str:
     """What was chosen, with its values, as a sentence has it; a shipped preset by its name."""
     if outcome.chosen is None:
         return ""
-    said = _selector_with(outcome.chosen)
-    return f"{outcome.shipped} as it ships ({said})" if outcome.shipped else said
+    text = _selector_with(outcome.chosen)
+    return f"{outcome.shipped} as it ships ({text})" if outcome.shipped else text
 
 
 def _selector_with(chosen: SettingResult) -> str:
@@ -163,29 +170,31 @@ def _called(dataset: DatasetTuning) -> str:
 
 def _offers(outcome: PolicyOutcome) -> str:
     """What it costs and keeps, against the default, and which tuned setting it beats."""
-    found = outcome.against.get("defaults", {})
-    tokens, complete = found.get(str(TOKENS)), found.get(str(COMPLETENESS))
-    said = setting(outcome)
+    comparisons = outcome.against.get("defaults", {})
+    tokens, complete = comparisons.get(str(TOKENS)), comparisons.get(str(COMPLETENESS))
+    text = setting(outcome)
     if tokens is not None and tokens.n and tokens.base:
         value, interval = _changed(tokens)
-        said += f" offers {value} prompt tokens {interval}"
+        text += f" offers {value} prompt tokens {interval}"
     if complete is not None and complete.n:
         interval = wording.difference_interval(COMPLETENESS, complete)
-        said += f" at {wording.signed(COMPLETENESS, complete.difference)} points of completeness ({interval})"
+        text += f" at {wording.signed(COMPLETENESS, complete.difference)} points of completeness ({interval})"
     if outcome.replaced is not None:
         tuned = _selector_with(outcome.replaced)
-        said += f"; it is at least as complete as {tuned}, which was chosen by tuning, for no more prompt tokens"
-    return said
+        text += f"; it is at least as complete as {tuned}, which was chosen by tuning, for no more prompt tokens"
+    return text
 
 
 def _aims(outcome: PolicyOutcome) -> str:
     """By how much it betters what the policy is about, if that is neither completeness nor tokens."""
-    found = outcome.against.get("defaults", {})
-    changes = [(metric, tuning_texts.change_text(found, metric)[0]) for metric in tuning_texts.own_aim(outcome.policy)]
+    comparisons = outcome.against.get("defaults", {})
+    changes = [
+        (metric, tuning_texts.change_text(comparisons, metric)[0]) for metric in tuning_texts.own_aim(outcome.policy)
+    ]
     return "".join(f"; {tuning_texts.points(metric)} {change}" for metric, change in changes)
 
 
-def _taken(outcome: PolicyOutcome) -> str:
+def _source_note(outcome: PolicyOutcome) -> str:
     """Of which stricter policy the setting is, if it is."""
     return f"; it is what {outcome.taken_from} takes, which asks no less" if outcome.taken_from else ""
 
@@ -193,22 +202,28 @@ def _taken(outcome: PolicyOutcome) -> str:
 def _changed(tokens: Comparison) -> tuple[str, str]:
     """By how many per cent tokens change, and the interval of that."""
     value, interval = tuning_texts.change_text({str(TOKENS): tokens}, TOKENS)[0].split(" ", 1)
-    way = "more" if tokens.difference > 0 else "fewer"
-    return f"{value.lstrip('+' + wording.MINUS)} {way}", interval
+    direction = "more" if tokens.difference > 0 else "fewer"
+    return f"{value.lstrip('+' + wording.MINUS)} {direction}", interval
 
 
-def _holds(outcome: PolicyOutcome, *, all_decide: bool) -> str:
-    """What the verdicts come to; what is recommended has held on the queries that decided."""
-    said = {one.status for one in outcome.verdicts}
+def _verdict_note(outcome: PolicyOutcome, *, all_decide: bool) -> str:
+    """The verdicts in short; what is recommended met its targets on the queries that decided."""
+    statuses = {verdict.status for verdict in outcome.verdicts}
     targets = "its target" if len(outcome.verdicts) == 1 else "its targets"
-    if not said:
+    if not statuses:
         return ""
-    if "too few to say" in said:
+    if "too few to say" in statuses:
         return f"; there are too few labels to say whether it holds {targets}"
-    if "open" in said:
-        needed = [one.needed for one in outcome.verdicts if one.status == "open" and one.needed is not None]
-        tell = f"about {wording.two_digits(max(needed)):,} more labels would" if needed else "more labels hardly would"
+    if "open" in statuses:
+        label_counts = [
+            verdict.needed for verdict in outcome.verdicts if verdict.status == "open" and verdict.needed is not None
+        ]
+        tell = (
+            f"about {wording.two_digits(max(label_counts)):,} more labels would"
+            if label_counts
+            else "more labels hardly would"
+        )
         if all_decide:
             return f"; the queries are too few to confirm that it holds {targets} ({tell})"
         return f"; it held {targets} on the tuning queries; the test queries are too few to confirm it ({tell})"
-    return f"; it holds {targets}{' within 2 points' if 'holds within 2 points' in said else ''}"
+    return f"; it holds {targets}{' within 2 points' if 'holds within 2 points' in statuses else ''}"

@@ -25,26 +25,26 @@ def spread_out(across: FloatArray, up: FloatArray, keep: Iterable[int] = ()) -> 
     Neighbours are at most `STEP` apart along the two axes together, unless no point lies between them.
 
     Args:
-        across, up: places along the axes, in the order in which the points are joined; 0 to 1 is what is shown.
+        across, up: positions along the axes, in the order in which the points are joined; 0 to 1 is what is shown.
         keep: positions that are drawn in any case.
     """
     if not len(across):
         return np.zeros(0, dtype=np.int64)
     steps = np.nan_to_num(np.abs(np.diff(across)) + np.abs(np.diff(up)), nan=0.0, posinf=math.inf)
-    wanted, drawn, gone = {0, len(across) - 1, *keep}, [0], 0.0
-    for place, step in enumerate(steps.tolist(), start=1):
-        if gone + step > STEP and drawn[-1] != place - 1:
-            drawn.append(place - 1)
+    required, drawn, gone = {0, len(across) - 1, *keep}, [0], 0.0
+    for index, step in enumerate(steps.tolist(), start=1):
+        if gone + step > STEP and drawn[-1] != index - 1:
+            drawn.append(index - 1)
             gone = 0.0
         gone += step
-        if place in wanted:
-            drawn.append(place)
+        if index in required:
+            drawn.append(index)
             gone = 0.0
     return np.array(drawn, dtype=np.int64)
 
 
 def along(scale: Scale, values: FloatArray) -> FloatArray:
-    """Where values stand along an axis: 0 at its low end, 1 at its high end; those beyond it at the end."""
+    """Positions of values along an axis: 0 at its low end, 1 at its high end; values beyond an end are at the end."""
     low, high, at = scale.low, scale.high, np.clip(values, scale.low, scale.high)
     if scale.log:
         low, high, at = math.log(low), math.log(high), np.log(at)

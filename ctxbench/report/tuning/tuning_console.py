@@ -1,4 +1,4 @@
-"""What tuning found, on the console: a sentence of advice for each policy, then what it rests on."""
+"""A tuning on the console: a sentence of advice for each policy, then its figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ctxbench.report.tuning import tuning_texts
 from ctxbench.report.tuning.advice import all_advice
 from ctxbench.report.tuning.tuning_tables import reported_split
 from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, SPLITS, TEST, TOKENS, TUNING
-from ctxbench.report.wording import said
+from ctxbench.report.wording import printable
 from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
 
 _WIDTH = 80
@@ -44,7 +44,7 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
     if tuning.datasets:
         legend = [tuning_texts.p_words(tuning), tuning_texts.LOOSE if any(map(wording.has_loose, lines)) else ""]
         lines += [*_wrapped(" ".join(filter(None, legend)), 0, 2), ""] if any(legend) else []
-    return "\n".join(said(line, plain) for line in lines or ["No policy was tuned for.", ""])
+    return "\n".join(printable(line, plain) for line in lines or ["No policy was tuned for.", ""])
 
 
 def _heading(dataset: DatasetTuning) -> str:
@@ -65,28 +65,28 @@ def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator
         return
     yield from _wrapped(tuning_texts.choice_text(outcome, chosen), 4, 6)
     splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}
-    aims = tuple(dict.fromkeys(metric for one in group for metric in tuning_texts.own_aim(one.policy)))
-    asked = tuning_texts.policy_metrics(one.policy for one in group)
-    titles = {tuning_texts.title(metric): metric for metric in (*aims, *asked)}
+    aims = tuple(dict.fromkeys(metric for member in group for metric in tuning_texts.own_aim(member.policy)))
+    metrics = tuning_texts.policy_metrics(member.policy for member in group)
+    titles = {tuning_texts.title(metric): metric for metric in (*aims, *metrics)}
     aside = max(_ASIDE, *(len(title) + 1 for title in titles))
     yield f"    {'':<{aside}}{''.join(f'{SPLITS[split]:<{_COLUMN}}' for split in splits)}".rstrip()
     for title, metric in titles.items():
-        sides = (tuning_texts.estimate_text(found, metric) for found in splits.values())
+        sides = (tuning_texts.estimate_text(estimates, metric) for estimates in splits.values())
         yield f"    {title:<{aside}}{''.join(f'{side:<{_COLUMN}}' for side in sides)}".rstrip()
     if not outcome.against:
         return
     yield from _compared("against the base's defaults", outcome, "defaults", aims)
-    fixed = {one.fixed.name if one.fixed else one.fixed_reason: one for one in group}
-    for one in fixed.values():
-        whose = f" of {one.policy.name}" * (len(fixed) > 1)
-        if one.fixed is not None:
-            yield from _compared(f"against tuned fixed k{whose}", one, "fixed", aims)
+    fixed = {member.fixed.name if member.fixed else member.fixed_reason: member for member in group}
+    for member in fixed.values():
+        suffix = f" of {member.policy.name}" * (len(fixed) > 1)
+        if member.fixed is not None:
+            yield from _compared(f"against tuned fixed k{suffix}", member, "fixed", aims)
         else:
-            yield from _wrapped(f"tuned fixed k{whose}: {one.fixed_reason or tuning_texts.NO_K}", 4, 6)
-    for one in group:
-        whose = f" of {one.policy.name}" * (len(group) > 1)
+            yield from _wrapped(f"tuned fixed k{suffix}: {member.fixed_reason or tuning_texts.NO_K}", 4, 6)
+    for member in group:
+        suffix = f" of {member.policy.name}" * (len(group) > 1)
         split = SPLITS[reported_split(dataset)]
-        yield from _wrapped(f"constraints{whose}, {split}: {tuning_texts.constraints_text(one)}", 4, 6)
+        yield from _wrapped(f"constraints{suffix}, {split}: {tuning_texts.constraints_text(member)}", 4, 6)
 
 
 def _compared(title: str, outcome: PolicyOutcome, key: str, aims: Sequence[Metric]) -> Iterator[str]:
@@ -103,9 +103,9 @@ def _compared(title: str, outcome: PolicyOutcome, key: str, aims: Sequence[Metri
 def _shipped(dataset: DatasetTuning) -> Iterator[str]:
     """The presets that competed as they ship."""
     width = max(map(len, dataset.shipped)) + 2
-    asked = tuning_texts.policy_metrics(outcome.policy for outcome in dataset.outcomes)
+    metrics = tuning_texts.policy_metrics(outcome.policy for outcome in dataset.outcomes)
     yield f"  as shipped, {SPLITS[reported_split(dataset)]}"
-    for pair in (asked[start : start + 2] for start in range(0, len(asked), 2)):  # no third column fits
+    for pair in (metrics[start : start + 2] for start in range(0, len(metrics), 2)):  # no third column fits
         yield f"    {'':<{width}}{''.join(f'{tuning_texts.title(metric):<{_COLUMN}}' for metric in pair)}".rstrip()
         for name, result in dataset.shipped.items():
             figures = (f"{tuning_texts.estimate_text(result.figures, metric):<{_COLUMN}}" for metric in pair)

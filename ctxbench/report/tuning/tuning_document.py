@@ -53,7 +53,7 @@ _WORST = (
 
 def document(tuning: Tuning) -> Document:
     """Make the report; the same tuning gives the same blocks."""
-    rest = [*_overview(tuning), *(Section(one.dataset, tuple(_dataset(one))) for one in tuning.datasets)]
+    rest = [*_overview(tuning), *(Section(dataset.dataset, tuple(_dataset(dataset))) for dataset in tuning.datasets)]
     first = Section("What is recommended", tuple(_recommendations(tuning, rest)))
     return Document(
         title=tuning.name,
@@ -73,7 +73,9 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
     several = len(tuning.datasets) > 1
     yield Bullets(
         tuple(
-            f"{f'{dataset.dataset}, ' * several}{said}" for dataset in tuning.datasets for said in all_advice(dataset)
+            f"{f'{dataset.dataset}, ' * several}{sentence}"
+            for dataset in tuning.datasets
+            for sentence in all_advice(dataset)
         )
     )
     yield Text(tuning_texts.terms(tuning))
@@ -82,7 +84,9 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
     yield summary
     loose = (
         [tuning_texts.LOOSE]
-        if any(map(wording.has_loose, _figure_texts([summary, *(block for one in rest for block in one.blocks)])))
+        if any(
+            map(wording.has_loose, _figure_texts([summary, *(block for section in rest for block in section.blocks)]))
+        )
         else []
     )
     yield Bullets((*_explanations(tuning), *loose))
@@ -102,23 +106,29 @@ def _figure_texts(blocks: Iterable[Block]) -> Iterator[str]:
 
 def _split_sentences(tuning: Tuning) -> Iterator[str]:
     """On which split settings were chosen, and of which the figures are."""
-    names = {kind: [one.dataset for one in tuning.datasets if one.all_decide is kind] for kind in (False, True)}
-    for kind, said in ((False, _SPLIT), (True, _ALL_DECIDE)):
+    names = {
+        kind: [dataset.dataset for dataset in tuning.datasets if dataset.all_decide is kind] for kind in (False, True)
+    }
+    for kind, text in ((False, _SPLIT), (True, _ALL_DECIDE)):
         if names[kind]:
-            yield said if not names[not kind] else f"On {wording.listed(names[kind])}: {said[0].lower()}{said[1:]}"
+            yield text if not names[not kind] else f"On {wording.listed(names[kind])}: {text[0].lower()}{text[1:]}"
 
 
 def _explanations(tuning: Tuning) -> Iterator[str]:
     """How the figures are to be read."""
     levels = sorted(
-        {one.level for _, outcome in tuning_tables.outcomes(tuning) for one in tuning_texts.intervals(outcome)}
+        {
+            interval.level
+            for _, outcome in tuning_tables.outcomes(tuning)
+            for interval in tuning_texts.intervals(outcome)
+        }
     )
-    said = wording.listed([f"{100 * level:g}%" for level in levels])
+    level_text = wording.listed([f"{100 * level:g}%" for level in levels])
     p_words = tuning_texts.p_words(tuning)
     yield (
-        "Completeness is the share of queries for which every required item was offered. Values are means over "
-        f"queries with their {said + ' ' if said else ''}intervals. Queries of one group (paraphrases, a conversation) "
-        "answer alike, so that intervals and tests are by group."
+        "Completeness is the share of queries for which every required item was offered. Values are means over queries "
+        f"with their {level_text + ' ' if level_text else ''}intervals. Queries of one group (paraphrases, a "
+        "conversation) answer alike, so that intervals and tests are by group."
     )
     yield (
         "Changes are paired on the same queries. Those of tokens are per cent of the other side's mean, those of "
@@ -178,8 +188,8 @@ def _facts(dataset: DatasetTuning) -> str:
     for split, n in dataset.queries.items():
         of = dataset.of.get(split, n)
         some = f"{n:,} of " if of > n else ""
-        whose = "" if split == ALL else f" of split {split}"
-        counts.append(f"{some}{count(of, 'query', 'queries')}{whose}")
+        suffix = "" if split == ALL else f" of split {split}"
+        counts.append(f"{some}{count(of, 'query', 'queries')}{suffix}")
     queries = wording.listed(counts) or "No queries"
     version = f"Version {dataset.version}, content" if dataset.version else "Content"
     return (
@@ -193,26 +203,26 @@ def _policies(group: Sequence[PolicyOutcome]) -> str:
 
 
 def _worse_requests(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator[Block]:
-    """Requests made worse, by name, beside how many were made better."""
+    """Requests made worse, by name, and how many were made better."""
     outcome = group[0]
     name, compared = _policies(group), outcome.against.get("defaults", {}).get("completeness")
     if not outcome.worse:
         if compared is not None and compared.n:
             yield Text(f"{name}: no request is worse than under the base's defaults.")
         return
-    said = (
+    text = (
         f"{count(len(outcome.worse), 'request')} that the base's defaults made complete "
         f"{'is' if len(outcome.worse) == 1 else 'are'} no longer complete"
     )
     if compared is not None:
-        said += f"; {compared.higher:,} became complete and {compared.equal:,} stayed as they were"
+        text += f"; {compared.higher:,} became complete and {compared.equal:,} stayed as they were"
     first = (
         f" The first {tuning_tables.MANY} in the order of the dataset."
         if len(outcome.worse) > tuning_tables.MANY
         else ""
     )
     title = f"{name} on {dataset.dataset}: {count(len(outcome.worse), 'request')} made worse"
-    yield Details(title, (Text(f"{said}.{first}"), tuning_tables.worse_requests(outcome)))
+    yield Details(title, (Text(f"{text}.{first}"), tuning_tables.worse_requests(outcome)))
 
 
 def _notes(dataset: DatasetTuning) -> Iterator[str]:
@@ -234,10 +244,10 @@ def _notes(dataset: DatasetTuning) -> Iterator[str]:
 def _search_notes(outcome: PolicyOutcome) -> Iterator[str]:
     name = outcome.policy.name
     if outcome.settings or outcome.tried:
-        said = f"{name}: {count(outcome.settings, 'setting')} compared exactly"
+        sentence = f"{name}: {count(outcome.settings, 'setting')} compared exactly"
         if outcome.tried:
-            said += f", and {outcome.tried:,} run one by one because a parameter of theirs breaks the prefix rule"
-        yield f"{said}."
+            sentence += f", and {outcome.tried:,} run one by one because a parameter of theirs breaks the prefix rule"
+        yield f"{sentence}."
     for text, bound in outcome.bounds.items():
         yield f"{name}: on the queries that decided {four_digits(bound)} was held against {text}."
 
@@ -247,11 +257,11 @@ def _doubts(outcome: PolicyOutcome) -> Iterator[str]:
     name, chosen = outcome.policy.name, outcome.chosen
     if chosen is None:
         return
-    for one in outcome.verdicts:
-        if one.status not in ("holds", "holds within 2 points"):
-            more = f"; about {one.needed:,} more labels would tell" if one.needed else ""
-            value, low, high = map(four_digits, (one.value, one.low, one.high))
-            yield f"{name}: {one.text} is {one.status}: {value} ({low} to {high}){more}."
+    for verdict in outcome.verdicts:
+        if verdict.status not in ("holds", "holds within 2 points"):
+            note = f"; about {verdict.needed:,} more labels would tell" if verdict.needed else ""
+            value, low, high = map(four_digits, (verdict.value, verdict.low, verdict.high))
+            yield f"{name}: {verdict.text} is {verdict.status}: {value} ({low} to {high}){note}."
     for metric in (COMPLETENESS, TOKENS):
         before, after = chosen.tuning.get(str(metric)), chosen.test.get(str(metric))
         if before is None or after is None or not math.isfinite(before.value) or not math.isfinite(after.value):

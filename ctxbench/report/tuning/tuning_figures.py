@@ -70,14 +70,16 @@ def file_name(*parts: str) -> str:
 
 def tags(dataset: DatasetTuning) -> dict[str, str]:
     """A number for every setting that a figure marks, by name, in the order of the table."""
-    return {one.name: str(place) for place, one in enumerate(all_results(dataset), start=1)}
+    return {result.name: str(number) for number, result in enumerate(all_results(dataset), start=1)}
 
 
 def trade_off(dataset: DatasetTuning) -> Drawing | None:
     """Completeness and recall against tokens and items on the tuning split; None where there is nothing to draw."""
     lines = named_lines(dataset.traces)
-    found = [trade_panel(dataset, lines, across, up) for up in (COMPLETENESS, RECALL) for across in (TOKENS, ITEMS)]
-    panels = [panel for panel in found if panel is not None]
+    candidates = [
+        trade_panel(dataset, lines, across, up) for up in (COMPLETENESS, RECALL) for across in (TOKENS, ITEMS)
+    ]
+    panels = [panel for panel in candidates if panel is not None]
     if not panels:
         return None
     log = " Axes across are logarithmic." if any(panel.x.log for panel in panels) else ""
@@ -86,18 +88,19 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
         name=name,
         title=f"{dataset.dataset}: what is complete, and at what price",
         caption=(
-            f"Further up and to the left is better.{_LINES * bool(lines)} Marks are the contenders of the table below, "
-            "by its numbers: a diamond is recommended, a square the base's defaults; an arrow says that the mark "
-            f"lies beyond the axes, that way. Tuning split.{log}"
+            f"Further up and to the left is better.{_LINES * bool(lines)} Marks are the contenders of the table below, by its numbers: a diamond is recommended, a square the base's defaults; an arrow says that the mark lies beyond the axes, that way. Tuning split.{log}"
         ),
         svg=line_charts(panels, columns=2, size=MEDIUM, name=name),
     )
 
 
 def named_lines(traces: Sequence[Trace]) -> dict[str, Trace]:
-    """Traces by what a legend calls them: the selectors' names shortened, if that leaves them apart."""
-    short = [tuning_texts.short_text(_selector(one.name), 80) + one.name[len(_selector(one.name)) :] for one in traces]
-    names = short if len(set(short)) == len(short) else [one.name for one in traces]
+    """Traces by their names in a legend: selectors' names are shortened if they stay distinct."""
+    short = [
+        tuning_texts.short_text(_selector(trace.name), 80) + trace.name[len(_selector(trace.name)) :]
+        for trace in traces
+    ]
+    names = short if len(set(short)) == len(short) else [trace.name for trace in traces]
     return dict(zip(names, traces, strict=True))
 
 
@@ -115,8 +118,8 @@ def trade_panel(dataset: DatasetTuning, lines: Mapping[str, Trace], across: Metr
     points = {name: _points(trace, across, up) for name, trace in lines.items()}
     near = [ring for ring in rings if ring.shape != _SHAPES[EVERYTHING]] or rings
     ys = upper([ring.y for ring in near])
-    seen = [ring.x for ring in near if ring.y in ys and ring.x > 0]
-    first, last = (min(seen) / _BEYOND, max(seen) * _BEYOND) if seen else (0.0, math.inf)
+    visible = [ring.x for ring in near if ring.y in ys and ring.x > 0]
+    first, last = (min(visible) / _BEYOND, max(visible) * _BEYOND) if visible else (0.0, math.inf)
     pairs = (pair for line in points.values() for pair in zip(line[0].tolist(), line[1].tolist(), strict=True))
     drawn = [(at, height) for at, height in pairs if first <= at <= last]
     heights = [height for _, height in drawn]
@@ -124,7 +127,7 @@ def trade_panel(dataset: DatasetTuning, lines: Mapping[str, Trace], across: Metr
     if not ys:
         return None
     y = _scale(up, ys)
-    x = _scale(across, [*(at for at, height in drawn if height >= y.low), *seen])
+    x = _scale(across, [*(at for at, height in drawn if height >= y.low), *visible])
     title = f"{up} against {'prompt tokens' if across == TOKENS else across}"
     return Panel(title, {name: _thinned(line, x, y, rings) for name, line in points.items()}, x, y, rings)
 
@@ -132,9 +135,9 @@ def trade_panel(dataset: DatasetTuning, lines: Mapping[str, Trace], across: Metr
 def _thinned(line: tuple[FloatArray, ...], x: Scale, y: Scale, rings: Sequence[Ring]) -> tuple[FloatArray, ...]:
     """A line with as many points as can be seen; for each mark the point below it, so that no mark rises above."""
     xs, ys = line[:2]
-    places = np.searchsorted(xs, [ring.x * (1 + 1e-9) for ring in rings], side="right") - 1
+    positions = np.searchsorted(xs, [ring.x * (1 + 1e-9) for ring in rings], side="right") - 1
     beyond = np.searchsorted(xs, [x.high], side="right")  # the first point that is not seen, to which the line leads
-    keep = [place for place in (*places.tolist(), *beyond.tolist()) if 0 <= place < len(xs)]
+    keep = [position for position in (*positions.tolist(), *beyond.tolist()) if 0 <= position < len(xs)]
     drawn = spread_out(along(x, xs), along(y, ys), keep)
     return tuple(part[drawn] for part in line)
 
@@ -147,14 +150,16 @@ def _scale(metric: Metric, values: Sequence[float]) -> Scale:
 def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]:
     """A mark for each setting that has both figures."""
     tag = tags(dataset)
-    for one in all_results(dataset):
-        x, y = (float(one.tuning[str(m)].value) if str(m) in one.tuning else math.nan for m in (across, up))
+    for result in all_results(dataset):
+        x, y = (float(result.tuning[str(m)].value) if str(m) in result.tuning else math.nan for m in (across, up))
         if math.isfinite(x) and math.isfinite(y):
             unit = "%" * (wording.unit(up) == "%")
-            sides = [tuning_texts.estimate_text(one.tuning, metric) for metric in (up, across)]
+            sides = [tuning_texts.estimate_text(result.tuning, metric) for metric in (up, across)]
             figures = f"{sides[0]}{unit} {up}, {sides[1]} "
-            name = f"{'recommended: ' * (one.role == RECOMMENDED)}{tuning_texts.short_text(one.name, _NAME)}"
-            yield Ring(f"{name}: {figures}{_AXES.get(across, across)}", x, y, tag[one.name], name, _SHAPES[one.role])
+            name = f"{'recommended: ' * (result.role == RECOMMENDED)}{tuning_texts.short_text(result.name, _NAME)}"
+            yield Ring(
+                f"{name}: {figures}{_AXES.get(across, across)}", x, y, tag[result.name], name, _SHAPES[result.role]
+            )
 
 
 def _points(trace: Trace, across: Metric, up: Metric) -> tuple[FloatArray, ...]:
@@ -173,7 +178,7 @@ def _line(xs: FloatArray, trace: Trace, metric: str) -> tuple[FloatArray, ...]:
 
 def sensitivity(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | None:
     """Completeness and tokens along each parameter, all others as recommended; None where there is nothing to draw."""
-    slices = [one for one in outcome.slices if one.settings and {"completeness", "tokens"} <= set(one.means)]
+    slices = [trace for trace in outcome.slices if trace.settings and {"completeness", "tokens"} <= set(trace.means)]
     if outcome.chosen is None or not slices:
         return None
     complete, spent = (_range(slices, metric, outcome.chosen) for metric in (COMPLETENESS, TOKENS))
@@ -186,26 +191,26 @@ def sensitivity(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | Non
         name=name,
         title=f"{dataset.dataset}, {outcome.policy.name}: each parameter on its own",
         caption=(
-            "One row a parameter, all others as recommended; the diamond is what is chosen. A flat line says that the "
-            "parameter hardly matters there, a steep one that it must be set with care; a line that ends at the foot "
-            "goes on below. Tints are 95% intervals. Tuning split."
+            "One row a parameter, all others as recommended; the diamond is what is chosen. A flat line says that the parameter hardly matters there, a steep one that it must be set with care; a line that ends at the foot goes on below. Tints are 95% intervals. Tuning split."
         ),
         svg=line_charts(panels, columns=2, size=SMALL, name=name),
     )
 
 
 def _range(slices: Sequence[Trace], metric: Metric, chosen: SettingResult) -> Scale:
-    """One scale for all parameters, so that they can be held against each other; the chosen one's interval is on it."""
+    """One scale for all parameters, so that they can be compared; the chosen one's interval is on it."""
     name = str(metric)
-    parts = [part[name] for one in slices for part in (one.means, one.low, one.high) if name in part]
-    known = [float(value) for part in parts for value in part if math.isfinite(value)]
+    parts = [part[name] for trace in slices for part in (trace.means, trace.low, trace.high) if name in part]
+    values = [float(value) for part in parts for value in part if math.isfinite(value)]
     if metric != COMPLETENESS:
-        return _scale(metric, known)
-    least = [chosen.tuning[name].interval.low] if name in chosen.tuning else []
-    for one in slices:
-        high = upper([value for value in one.means[name].tolist() if math.isfinite(value)] or [0.0])
-        least += [low for low, mean in zip(one.low.get(name, ()), one.means[name], strict=False) if mean >= min(high)]
-    return _scale(metric, [*upper(known), *filter(math.isfinite, map(float, least))])
+        return _scale(metric, values)
+    lows = [chosen.tuning[name].interval.low] if name in chosen.tuning else []
+    for trace in slices:
+        high = upper([value for value in trace.means[name].tolist() if math.isfinite(value)] or [0.0])
+        lows += [
+            low for low, mean in zip(trace.low.get(name, ()), trace.means[name], strict=False) if mean >= min(high)
+        ]
+    return _scale(metric, [*upper(values), *filter(math.isfinite, map(float, lows))])
 
 
 def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: SettingResult) -> Panel:
@@ -213,7 +218,7 @@ def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: SettingResult) 
     values = [setting.get(trace.name) for setting in trace.settings]
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     names = () if numbers else tuple(dict.fromkeys(value_text(value) for value in values if value is not None))
-    xs = np.array([_place(value, names) for value in values])
+    xs = np.array([_position(value, names) for value in values])
     keep = order(xs)
     name = str(metric)
     means = trace.means[name]
@@ -222,18 +227,18 @@ def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: SettingResult) 
     pad = 0.5 if names else 0.04 * (high - low) or 0.5
     x = Scale(f"{trace.name}, logarithmic", low, high, log=True) if log else Scale(trace.name, low - pad, high + pad)
     rings = []
-    at = _place(chosen.values.get(trace.name), names)
+    at = _position(chosen.values.get(trace.name), names)
     if len(keep) and low <= at <= high:
         value = float(np.interp(at, xs[keep], means[keep]))
         if math.isfinite(value):
-            said = f"chosen: {trace.name} {value_text(chosen.values[trace.name])}"
-            rings.append(Ring(said, at, value, shape="diamond"))
+            label = f"chosen: {trace.name} {value_text(chosen.values[trace.name])}"
+            rings.append(Ring(label, at, value, shape="diamond"))
     title = f"{trace.name}: {tuning_texts.TITLES[name].removesuffix(' %')}"
     return Panel(title, {_MEAN: _line(xs, trace, name)}, replace(x, names=names), y, rings)
 
 
-def _place(value: Value | None, names: Sequence[str]) -> float:
-    """Where a value stands: a number at itself, another at the place of its name; NaN where it stands nowhere."""
+def _position(value: Value | None, names: Sequence[str]) -> float:
+    """The position of a value on an axis: a number itself, a name its index; NaN where it has none."""
     if value is None:
         return math.nan
     if names:
@@ -246,8 +251,8 @@ def two_at_a_time(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | N
     chosen, maps, left = outcome.chosen, [], set()
     for heat in outcome.heat_maps if chosen is not None else ():
         if chosen is not None and heat.xs and heat.ys and {"completeness", "tokens"} <= set(heat.means):
-            maps += [cells(heat, str(metric), chosen, most=_CELLS) for metric in (COMPLETENESS, TOKENS)]
-            left |= {name for name, found in ((heat.x, heat.xs), (heat.y, heat.ys)) if len(found) > _CELLS}
+            maps += [cells(heat, str(metric), chosen, limit=_CELLS) for metric in (COMPLETENESS, TOKENS)]
+            left |= {name for name, values in ((heat.x, heat.xs), (heat.y, heat.ys)) if len(values) > _CELLS}
     if not maps:
         return None
     thinned = f" Of {wording.listed(sorted(left))} some values stand for all." if left else ""
@@ -256,28 +261,29 @@ def two_at_a_time(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | N
         name=name,
         title=f"{dataset.dataset}, {outcome.policy.name}: two parameters at a time",
         caption=(
-            "One row a pair of parameters, all others as recommended; darker is more, and the frame is what is chosen. "
-            "A better setting would be one where completeness is still dark while tokens are pale. Means over the "
-            f"tuning split, without intervals.{thinned}"
+            f"One row a pair of parameters, all others as recommended; darker is more, and the frame is what is chosen. A better setting would be one where completeness is still dark while tokens are pale. Means over the tuning split, without intervals.{thinned}"
         ),
         svg=heat_maps(maps, columns=2, name=name),
     )
 
 
-def cells(heat: MeanGrid, metric: str, chosen: SettingResult | None, *, most: int) -> HeatMap:
-    """A map of a metric with at most so many rows and columns."""
-    wanted = chosen.values if chosen is not None else {}
-    columns, rows = _spaced_places(heat.xs, wanted.get(heat.x), most), _spaced_places(heat.ys, wanted.get(heat.y), most)
+def cells(heat: MeanGrid, metric: str, chosen: SettingResult | None, *, limit: int) -> HeatMap:
+    """A heat map of a metric with at most `limit` rows and columns."""
+    chosen_values = chosen.values if chosen is not None else {}
+    columns, rows = (
+        _spaced_places(heat.xs, chosen_values.get(heat.x), limit),
+        _spaced_places(heat.ys, chosen_values.get(heat.y), limit),
+    )
     at = [
-        next((place for place, i in enumerate(kept) if values[i] == wanted.get(name)), None)
-        for kept, values, name in ((columns, heat.xs, heat.x), (rows, heat.ys, heat.y))
+        next((position for position, i in enumerate(positions) if values[i] == chosen_values.get(name)), None)
+        for positions, values, name in ((columns, heat.xs, heat.x), (rows, heat.ys, heat.y))
     ]
     share = wording.unit(parse_metric(metric)) == "%"
     values = heat.means[metric][np.ix_(rows, columns)]
-    known = values[np.isfinite(values)]
-    told = (lambda value: f"{100 * value:.1f}") if share else compact
-    pale = float(known[known >= known.max() / 2].min()) if share and len(known) else None
-    below = f" (all up to {told(pale)} in one shade)" if pale is not None and pale > known.min() else ""
+    finite = values[np.isfinite(values)]
+    format_value = (lambda value: f"{100 * value:.1f}") if share else compact
+    pale = float(finite[finite >= finite.max() / 2].min()) if share and len(finite) else None
+    below = f" (all up to {format_value(pale)} in one shade)" if pale is not None and pale > finite.min() else ""
     return HeatMap(
         title=_AXES.get(parse_metric(metric), metric) + below,
         x=heat.x,
@@ -286,20 +292,22 @@ def cells(heat: MeanGrid, metric: str, chosen: SettingResult | None, *, most: in
         ys=[_short(heat.ys[i]) for i in rows],
         values=values,
         pale=pale,
-        told=told,
+        format_value=format_value,
         chosen=None if at[0] is None or at[1] is None else (at[0], at[1]),
     )
 
 
-def _spaced_places(values: Sequence[Value], chosen: Value | None, most: int) -> list[int]:
-    """Places of at most so many values, spread evenly, the first, the last and the chosen one among them."""
-    if len(values) <= most:
+def _spaced_places(values: Sequence[Value], chosen: Value | None, limit: int) -> list[int]:
+    """Positions of at most `limit` values, spread evenly, the first, the last and the chosen one among them."""
+    if len(values) <= limit:
         return list(range(len(values)))
-    wanted = next((i for i, value in enumerate(values) if value == chosen), None)
-    kept = sorted({round(i * (len(values) - 1) / (most - 1)) for i in range(most)})
-    if wanted is not None and wanted not in kept:
-        kept[min(range(1, len(kept) - 1), key=lambda place: abs(kept[place] - wanted))] = wanted
-    return kept
+    chosen_index = next((i for i, value in enumerate(values) if value == chosen), None)
+    positions = sorted({round(i * (len(values) - 1) / (limit - 1)) for i in range(limit)})
+    if chosen_index is not None and chosen_index not in positions:
+        positions[min(range(1, len(positions) - 1), key=lambda index: abs(positions[index] - chosen_index))] = (
+            chosen_index
+        )
+    return positions
 
 
 def _short(value: Value) -> str:

@@ -35,8 +35,8 @@ def summary(tuning: Tuning) -> Table:
 
     def row(dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...]:
         if outcome.chosen is None:
-            kept = (*([wording.NONE] * 2), tuning_texts.default_text(outcome))
-            return (*kept, *([wording.NONE] * (len(head) - 2 - len(kept))))
+            cells = (*([wording.NONE] * 2), tuning_texts.default_text(outcome))
+            return (*cells, *([wording.NONE] * (len(head) - 2 - len(cells))))
         figures = [tuning_texts.estimate_text(outcome.chosen.figures, metric) for metric in (COMPLETENESS, TOKENS)]
         changes = [
             tuning_texts.change_text(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)
@@ -51,27 +51,27 @@ def summary(tuning: Tuning) -> Table:
         names.insert(3, names.pop(0))
     if len({reported_split(dataset) for dataset in tuning.datasets}) == 1:  # the page says above which
         names.remove("figures of")
-    told = tuple(tuple(row[head.index(name)] for name in names) for row in rows)
+    body = tuple(tuple(row[head.index(name)] for name in names) for row in rows)
     numbers = frozenset(names.index(TITLES[name]) for name in ("completeness", "tokens"))
-    return Table("What is recommended", tuple(names), told, numbers)
+    return Table("What is recommended", tuple(names), body, numbers)
 
 
 def _against_fixed(outcome: PolicyOutcome) -> tuple[str, ...]:
     """Changes in tokens and completeness against the tuned fixed number of items."""
     if outcome.fixed is None:
         return (tuning_texts.NO_K,)
-    found = outcome.against.get("fixed")
+    comparisons = outcome.against.get("fixed")
     named = (("tokens", TOKENS), ("points", COMPLETENESS))
-    return tuple(f"{name} {', '.join(tuning_texts.change_text(found, metric))}" for name, metric in named)
+    return tuple(f"{name} {', '.join(tuning_texts.change_text(comparisons, metric))}" for name, metric in named)
 
 
 def _at_equal_tokens(outcome: PolicyOutcome) -> Mapping[str, Comparison]:
-    found = None if outcome.at_tokens is None else outcome.at_tokens.comparison
-    return {} if found is None else {str(COMPLETENESS): found}
+    comparison = None if outcome.at_tokens is None else outcome.at_tokens.comparison
+    return {} if comparison is None else {str(COMPLETENESS): comparison}
 
 
 def optimism(tuning: Tuning) -> Table | None:
-    """Figures of the tuning split beside those of the test split; None where no test split was read."""
+    """Figures of the tuning split and of the test split; None where no test split was read."""
 
     def row(_dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...] | None:
         if outcome.chosen is None or not outcome.chosen.test:
@@ -84,7 +84,7 @@ def optimism(tuning: Tuning) -> Table | None:
         return tuple(cells)
 
     rows = _rows(tuning, row)
-    titles = [f"{TITLES[str(m)]}, {what}" for m in (COMPLETENESS, TOKENS) for what in (TUNING, TEST, "optimism")]
+    titles = [f"{TITLES[str(m)]}, {column}" for m in (COMPLETENESS, TOKENS) for column in (TUNING, TEST, "optimism")]
     if not rows:
         return None
     head = ("dataset", "policy", *titles)
@@ -101,7 +101,7 @@ def gains(tuning: Tuning) -> Table | None:
         changes = [tuning_texts.change_text(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
         if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
             changes[:2] = [("the same ranking",), (wording.NONE,)]
-        ks = [one.name if one else tuning_texts.NO_K for one in (outcome.fixed, outcome.fixed_own)]
+        ks = [result.name if result else tuning_texts.NO_K for result in (outcome.fixed, outcome.fixed_own)]
         return (*ks, *changes)
 
     rows = _rows(tuning, row)
@@ -123,35 +123,37 @@ def worst(tuning: Tuning) -> Table | None:
     return Table("Worst scope and worst server", head, tuple(rows)) if rows else None
 
 
-def _group(found: GroupMean | None) -> str:
-    if found is None:
+def _group(group: GroupMean | None) -> str:
+    if group is None:
         return "fewer than two groups of 10 queries"
-    queries = count(found.mean.n, "query", "queries")
-    return f"{found.group}: {wording.number(COMPLETENESS, found.mean.value)} of {queries}"
+    queries = count(group.mean.n, "query", "queries")
+    return f"{group.group}: {wording.number(COMPLETENESS, group.mean.value)} of {queries}"
 
 
 def policies(tuning: Tuning) -> Table:
     """What each policy asks for; the same on all datasets."""
-    found = {outcome.policy.name: outcome.policy for _, outcome in outcomes(tuning)}
-    rows = tuple((one.name, one.about, tuning_texts.policy_text(one)) for one in found.values())
+    by_name = {outcome.policy.name: outcome.policy for _, outcome in outcomes(tuning)}
+    rows = tuple((policy.name, policy.about, tuning_texts.policy_text(policy)) for policy in by_name.values())
     return Table("Policies", ("policy", "about", "asks for"), rows)
 
 
 def results(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
     """Every setting with its figures; the tags are those of the figure."""
-    asked = tuning_texts.policy_metrics(outcome.policy for outcome in dataset.outcomes)
-    first, last = [metric for metric in asked if metric not in (RECALL, ITEMS)], (RECALL, ITEMS)
+    metrics = tuning_texts.policy_metrics(outcome.policy for outcome in dataset.outcomes)
+    first, last = [metric for metric in metrics if metric not in (RECALL, ITEMS)], (RECALL, ITEMS)
     rows: list[tuple[str, ...]] = []
-    for one in all_results(dataset):
-        role = tuning_texts.ROLES[one.role]
-        if one.role != PRESET and (ships := [name for name, each in dataset.shipped.items() if each.name == one.name]):
+    for result in all_results(dataset):
+        role = tuning_texts.ROLES[result.role]
+        if result.role != PRESET and (
+            ships := [name for name, preset in dataset.shipped.items() if preset.name == result.name]
+        ):
             role += f"; {ships[0]} as shipped"
-        what = ": ".join(filter(None, (role, tuning_texts.setting_text(one.values))))
-        named = (one.name, tags.get(one.name, ""), what)
-        for split, found in ((ALL if dataset.all_decide else TUNING, one.tuning), (TEST, one.test)):
-            if found:
+        description = ": ".join(filter(None, (role, tuning_texts.setting_text(result.values))))
+        named = (result.name, tags.get(result.name, ""), description)
+        for split, estimates in ((ALL if dataset.all_decide else TUNING, result.tuning), (TEST, result.test)):
+            if estimates:
                 before, after = (
-                    [tuning_texts.estimate_text(found, metric) for metric in side] for side in (first, last)
+                    [tuning_texts.estimate_text(estimates, metric) for metric in side] for side in (first, last)
                 )
                 name, mark, about = named
                 rows.append((name, *before, split, mark, *after, about))
@@ -167,17 +169,17 @@ def all_results(dataset: DatasetTuning) -> Sequence[SettingResult]:
 
     What is recommended for several policies is one setting, with the names of all.
     """
-    found = {one.name: one for one in dataset.results}
+    by_name = {result.name: result for result in dataset.results}
     for outcome in dataset.outcomes:
-        for one in (outcome.chosen, outcome.fixed, outcome.fixed_own):
-            if one is not None:
-                found.setdefault(one.name, one)
-    for first, *others in dataset.same_advice():
-        if others and first.chosen is not None:
-            names = [outcome.policy.name for outcome in (first, *others)]
-            found[names[0]] = replace(first.chosen, name=", ".join(names))
-            found = {name: one for name, one in found.items() if name not in names[1:]}
-    return tuple(found.values())
+        for result in (outcome.chosen, outcome.fixed, outcome.fixed_own):
+            if result is not None:
+                by_name.setdefault(result.name, result)
+    for first, *following in dataset.same_advice():
+        if following and first.chosen is not None:
+            names = [outcome.policy.name for outcome in (first, *following)]
+            by_name[names[0]] = replace(first.chosen, name=", ".join(names))
+            by_name = {name: result for name, result in by_name.items() if name not in names[1:]}
+    return tuple(by_name.values())
 
 
 def _rows(
@@ -192,9 +194,11 @@ def _rows(
     rows: list[tuple[Cell, ...]] = []
     for dataset in tuning.datasets:
         for group in dataset.same_advice():
-            made = [(one.policy.name, cells) for one in group if (cells := make(dataset, one)) is not None]
-            if made:
-                rows.append((dataset.dataset, ", ".join(name for name, _ in made), *_merged(made)))
+            named_cells = [
+                (outcome.policy.name, cells) for outcome in group if (cells := make(dataset, outcome)) is not None
+            ]
+            if named_cells:
+                rows.append((dataset.dataset, ", ".join(name for name, _ in named_cells), *_merged(named_cells)))
     return rows
 
 
@@ -203,16 +207,16 @@ def _merged(rows: Sequence[tuple[str, tuple[Cell, ...]]]) -> tuple[Cell, ...]:
     cells: list[Cell] = []
     for column in zip(*(row for _, row in rows), strict=True):
         texts = [", ".join([cell] if isinstance(cell, str) else cell) for cell in column]
-        same = len(set(texts)) == 1
+        all_equal = len(set(texts)) == 1
         cells.append(
-            column[0] if same else tuple(f"{name}: {text}" for (name, _), text in zip(rows, texts, strict=True))
+            column[0] if all_equal else tuple(f"{name}: {text}" for (name, _), text in zip(rows, texts, strict=True))
         )
     return tuple(cells)
 
 
 def worse_requests(outcome: PolicyOutcome) -> Table:
     """The first requests that the defaults made complete and what is recommended does not."""
-    rows = tuple((one.query, one.text, ", ".join(one.missing)) for one in outcome.worse[:MANY])
+    rows = tuple((request.query, request.text, ", ".join(request.missing)) for request in outcome.worse[:MANY])
     return Table(f"Requests made worse by {outcome.policy.name}", ("query", "request", "no longer offered"), rows)
 
 

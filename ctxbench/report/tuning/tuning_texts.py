@@ -1,4 +1,4 @@
-"""What tuning found, in words: values, changes, settings and policies."""
+"""A tuning as text: values, changes, settings and policies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SPLITS = {TUNING: "tuning split", TEST: "test split", ALL: "all labels"}
 
 
 def own_aim(policy: Policy) -> tuple[Metric, ...]:
-    """What a policy is to better, if it is neither completeness nor tokens, which are told of every policy."""
+    """The objective of a policy, if it is neither completeness nor tokens, which are shown for every policy."""
     return () if policy.objective in (COMPLETENESS, TOKENS) else (policy.objective,)
 
 
@@ -49,8 +49,12 @@ NO_K = "no k keeps all limits and betters the default"
 
 def policy_metrics(policies: Iterable[Policy]) -> tuple[Metric, ...]:
     """Completeness, tokens, and every other metric that the policies constrain or optimise, each once."""
-    asked = [metric for one in policies for metric in (one.objective, *(each.metric for each in one.constraints))]
-    return tuple(dict.fromkeys([COMPLETENESS, TOKENS, *asked]))
+    metrics = [
+        metric
+        for policy in policies
+        for metric in (policy.objective, *(constraint.metric for constraint in policy.constraints))
+    ]
+    return tuple(dict.fromkeys([COMPLETENESS, TOKENS, *metrics]))
 
 
 def title(metric: Metric) -> str:
@@ -59,32 +63,40 @@ def title(metric: Metric) -> str:
 
 
 def points(metric: Metric) -> str:
-    """A metric with the unit that differences of it are told in."""
+    """A metric with the unit of its differences."""
     return f"{metric}" if metric.declaration.scale == "amount" else f"{metric}, points"
 
 
-def estimate_text(found: Mapping[str, Estimate], metric: Metric) -> str:
+def estimate_text(estimates: Mapping[str, Estimate], metric: Metric) -> str:
     """A mean with its interval, `93.1 (90.2-95.5)`; a dash where there is none."""
-    one = found.get(str(metric))
-    if one is None or not one.n or not math.isfinite(one.value):
+    estimate = estimates.get(str(metric))
+    if estimate is None or not estimate.n or not math.isfinite(estimate.value):
         return wording.NONE
-    return wording.mean(metric, one)
+    return wording.mean(metric, estimate)
 
 
-def change_text(found: Mapping[str, Comparison] | None, metric: Metric) -> tuple[str, ...]:
-    """A difference with its interval, and whether the two are told apart; tokens as per cent of the other's mean."""
-    one = (found or {}).get(str(metric))
-    if one is None or not one.n or not math.isfinite(one.difference) or (metric == TOKENS and one.base == 0):
+def change_text(comparisons: Mapping[str, Comparison] | None, metric: Metric) -> tuple[str, ...]:
+    """A difference with its interval and its significance; tokens as per cent of the baseline's mean."""
+    comparison = (comparisons or {}).get(str(metric))
+    if (
+        comparison is None
+        or not comparison.n
+        or not math.isfinite(comparison.difference)
+        or (metric == TOKENS and comparison.base == 0)
+    ):
         return (wording.NONE,)
     if metric != TOKENS:
-        value, interval = wording.signed(metric, one.difference), wording.difference_interval(metric, one)
+        value, interval = wording.signed(metric, comparison.difference), wording.difference_interval(metric, comparison)
     else:
-        value, interval = percent(one.difference / one.base), _shares(one.interval, one.base)
-    return f"{value} ({interval})", wording.verdict(one)
+        value, interval = (
+            percent(comparison.difference / comparison.base),
+            _shares(comparison.interval, comparison.base),
+        )
+    return f"{value} ({interval})", wording.verdict(comparison)
 
 
 def percent(share: float) -> str:
-    """A signed share as `-41.2%`; 0 has no sign, and without a value a dash stands."""
+    """A signed share as `-41.2%`; 0 has no sign, and NaN is a dash."""
     if math.isnan(share):
         return wording.NONE
     if math.isinf(share):
@@ -99,7 +111,7 @@ def _shares(interval: Interval, base: float) -> str:
 
 
 def optimism_text(metric: Metric, tuning: Estimate | None, test: Estimate | None) -> str:
-    """By how much the tuning split is above the test split; tokens as per cent of the test split's mean."""
+    """How much higher the tuning split is than the test split; tokens as per cent of the test split's mean."""
     if tuning is None or test is None or not (math.isfinite(tuning.value) and math.isfinite(test.value)):
         return wording.NONE
     if metric != TOKENS:
@@ -119,11 +131,11 @@ def selector_text(chosen: SettingResult) -> str:
 
 
 def choice_text(outcome: PolicyOutcome, chosen: SettingResult) -> str:
-    """What was chosen; where the test split says otherwise, that the default is kept."""
-    said = selector_text(chosen)
+    """The chosen setting; where it misses its target on the test split, that the default is kept."""
+    text = selector_text(chosen)
     if outcome.shipped:
-        said = f"{outcome.shipped} as it ships ({said})"
-    return said if outcome.recommended is not None else f"keep the default: {said} misses its target"
+        text = f"{outcome.shipped} as it ships ({text})"
+    return text if outcome.recommended is not None else f"keep the default: {text} misses its target"
 
 
 def default_text(outcome: PolicyOutcome) -> str:
@@ -139,13 +151,13 @@ def constraints_text(outcome: PolicyOutcome) -> str:
         return wording.NONE
     if len(outcome.verdicts) == 1:
         return outcome.verdicts[0].status
-    return "; ".join(f"{one.text}: {one.status}" for one in outcome.verdicts)
+    return "; ".join(f"{verdict.text}: {verdict.status}" for verdict in outcome.verdicts)
 
 
 def policy_text(policy: Policy) -> str:
     """An objective under its constraints, as a sentence without its end."""
     goal = f"{'least' if policy.minimise else 'most'} {_plain(str(policy.objective))}"
-    constraints = [str(one) for one in policy.constraints]
+    constraints = [str(constraint) for constraint in policy.constraints]
     return f"{goal} with {wording.listed(constraints)}" if constraints else f"{goal}, without constraints"
 
 
@@ -156,10 +168,10 @@ def _plain(metric: str) -> str:
 def intervals(outcome: PolicyOutcome) -> Iterator[Interval]:
     """Every interval that is shown of an outcome's recommendation."""
     if outcome.chosen is not None:
-        for found in (outcome.chosen.tuning, outcome.chosen.test):
-            yield from (one.interval for one in found.values())
+        for estimates in (outcome.chosen.tuning, outcome.chosen.test):
+            yield from (estimate.interval for estimate in estimates.values())
     for compared in (*outcome.against.values(), outcome.ranking):
-        yield from (one.interval for one in compared.values())
+        yield from (comparison.interval for comparison in compared.values())
 
 
 LOOSE = f"{wording.LOOSE} behind an interval: too few values, or too few that differ, for the interval to be relied on."
@@ -174,18 +186,18 @@ _PARAMETERS = {
 
 def terms(tuning: Tuning) -> str:
     """What the words of the advice mean: parameters that it names, fixed k and base; empty without policies."""
-    outcomes = [one for dataset in tuning.datasets for one in dataset.outcomes]
-    named = {name for one in outcomes if one.chosen is not None for name in one.chosen.values}
-    reasons = " ".join(one.reason for one in outcomes)
-    said = [f"{name}: {words}." for name, words in _PARAMETERS.items() if name in named or f" {name} " in reasons]
-    if any(one.against for one in outcomes):
-        said.append("Fixed k: simply offer the first k of the base's ranking, with the best k.")
-    if any(one.of == "reachable" for outcome in outcomes for one in outcome.policy.constraints):
-        said.append("Reachable: what the first 20 items of the base's ranking would make complete.")
-    bases = dict.fromkeys(_base_text(one.default.name) for one in tuning.datasets if one.default)
+    outcomes = [outcome for dataset in tuning.datasets for outcome in dataset.outcomes]
+    named = {name for outcome in outcomes if outcome.chosen is not None for name in outcome.chosen.values}
+    reasons = " ".join(outcome.reason for outcome in outcomes)
+    sentences = [f"{name}: {words}." for name, words in _PARAMETERS.items() if name in named or f" {name} " in reasons]
+    if any(outcome.against for outcome in outcomes):
+        sentences.append("Fixed k: simply offer the first k of the base's ranking, with the best k.")
+    if any(constraint.of == "reachable" for outcome in outcomes for constraint in outcome.policy.constraints):
+        sentences.append("Reachable: what the first 20 items of the base's ranking would make complete.")
+    bases = dict.fromkeys(_base_text(dataset.default.name) for dataset in tuning.datasets if dataset.default)
     if bases and outcomes:
-        said.append(f"Base, or default, what all is held against: {wording.listed([*bases])}.")
-    return " ".join(said)
+        sentences.append(f"Base, or default, what all is held against: {wording.listed([*bases])}.")
+    return " ".join(sentences)
 
 
 def _base_text(name: str) -> str:
@@ -201,13 +213,13 @@ def _base_text(name: str) -> str:
 
 
 def p_words(tuning: Tuning) -> str:
-    """What a p-value says, with how it is made; empty where none is shown."""
+    """The meaning of a p-value, with its method; empty where none is shown."""
     alphas = {
-        one.alpha
+        comparison.alpha
         for dataset in tuning.datasets
         for outcome in dataset.outcomes
         for compared in outcome.against.values()
-        for one in compared.values()
+        for comparison in compared.values()
     }
     if not alphas:
         return ""
@@ -215,7 +227,7 @@ def p_words(tuning: Tuning) -> str:
     return f"{wording.P_WORDS}; up to {max(alphas):g} counts. {wording.RAISED} (Methods: {methods}.)"
 
 
-def short_text(text: str, most: int) -> str:
-    """A text on one line, of at most so many letters."""
+def short_text(text: str, limit: int) -> str:
+    """A text on one line, of at most `limit` characters."""
     line = wording.on_one_line(text)
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}\u2026"
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}\u2026"

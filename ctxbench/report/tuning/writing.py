@@ -28,13 +28,15 @@ def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
     """
     report_document = document(tuning)
     html = page(report_document)
-    report, *others = _write_markdown(report_document, folder / "report.md", _FIGURES, several=len(tuning.datasets) > 1)
+    report, *further = _write_markdown(
+        report_document, folder / "report.md", _FIGURES, several=len(tuning.datasets) > 1
+    )
     write_atomic(folder / "report.html", html)
-    return report, folder / "report.html", *others
+    return report, folder / "report.html", *further
 
 
 def write_markdown(tuning: Tuning, path: Path, *, figures: str) -> tuple[Path, ...]:
-    """Write the report as Markdown, with its figures in a folder beside it.
+    """Write the report as Markdown, with its figures in a folder next to it.
 
     Args:
         tuning: what was found.
@@ -53,7 +55,7 @@ def write_markdown(tuning: Tuning, path: Path, *, figures: str) -> tuple[Path, .
 def _write_markdown(report_document: Document, path: Path, figures: str, *, several: bool) -> list[Path]:
     """Write figures, page and, of several datasets, the file of their sections."""
     files = []
-    for drawing in (one for one in report_document.blocks() if isinstance(one, Drawing)):
+    for drawing in (block for block in report_document.blocks() if isinstance(block, Drawing)):
         files.append(path.parent / figures / f"{drawing.name}.svg")
         write_atomic(files[-1], drawing.svg, durable=False)
     text = markdown(report_document, limit=None, figures=f"{figures}/")

@@ -24,7 +24,7 @@ def table(values, **given):
         "xs": [str(i) for i in range(values.shape[1])],
         "ys": [str(i) for i in range(values.shape[0])],
         "values": values,
-        "told": lambda value: f"{value:g}",
+        "format_value": lambda value: f"{value:g}",
     }
     return HeatMap(**{**made, **given})
 

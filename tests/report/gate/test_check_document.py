@@ -11,7 +11,7 @@ from ctxbench.gate.model import Cause, CauseKind, Verdict
 from ctxbench.report.document import Bullets, Code, Table, Text, Weight
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.check_document import document, refusal
-from ctxbench.report.gate.places import Places
+from ctxbench.report.gate.places import Locations
 
 ACCEPT = "ctxbench check gate.yaml --accept"
 
@@ -95,8 +95,8 @@ def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
 
 
 def test_what_can_no_longer_be_offered_is_told_with_its_place_and_what_it_takes(made):
-    places = Places(item=lambda _dataset, item: ("data/corpus.jsonl", 7 if item.startswith("rule:") else 0))
-    told = document(made.check(made.gone()), accept=ACCEPT, places=places)
+    places = Locations(item=lambda _dataset, item: ("data/corpus.jsonl", 7 if item.startswith("rule:") else 0))
+    told = document(made.check(made.gone()), accept=ACCEPT, locations=places)
     found = tables(told.sections[0])["Required items that can no longer be offered"]
     assert found.head == ("item", "where", "what became of it", "queries")
     assert found.rows == (
@@ -111,8 +111,8 @@ def test_what_can_no_longer_be_offered_is_told_with_its_place_and_what_it_takes(
 
 def test_items_that_cost_otherwise_are_told_with_file_and_line_and_so_are_causes(made):
     lines = {"tool:a:x": 3, "tool:a:y": 4, "rule:z": 5}
-    places = Places(item=lambda _dataset, item: ("c.jsonl", lines[item]))
-    found = tables(document(made.check(made.dearer()), places=places).sections[0])
+    places = Locations(item=lambda _dataset, item: ("c.jsonl", lines[item]))
+    found = tables(document(made.check(made.dearer()), locations=places).sections[0])
     cause = dict(zip(found["Causes, most costly first"].head, found["Causes, most costly first"].rows[0], strict=True))
     assert cause["cause"] == "item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y)"
     assert (cause["where"], cause["prompt tokens in all"]) == ("c.jsonl:3", "+1,780")

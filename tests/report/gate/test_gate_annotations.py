@@ -14,7 +14,7 @@ from ctxbench.core.errors import Fault
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Verdict
 from ctxbench.io.visible import harmless
 from ctxbench.report.gate.annotations import MOST, refusal, workflow_commands
-from ctxbench.report.gate.places import Places
+from ctxbench.report.gate.places import Locations
 
 FORM = re.compile(r"::(error|warning) ([^:]*)::(.*)")
 
@@ -67,7 +67,7 @@ def test_places_are_those_of_pins_and_of_the_items_that_were_changed(made):
         asked.append((dataset, name))
         return ("data/corpus.jsonl", 7)
 
-    found = read(workflow_commands(made.check(made.worse()), places=Places(gate="gate.yaml", item=item)))
+    found = read(workflow_commands(made.check(made.worse()), locations=Locations(gate="gate.yaml", item=item)))
     assert [(about.get("file"), about.get("line")) for _, about, _ in found[:3]] == [
         ("gate.yaml", "12"),
         ("data/corpus.jsonl", "7"),
@@ -102,8 +102,8 @@ def test_of_a_metric_that_cannot_be_told_it_is_said_why(made):
 def test_the_first_item_that_has_a_place_is_taken(made):
     crowd = Cause(kind=CauseKind.CROWDED, subjects=("a", "b", "c"), detail="new tools")
     group = CauseGroup(cause=crowd, lost=1, gained=0, others=0, tokens=0, queries=("q2",))
-    places = Places(item=lambda _dataset, name: ("f.jsonl", 3) if name == "b" else ("", 0))
-    found = read(workflow_commands(made.check(replace(made.worse(), pins=(), causes=(group,))), places=places))
+    places = Locations(item=lambda _dataset, name: ("f.jsonl", 3) if name == "b" else ("", 0))
+    found = read(workflow_commands(made.check(replace(made.worse(), pins=(), causes=(group,))), locations=places))
     assert (found[0][1]["file"], found[0][1]["line"]) == ("f.jsonl", "3")
 
 
@@ -148,11 +148,11 @@ def test_only_so_many_are_given_as_are_shown(made):
 
 def test_what_can_no_longer_be_offered_is_an_error_once_at_its_line_or_at_the_labels_that_require_it(made):
     check = made.check(made.gone(), replace(made.gone(), selector="other"))
-    places = Places(
+    places = Locations(
         item=lambda _dataset, item: ("c.jsonl", 7) if item.startswith("rule:") else ("c.jsonl", 0),
         labels=lambda _dataset, query, item: (f"label of {item} of {query}", 2),
     )
-    found = read(workflow_commands(check, places=places))
+    found = read(workflow_commands(check, locations=places))
     title = "required item gone from desk"
     assert [(kind, about) for kind, about, _ in found] == [
         ("error", {"file": "c.jsonl", "line": "7", "title": title}),
@@ -164,14 +164,14 @@ def test_what_can_no_longer_be_offered_is_an_error_once_at_its_line_or_at_the_la
 
 def test_what_is_dearer_stands_at_its_line_where_tokens_decide(made):
     lines = {"tool:a:x": 3, "tool:a:y": 4, "rule:z": 5}
-    places = Places(item=lambda _dataset, item: ("c.jsonl", lines[item]))
-    found = read(workflow_commands(made.check(made.dearer()), places=places))
+    places = Locations(item=lambda _dataset, item: ("c.jsonl", lines[item]))
+    found = read(workflow_commands(made.check(made.dearer()), locations=places))
     assert [(kind, about["line"]) for kind, about, _ in found] == [("error", "3"), ("warning", "3"), ("warning", "4")]
     assert found[0][2].endswith("; item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y)")
     assert found[1][1]["title"] == "item dearer on desk"
     assert found[1][2] == ("tool:a:x costs 540 prompt tokens and cost 100 (schema edited): 1,760 more over 4 queries")
     same = replace(made.dearer(), metrics=())
-    assert workflow_commands(made.check(same), places=places) == ""
+    assert workflow_commands(made.check(same), locations=places) == ""
 
 
 def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
@@ -188,7 +188,9 @@ def test_what_may_be_lost_by_chance_is_an_error_only_strictly(made):
 
 
 def test_what_others_wrote_ends_no_property_and_no_line(made):
-    text = workflow_commands(made.hostile(), places=Places(gate="a,b:c.yaml", item=lambda _d, _i: ("x:y,z.jsonl", 2)))
+    text = workflow_commands(
+        made.hostile(), locations=Locations(gate="a,b:c.yaml", item=lambda _d, _i: ("x:y,z.jsonl", 2))
+    )
     found = read(text)  # every line has the one form
     assert len(found) == len(text.splitlines())
     assert found[0][1]["file"] == "a,b:c.yaml"
@@ -239,25 +241,25 @@ def test_of_many_faults_so_many_are_given_as_are_shown():
 def test_a_cause_has_the_place_of_what_was_changed(made, kind, subjects, place):
     group = CauseGroup(cause=Cause(kind=kind, subjects=subjects), lost=1, gained=0, others=0, tokens=0, queries=("q2",))
     check = made.check(replace(made.worse(), causes=(group,), pins=(), metrics=()))
-    places = Places(
+    places = Locations(
         gate="gate.yaml",
         selectors={"semantic/normal": 8},
         embedder=3,
         item=lambda _dataset, name: ("c.jsonl", 4 if name == "b" else 0),
     )
-    about = read(workflow_commands(check, places=places))[0][1]
+    about = read(workflow_commands(check, locations=places))[0][1]
     assert (about.get("file"), about.get("line")) == place
     outside = replace(places, gate="")  # a gate file that is not in the repository
-    assert "gate.yaml" not in workflow_commands(check, places=outside)
+    assert "gate.yaml" not in workflow_commands(check, locations=outside)
 
 
 @pytest.mark.parametrize(
     ("why", "place"), [("relabelled", "labels q7"), ("changed", "query q7"), ("removed", "query q7"), ("new", None)]
 )
 def test_what_cannot_be_compared_has_the_place_of_the_first_query_that_was_changed(made, why, place):
-    places = Places(query=lambda _d, name: (f"query {name}", 2), labels=lambda _d, name: (f"labels {name}", 2))
+    places = Locations(query=lambda _d, name: (f"query {name}", 2), labels=lambda _d, name: (f"labels {name}", 2))
     check = made.check(replace(made.not_comparable(), left_out={why: ("q7", "q8")}))
-    ((_, about, _),) = read(workflow_commands(check, places=places))
+    ((_, about, _),) = read(workflow_commands(check, locations=places))
     assert about.get("file") == place
 
 
@@ -310,6 +312,8 @@ def test_whatever_others_wrote_no_other_line_is_a_command(text):
 
 def test_an_edited_file_of_a_selector_of_ones_own_is_the_place():
     cause = Cause(kind=CauseKind.OUTSIDE, subjects=("node", "src/rank.js"), detail="src/rank.js was edited")
-    places = Places(gate="g.yaml", selectors={"s": 5}, own=lambda name: f"app/{name}" if name.endswith(".js") else "")
+    places = Locations(
+        gate="g.yaml", selectors={"s": 5}, external_file=lambda name: f"app/{name}" if name.endswith(".js") else ""
+    )
     assert places.of_cause(cause, "desk", ["s"]) == ("app/src/rank.js", 0)
     assert places.of_cause(replace(cause, subjects=("timeout",)), "desk", ["s"]) == ("g.yaml", 5)

@@ -12,7 +12,7 @@ from ctxbench.gate.model import CauseGroup, Change, Check, PinFailure, SelectorC
 from ctxbench.io.json_files import dump_json
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.as_json import check_dict, refusal_dict
-from ctxbench.report.gate.places import Places
+from ctxbench.report.gate.places import Locations
 
 
 def read(check, **given):
@@ -68,8 +68,10 @@ def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
 
 
 def test_what_is_gone_and_what_costs_otherwise_have_their_places(made):
-    places = Places(item=lambda _dataset, item: ("c.jsonl", 4) if item == "tool:a:y" else ("c.jsonl", 0))
-    gone, dearer = json.loads(dump_json(check_dict(made.check(made.gone(), made.dearer()), places=places)))["selectors"]
+    places = Locations(item=lambda _dataset, item: ("c.jsonl", 4) if item == "tool:a:y" else ("c.jsonl", 0))
+    gone, dearer = json.loads(dump_json(check_dict(made.check(made.gone(), made.dearer()), locations=places)))[
+        "selectors"
+    ]
     assert gone["unmet"] == [
         {
             "items": ["rule:code%20review"],

@@ -150,7 +150,7 @@ def test_in_brief_a_cause_that_an_earlier_selector_has_is_not_told_again(made):
     causes = [next(b for b in one.blocks if isinstance(b, Table) and b.head[0] == "cause") for one in (first, second)]
     assert [len(one.rows) for one in causes] == [2, 3]
     assert causes[1].title == "Causes, most costly first: 5, 2 of them above"
-    assert causes[1].shown == 1  # the first three are told: two above, one here
+    assert causes[1].n_shown == 1  # the first three are told: two above, one here
     whole = [b for one in document(check).sections for b in one.blocks if isinstance(b, Table) and b.head[0] == "cause"]
     assert [len(one.rows) for one in whole] == [2, 5]
 

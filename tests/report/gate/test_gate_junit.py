@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ctxbench.core.errors import Fault
 from ctxbench.gate.model import Verdict
 from ctxbench.report.gate.junit import junit, refusal
-from ctxbench.report.gate.places import Places
+from ctxbench.report.gate.places import Locations
 
 # Elements of junit-10.xsd (Jenkins' xunit plugin) that are used: attributes that must and that may stand, and children.
 SCHEMA = {
@@ -92,8 +92,8 @@ def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
 
 
 def test_a_metric_that_fails_names_what_is_to_blame_with_its_place(made):
-    places = Places(item=lambda _dataset, item: ("c.jsonl", 3) if item == "tool:a:x" else ("c.jsonl", 0))
-    for named, where in (({}, ""), ({"places": places}, " (c.jsonl:3)")):
+    places = Locations(item=lambda _dataset, item: ("c.jsonl", 3) if item == "tool:a:x" else ("c.jsonl", 0))
+    for named, where in (({}, ""), ({"locations": places}, " (c.jsonl:3)")):
         (suite,) = read(junit(made.check(made.dearer()), **named))
         told = suite.find(".//failure").get("message")
         assert told.endswith(f"; item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y){where}")

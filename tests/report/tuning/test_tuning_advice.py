@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.report.document import Bullets
-from ctxbench.report.tuning.advice import advice, all_advice, answer, more
+from ctxbench.report.tuning.advice import advice, all_advice, answer, more_labels
 from ctxbench.report.tuning.tuning_console import console_table
 from ctxbench.report.tuning.tuning_document import document
 from ctxbench.report.tuning.tuning_tables import all_results, gains, optimism, summary, worst
@@ -93,8 +93,8 @@ def test_the_default_is_kept_with_how_many_labels_would_help(made):
 
 
 def test_a_range_of_one_number_is_that_number():
-    assert more((5, 5)) == "label about 5 more requests to tell whether a setting meets the target"
-    assert more((101, 104)) == "label about 110 more requests to tell whether a setting meets the target"
+    assert more_labels((5, 5)) == "label about 5 more requests to tell whether a setting meets the target"
+    assert more_labels((101, 104)) == "label about 110 more requests to tell whether a setting meets the target"
 
 
 def test_over_datasets_a_range_is_said_and_a_single_figure_once(made):

@@ -183,7 +183,7 @@ def test_tints_of_completeness_part_from_half_of_the_best_on(made):
     drawing = tuning_figures.two_at_a_time(made.dataset(), made.outcome(heat_maps=(replace(heat, means=means),)))
     assert "completeness, % of queries (all up to 40.0 in one shade)" in texts(drawing.svg)
     (heat,) = made.outcome(heat_maps=(replace(heat, means=means),)).heat_maps
-    assert tuning_figures.cells(heat, "completeness", None, most=10).pale == 0.4
+    assert tuning_figures.cells(heat, "completeness", None, limit=10).pale == 0.4
 
 
 def test_what_offers_everything_does_not_decide_where_axes_begin(made):
