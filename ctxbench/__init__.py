@@ -109,9 +109,9 @@ def __getattr__(name: str) -> object:
 
     if name not in _PLACES:
         raise AttributeError(f"module 'ctxbench' has no attribute {name!r}; it has {', '.join(sorted(_PLACES))}")
-    found: object = getattr(importlib.import_module(f"ctxbench.{_PLACES[name]}"), name)
-    globals()[name] = found
-    return found
+    value: object = getattr(importlib.import_module(f"ctxbench.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -111,7 +111,7 @@ def examine(path: Path) -> tuple[Experiment, list[Fault]]:
         StorageError: the file is missing or cannot be read.
         InputError: it is no YAML, or no mapping.
     """
-    data, lines = load_mapping(path, what="an experiment", keys=EXPERIMENT_KEYS)
+    data, lines = load_mapping(path, description="an experiment", keys=EXPERIMENT_KEYS)
     return experiment_of(data, lines, path)
 
 

@@ -41,7 +41,7 @@ def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: P
     from ctxbench.io.json_files import dump_jsonl
 
     read = {**dataset_inputs(name), **selector_inputs(*selectors)}
-    refuse_outputs({"--out": out}, read, own={"--out": row_with("_id", "text", "items")})
+    refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("_id", "text", "items")})
     with progress() as shown:
         dataset = open_dataset(name, notify=shown.say)
     ids = [query.id for query in dataset.queries]

@@ -45,7 +45,7 @@ class Told:
             UserError: as `refuse_outputs`.
         """
         own = {"--csv": line_from("dataset,selector,")}
-        refuse_outputs({"--csv": self.csv, "--markdown": self.markdown}, inputs, own=own)
+        refuse_outputs({"--csv": self.csv, "--markdown": self.markdown}, inputs, may_replace=own)
 
 
 def run_experiment(

@@ -211,7 +211,7 @@ def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
         raise ParameterError("--may-offer goes with --requests FILE")
     ranked = [] if what.run is None else [what.run]
     own = {"--requests": row_with("ctxbench", "catalog")}
-    refuse_outputs({"--requests": what.requests}, {**dataset_inputs(name), "the run": ranked}, own=own)
+    refuse_outputs({"--requests": what.requests}, {**dataset_inputs(name), "the run": ranked}, may_replace=own)
     dataset = _opened(name)
     report: dict[str, Any] = {}
     lines = []

@@ -151,7 +151,7 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
     from ctxbench.io.json_files import dump_jsonl
 
     read = {"the ranking": [run], **dataset_inputs(dataset)}
-    refuse_outputs({"--out": out}, read, own={"--out": row_with("query", "items", "ranking")})
+    refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("query", "items", "ranking")})
     with progress() as shown:
         opened = open_dataset(dataset, notify=shown.say)
     answers, odd = answers_of_run(read_run(run), opened, keep=keep)

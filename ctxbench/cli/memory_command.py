@@ -74,7 +74,7 @@ def _stored(place: Path, read: MemoryFile) -> ImportedMemories:
         with progress() as shown, SqliteStore(database, waiting=partial(_tell_waiting, place, shown)) as store:
             return import_memories(store, read, progress=lambda *n: shown("storing memories", *n))
 
-    if not os.path.lexists(readable(place, again=True)) and not folder_fault(place.parent):
+    if not os.path.lexists(readable(place, repeatedly=True)) and not folder_fault(place.parent):
         with suppress(OSError), temporary_folder(place) as folder:  # else opening the place says what is wrong with it
             beside = folder / "new"
             try:
@@ -157,7 +157,7 @@ def _built(place: Path, query: str, workspace: str, options: Mapping[str, Any], 
         if template and template.endswith(TEMPLATE_FILES):
             file = Path(template)
             template = file.stem
-            fields, _ = load_mapping(file, what="a template", keys=FIELDS)
+            fields, _ = load_mapping(file, description="a template", keys=FIELDS)
             try:
                 engine.register_template(template, fields)
             except EngineError as error:

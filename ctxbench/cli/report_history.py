@@ -73,7 +73,7 @@ def _show_history(path: Path, wanted: HistoryOutput) -> None:
     form = "" if wanted.chart is None else _form(wanted.chart)
     read: dict[str, list[Path]] = {"what is shown": [] if path.is_dir() else [path]}
     outputs = {"--csv": wanted.csv, "--chart": wanted.chart}
-    refuse_outputs(outputs, read, own={"--csv": line_from("date,commit,")})
+    refuse_outputs(outputs, read, may_replace={"--csv": line_from("date,commit,")})
     with progress() as shown:
         folder = baseline_of(path)
         beside = Path() if folder == path else path

@@ -19,7 +19,7 @@ AS_IT_IS = {"Accept-Encoding": "identity"}  # the header that asks for bodies th
 def compression(headers: Mapping[str, str]) -> str:
     """How a body is compressed, in the server's words, such as `gzip`; empty if it is not."""
     named = headers.get("content-encoding", "")
-    return named if any(one.strip().lower() not in ("", "identity") for one in named.split(",")) else ""
+    return named if any(encoding.strip().lower() not in ("", "identity") for encoding in named.split(",")) else ""
 
 
 class Deadline:

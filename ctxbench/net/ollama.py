@@ -28,9 +28,9 @@ class OllamaServer(OpenAIServer):
     @classmethod
     def base(cls) -> str:
         """What the environment says, with the `http://` and the port that Ollama itself does not ask for."""
-        said = super().base()
-        port = "" if "://" in said or re.search(r":\d+(?:/|$)", said) else f":{_PORT}"
-        return said if "://" in said else f"http://{said.rstrip('/')}{port}"
+        body = super().base()
+        port = "" if "://" in body or re.search(r":\d+(?:/|$)", body) else f":{_PORT}"
+        return body if "://" in body else f"http://{body.rstrip('/')}{port}"
 
 
 class OllamaModel(ChatModel):

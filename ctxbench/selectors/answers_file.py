@@ -41,7 +41,7 @@ class FileSource(Source):
                 queries that are answered twice: all of them, with line and column, equal ones once.
         """
         base = Path.cwd() if base is None else base
-        self._path = readable(base / path, again=True)  # for each time that a selector is made
+        self._path = readable(base / path, repeatedly=True)  # for each time that a selector is made
         self._shown = shown_path(Path(path), base)
         self._sha256 = hashlib.sha256(read_bytes(self._path)).hexdigest()
         self._lines, self._answers = _read(self._path)

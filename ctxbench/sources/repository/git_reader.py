@@ -219,7 +219,7 @@ class GitRepository:
         if self.partial:  # asked for one that it lacks, git would stop, as it may not fetch
             data = self._git("cat-file", "--batch-all-objects", "--unordered", form)
         else:
-            data = self._git("cat-file", form, given=_lines(asked))
+            data = self._git("cat-file", form, stdin=_lines(asked))
         rows = (row.split(b" ") for row in data.splitlines())
         return {found: int(size) for sha, size in rows if size != b"missing" and (found := sha.decode()) in asked}
 
@@ -233,7 +233,7 @@ class GitRepository:
         with tempfile.TemporaryFile() as given:  # a pipe could fill while nobody reads the answers
             given.write(_lines(asked))
             given.seek(0)
-            with GitStream(self._folder, "cat-file", "--batch", given=given, settings=_settings(), only=_only()) as git:
+            with GitStream(self._folder, "cat-file", "--batch", stdin=given, settings=_settings(), environment=_only()) as git:
                 for sha in asked:
                     yield sha, self._next_object(sha, git)
 
@@ -287,7 +287,7 @@ class GitRepository:
             given.write(_lines(f"{one.sha} {one.parents[0]}" for one in commits if one.parents and one.changes))
             given.seek(0)
             how = (*words, *_DIFFERENCES, *self._renamed())
-            with GitStream(self._folder, *how, given=given, settings=_settings(), only=_only()) as git:
+            with GitStream(self._folder, *how, stdin=given, settings=_settings(), environment=_only()) as git:
                 sha, found, here = "", dict[tuple[str, str], Sequence[LineHunk]](), list[LineHunk]()
                 for line in git:
                     if (match := _PATCHED.match(line)) is None:  # the lines themselves begin with a sign
@@ -320,7 +320,7 @@ class GitRepository:
         """What commits changed, by their hashes; a pair is a commit and its first parent, or a commit alone."""
         how = self._renamed() if renames else ["--no-renames"]
         words = ["diff-tree", "--stdin", "--root", "--always", "-r", "-z", "--raw", "--no-abbrev", *_DIFFERENCES]
-        data = self._git(*words, *how, given=_lines(pairs))
+        data = self._git(*words, *how, stdin=_lines(pairs))
         found: dict[str, list[FileChange]] = {}
         fields = iter(data.split(b"\0")[:-1])
         for field in fields:
@@ -334,7 +334,7 @@ class GitRepository:
         return {sha: tuple(some) for sha, some in found.items()}
 
     def _run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return run_git(self._folder, *words, given=given, settings=_settings(), only=_only())
+        return run_git(self._folder, *words, stdin=given, settings=_settings(), variables=_only())
 
     def _git(self, *words: str, given: bytes = b"") -> bytes:
         return checked_output(self._run(*words, given=given), self.path)

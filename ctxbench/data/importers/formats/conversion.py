@@ -318,7 +318,7 @@ def _shown_name(path: Path, files: Sequence[Path]) -> str:
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(read_bytes(readable(path, again=True))).hexdigest()
+    return hashlib.sha256(read_bytes(readable(path, repeatedly=True))).hexdigest()
 
 
 def _some(names: Sequence[str], shown: int = _SHOWN) -> str:
