@@ -37,7 +37,7 @@ def check_uses(uses: Sequence[tuple[ItemKey, int]], query: str) -> None:
     """
     for key, count in uses:
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            wanted = f"how often {key.id!r} was useful must be a whole number, 0 or more"
-            raise ParameterError(f"query {query!r}: {wanted}, got {count!r:.60}")
+            message = f"how often {key.id!r} was useful must be a whole number, 0 or more"
+            raise ParameterError(f"query {query!r}: {message}, got {count!r:.60}")
     if len({key for key, _ in uses}) < len(uses):
         raise ParameterError(f"query {query!r}: uses counts an item twice; give each item one count")

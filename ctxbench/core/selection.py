@@ -100,8 +100,8 @@ class Selection:
         for offered in self.chosen:
             item = catalog[catalog.position(offered.id)]
             row = {"type": item.type, "name": item.name, "serverName": item.server, "includeMode": offered.mode}
-            told = {**row, "similarityScore": offered.score}
-            items.append({name: value for name, value in told.items() if value is not None})
+            row_with_score = {**row, "similarityScore": offered.score}
+            items.append({name: value for name, value in row_with_score.items() if value is not None})
         return {"items": items}
 
 

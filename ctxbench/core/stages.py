@@ -139,13 +139,13 @@ class Step:
         also = {"code": registry.foreign_code(type(self.call)) or self.says("code"), "content": self.says("content")}
         return {**row, **{name: value for name, value in also.items() if value}}
 
-    def says(self, what: str) -> Any:
+    def says(self, attribute: str) -> Any:
         """What the strategy says of itself, by the name of a property of `Strategy`.
 
         A strategy that is not derived from that class says what the class would, where it says nothing.
         """
-        found = getattr(self.call, what, _SILENT)
-        return getattr(_PLAIN, what) if found is _SILENT else found
+        value = getattr(self.call, attribute, _SILENT)
+        return getattr(_PLAIN, attribute) if value is _SILENT else value
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -323,12 +323,12 @@ class Merge:
         if not live or self.seconds is None:
             return joined({name: step.call(query, resources) for name, step in self.sources.items()})
         calls = {name: partial(step.call, query, resources) for name, step in self.sources.items()}
-        found, notes = side_by_side(calls, seconds=self.seconds)
-        if not found:
+        results, notes = side_by_side(calls, seconds=self.seconds)
+        if not results:
             raise SelectorError(f"{self.name}: no source answered; {'; '.join(map(str, notes))}")
         notes = tuple(replace(note, message=f"{note.message}; the other sources answered without it") for note in notes)
         # one that did not answer has its column all the same, so that steps behind find it
-        tables = {name: found.get(name, Candidates.empty(len(query.batch))) for name in self.sources}
+        tables = {name: results.get(name, Candidates.empty(len(query.batch))) for name in self.sources}
         return joined(tables).noted(*notes)
 
 
@@ -395,17 +395,17 @@ class ByDomain:
         parts = []
         free = np.ones(len(batch.catalog), dtype=np.bool_)  # items that no domain has taken
         for domain, steps in self.domains.items():
-            held = free & (types.among(domain) | ("*" in domain))
-            free &= ~held
-            part = candidates.taken(held[candidates.item])
-            own = query
+            in_domain = free & (types.among(domain) | ("*" in domain))
+            free &= ~in_domain
+            part = candidates.taken(in_domain[candidates.item])
+            domain_query = query
             if any(step.expands for step in steps):  # what a domain brings in is of that domain
-                own = replace(query, batch=replace(batch, eligible=batch.eligible.within(held)))
+                domain_query = replace(query, batch=replace(batch, eligible=batch.eligible.within(in_domain)))
             for step in steps:
-                part = step.call(own, part, resources)
+                part = step.call(domain_query, part, resources)
             parts.append(part)
         left = free[candidates.item]
         if (left & ~session).any():
-            lacking = sorted({batch.catalog[item].type for item in candidates.item[left & ~session].tolist()})
-            raise ParameterError(f"by_domain: items of type {', '.join(lacking)} belong to no domain; add one, or '*'")
+            missing_types = sorted({batch.catalog[item].type for item in candidates.item[left & ~session].tolist()})
+            raise ParameterError(f"by_domain: items of type {', '.join(missing_types)} belong to no domain; add one, or '*'")
         return concatenated([*parts, candidates.taken(left)])

@@ -62,21 +62,21 @@ class StepOutputs:
             self._identities[use] = self._resources.identity(use)
         parts = [self._key, step.describe(), self._identities]
         self._key = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-        found = self._memo.get(self._key, _NOTHING)
-        if found is not _NOTHING:
-            return cast("T", found)
-        made = self._made(step, make)
-        if self._live and any(note.kind in _LACKING for note in made.notes):
+        stored = self._memo.get(self._key, _NOTHING)
+        if stored is not _NOTHING:
+            return cast("T", stored)
+        output = self._made(step, make)
+        if self._live and any(note.kind in _LACKING for note in output.notes):
             self._memo = None
         else:
-            self._memo[self._key] = made
-        return made
+            self._memo[self._key] = output
+        return output
 
     def _made(self, step: Step | Analyses | Merge | ByDomain, make: Callable[[], T]) -> T:
         if self._listener is None:
             return make()
         begin = time.perf_counter()
-        made = make()
+        output = make()
         kind, name = _COMBINED.get(type(step)) or (step.kind, step.name)  # type: ignore[union-attr]
         self._listener(kind, name, time.perf_counter() - begin)
-        return made
+        return output

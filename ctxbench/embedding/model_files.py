@@ -121,7 +121,7 @@ def package_files(package: str, release: str, names: Sequence[str]) -> list[Path
         )
     for name in names:
         if not (places[0] / name).is_file():
-            again = install_command(package, again=True)
+            again = install_command(package, reinstall=True)
             raise ModelError(f"no {name} in {places[0]}; expected it there as in {package} {release}: {again}")
     return [places[0] / name for name in names]
 

