@@ -50,7 +50,9 @@ def joined(tables: Mapping[str, Candidates]) -> Candidates:
         columns[name][row[source == index]] = rows["score"][source == index]
     for name, table in tables.items():
         for column, values in table.columns.items():
-            joined_column = np.concatenate([values if part is table else np.full(len(part), np.nan) for part in parts])[best]
+            joined_column = np.concatenate([values if part is table else np.full(len(part), np.nan) for part in parts])[
+                best
+            ]
             joint = columns.setdefault(f"{name}.{column}", np.full(int(new.sum()), np.nan, dtype=np.float64))
             joint[row[source == names.index(name)]] = joined_column[source == names.index(name)]
     arrays = {name: array[new] for name, array in rows.items()}

@@ -197,7 +197,9 @@ class Candidates:
         return replace(self, **changed)
 
     @classmethod
-    def build(cls, n_requests: int, request: IntArray, item: IntArray, **columns: npt.NDArray[np.generic]) -> Candidates:
+    def build(
+        cls, n_requests: int, request: IntArray, item: IntArray, **columns: npt.NDArray[np.generic]
+    ) -> Candidates:
         """Make a table from rows in any order; missing columns get their empty value; rows are put in order.
 
         Without `tier` each row has that of its origin.

@@ -35,7 +35,9 @@ class FactCodes:
     def of(cls, texts: Iterable[Hashable]) -> FactCodes:
         """Number distinct texts in the order in which they come."""
         codes: dict[Hashable, int] = {}
-        code = np.array([_NONE if text is None else codes.setdefault(text, len(codes)) for text in texts], dtype=np.int64)
+        code = np.array(
+            [_NONE if text is None else codes.setdefault(text, len(codes)) for text in texts], dtype=np.int64
+        )
         return cls(code=frozen(code), names=tuple(codes))
 
     @cached_property
@@ -112,7 +114,9 @@ class Facts:
             for link in item.links:
                 position = find(link.item)
                 if position is None:
-                    message = f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which the catalog does"
+                    message = (
+                        f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which the catalog does"
+                    )
                     faults.append(Fault(f"{message} not hold; add that item, or drop the link"))
                 ends.append(-1 if position is None else position)
         raise_faults(faults, subject="catalog")

@@ -34,7 +34,9 @@ def _closeness(wanted_key: ItemKey, key: ItemKey) -> float:
     """From 0 to 1."""
     file = key.name.rpartition("/")[2]
     if wanted_key.name == key.name or (
-        wanted_key.type in ("", key.type) and not wanted_key.server and wanted_key.name in (file, file.partition(".")[0])
+        wanted_key.type in ("", key.type)
+        and not wanted_key.server
+        and wanted_key.name in (file, file.partition(".")[0])
     ):
         return 1.0
     return name_likeness(wanted_key.name, key.name) if wanted_key[:2] == key[:2] else 0.0

@@ -92,7 +92,9 @@ class Masks:
     def _of_scope(self, request: IntArray, item: IntArray) -> BoolArray:
         """Whether the scope of each request has the item beside it, shape (n,)."""
         out, scope = np.zeros(len(request), dtype=np.bool_), self.scope[request]
-        for scope_index in np.flatnonzero(np.bincount(scope)).tolist():  # np.unique would load numpy.ma, 15 ms of a check
+        for scope_index in np.flatnonzero(
+            np.bincount(scope)
+        ).tolist():  # np.unique would load numpy.ma, 15 ms of a check
             rows = scope == scope_index
             out[rows] = self.shared[scope_index][item[rows]]
         return out

@@ -191,7 +191,9 @@ def _with_notes(table: Candidates, query: Query) -> Candidates:
     notes = (*query.notes, *table.notes)
     if not notes:
         return table
-    named_notes = [replace(note, query=name) for note in notes for name in ([note.query] if note.query else query.batch.ids)]
+    named_notes = [
+        replace(note, query=name) for note in notes for name in ([note.query] if note.query else query.batch.ids)
+    ]
     return replace(table, notes=tuple(dict.fromkeys(named_notes)))
 
 
@@ -283,7 +285,9 @@ class _Builder:
             return self.step("retrieve", spec, path)
         sources = spec["merge"]
         if isinstance(sources, list):
-            labels = [str(next(iter(source))) if isinstance(source, Mapping) and source else str(source) for source in sources]
+            labels = [
+                str(next(iter(source))) if isinstance(source, Mapping) and source else str(source) for source in sources
+            ]
             if twice := sorted({label for label in labels if labels.count(label) > 1}):
                 names = ", ".join(map(repr, twice))
                 self._fault((*path, "merge"), f"two sources are called {names}; write `name: retriever` for each")

@@ -148,7 +148,9 @@ class Query:
         if len(missing) == len(owned):
             return embed([text for text, _ in owned])
         embedded = embed([owned[index][0] for index in missing]) if missing else None
-        supplied = {index: _unit(request.vector) for index, (_, request) in enumerate(owned) if request.vector is not None}
+        supplied = {
+            index: _unit(request.vector) for index, (_, request) in enumerate(owned) if request.vector is not None
+        }
         size = dimensions or len(next(iter(supplied.values())) if embedded is None else embedded[0])
         out: Float32Array = np.empty((len(owned), size), dtype=np.float32)
         if embedded is not None:

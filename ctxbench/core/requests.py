@@ -299,7 +299,9 @@ class _Resolver:
         removed = self._positions(request, "removed", request.removed, is_visible)
         if request.session is None:
             always_items = self.facts.always_items
-            session_items = always_items[available[always_items] & is_visible(always_items) & ~np.isin(always_items, removed)]
+            session_items = always_items[
+                available[always_items] & is_visible(always_items) & ~np.isin(always_items, removed)
+            ]
             session = [(item, int(Mode.ALWAYS)) for item in session_items.tolist()]
         else:
             session = self._session(request, removed, is_visible)
@@ -363,7 +365,9 @@ class _Resolver:
             self.faults.append(Fault(message))
         return list(dict(zip(positions, modes, strict=False)).items())
 
-    def _positions(self, request: Request, field_name: str, keys: Sequence[ItemKey], is_visible: Sees | None) -> list[int]:
+    def _positions(
+        self, request: Request, field_name: str, keys: Sequence[ItemKey], is_visible: Sees | None
+    ) -> list[int]:
         """The positions of items by key; what the request may not see is told as if it were not there."""
         out = []
         for key in keys:

@@ -407,5 +407,7 @@ class ByDomain:
         left = free[candidates.item]
         if (left & ~session).any():
             missing_types = sorted({batch.catalog[item].type for item in candidates.item[left & ~session].tolist()})
-            raise ParameterError(f"by_domain: items of type {', '.join(missing_types)} belong to no domain; add one, or '*'")
+            raise ParameterError(
+                f"by_domain: items of type {', '.join(missing_types)} belong to no domain; add one, or '*'"
+            )
         return concatenated([*parts, candidates.taken(left)])

@@ -148,7 +148,9 @@ def _read(described: Any) -> AnyStored:
     if "domains" in described and combinator in ("by_domain", None):
         pairs = _pairs(described["domains"], "domains")
         return StoredDomains(
-            tuple((tuple(type_.strip() for type_ in types.split(",")), _refining(steps, types)) for types, steps in pairs)
+            tuple(
+                (tuple(type_.strip() for type_ in types.split(",")), _refining(steps, types)) for types, steps in pairs
+            )
         )
     return _taken_apart(described)
 

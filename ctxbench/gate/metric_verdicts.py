@@ -197,7 +197,7 @@ def _metric_verdict(
     tolerated = not exceeds(comparison, tolerance)
     if not told and metric not in settings.metrics:  # nobody named it: as few queries may change as items may be lost
         tolerated |= comparison.higher - comparison.lower <= settings.allowed(comparison.n)
-    verdict = Verdict.of(harm, tolerated=tolerated, told=told)
+    verdict = Verdict.of(harm, tolerated=tolerated, fields=told)
     detectable = rows.detectable(metric, comparison, tolerance=tolerance, family=family)
     if verdict is Verdict.WORSE:  # so much was told here, whatever the model of changes to come says
         detectable = harm if detectable is None else min(detectable, harm)

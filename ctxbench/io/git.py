@@ -204,7 +204,11 @@ def _objects(data: bytes) -> Iterator[bytes | None]:
 
 
 def run_git(
-    folder: Path, *words: str, stdin: bytes = b"", settings: Sequence[str] = (), variables: Mapping[str, str] | None = None
+    folder: Path,
+    *words: str,
+    stdin: bytes = b"",
+    settings: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git in a folder and wait for it, at most `SILENCE_S` without output.
 

@@ -122,7 +122,9 @@ def _after_blanks(text: str, position: int) -> int:
 
 def _is_one_a_line(numbered: Sequence[tuple[int, str]]) -> bool:
     """Whether a file that starts as JSON spread over lines does not go on so: its first line is one record."""
-    return _is_json(numbered[0][1]) or (len(numbered) > 1 and numbered[1][1].lstrip().startswith("{") and numbered[0][1].strip() == "{")
+    return _is_json(numbered[0][1]) or (
+        len(numbered) > 1 and numbered[1][1].lstrip().startswith("{") and numbered[0][1].strip() == "{"
+    )
 
 
 def _is_json(text: str) -> bool:

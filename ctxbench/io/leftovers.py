@@ -38,7 +38,9 @@ def left(target: Path, ending: str) -> list[Path]:
     name = re.compile(re.escape(start) + r"\d+-[0-9a-f]{8}" + re.escape(ending))
     try:
         with os.scandir(target.parent) as entries:
-            return [Path(entry.path) for entry in entries if entry.name.startswith(start) and name.fullmatch(entry.name)]
+            return [
+                Path(entry.path) for entry in entries if entry.name.startswith(start) and name.fullmatch(entry.name)
+            ]
     except OSError:
         return []  # no such folder, or not to be listed
 

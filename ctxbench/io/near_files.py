@@ -16,7 +16,9 @@ def near_file(missing: Path) -> str:
     """
     try:
         names = [
-            path.name for path in missing.parent.iterdir() if path.suffix in (*_ENDINGS, missing.suffix) and path != missing
+            path.name
+            for path in missing.parent.iterdir()
+            if path.suffix in (*_ENDINGS, missing.suffix) and path != missing
         ]
     except (OSError, ValueError):
         return ""

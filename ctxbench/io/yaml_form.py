@@ -45,7 +45,9 @@ class YamlForm:
             return
         self.faults.append(Fault(message, self.path, line_of(self.lines, where)))
 
-    def refuse_unknown(self, data: Iterable[Any], keys_allowed: Collection[str], description: str, *where: str | int) -> None:
+    def refuse_unknown(
+        self, data: Iterable[Any], keys_allowed: Collection[str], description: str, *where: str | int
+    ) -> None:
         """Add a fault for each key that is not known; `what` is what has no such key."""
         keys = list(data)
         for key in keys:

@@ -293,7 +293,9 @@ def _address(server: OpenAIServer, path: str) -> Address:
         parts = urlsplit(base)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise ParameterError(f"{variable} {readable!r} cannot be read; expected a URL such as {server.default}") from error
+        raise ParameterError(
+            f"{variable} {readable!r} cannot be read; expected a URL such as {server.default}"
+        ) from error
     if parts.scheme not in ("http", "https") or not host or any(char.isspace() for char in base):
         raise ParameterError(f"{variable} must start with http:// or https:// and name a host, got {readable!r}")
     if parts.username is not None or parts.password is not None:

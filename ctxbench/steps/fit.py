@@ -65,7 +65,7 @@ class Budget(Strategy):
         rows = candidates.chosen & ~held
         if self.frame:
             most = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
-            fits = rendered_fit(query, candidates, resources, rows, most=most, skip=self.skip)
+            fits = rendered_fit(query, candidates, resources, rows, budget=most, skip=self.skip)
             return candidates.marked(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
         priced = candidates.item[candidates.chosen | held]
         cost = candidates.prices(resources.tokens(query.batch.catalog, priced))

@@ -105,7 +105,7 @@ class Rendered(Strategy):
         """Mark what does not fit, and show a part of a first item that does not."""
         rows = candidates.chosen & (candidates.origin != Origin.SESSION)
         most = self.tokens + prompt_tokens(query, Candidates.empty(candidates.n_requests), resources)
-        fits = rendered_fit(query, candidates, resources, rows, most=most)
+        fits = rendered_fit(query, candidates, resources, rows, budget=most)
         first = (place_among(candidates, rows) == 0) & ~fits
         rule = Rule.of(BUDGET, tokens=self.tokens)
         table = candidates.marked(rows & ~fits & ~first, rule)

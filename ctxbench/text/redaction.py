@@ -83,8 +83,8 @@ class Redactor:
     def _kind_of(self, value: str, kind: str) -> str:
         """The kind whose form a value has, or else the given one."""
         for rule in self._rules:
-            found = rule.pattern.fullmatch(value)
-            if found and rule.kind != "name" and rule.secret(found) == found.span() and rule.holds(value):
+            match = rule.pattern.fullmatch(value)
+            if match and rule.kind != "name" and rule.secret(match) == match.span() and rule.holds(value):
                 return rule.kind
         return "name" if is_name(value) else kind
 
@@ -129,8 +129,8 @@ class Redactor:
     def _apply(self, rule: SecretRule, text: str) -> str:
         parts, done = [], 0
         names: dict[str, str] = {}
-        for found in rule.pattern.finditer(text):
-            start, end = rule.secret(found)
+        for match in rule.pattern.finditer(text):
+            start, end = rule.secret(match)
             secret = text[start:end]
             if start < done or not rule.holds(secret) or self._kept(text, start, end):
                 continue
@@ -171,8 +171,8 @@ def known_keys(text: str) -> Iterator[tuple[int, str]]:
     lowered = text.casefold()
     for rule in KNOWN_KEYS:
         if any(part in lowered for part in rule.needs):
-            for found in rule.pattern.finditer(text):
-                start, end = rule.secret(found)
+            for match in rule.pattern.finditer(text):
+                start, end = rule.secret(match)
                 if rule.holds(text[start:end]):
                     yield start, text[start:end]
 
@@ -212,13 +212,13 @@ def read_rules(path: Path | str) -> tuple[tuple[SecretRule, ...], tuple[str, ...
         for name in data
         if name not in _FIELDS
     ]
-    own = []
+    custom = []
     for i, entry in enumerate(_list(data, "patterns", faults, path)):
         rule = _own_rule(entry)
         if isinstance(rule, str):
             faults.append(Fault(f"pattern {i + 1}: {rule}", path, line_of(lines, ("patterns", i))))
         else:
-            own.append(rule)
+            custom.append(rule)
     without = _list(data, "without", faults, path)
     faults += [
         Fault(f"'without' names {kind!r}{suggest(str(kind), KINDS)}", path, line_of(lines, ("without", i)))
@@ -233,7 +233,7 @@ def read_rules(path: Path | str) -> tuple[tuple[SecretRule, ...], tuple[str, ...
     ]
     if faults:
         raise InputError(faults)
-    return (*own, *(rule for rule in RULES if rule.kind not in without)), tuple(keep)
+    return (*custom, *(rule for rule in RULES if rule.kind not in without)), tuple(keep)
 
 
 def _list(data: Mapping[str, Any], name: str, faults: list[Fault], path: Path | str) -> list[Any]:
@@ -267,10 +267,10 @@ def redactor(path: Path | str | None = None, *, keep: Iterable[str] = (), ordina
         StorageError, InputError: as `read_rules`.
         ParameterError: a text to keep is empty.
     """
-    kept = tuple(keep)
-    if "" in kept:
+    allowed = tuple(keep)
+    if "" in allowed:
         raise ParameterError("a text to keep must not be empty")
     if path is None:
-        return Redactor(keep=kept, ordinary=ordinary)
-    rules, own = read_rules(path)
-    return Redactor(rules, keep=(*kept, *own), ordinary=ordinary)
+        return Redactor(keep=allowed, ordinary=ordinary)
+    rules, custom = read_rules(path)
+    return Redactor(rules, keep=(*allowed, *custom), ordinary=ordinary)

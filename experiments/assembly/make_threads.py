@@ -286,7 +286,9 @@ def made() -> Dataset:
         none = "nothing" in given
         queries.append(DatasetQuery(request=request, split=split, group=turn.thread, tags=given, needs_nothing=none))
     raise_faults(faults, subject="threads")
-    about, _ = load_mapping(WRITTEN / "card.yaml", description="a card", keys=("licence", "source", "labelling", "notes"))
+    about, _ = load_mapping(
+        WRITTEN / "card.yaml", description="a card", keys=("licence", "source", "labelling", "notes")
+    )
     return Dataset(
         name="threads", version="1", catalog=catalog, queries=tuple(queries), labels=tuple(judged), about=about
     )

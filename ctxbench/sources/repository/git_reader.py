@@ -233,7 +233,9 @@ class GitRepository:
         with tempfile.TemporaryFile() as given:  # a pipe could fill while nobody reads the answers
             given.write(_lines(asked))
             given.seek(0)
-            with GitStream(self._folder, "cat-file", "--batch", stdin=given, settings=_settings(), environment=_only()) as git:
+            with GitStream(
+                self._folder, "cat-file", "--batch", stdin=given, settings=_settings(), environment=_only()
+            ) as git:
                 for sha in asked:
                     yield sha, self._next_object(sha, git)
 
