@@ -164,7 +164,8 @@ def _plugins(kind: str) -> dict[str, str]:
         if duplicate is not None and duplicate != point.value:
             several = "resources" if kind == "resource" else f"strategies of kind {kind}"
             raise ParameterError(
-                f"two {several} are called {point.name!r}: {duplicate} and {point.value}; rename the plugin's entry point"
+                f"two {several} are called {point.name!r}: {duplicate} and {point.value}; "
+                "rename the plugin's entry point"
             )
         plugins[point.name] = point.value
     return plugins
@@ -227,7 +228,8 @@ def of_plugin(kind: str, name: str, activity: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ParameterError(
-            f"{_with_article(kind)} {name!r} ({_plugins(kind)[name]}) cannot be {activity}: {raised}; mend or update its package"
+            f"{_with_article(kind)} {name!r} ({_plugins(kind)[name]}) cannot be {activity}: {raised}; "
+            "mend or update its package"
         ) from error
 
 

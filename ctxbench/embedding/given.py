@@ -77,8 +77,8 @@ def find(name: str) -> Embedder:
     full_name = f"{KIND}:{name}"
     if full_name not in _registered:
         raise ParameterError(
-            f"no embedder {full_name!r} was given in this process{suggest(full_name, _registered)}; give the function itself to "
-            "ctxbench.pipeline, evaluate or select"
+            f"no embedder {full_name!r} was given in this process{suggest(full_name, _registered)}; "
+            "give the function itself to ctxbench.pipeline, evaluate or select"
         )
     embedder = _registered[full_name][1]
     if isinstance(embedder, FunctionEmbedder):

@@ -21,7 +21,6 @@ from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.io.leftovers import (
     ASIDE,
     TEMPORARY,
-    temporary_path,
     held_folder,
     left,
     let_go,
@@ -29,6 +28,7 @@ from ctxbench.io.leftovers import (
     modified,
     remove,
     sweep,
+    temporary_path,
     try_lock,
 )
 from ctxbench.io.near_files import near_file

@@ -181,7 +181,7 @@ def test_functions_given_from_several_threads_have_names_of_their_own():
     with ThreadPoolExecutor(8) as pool:
         names = list(pool.map(given.named, functions))
     assert len(set(names)) == 8
-    assert all(given._given[name][0] is function for name, function in zip(names, functions, strict=True))
+    assert all(given._registered[name][0] is function for name, function in zip(names, functions, strict=True))
 
 
 def test_vectors_of_functions_that_were_given_first_go_first(monkeypatch):
@@ -189,8 +189,8 @@ def test_vectors_of_functions_that_were_given_first_go_first(monkeypatch):
     first, second = (given.named(Counting()) for _ in range(2))
     open_vectors(open_embedder(first)).get(["a", "b"])
     open_vectors(open_embedder(second)).get(["a", "b"])
-    assert len(given._given[first][1].store) == 0
-    assert len(given._given[second][1].store) == 2
+    assert len(given._registered[first][1].store) == 0
+    assert len(given._registered[second][1].store) == 2
 
 
 @pytest.mark.parametrize("wrong", [Counting, type("Odd", (), {"identity": "x", "embed": None})()])

@@ -15,7 +15,7 @@ import pytest
 
 from ctxbench.io import leftovers
 from ctxbench.io.files import atomic_folder, recover_folder, temporary_folder, write_atomic
-from ctxbench.io.leftovers import TEMPORARY, temporary_path, held_folder, left, let_go, make_private_file, sweep
+from ctxbench.io.leftovers import TEMPORARY, held_folder, left, let_go, make_private_file, sweep, temporary_path
 from tests.children import LIMIT, child
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders are not locked on Windows")
