@@ -41,7 +41,7 @@ class Counting:
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(given, "_given", {})
+    monkeypatch.setattr(given, "_registered", {})
 
 
 def test_a_function_has_one_name_and_unit_vectors_that_are_made_once():
@@ -65,7 +65,7 @@ def test_a_method_is_the_same_embedder_each_time_it_is_named():
 
 def test_functions_of_one_name_are_never_taken_for_each_other(monkeypatch):
     first = open_embedder(given.named(Counting())).identity
-    monkeypatch.setattr(given, "_given", {})  # as in another process
+    monkeypatch.setattr(given, "_registered", {})  # as in another process
     second = open_embedder(given.named(Counting())).identity
     assert first.model == second.model
     assert first != second
