@@ -19,7 +19,7 @@ from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 from ctxbench.features.built_in import REQUEST, request_features, request_vectors
 from ctxbench.features.columns import TEXT, Logistic, column_values, families_of, resources_of, with_features
-from ctxbench.features.found import LABELLED, RETRIEVED, Found
+from ctxbench.features.found import LABELLED, RETRIEVED, FeatureInput
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
 
 
@@ -115,7 +115,7 @@ class Probability(_FromFile):
         """Put the probability in the place of the score."""
         model = self.model(query.batch.catalog, resources)
         table = with_features(candidates, model.columns, query, resources, labelled=model.labelled)
-        found = Found.of(query, table, resources)
+        found = FeatureInput.of(query, table, resources)
         probability, retrieved = np.full((2, len(table)), np.nan)
         retrieved[found.rows] = found.score
         probability[found.rows] = model.probabilities(column_values(table, model.columns, found))

@@ -123,7 +123,7 @@ class CodeLinks(Strategy):
         """Where each file of a request's tree leads."""
         if self.by == "co_change":
             past = commit_history(batch.catalog, resources)
-            seen = past.seen(batch, request)
+            seen = past.visible_commits(batch, request)
 
             def changed_with(file: int) -> tuple[IntArray, FloatArray]:
                 share = past.together(int(tree.item[file]), seen)[tree.item]

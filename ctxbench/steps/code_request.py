@@ -96,7 +96,7 @@ class Plan(Strategy):
             plan, said = _fallen_back(request.text, made.get(row))
             notes += [replace(note, query=request.id) for note in said]
             if plan is not None:
-                plan, gone = plan.over(partial(_called, paths=paths, seen=paths.seen(batch.visible[row])))
+                plan, gone = plan.over(partial(_called, paths=paths, seen=paths.visible_paths(batch.visible[row])))
                 if gone:
                     what = f"the plan names {', '.join(gone)}, which the request does not see; left out"
                     notes.append(Note(_STEP, "failed", what, query=request.id))

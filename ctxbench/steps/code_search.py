@@ -85,7 +85,7 @@ class CommitVotes(_CodeSearch):
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         batch, history = query.batch, commit_history(query.batch.catalog, resources)
         span = slice(int(query.start[request]), int(query.start[request + 1]))
-        seen = history.seen(batch, request)
+        seen = history.visible_commits(batch, request)
         voices = history.voices(query.text[span], query.weight[span].tolist(), seen, self.commits, self.spread)
         return history.votes(voices)
 
@@ -136,7 +136,7 @@ class PathPattern(_CodeSearch):
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         paths, chunks = item_paths(query.batch.catalog, resources), query.chunks(request)
-        seen = paths.seen(query.batch.visible[request])
+        seen = paths.visible_paths(query.batch.visible[request])
         score = np.zeros(len(seen))
         score[named_paths(query.batch.requests[request].text, paths.ends, seen)] = 1.0
         if not (patterns := _planned(query, request, "file_patterns", "patterns")):
@@ -191,7 +191,7 @@ class EntryPoints(_CodeSearch):
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         paths = item_paths(query.batch.catalog, resources)
-        score, seen = paths.entries.copy(), paths.seen(query.batch.visible[request])
+        score, seen = paths.entries.copy(), paths.visible_paths(query.batch.visible[request])
         score[named_paths(" ".join(_planned(query, request, "entry_files")), paths.ends, seen)] = 2.0
         return paths.by_item(score)
 

@@ -23,7 +23,7 @@ from ctxbench.io.files import read_bytes
 if TYPE_CHECKING:
     from ctxbench.index.graph import Graph, GraphSpec
     from ctxbench.index.pairs import Edges
-    from ctxbench.index.related import Asked, Relatives
+    from ctxbench.index.related import QueryWeighting, Relatives
 
 _UNUSED: Mapping[str, Mapping[str, Any]] = {
     "chunks": {"graph_threshold": 0.75, "graph_topN": 3, "similarity": "max", "graph": "", "neighbours": 100},
@@ -201,7 +201,7 @@ class _Work:
             self._allowed[request] = allowed
         asks = step.query_weight or step.lend or step.lend_above is not None
         self._relatives = self._chunks() if step.by != "graph" or step.query_weight else None
-        self._asked: dict[int, Asked] = self._queries() if asks else {}
+        self._asked: dict[int, QueryWeighting] = self._queries() if asks else {}
         self._graph = self._find_graph() if step.by != "chunks" and self._leading else None
 
     def next_pass(self) -> dict[int, Edges]:
@@ -222,8 +222,8 @@ class _Work:
         mixed = asked if step.query_weight else None
         by_chunks = by_graph = Edges.joined([])
         if step.by != "graph" and self._relatives is not None:
-            rows = self._relatives.lent(items, most=step.lend, above=step.lend_above, asked=asked)
-            by_chunks = self._relatives.near(rows, allowed, threshold=step.threshold, limit=step.topN, asked=mixed)
+            rows = self._relatives.lent(items, limit=step.lend, above=step.lend_above, query=asked)
+            by_chunks = self._relatives.near(rows, allowed, threshold=step.threshold, limit=step.topN, query=mixed)
         if self._graph is not None:
             by_graph = looked_up(
                 self._graph, items, allowed, threshold=step.graph_threshold, neighbours=step.neighbours
@@ -237,9 +237,9 @@ class _Work:
             return by_chunks if step.by == "chunks" else by_graph
         return either(by_chunks, by_graph)
 
-    def _queries(self) -> dict[int, Asked]:
+    def _queries(self) -> dict[int, QueryWeighting]:
         """The chunks of the requests that something leads from."""
-        from ctxbench.index.related import Asked
+        from ctxbench.index.related import QueryWeighting
 
         query, share = self._query, self._step.query_weight
         relatives = self._relatives
@@ -249,7 +249,7 @@ class _Work:
             dimensions=None if relatives is None else relatives.matrix.vectors.shape[1],
         )
         return {
-            request: Asked(own, query.weight[query.start[request] : query.start[request + 1]], share)
+            request: QueryWeighting(own, query.weight[query.start[request] : query.start[request + 1]], share)
             for request, own in vectors.items()
         }
 
@@ -266,7 +266,7 @@ class _Work:
 
         index, only_heads = dense_index(catalog, self._resources), self._step.heads
         index.matrix(needed, self._resources.vectors)
-        return index.made(("relatives", only_heads), lambda matrix: Relatives(matrix, only_heads=only_heads))
+        return index.get_or_compute(("relatives", only_heads), lambda matrix: Relatives(matrix, only_heads=only_heads))
 
     def _find_graph(self) -> Graph:
         from ctxbench.index.graph_store import kept_graph, stored_graph

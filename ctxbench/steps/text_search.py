@@ -101,7 +101,7 @@ class FullText(_InTextIndex):
 
         def score(index: TextIndex, request: int, among: IntArray) -> FloatArray:
             words = query.keywords[request] if self.of == "keywords" else " ".join(query.chunks(request)).split()
-            return index.scores(words, among, every=self.words == "all")
+            return index.scores(words, among, match_all=self.words == "all")
 
         return self._found(query, resources, score)
 
