@@ -26,7 +26,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.external import FileSelector
-from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector, offered_sizes
+from ctxbench.selectors.pipelines import PipelineSelector, SizeMatched, offered_sizes
 from ctxbench.selectors.selector import Selector
 
 NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
@@ -105,7 +105,7 @@ class DatasetRun:
         for name, size in sizes.items():
             ids = [[one.id for one in requests[first : first + size]] for first in range(0, len(requests), size)]
             have[name] = self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
-        likes = {one.like.name for one in map(self.selectors.get, wanted) if isinstance(one, AsManyAs)}
+        likes = {one.like.name for one in map(self.selectors.get, wanted) if isinstance(one, SizeMatched)}
         for first in range(0, len(requests), SLICE):
             part = requests[first : first + SLICE]
             missing = [
@@ -154,7 +154,7 @@ class DatasetRun:
         return self.store.slices(self.name, name)
 
     def _takes_sizes(self, name: str) -> bool:
-        return isinstance(self.selectors[name], AsManyAs)
+        return isinstance(self.selectors[name], SizeMatched)
 
     def _answered(self, name: str, batch: Batch, made: Mapping[str, Sequence[Slice]]) -> Slice:
         """The answers of a selector. Where it takes another's sizes, that one is not asked a second time.
@@ -165,7 +165,7 @@ class DatasetRun:
             made: what others have answered to it just now.
         """
         selector = self.selectors[name]
-        if not isinstance(selector, AsManyAs):
+        if not isinstance(selector, SizeMatched):
             return answered(selector, batch)
         like = selector.like.name
         stored = among(made.get(like, ()), batch.ids)
@@ -260,10 +260,10 @@ def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> 
     Args:
         selector: what is asked.
         batch: the requests.
-        like: to the same requests, the answers of the selector whose sizes an `AsManyAs` takes; None = it is asked.
+        like: to the same requests, the answers of the selector whose sizes an `SizeMatched` takes; None = it is asked.
     """
     begin = time.perf_counter()
-    if like is not None and isinstance(selector, AsManyAs):
+    if like is not None and isinstance(selector, SizeMatched):
         errors = {row: like.errors[query] for row, query in enumerate(batch.ids) if query in like.errors}
         answers = selector.sized(batch, offered_sizes(like.candidates), errors)
     else:

@@ -26,7 +26,7 @@ from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition, pipeline_of, rooted, selector_name
 from ctxbench.selectors.parameters import shown
-from ctxbench.selectors.pipelines import ORACLE, AsManyAs, Oracle, Required
+from ctxbench.selectors.pipelines import ORACLE, Oracle, Required, SizeMatched
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Selector
 
 DEFAULT_METRICS = (
@@ -98,7 +98,7 @@ class Experiment:
             selector = spec.make(resources, memo)
             if isinstance(selector, Oracle) and required is not None:
                 selector = replace(selector, required=required)
-            made[spec.name] = AsManyAs(spec.name, selector, made[spec.like]) if spec.like is not None else selector
+            made[spec.name] = SizeMatched(spec.name, selector, made[spec.like]) if spec.like is not None else selector
         return {spec.name: made[spec.name] for spec in self.selectors}
 
 

@@ -18,7 +18,7 @@ from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import Fault, InputError, UserError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stages import Analyses, ByDomain, Merge, Step
+from ctxbench.core.stages import Analyses, Merge, PerType, Step
 from ctxbench.data.datasets.changed_source import changed_sources
 from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import dataset_folder, dataset_reference, open_dataset
@@ -271,7 +271,7 @@ class StepChecks:
 
     def _objection(self, step: Step, dataset: Dataset) -> str | None:
         try:
-            step.says("check")(dataset.current_catalog, self.resources)
+            step.declared("check")(dataset.current_catalog, self.resources)
         except UserError as error:
             return f"{step.name}: {error}"
         return None
@@ -298,7 +298,7 @@ def _steps(pipeline: Pipeline) -> Iterator[Step]:
             waiting += one.steps
         elif isinstance(one, Merge):
             waiting += one.sources.values()
-        elif isinstance(one, ByDomain):
+        elif isinstance(one, PerType):
             waiting += [step for steps in one.domains.values() for step in steps]
         else:
             yield one

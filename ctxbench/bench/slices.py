@@ -87,7 +87,7 @@ class Slice(AnsweredQueries):
             first = np.arange(len(table))
         else:
             arrays["run"] = _small(np.diff(first, append=len(table)))
-        whole = bool(table.whole.all() and (table.tokens < 0).all())
+        whole = bool(table.shows_all.all() and (table.tokens < 0).all())
         kept = {name: getattr(table, name)[first] for name in table.row_arrays() if not (whole and name in SHOWN)}
         arrays |= {name: array if name == "score" else _small(array) for name, array in kept.items()}
         arrays |= {f"column:{name}": column[first] for name, column in table.columns.items()}

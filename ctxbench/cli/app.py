@@ -85,9 +85,9 @@ def run_command(
 
     ctxbench run experiments/presets.yaml
     """
-    from ctxbench.cli.commands import Told, run_experiment
+    from ctxbench.cli.commands import ReportTargets, run_experiment
 
-    told = Told(markdown=markdown, csv=csv, json=json_)
+    told = ReportTargets(markdown=markdown, csv=csv, json=json_)
     run_experiment(experiment, out=out, only=only or [], limit=limit, fresh=fresh, told=told)
 
 

@@ -34,8 +34,8 @@ def candidate_lines(
             lines.append(f"        {one.offered.rule}")
         if one.loads:
             lines.append(f"        loads {one.loads:,} tokens more where the model asks for it")
-        if one.offered.shown:
-            start, end = one.offered.shown
+        if one.offered.span:
+            start, end = one.offered.span
             of = f"{len(one.item.prompt_text):,}"
             lines.append(f"        shown in part: characters {start + 1:,} to {end:,} of {of}")
         if pairs and (pair := winning_pair(one, paths=paths)):

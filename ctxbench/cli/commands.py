@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class ReportTargets:
     """Where a run is told of, beside its page: a Markdown file, a CSV file, and JSON in place of the table."""
 
     markdown: Path | None = None
@@ -49,7 +49,7 @@ class Told:
 
 
 def run_experiment(
-    path: Path, *, out: Path | None, only: Sequence[str], limit: int | None, fresh: bool, told: Told
+    path: Path, *, out: Path | None, only: Sequence[str], limit: int | None, fresh: bool, told: ReportTargets
 ) -> None:
     """Run an experiment or a part of it, print its table, write its page and what else is asked for.
 
@@ -93,7 +93,9 @@ def _part_of(experiment: Experiment, only: Sequence[str], limit: int | None) -> 
     return experiment
 
 
-def score_answers(answers: Path, *, dataset: str, beside: list[str], out: Path | None, tokens: str, told: Told) -> None:
+def score_answers(
+    answers: Path, *, dataset: str, beside: list[str], out: Path | None, tokens: str, told: ReportTargets
+) -> None:
     """Score a file of answers, beside shipped selectors if asked."""
     from ctxbench.bench.experiment_file import scoring
     from ctxbench.bench.prepared import prepare
@@ -112,7 +114,7 @@ def score_answers(answers: Path, *, dataset: str, beside: list[str], out: Path |
         _run(prepared, folder, fresh=False, told=told, page=False)
 
 
-def report_run(path: Path, told: Told) -> None:
+def report_run(path: Path, told: ReportTargets) -> None:
     """Show a finished run again.
 
     Raises:
@@ -146,7 +148,7 @@ def report_run(path: Path, told: Told) -> None:
     _report(folder, datasets, counter, told=told)
 
 
-def _run(prepared: Prepared, path: Path, *, fresh: bool, told: Told, page: bool = True) -> None:
+def _run(prepared: Prepared, path: Path, *, fresh: bool, told: ReportTargets, page: bool = True) -> None:
     from ctxbench.bench.results import RunFolder
     from ctxbench.bench.runner import run
 
@@ -244,7 +246,7 @@ def _report(
     datasets: Mapping[str, Dataset],
     counter: TokenCounter,
     *,
-    told: Told,
+    told: ReportTargets,
     page: bool = True,
 ) -> None:
     """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""

@@ -36,9 +36,9 @@ def score(
 
     ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal
     """
-    from ctxbench.cli.commands import Told, score_answers
+    from ctxbench.cli.commands import ReportTargets, score_answers
 
-    told = Told(csv=csv, json=json_)
+    told = ReportTargets(csv=csv, json=json_)
     score_answers(answers, dataset=dataset, beside=beside or [], out=out, tokens=tokens, told=told)
 
 

@@ -60,9 +60,9 @@ def report(path: Path | None, wanted: HistoryOutput) -> None:
         )
     if (path / "baseline.json").is_file() or path.suffix in (".yaml", ".yml"):
         raise ParameterError(f"{path} is no folder of a run; add --history to see what was accepted over time")
-    from ctxbench.cli.commands import Told, report_run
+    from ctxbench.cli.commands import ReportTargets, report_run
 
-    report_run(path, Told(markdown=wanted.markdown, csv=wanted.csv, json=wanted.json))
+    report_run(path, ReportTargets(markdown=wanted.markdown, csv=wanted.csv, json=wanted.json))
 
 
 def _show_history(path: Path, wanted: HistoryOutput) -> None:

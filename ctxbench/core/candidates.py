@@ -169,7 +169,7 @@ class Candidates:
         return np.equal(self.tier, RANKED)
 
     @cached_property
-    def whole(self) -> BoolArray:
+    def shows_all(self) -> BoolArray:
         """True for the rows that show all of their item, shape (n,)."""
         return np.less(self.shown_to, 0)
 
@@ -229,7 +229,7 @@ class Candidates:
         """Add score columns, or replace those of the same name."""
         return replace(self, columns={**self.columns, **columns})
 
-    def marked(self, rows: BoolArray, rule: Rule | str) -> Candidates:
+    def exclude(self, rows: BoolArray, rule: Rule | str) -> Candidates:
         """Mark rows as out by `rule`; a row that is out already keeps the rule that met it first.
 
         Session items are never marked: what the session holds is not a selector's to take away.
@@ -268,7 +268,7 @@ class Candidates:
         rows = self.tier > 0
         return self.starts_of(rows), self.item[rows]
 
-    def taken(self, rows: BoolArray) -> Candidates:
+    def select_rows(self, rows: BoolArray) -> Candidates:
         """The rows where `rows` is True, as a table over the same requests; for combinators only."""
         arrays = {name: getattr(self, name)[rows] for name in ROW_ARRAYS}
         columns = {name: column[rows] for name, column in self.columns.items()}
@@ -310,7 +310,7 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return frozen(array.view()) if array.flags.writeable else array
 
 
-def brought_in(table: Candidates, request: IntArray, item: IntArray, **values: npt.NDArray[np.generic]) -> Candidates:
+def add_expanded(table: Candidates, request: IntArray, item: IntArray, **values: npt.NDArray[np.generic]) -> Candidates:
     """Add rows that an expansion found, as chosen; a row that a rule had kept out is taken over.
 
     Args:

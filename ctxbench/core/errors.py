@@ -73,14 +73,14 @@ class Fault:
     column: int = 0
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it stands, such as `gate.yaml, line 3, column 7`, as far as that is known; empty if it is not."""
         line = f", line {self.line}" if self.line else ""
         column = f", column {self.column}" if self.line and self.column else ""
         return "" if self.path is None else f"{self.path}{line}{column}"
 
     def __str__(self) -> str:
-        return f"{self.message} ({self.place})" if self.place else self.message
+        return f"{self.message} ({self.location})" if self.location else self.message
 
 
 class InputError(UserError):

@@ -41,19 +41,19 @@ class FactCodes:
         return cls(code=frozen(code), names=tuple(codes))
 
     @cached_property
-    def _place(self) -> dict[Any, int]:
+    def _code_of(self) -> dict[Any, int]:
         return {name: code for code, name in enumerate(self.names)}
 
     def extended(self, added: FactCodes) -> FactCodes:
         """These, and behind them those of further items; equal to what `of` makes of all texts."""
-        codes = self._place.copy()
+        codes = self._code_of.copy()
         new_codes = np.array([*(codes.setdefault(name, len(codes)) for name in added.names), _NONE], dtype=np.int64)
         code = np.concatenate([self.code, new_codes[added.code]])  # -1 is the last
         return FactCodes(code=frozen(code), names=tuple(codes))
 
     def are(self, text: str | None) -> BoolArray:
         """True for the items with this very text; of none, all False."""
-        return np.equal(self.code, self._place.get(text, _ABSENT))
+        return np.equal(self.code, self._code_of.get(text, _ABSENT))
 
     def open_to(self, text: str | None) -> BoolArray:
         """True for the items that have no such text, or this one."""
@@ -61,7 +61,7 @@ class FactCodes:
             return np.ones(len(self.code), dtype=np.bool_)
         return np.equal(self.code, _NONE) | self.are(text)
 
-    def among(self, texts: Iterable[str]) -> BoolArray:
+    def are_any(self, texts: Iterable[str]) -> BoolArray:
         """True for the items with one of these texts."""
         is_listed = np.array([*(name in texts for name in self.names), False], dtype=np.bool_)
         return np.asarray(is_listed[self.code])  # -1 is the last
@@ -72,7 +72,7 @@ class Facts:
     """What is known of the items of a catalog beside their texts.
 
     Attributes:
-        searchable, always: enabled items of include mode `agent` and of `always`, shape (n_items,).
+        searchable, always_offered: enabled items of include mode `agent` and of `always`, shape (n_items,).
         type: of every item.
         workspace, user, conversation, kind: whose, from where, and of what sort; none = everybody's, and not said.
         created, until: microseconds since 1970, shape (n_items,); `EARLIEST` and `LATEST` where an item has none. An
@@ -84,7 +84,7 @@ class Facts:
     """
 
     searchable: BoolArray
-    always: BoolArray
+    always_offered: BoolArray
     type: FactCodes
     workspace: FactCodes
     user: FactCodes
@@ -126,7 +126,9 @@ class Facts:
         confidence = [np.nan if item.confidence is None else item.confidence for item in items]
         return cls(
             searchable=frozen(np.array([item.enabled and item.include == "agent" for item in items], dtype=np.bool_)),
-            always=frozen(np.array([item.enabled and item.include == "always" for item in items], dtype=np.bool_)),
+            always_offered=frozen(
+                np.array([item.enabled and item.include == "always" for item in items], dtype=np.bool_)
+            ),
             **{name: FactCodes.of(getattr(item, name) for item in items) for name in _CODED},
             created=frozen(np.array(created, dtype=np.int64)),
             until=frozen(np.array(until, dtype=np.int64)),
@@ -156,7 +158,7 @@ class Facts:
         )
         arrays = {
             name: np.concatenate([getattr(self, name), getattr(added, name)])
-            for name in ("searchable", "always", "created", "until", "confidence", "link_item")
+            for name in ("searchable", "always_offered", "created", "until", "confidence", "link_item")
         }
         arrays["link_start"] = np.concatenate([self.link_start, self.link_start[-1] + added.link_start[1:]])
         codes = {name: getattr(self, name).extended(getattr(added, name)) for name in _CODED}
@@ -173,7 +175,7 @@ class Facts:
     @cached_property
     def always_items(self) -> IntArray:
         """The positions of the items of `always`, rising."""
-        return frozen(np.flatnonzero(self.always))
+        return frozen(np.flatnonzero(self.always_offered))
 
     @cached_property
     def private(self) -> bool:

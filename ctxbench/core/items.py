@@ -254,11 +254,11 @@ class Catalog(Sequence[Item]):
         self._position: dict[ItemKey, int] = {}
         self._digests: dict[tuple[str, ...], tuple[Any, CatalogPrefix]] = {}
         self._facts_before: Facts | None = None  # of the catalog that this one extends
-        self.kept: dict[Hashable, Any] = {}
+        self.cache: dict[Hashable, Any] = {}
         self.shared: Catalog | None = None
-        self._place(self._items, first=0)
+        self._add(self._items, first=0)
 
-    def _place(self, items: Sequence[Item], *, first: int) -> None:
+    def _add(self, items: Sequence[Item], *, first: int) -> None:
         """Note where items stand, the first of them at position `first`."""
         faults = []
         for position, item in enumerate(items, first):
@@ -293,7 +293,7 @@ class Catalog(Sequence[Item]):
         catalog = Catalog(())
         catalog._items = (*kept_items, *added)
         catalog._position = self._position.copy()
-        catalog._place(added, first=len(self))
+        catalog._add(added, first=len(self))
         catalog._digests = {
             names: hashed(added, names, digest.copy(), n_items=len(catalog), before=prefix)
             # a copy, which CPython makes in one step: another thread may ask for one more hash meanwhile
@@ -302,7 +302,7 @@ class Catalog(Sequence[Item]):
         }
         before = self.__dict__.get("facts", self._facts_before)
         catalog._facts_before = None if before is None else before.ended(ends)
-        catalog.kept = self.kept
+        catalog.cache = self.cache
         shared = self if shares else self.shared
         catalog.shared = None if shared is None or any(position < len(shared) for position in ends) else shared
         if "ids" in self.__dict__:

@@ -124,7 +124,7 @@ class Masks:
         removed = np.bincount(owner[self._of_scope(owner, self.without)], minlength=len(self))
         return np.subtract(totals, removed)
 
-    def taken(self, requests: IntArray) -> Masks:
+    def select_requests(self, requests: IntArray) -> Masks:
         """Those of some requests, shape (n,), in their order; one may stand several times."""
         length = np.diff(self.start)[requests]
         without = self.without[ranges(self.start[requests], length)]

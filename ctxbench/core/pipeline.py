@@ -22,8 +22,8 @@ from ctxbench.core.notes import Note
 from ctxbench.core.query import Query, with_own_vectors
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Prompt
-from ctxbench.core.shown import hold_to_text
-from ctxbench.core.stages import FORMAT, Analyses, ByDomain, Merge, Resources, Step, WithFormat, kind_of
+from ctxbench.core.shown import validate_span
+from ctxbench.core.stages import FORMAT, Analyses, Merge, PerType, Resources, Step, WithFormat, kind_of
 from ctxbench.core.step_outputs import Listener, StepOutputs
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Pipeline:
 
     analyse: Step | Analyses
     retrieve: Step | Merge
-    refine: tuple[Step | ByDomain, ...]
+    refine: tuple[Step | PerType, ...]
     format: Step
 
     @classmethod
@@ -197,7 +197,7 @@ def _with_notes(table: Candidates, query: Query) -> Candidates:
     return replace(table, notes=tuple(dict.fromkeys(named_notes)))
 
 
-def _hold(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> None:
+def _hold(table: Candidates, batch: Batch, step: Step | Merge | PerType) -> None:
     """Refuse what a step must not make: rows of items that a request may not see, or led to by one, and false parts.
 
     An item that may not be seen is not named: whoever reads the message may not see it either.
@@ -219,9 +219,9 @@ def _hold(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> Non
                 f"{step.name}: {label} of query {query!r} is an item that this request may not see, or none of the "
                 "catalog; find and expand within `batch.eligible`"
             )
-    for row in np.flatnonzero(~table.whole).tolist():
+    for row in np.flatnonzero(~table.shows_all).tolist():
         try:
-            hold_to_text(batch.catalog[int(table.item[row])], (int(table.shown_from[row]), int(table.shown_to[row])))
+            validate_span(batch.catalog[int(table.item[row])], (int(table.shown_from[row]), int(table.shown_to[row])))
         except ParameterError as error:
             query = batch.ids[int(table.request[row])]
             raise SelectorError(f"{step.name}: for query {query!r} it {error}") from None
@@ -241,13 +241,13 @@ class _Builder:
     faults: list[SpecFault]
 
     def step(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
-        step = self._given(kind, spec, path) if isinstance(spec, Step) else self._registered(kind, spec, path)
+        step = self._checked_step(kind, spec, path) if isinstance(spec, Step) else self._registered(kind, spec, path)
         for use in () if step is None else step.uses:
             if use != FORMAT:
                 self._try(path, lambda: registry.target("resource", kind_of(use)))  # noqa: B023 - run at once
         return step
 
-    def _given(self, kind: str, step: Step, path: tuple[str | int, ...]) -> Step | None:
+    def _checked_step(self, kind: str, step: Step, path: tuple[str | int, ...]) -> Step | None:
         """A step that was made already."""
         kinds = registry.REFINE_KINDS if kind == "refine" else (kind,)
         if step.kind in kinds:
@@ -313,14 +313,14 @@ class _Builder:
         built = {name: step for name, step in steps.items() if step is not None}
         return Merge(built, None if seconds is None else float(seconds)) if len(built) == len(steps) else None
 
-    def refine(self, spec: Any, path: tuple[str | int, ...]) -> tuple[Step | ByDomain, ...]:
+    def refine(self, spec: Any, path: tuple[str | int, ...]) -> tuple[Step | PerType, ...]:
         if not isinstance(spec, list):
             self._fault(path, f"must be a list of steps, got {spec!r}")
             return ()
         built = [self._refine_one(entry, (*path, index)) for index, entry in enumerate(spec) if entry is not OFF]
         return tuple(step for step in built if step is not None)
 
-    def check_reach(self, retrieve: Step | Merge, refine: Sequence[Step | ByDomain]) -> None:
+    def check_reach(self, retrieve: Step | Merge, refine: Sequence[Step | PerType]) -> None:
         """A step must not count chunk matches beyond those that were ranked exactly."""
         depth = min(retrieve.depths, default=None)
         for step in refine:
@@ -332,12 +332,12 @@ class _Builder:
                 )
 
     def check_sources(
-        self, retrieve: Step | Merge, refine: Sequence[Step | ByDomain], path: tuple[str | int, ...]
+        self, retrieve: Step | Merge, refine: Sequence[Step | PerType], path: tuple[str | int, ...]
     ) -> None:
         """A step must name the sources that there are, and all of them."""
         names = set(retrieve.sources) if isinstance(retrieve, Merge) else set()
         for index, step in enumerate(refine):
-            if isinstance(step, ByDomain):
+            if isinstance(step, PerType):
                 for types, steps in step.domains.items():
                     self.check_sources(retrieve, steps, (*path, index, "by_domain", ",".join(types)))
             elif step.sources and set(step.sources) != names:
@@ -345,14 +345,14 @@ class _Builder:
                 named = ", ".join(sorted(step.sources))
                 self._fault((*path, index, step.name), f"names the sources {named}, but stands behind {sources}")
 
-    def _refine_one(self, spec: Any, path: tuple[str | int, ...]) -> Step | ByDomain | None:
+    def _refine_one(self, spec: Any, path: tuple[str | int, ...]) -> Step | PerType | None:
         if not (isinstance(spec, Mapping) and "by_domain" in spec):
             return self.step("refine", spec, path)
         domains = spec["by_domain"]
         if not isinstance(domains, Mapping) or not domains:
             self._fault((*path, "by_domain"), "must map item types ('tool', 'rule, reference', '*') to steps")
             return None
-        steps_by_types: dict[tuple[str, ...], tuple[Step | ByDomain, ...]] = {}
+        steps_by_types: dict[tuple[str, ...], tuple[Step | PerType, ...]] = {}
         seen_types: set[str] = set()
         for key, steps in domains.items():
             where = (*path, "by_domain", key)
@@ -366,7 +366,7 @@ class _Builder:
             steps_by_types[types] = self.refine(steps, where)
             if any(FORMAT in step.uses for step in steps_by_types[types]):
                 self._fault(where, "a step that counts the whole prompt sees only this domain's part; put it behind")
-        return ByDomain(steps_by_types)
+        return PerType(steps_by_types)
 
     def _named(self, spec: Any, path: tuple[str | int, ...]) -> tuple[str, Mapping[str, Any]] | None:
         if isinstance(spec, str):

@@ -92,7 +92,7 @@ class Query:
         text = tuple(self.text[row] for row in rows.tolist())
         return replace(self, start=start, text=text, weight=self.weight[rows], kind=self.kind[rows]), position
 
-    def taken(self, requests: IntArray) -> Query:
+    def select_requests(self, requests: IntArray) -> Query:
         """The query of some of its requests, shape (n,), in their order; one may stand several times."""
         batch, indices = self.batch, requests.tolist()
         session_length, length = np.diff(batch.session_start)[requests], np.diff(self.start)[requests]
@@ -105,8 +105,8 @@ class Query:
             batch=replace(
                 batch,
                 requests=tuple(batch.requests[index] for index in indices),
-                visible=batch.visible.taken(requests),
-                eligible=batch.eligible.taken(requests),
+                visible=batch.visible.select_requests(requests),
+                eligible=batch.eligible.select_requests(requests),
                 session_start=frozen(starts(session_length)),
                 session_item=frozen(batch.session_item[session]),
                 session_mode=frozen(batch.session_mode[session]),

@@ -307,8 +307,8 @@ def check_type(name: str, value: object, expected: Any) -> None:
     )
     if any(_fits(value, option) for option in options):
         return
-    wanted = " or ".join(_called(option) for option in options)
-    raise ParameterError(f"{name} must be {wanted}, got {value!r}")
+    type_names = " or ".join(_called(option) for option in options)
+    raise ParameterError(f"{name} must be {type_names}, got {value!r}")
 
 
 def _fits(value: object, option: Any) -> bool:
@@ -361,7 +361,7 @@ def parameters(step: Any) -> dict[str, Any]:
     return {f.name: getattr(step, f.name) for f in dataclasses.fields(step) if f.init}
 
 
-def told_parameters(step: Any) -> dict[str, Any]:
+def serialised_parameters(step: Any) -> dict[str, Any]:
     """The parameters that stand in a step's description: all but those that came `later` and are at their default."""
     came_later = {f.name: f.default for f in dataclasses.fields(step) if f.metadata.get("later")}
     return {

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from ctxbench.core.items import ItemKey
 
 
-def checked_vector(given: Sequence[float], query: str) -> tuple[float, ...]:
+def checked_vector(values: Sequence[float], query: str) -> tuple[float, ...]:
     """The numbers of a request's own vector.
 
     Raises:
         ParameterError: they are none, or not finite, or all 0; names the query.
     """
     try:
-        vector = tuple(map(float, given))
+        vector = tuple(map(float, values))
     except (TypeError, ValueError):
-        raise ParameterError(f"query {query!r}: vector must be a list of numbers, got {given!r:.60}") from None
+        raise ParameterError(f"query {query!r}: vector must be a list of numbers, got {values!r:.60}") from None
     if not all(map(math.isfinite, vector)):
         raise ParameterError(f"query {query!r}: its vector of {len(vector)} numbers holds NaN or infinity")
     if not any(vector):

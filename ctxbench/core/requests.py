@@ -48,7 +48,7 @@ class SessionItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Only:
+class Filter:
     """What a request restricts its search to. An item that lacks the fact that is asked for is left out.
 
     Attributes:
@@ -88,9 +88,9 @@ class Only:
         """True for the items that are left, shape (n_items,)."""
         facts, left = catalog.facts, np.ones(len(catalog), dtype=np.bool_)
         if self.types:
-            left &= facts.type.among(self.types)
+            left &= facts.type.are_any(self.types)
         if self.kinds:
-            left &= facts.kind.among(self.kinds)
+            left &= facts.kind.are_any(self.kinds)
         if self.since is not None or self.before is not None:
             left &= facts.created >= (EARLIEST + 1 if self.since is None else instant(self.since))
         if self.before is not None:
@@ -143,7 +143,7 @@ class Request:
     conversation: str | None = None
     turn: int | None = None
     time: str | None = None
-    only: Only | None = None
+    only: Filter | None = None
     vector: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:

@@ -130,7 +130,7 @@ def in_words(rule: Rule) -> str:
 _learned: dict[str, str] = {}
 
 
-def learn(words: Mapping[str, str]) -> None:
+def register_templates(words: Mapping[str, str]) -> None:
     """Take the templates of a strategy that no name is registered for, as long as this process lives."""
     _learned.update(words)
 

@@ -33,17 +33,17 @@ def text_shown(item: Item, span: tuple[int, int] | None) -> str:
         The prompt text, or the part with `MARK` at each end that was cut.
 
     Raises:
-        ParameterError: there is no such part; see `hold_to_text`.
+        ParameterError: there is no such part; see `validate_span`.
     """
     text = item.prompt_text
     if span is None:
         return text
-    hold_to_text(item, span)
+    validate_span(item, span)
     start, end = span
     return f"{MARK + ' ' if start else ''}{text[start:end]}{' ' + MARK if end < len(text) else ''}"
 
 
-def hold_to_text(item: Item, span: tuple[int, int]) -> None:
+def validate_span(item: Item, span: tuple[int, int]) -> None:
     """Refuse a part that an item's prompt text does not have.
 
     Raises:

@@ -32,7 +32,7 @@ class StoredStep:
     values: Mapping[str, Any]
     about: Mapping[str, Any]
 
-    def made(self) -> Any | None:
+    def build(self) -> Any | None:
         """The strategy as it is now, with these parameters; None where it is not here, or takes others by now."""
         if self.kind not in registry.KINDS:
             return None
@@ -88,9 +88,9 @@ class StoredPipeline:
             return None
         plain = json.loads(json.dumps(pipeline))  # what was read from a file has lists where a live pipeline has tuples
         read = {stage: _read(plain[stage]) for stage in ("analyse", "retrieve", "format") if stage in plain}
-        for stage, (expected_type, what) in _EXPECTED.items():
+        for stage, (expected_type, label) in _EXPECTED.items():
             if stage in read and not isinstance(read[stage], expected_type):
-                raise ParameterError(f"{stage} of a pipeline must be {what}, got {plain[stage]!r}")
+                raise ParameterError(f"{stage} of a pipeline must be {label}, got {plain[stage]!r}")
         return cls(**read, refine=_refining(plain.get("refine", []), "refine"))  # type: ignore[arg-type]
 
     def steps(self) -> Iterator[StoredStep]:

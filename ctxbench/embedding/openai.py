@@ -49,7 +49,7 @@ class OpenAIEmbedder:
 
     def __init__(self, model: str, *, timeout: float = 60.0, tries: int = 6, pause: float = 0.5) -> None:
         self._model = model
-        self._server = OpenAIServer(model, "embeddings", gives="vectors", timeout=timeout, tries=tries, pause=pause)
+        self._server = OpenAIServer(model, "embeddings", returns="vectors", timeout=timeout, tries=tries, pause=pause)
         self._who = self._server.who
         self._identity: EmbedderIdentity | None = None
         self._lock = threading.RLock()
@@ -65,8 +65,8 @@ class OpenAIEmbedder:
             if self._identity is None:
                 self._identity = EmbedderIdentity(
                     model=self._model,
-                    revision=f"address-{_digest(self._server.address.place)}",
-                    backend=f"openai-compatible {self._server.address.shown.partition('://')[2]}",
+                    revision=f"address-{_digest(self._server.address.endpoint)}",
+                    backend=f"openai-compatible {self._server.address.display.partition('://')[2]}",
                     quantisation="unknown",
                     dimensions=self._dimensions(),
                 )
@@ -92,11 +92,11 @@ class OpenAIEmbedder:
     @property
     def _remembered(self) -> Path:
         """The file that keeps the length of vectors."""
-        return cache_dir() / "openai" / f"{_digest(self._server.address.place, self._model)}.json"
+        return cache_dir() / "openai" / f"{_digest(self._server.address.endpoint, self._model)}.json"
 
     def _dimensions(self) -> int:
         """The length of a vector, remembered or learned."""
-        identity = {"place": _digest(self._server.address.place), "model": self._model}
+        identity = {"place": _digest(self._server.address.endpoint), "model": self._model}
         stored = json.loads(read_sealed(self._remembered) or b"{}")
         if {**stored, **identity} == stored:
             return int(stored["dimensions"])
@@ -139,7 +139,8 @@ class OpenAIEmbedder:
         data = body.get("data") if isinstance(body, dict) else None
         if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
             raise ModelError(
-                f"{self._who} returned no list of embeddings; expected {{data: [...]}}, got {self._server.told(body)}"
+                f"{self._who} returned no list of embeddings; expected {{data: [...]}}, "
+                f"got {self._server.error_text(body)}"
             )
         if len(data) != len(texts):
             raise ModelError(f"{self._who} returned {len(data)} vectors for {len(texts)} texts; expected one for each")

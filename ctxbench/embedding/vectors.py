@@ -32,16 +32,16 @@ class VectorStats:
 
     Attributes:
         embedded: texts that were embedded.
-        found: distinct texts of calls that were there already.
+        loaded: distinct texts of calls that were there already.
         unsaved: embedded texts that could not be stored because the store cannot be written.
     """
 
     embedded: int = 0
-    found: int = 0
+    loaded: int = 0
     unsaved: int = 0
 
     def __add__(self, other: VectorStats) -> VectorStats:
-        return VectorStats(self.embedded + other.embedded, self.found + other.found, self.unsaved + other.unsaved)
+        return VectorStats(self.embedded + other.embedded, self.loaded + other.loaded, self.unsaved + other.unsaved)
 
 
 def open_vectors(embedder: Embedder, *, progress: Callable[[int, int], None] | None = None) -> Vectors:
@@ -103,7 +103,7 @@ class Vectors:
         distinct = list(dict.fromkeys(texts))
         is_stored, vectors = self._look_up(distinct)
         missing = np.flatnonzero(~is_stored)
-        self._count(found=len(distinct) - len(missing))
+        self._count(loaded=len(distinct) - len(missing))
         if len(missing):
             making = _Making([distinct[position] for position in missing], self._embedder, self._commit)
             vectors[missing] = making.run()
@@ -138,8 +138,8 @@ class Vectors:
         if self.progress is not None:
             self.progress(done, total)
 
-    def _count(self, *, embedded: int = 0, found: int = 0, unsaved: int = 0) -> None:
-        self.stats += VectorStats(embedded, found, unsaved)
+    def _count(self, *, embedded: int = 0, loaded: int = 0, unsaved: int = 0) -> None:
+        self.stats += VectorStats(embedded, loaded, unsaved)
 
 
 class _Making:

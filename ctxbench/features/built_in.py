@@ -174,10 +174,10 @@ class SimilarRequests:
         asking = {request: span for request, span in inputs.spans() if whole_query.chunks(request)}
         if not labelled_requests.texts or not asking:
             return out
-        required_by_item = resources.kept(
+        required_by_item = resources.get_or_create(
             ("needed by labelled requests", name, catalog.hash), lambda: labelled_requests.needed_by(catalog)
         )
-        labelled = resources.kept(
+        labelled = resources.get_or_create(
             ("vectors of labelled requests", name), lambda: resources.vectors(labelled_requests.texts)
         )
         vectors = whole_query.vectors(resources.vectors, asking, dimensions=labelled.shape[1])

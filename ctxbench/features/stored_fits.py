@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stages import ByDomain, Resources, Step
+from ctxbench.core.stages import PerType, Resources, Step
 from ctxbench.core.strategy import Strategy
 from ctxbench.io.files import exclusive, read_bytes, write_atomic
 from ctxbench.io.json_files import dump_json, parse_json
@@ -274,7 +274,7 @@ def describe_context(pipeline: Pipeline, position: int | None = None) -> dict[st
     ranks = [
         {name: value for name, value in step.describe().items() if name != "calibration"}  # its content is named
         for step in pipeline.refine[:position]
-        if isinstance(step, ByDomain) or (step.kind == "rank" and not step.says("keeps_score"))
+        if isinstance(step, PerType) or (step.kind == "rank" and not step.declared("keeps_score"))
     ]
     described = {"analyse": pipeline.analyse.describe(), "retrieve": pipeline.retrieve.describe(), "rank": ranks}
     return dict(json.loads(json.dumps(described)))  # tuples as they come back from a file
@@ -282,7 +282,7 @@ def describe_context(pipeline: Pipeline, position: int | None = None) -> dict[st
 
 def in_front(pipeline: Pipeline, kind: str) -> Pipeline:
     """A pipeline up to its first step that reads a fit of a kind; whole where there is none."""
-    kinds = [step.says("calibrated") if isinstance(step, Step) else None for step in pipeline.refine]
+    kinds = [step.declared("calibrated") if isinstance(step, Step) else None for step in pipeline.refine]
     return replace(pipeline, refine=pipeline.refine[: kinds.index(kind)]) if kind in kinds else pipeline
 
 
@@ -291,7 +291,7 @@ def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> l
     return [
         f"{step.name}: {notice}"
         for step in all_steps(pipeline.refine)
-        for notice in step.says("notices")(catalog, resources)
+        for notice in step.declared("notices")(catalog, resources)
     ]
 
 
@@ -303,19 +303,19 @@ def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
     """
     faults = []
     for position, step in enumerate(pipeline.refine):
-        if isinstance(step, ByDomain):
+        if isinstance(step, PerType):
             faults += [
                 f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was fitted "
                 "on; put it in front"
                 for inner in all_steps([step])
-                if inner.says("calibrated") is not None
+                if inner.declared("calibrated") is not None
             ]
-        elif step.says("calibrated") is not None:
+        elif step.declared("calibrated") is not None:
             faults += _elsewhere(step, describe_context(pipeline, position), catalog)
     return faults
 
 
-def hold_to_fits(pipeline: Pipeline, catalog: Catalog) -> None:
+def require_matching_fits(pipeline: Pipeline, catalog: Catalog) -> None:
     """Refuse to run fitted steps where they were not fitted; nothing to do for a pipeline without such.
 
     Raises:
@@ -328,7 +328,7 @@ def hold_to_fits(pipeline: Pipeline, catalog: Catalog) -> None:
 def _elsewhere(step: Step, context: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
     """Says that a step's fit was made behind another pipeline than it stands behind here."""
     calibrations: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
-    fits = [fit for fit in calibrations.fits if fit.what == step.says("calibrated") and fit.catalog == catalog.hash]
+    fits = [fit for fit in calibrations.fits if fit.what == step.declared("calibrated") and fit.catalog == catalog.hash]
     for fit in fits:
         for stage in ("analyse", "retrieve", "rank"):
             if fit.behind.get(stage) != context[stage]:
@@ -339,10 +339,10 @@ def _elsewhere(step: Step, context: Mapping[str, Any], catalog: Catalog) -> Iter
                 )
 
 
-def all_steps(refine: Iterable[Step | ByDomain]) -> Iterator[Step]:
+def all_steps(refine: Iterable[Step | PerType]) -> Iterator[Step]:
     """The refining steps, those inside of domains as well."""
     for step in refine:
-        if isinstance(step, ByDomain):
+        if isinstance(step, PerType):
             for inner in step.domains.values():
                 yield from all_steps(inner)
         else:

@@ -72,7 +72,7 @@ def _as_stored(candidates: Sequence[Offered]) -> tuple[Offered, ...]:
     """What a baseline says of candidates: rounded scores, and no pairs of chunks."""
     return tuple(
         [
-            replace(one, score=rounded(one.score), pair=None, shown=None, tokens=None if one.rule else one.tokens)
+            replace(one, score=rounded(one.score), pair=None, span=None, tokens=None if one.rule else one.tokens)
             for one in candidates
         ]
     )

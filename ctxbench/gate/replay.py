@@ -185,8 +185,8 @@ def _apply_cut(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -
     call = registry.build(step.kind, step.name, step.values)
     query: Any = SimpleNamespace(batch=SimpleNamespace(catalog=None))
     resources: Any = SimpleNamespace(tokens=lambda _catalog, _items=None: costs)
-    part: Candidates = call(query, table.taken(own), resources)
-    return concatenated([part, table.taken(~own)])
+    part: Candidates = call(query, table.select_rows(own), resources)
+    return concatenated([part, table.select_rows(~own)])
 
 
 def with_setting(

@@ -62,7 +62,7 @@ def kept_graph(catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph
 
     It is made at the first use: from that of the catalog that this one extends, else from the one made last if it fits.
     """
-    last: list[Graph] = resources.kept(("last graph", spec), list)
+    last: list[Graph] = resources.get_or_create(("last graph", spec), list)
 
     def make() -> Graph:
         last[:] = [make_graph(catalog, resources, spec, old=last[0] if last else None)]
@@ -89,8 +89,8 @@ def stored_graph(path: str, catalog: Catalog, resources: Resources, spec: GraphS
 
     status = Path(path).stat() if Path(path).is_file() else None  # a missing file is for the check to say
     state = None if status is None else (status.st_mtime_ns, status.st_size, status.st_ino)
-    resources.kept(("graph file fits", path, state, catalog.hash, spec), checked)
-    graph: Graph = resources.kept(("graph file", path, state), lambda: read_graph(path))
+    resources.get_or_create(("graph file fits", path, state, catalog.hash, spec), checked)
+    graph: Graph = resources.get_or_create(("graph file", path, state), lambda: read_graph(path))
     return graph
 
 

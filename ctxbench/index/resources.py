@@ -138,7 +138,7 @@ class LocalResources(Resources):
         """The value of a resource, made at the first call; see `Resources.get`."""
         resource = self._resource(name)
         with registry.of_plugin("resource", kind_of(name), "made"):
-            return self.kept(("resource", name), lambda: resource.value)
+            return self.get_or_create(("resource", name), lambda: resource.value)
 
     def identity(self, name: str) -> str:
         """What a resource is; see `Resources.identity`."""
@@ -146,7 +146,7 @@ class LocalResources(Resources):
         with registry.of_plugin("resource", kind_of(name), "asked for its identity"):
             return str(resource.identity)
 
-    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what was made under `key`, making it at the first call; other threads wait for what one makes."""
         if key not in self._kept:
             with self._lock:

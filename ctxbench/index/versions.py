@@ -25,7 +25,7 @@ _MOST = ("index", "most")
 
 def bound_indexes(resources: Resources, limit: int) -> None:
     """Hold so many indexes of one kind at most, over all catalogs, those used last; to be called before the first."""
-    resources.kept(_MOST, lambda: limit)
+    resources.get_or_create(_MOST, lambda: limit)
 
 
 class _Versions(Generic[T]):
@@ -106,7 +106,9 @@ def index_over(
     Returns:
         The same object for catalogs of equal texts, as long as it is kept (`KEPT`).
     """
-    versions: _Versions[Any] = resources.kept(("index", name), lambda: _Versions(resources.kept(_MOST, lambda: None)))
+    versions: _Versions[Any] = resources.get_or_create(
+        ("index", name), lambda: _Versions(resources.get_or_create(_MOST, lambda: None))
+    )
     index: T = versions.of(catalog, over, make, extend)
     return index
 

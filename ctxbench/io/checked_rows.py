@@ -84,7 +84,7 @@ class CheckedRows:
             StorageError: the file stays locked, or the disk fails.
         """
         unique_keys = dict.fromkeys(keys)
-        return self._used(lambda connection: self._found(connection, unique_keys), action="read") or {}
+        return self._used(lambda connection: self._read_rows(connection, unique_keys), action="read") or {}
 
     def put(self, rows: Mapping[bytes, bytes]) -> None:
         """Add rows in one transaction: all of them or, whatever happens, none. Those that are there stay.
@@ -133,7 +133,7 @@ class CheckedRows:
 
     # ---- rows
 
-    def _found(self, connection: sqlite3.Connection, wanted_keys: Mapping[bytes, None]) -> dict[bytes, bytes]:
+    def _read_rows(self, connection: sqlite3.Connection, wanted_keys: Mapping[bytes, None]) -> dict[bytes, bytes]:
         keys = list(wanted_keys)
         values: dict[bytes, bytes] = {}
         unfit = False

@@ -31,7 +31,7 @@ from ctxbench.io.leftovers import (
     temporary_path,
     try_lock,
 )
-from ctxbench.io.near_files import near_file
+from ctxbench.io.near_files import suggest_file
 from ctxbench.io.other_forms import UTF16, gzip_fault, is_utf16
 
 _BOM = b"\xef\xbb\xbf"
@@ -389,7 +389,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unreadable(path: Path | str, error: OSError) -> StorageError:
-    suggestion = near_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
+    suggestion = suggest_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
     return StorageError(f"cannot read {path}: {error.strerror or error}; expected a readable file{suggestion}")
 
 

@@ -65,8 +65,8 @@ def iter_records(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, s
         return
     numbered = [first, *lines]
     parts, line = [], 1
-    for number, one in numbered:
-        parts.append("\n" * (number - line) + one)
+    for number, value in numbered:
+        parts.append("\n" * (number - line) + value)
         line = number
     text = "".join(parts)
     try:

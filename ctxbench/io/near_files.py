@@ -9,7 +9,7 @@ _ENDINGS = (".yaml", ".yml", ".json", ".jsonl")
 _CLOSE = 0.8
 
 
-def near_file(missing: Path) -> str:
+def suggest_file(missing: Path) -> str:
     """'; did you mean ...?' for a file beside it with nearly its name; empty where there is none.
 
     Endings do not count, since many files share them: `gate.yml` is near `gate.yaml`, `a.yaml` is not near `b.yaml`.

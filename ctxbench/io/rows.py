@@ -95,7 +95,7 @@ class Row:
             return None
         return float(value)
 
-    def each(self, name: str, read: Callable[[Any], T], *, expected: str) -> tuple[T, ...]:
+    def read_list(self, name: str, read: Callable[[Any], T], *, expected: str) -> tuple[T, ...]:
         """The entries of a list, read one by one; those that `read` refuses are faults and left out."""
         out = []
         entries: list[Any] = self.take(name, list, [])

@@ -72,7 +72,7 @@ class ChatModel:
     @property
     def identity(self) -> str:
         """The model and where it is asked."""
-        return f"{self._model} at {self._server.address.shown} ({_digest(self._server.address.place)[:12]})"
+        return f"{self._model} at {self._server.address.display} ({_digest(self._server.address.endpoint)[:12]})"
 
     @property
     def value(self) -> ChatModel:
@@ -127,7 +127,7 @@ class ChatModel:
                 return failed[-1]
             try:
                 index = index_of[missing[position]]
-                reply = self._asked(self._body(conversations[index], schema))
+                reply = self._send(self._body(conversations[index], schema))
             except ServerError as error:
                 if not alone:
                     raise
@@ -156,7 +156,7 @@ class ChatModel:
     def _opened(self, timeout: float, tries: int) -> OpenAIServer:
         """The server that is asked."""
         return OpenAIServer(
-            self._model, "chat/completions", gives="replies", timeout=timeout, tries=tries, pause=self._pause
+            self._model, "chat/completions", returns="replies", timeout=timeout, tries=tries, pause=self._pause
         )
 
     def _body(self, conversation: Sequence[Message], schema: Mapping[str, Any] | None) -> dict[str, Any]:  # noqa: ARG002
@@ -165,11 +165,11 @@ class ChatModel:
 
     def _path(self, conversation: Sequence[Message], schema: Mapping[str, Any] | None) -> Path:
         """Where a reply is kept."""
-        parts = [self._server.address.place, self._model, [dict(message) for message in conversation]]
+        parts = [self._server.address.endpoint, self._model, [dict(message) for message in conversation]]
         name = _digest(json.dumps(parts if schema is None else [*parts, schema], sort_keys=True))
         return cache_dir() / "chat" / name[:2] / f"{name}.json"
 
-    def _asked(self, body: Mapping[str, Any]) -> ModelReply | RefusedError:
+    def _send(self, body: Mapping[str, Any]) -> ModelReply | RefusedError:
         begin = time.perf_counter()
         try:
             answer = self._server.post(body)
@@ -194,7 +194,7 @@ class ChatModel:
         except (LookupError, TypeError, AttributeError):
             raise ServerError(
                 f"{self._server.who} returned no message; expected {{choices: [{{message: ...}}]}}, got "
-                f"{self._server.told(body)}"
+                f"{self._server.error_text(body)}"
             ) from None
         parts = content if isinstance(content, list) else [content]
         texts = [part.get("text") if isinstance(part, dict) else part for part in parts]

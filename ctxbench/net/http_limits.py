@@ -43,7 +43,7 @@ class Deadline:
     def running(self) -> Iterator[None]:
         """Hold one exchange, the block, to the seconds."""
         self.late = False
-        self.again()
+        self.restart()
         done = threading.Event()
         watchdog = threading.Thread(target=self._watch, args=(done,), daemon=True)
         watchdog.start()
@@ -53,7 +53,7 @@ class Deadline:
             done.set()
             watchdog.join()
 
-    def again(self) -> None:
+    def restart(self) -> None:
         """Give the exchange that is running the seconds anew."""
         self._end = time.monotonic() + self._seconds
 

@@ -40,7 +40,7 @@ class OllamaModel(ChatModel):
     """
 
     def _opened(self, timeout: float, tries: int) -> OpenAIServer:
-        return OllamaServer(self._model, "api/chat", gives="replies", timeout=timeout, tries=tries, pause=self._pause)
+        return OllamaServer(self._model, "api/chat", returns="replies", timeout=timeout, tries=tries, pause=self._pause)
 
     def _body(self, conversation: Sequence[Message], schema: Mapping[str, Any] | None) -> dict[str, Any]:
         plain = {**super()._body(conversation, schema), "stream": False, "options": {"temperature": 0}}
@@ -52,7 +52,7 @@ class OllamaModel(ChatModel):
         if not isinstance(content, str):
             raise ServerError(
                 f"{self._server.who} returned no message; expected {{message: {{content: ...}}}}, got "
-                f"{self._server.told(body)}"
+                f"{self._server.error_text(body)}"
             )
         return content
 

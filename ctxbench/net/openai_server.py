@@ -52,15 +52,15 @@ class Address:
 
     Attributes:
         url: to which is posted.
-        shown: the base as a message may show it: without what looks like a key in its path.
+        display: the base as a message may show it: without what looks like a key in its path.
         host: its host.
-        place: host, port and path, which tell servers apart.
+        endpoint: host, port and path, which tell servers apart.
     """
 
     url: str
-    shown: str
+    display: str
     host: str
-    place: str
+    endpoint: str
 
 
 class OpenAIServer:
@@ -78,7 +78,7 @@ class OpenAIServer:
     Args:
         model: as the server calls it.
         path: behind the address, such as `embeddings`.
-        gives: what it gives, in the plural, as a message names it.
+        returns: what it returns, in the plural, as a message names it.
         timeout: seconds for an exchange, from the first byte sent to the last received.
         tries: of a message, >= 1.
         pause: seconds before the second try, doubled each time.
@@ -98,12 +98,12 @@ class OpenAIServer:
     kind: ClassVar[str] = "an OpenAI-compatible server"
     ends: ClassVar[str] = "up to and with its /v1"
 
-    def __init__(self, model: str, path: str, *, gives: str, timeout: float, tries: int, pause: float) -> None:
-        self._gives = gives
+    def __init__(self, model: str, path: str, *, returns: str, timeout: float, tries: int, pause: float) -> None:
+        self._gives = returns
         self._timeout, self._tries, self._pause = timeout, tries, pause
         self.address = _address(self, path)
         self._path = path
-        self.who = f"model {one_line(model)!r} at {self.address.shown}"
+        self.who = f"model {one_line(model)!r} at {self.address.display}"
         self._threads = threading.local()
         self._secrets: Secrets | None = None
         self._has_key = False
@@ -134,7 +134,7 @@ class OpenAIServer:
                 f"address of {self.kind}, {self.ends}?"
             ) from error
 
-    def told(self, body: Any) -> str:
+    def error_text(self, body: Any) -> str:
         """What a server says in a body that is not what was asked for: the error that it names, or all of it."""
         error = body.get("error") if isinstance(body, dict) else None
         message = error.get("message") if isinstance(error, dict) else error
@@ -174,11 +174,11 @@ class OpenAIServer:
             url = str(httpx.URL(self.address.url))
         except (httpx.InvalidURL, UnicodeError) as error:
             raise ServerError(
-                f"{self.variable} {self.address.shown!r} cannot be read; expected a URL such as {self.default}"
+                f"{self.variable} {self.address.display!r} cannot be read; expected a URL such as {self.default}"
             ) from error
         connection = self._connection()
         wait = self._pause
-        log = LogFilter(url, f"{self.address.shown}/{self._path}")
+        log = LogFilter(url, f"{self.address.display}/{self._path}")
         for left in range(self._tries - 1, -1, -1):
             seconds = wait
             try:
@@ -197,7 +197,7 @@ class OpenAIServer:
                 retry = response.status in _TRY_AGAIN or response.status >= 500
                 if not retry or _is_spent(response):
                     raise self._refusal(response)
-                why = f"status {response.status}: {self._told(response)}"
+                why = f"status {response.status}: {self._error_detail(response)}"
                 seconds = seconds_asked(response.retry_after, wait)
                 if seconds > _LONGEST_WAIT_S:
                     raise ServerError(f"{self.who} asks for a pause of {seconds:.0f} s ({why}); try again after it")
@@ -226,10 +226,10 @@ class OpenAIServer:
             )
         if status == 404:
             return ServerError(
-                f"there is no {self.who} (status 404: {self._told(response)}); check the model's name, and that "
-                f"{self.variable} is the address {self.ends}"
+                f"there is no {self.who} (status 404: {self._error_detail(response)}); check the model's name, and "
+                f"that {self.variable} is the address {self.ends}"
             )
-        message = f"{self.who} refused (status {status}): {self._told(response)}"
+        message = f"{self.who} refused (status {status}): {self._error_detail(response)}"
         if status in _REFUSED:
             return RefusedError(message)
         if 300 <= status < 400:
@@ -271,12 +271,12 @@ class OpenAIServer:
         self._threads.connection = connection
         return connection
 
-    def _told(self, response: Response) -> str:
+    def _error_detail(self, response: Response) -> str:
         """What a server says in its body, as a message may show it."""
         if response.compression:
             return f"a body in the encoding {self.quoted(response.compression)}, which was not read"
         try:
-            return self.told(json.loads(response.body))
+            return self.error_text(json.loads(response.body))
         except (ValueError, RecursionError):
             return self.quoted(response.body)
 

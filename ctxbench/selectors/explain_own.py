@@ -113,7 +113,7 @@ def explain_own(selector: Selector, batch: Batch, resources: Resources, *, form:
         chunks=(),
         chosen=answer.chosen,
         left_out=answer.left_out,
-        prompt=form.prompt(request, [one.item for one in answer.chosen], [one.offered.shown for one in answer.chosen]),
+        prompt=form.prompt(request, [one.item for one in answer.chosen], [one.offered.span for one in answer.chosen]),
         prompt_tokens=sum(one.tokens for one in answer.chosen if one.offered.origin != "session"),
         total_tokens=sum(one.tokens for one in answer.chosen),
         not_searched=not_searched(batch, searched=True),

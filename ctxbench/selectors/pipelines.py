@@ -39,9 +39,9 @@ def check_fits(pipeline: Pipeline, catalog: Catalog) -> None:
         ParameterError: a step was fitted for another catalog, or behind other steps.
     """
     if pipeline.fitted:
-        from ctxbench.features.stored_fits import hold_to_fits
+        from ctxbench.features.stored_fits import require_matching_fits
 
-        hold_to_fits(pipeline, catalog)
+        require_matching_fits(pipeline, catalog)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class PipelineSelector:
 
 
 @dataclass(frozen=True, eq=False)
-class AsManyAs:
+class SizeMatched:
     """Another selector's ranking, cut for each request to as many items as a second selector offers there.
 
     With a random ranking this is the comparator "random at equal size".
@@ -146,10 +146,10 @@ class AsManyAs:
                 f"{batch.ids[row]!r}, and only the best {depth} are ranked; set depth higher, or leave `like` out"
             )
         beyond = found & (place_among(table, found) >= sizes[table.request])
-        table = table.marked(beyond, Rule.of(AS_MANY_AS, selector=self.like.name))
+        table = table.exclude(beyond, Rule.of(AS_MANY_AS, selector=self.like.name))
         errors = {**errors, **answers.errors}
         answered = ~np.isin(table.request, list(errors))
-        return replace(answers, candidates=table.taken(answered | ~found), errors=errors)
+        return replace(answers, candidates=table.select_rows(answered | ~found), errors=errors)
 
 
 def offered_sizes(table: Candidates) -> IntArray:

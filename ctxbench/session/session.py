@@ -317,7 +317,7 @@ class Session:
             session=self,
             request=request,
             selection=selection,
-            prompt=self.agent.messages.prompt(request, items, [one.shown for one in selection.chosen]),
+            prompt=self.agent.messages.prompt(request, items, [one.span for one in selection.chosen]),
             warnings=warnings,
             failure=failure,
         )

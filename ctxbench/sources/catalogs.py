@@ -12,7 +12,7 @@ from ctxbench.core.items import INCLUDE_MODES, Catalog, Item, ItemKey, Link
 from ctxbench.io.cache import altered, cache_dir
 from ctxbench.io.files import folder_fault, recover_folder
 from ctxbench.io.json_files import iter_jsonl
-from ctxbench.io.near_files import near_file
+from ctxbench.io.near_files import suggest_file
 from ctxbench.io.rows import Row, read_key, read_text_value
 
 CORPUS = "corpus.jsonl"
@@ -64,7 +64,7 @@ def corpus_path(given: Path) -> Path:
     raise StorageError(
         f"no catalog {str(given)!r}: expected a file of items, a folder with {CORPUS}, a git repository (a folder "
         "inside of one as FOLDER:files), or an imported dataset (`ctxbench data list` names those that there are)"
-        f"{near_file(given)}"
+        f"{suggest_file(given)}"
     )
 
 
@@ -168,7 +168,7 @@ def read_item(row: Row) -> Item | None:
             created=row.optional("created", str),
             until=row.optional("until", str),
             confidence=row.number("confidence"),
-            links=row.each("links", _link, expected='{"type", "item"}, a text and an item id'),
+            links=row.read_list("links", _link, expected='{"type", "item"}, a text and an item id'),
         )
     except ParameterError as error:
         row.fault(str(error))

@@ -185,10 +185,10 @@ class AtLeast(Strategy):
         alive = candidates.chosen & candidates.ranked
         place = place_among(candidates, alive)
         low = alive & (candidates.score < self.threshold) & (place >= self.at_least)
-        table = candidates.marked(low, Rule.of("threshold", threshold=self.threshold))
+        table = candidates.exclude(low, Rule.of("threshold", threshold=self.threshold))
         if self.at_most is None:
             return table
-        return table.marked(alive & ~low & (place >= self.at_most), Rule.of("first_at_most", at_most=self.at_most))
+        return table.exclude(alive & ~low & (place >= self.at_most), Rule.of("first_at_most", at_most=self.at_most))
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class Abstain(_FromFile):
         table = candidates
         for value in np.unique(shown[silent]).tolist():
             rows = (silent & (shown == value))[candidates.request]
-            table = table.marked(rows, Rule.of("abstain", probability=value, threshold=self.threshold))
+            table = table.exclude(rows, Rule.of("abstain", probability=value, threshold=self.threshold))
         return table
 
 

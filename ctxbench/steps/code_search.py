@@ -42,7 +42,7 @@ class _CodeSearch(Strategy):
         batch = query.batch
         if not self.n or not len(batch):
             return Candidates.empty(len(batch))
-        typed, scores, found = batch.catalog.facts.type.among(self.types), [], []
+        typed, scores, found = batch.catalog.facts.type.are_any(self.types), [], []
         for request, eligible in enumerate(batch.eligible):
             scores.append(self._scores(query, request, resources))
             found.append(eligible & typed & (scores[-1] > 0))

@@ -85,7 +85,7 @@ class Mmr(Strategy):
                 mine = rows[start:end]
                 kept = picked(candidates.score[mine], vectors[start:end], n=self.n, relevance=self.relevance)
                 out[mine[kept]] = False
-        return candidates.marked(out, Rule.of("mmr", n=self.n, relevance=self.relevance))
+        return candidates.exclude(out, Rule.of("mmr", n=self.n, relevance=self.relevance))
 
     def _vectors(self, query: Query, table: Candidates, rows: IntArray, resources: Resources) -> FloatArray:
         """The unit vector that stands for the item of each row, shape (n_rows, n_dimensions)."""

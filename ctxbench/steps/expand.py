@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray
-from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.core.errors import ParameterError, check_range, suggest
 from ctxbench.core.items import ITEM_TYPES, Catalog
 from ctxbench.core.query import Query
@@ -170,7 +170,7 @@ class Expansion(Strategy):
         for depth in range(self.depth):
             rows = work.next_pass()
             found = Edges.joined(list(rows.values()))
-            table = brought_in(
+            table = add_expanded(
                 table,
                 np.repeat(np.array(list(rows), dtype=np.int64), [len(one.item) for one in rows.values()]),
                 found.item,
@@ -291,4 +291,4 @@ def _leading(step: Expansion, query: Query, candidates: Candidates) -> Iterator[
 
 def _of_types(catalog: Catalog, types: tuple[str, ...]) -> BoolArray:
     """Which items are of some types, shape (n_items,); all where none is named."""
-    return catalog.facts.type.among(types or ITEM_TYPES)
+    return catalog.facts.type.are_any(types or ITEM_TYPES)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidate_tables import with_values
-from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
@@ -82,7 +82,7 @@ class WholeFile(Strategy):
                     walk.take([one for one in own if eligible[one] and not walk.offers(one)], row)
                     shares += [reached] * (len(walk.added) - before)
             walks.append(walk)
-        table = candidates.marked(~_kept(candidates, walks), Rule.of(BUDGET, tokens=self.tokens))
+        table = candidates.exclude(~_kept(candidates, walks), Rule.of(BUDGET, tokens=self.tokens))
         return _with_added(table, walks, {SHARE: np.array(shares, dtype=np.float64)})
 
 
@@ -139,7 +139,7 @@ class Outline(Strategy):
             for place, (row, item) in enumerate(walk.rows()):
                 path = int(paths.code[item])
                 other = outlines.get(path, -1) if chunk[item] else -1
-                whole = file[item] and path not in parted and bool(candidates.whole[row])
+                whole = file[item] and path not in parted and bool(candidates.shows_all[row])
                 if (place < self.n or not (other >= 0 or (whole and head_of(item)[0]))) and walk.take([item], row):
                     continue
                 if other >= 0:
@@ -147,8 +147,8 @@ class Outline(Strategy):
                 elif whole and head_of(item)[0] and walk.take([item], row, tokens=head_of(item)[1]):
                     heads[row] = head_of(item)
             walks.append(walk)
-        table = candidates.marked(outlined, Rule.of(OUTLINED, n=self.n, tokens=self.tokens))
-        table = table.marked(~_kept(candidates, walks), Rule.of(BUDGET, tokens=self.tokens))
+        table = candidates.exclude(outlined, Rule.of(OUTLINED, n=self.n, tokens=self.tokens))
+        table = table.exclude(~_kept(candidates, walks), Rule.of(BUDGET, tokens=self.tokens))
         shown = np.array([heads[row] for row in sorted(heads)], dtype=np.int64).reshape(-1, 2)
         headed = np.isin(np.arange(len(table)), list(heads))
         table = table.showing(headed, np.zeros(len(shown), dtype=np.int64), shown[:, 0], shown[:, 1])
@@ -242,7 +242,7 @@ def _with_added(table: Candidates, walks: Sequence[_Walk], columns: Mapping[str,
     request, item, row = np.array(found, dtype=np.int64).reshape(-1, 3).T
     same = {"origin": Origin.EXPANSION, "mode": Mode.EXPANSION}
     given = {name: np.full(len(item), int(value), dtype=np.int64) for name, value in same.items()}
-    whole = brought_in(table, request, item, score=table.score[row], via_item=table.item[row], **given)
+    whole = add_expanded(table, request, item, score=table.score[row], via_item=table.item[row], **given)
     return with_values(whole, request, item, columns)
 
 

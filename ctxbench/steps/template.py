@@ -108,8 +108,8 @@ class Rendered(Strategy):
         fits = rendered_fit(query, candidates, resources, rows, budget=most)
         first = (place_among(candidates, rows) == 0) & ~fits
         rule = Rule.of(BUDGET, tokens=self.tokens)
-        table = candidates.marked(rows & ~fits & ~first, rule)
+        table = candidates.exclude(rows & ~fits & ~first, rule)
         if not first.any():
             return table
         table, cut = cut_to_fit(query, table, resources, first, most)
-        return table.marked(first & ~cut, rule)
+        return table.exclude(first & ~cut, rule)

@@ -61,7 +61,7 @@ class _InTextIndex(Strategy):
         if not self.n:
             return Candidates.empty(len(batch))
         rows, index = rows_of(batch.catalog, resources, self.uses[0], self.types), resources.get(*self.uses)
-        typed = batch.catalog.facts.type.among(self.types)
+        typed = batch.catalog.facts.type.are_any(self.types)
         scores, found = [], []
         for request, (visible, eligible) in enumerate(zip(batch.visible, batch.eligible, strict=True)):
             among: BoolArray = visible & typed

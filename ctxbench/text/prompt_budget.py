@@ -33,12 +33,12 @@ class RowPrices(NamedTuple):
     Attributes:
         alone: of each row if it is the only one, >= 0, and 0 for other rows; shape (n,).
         joint: what two rows cost more than each alone, by request: a separator, less a header; shape (n_requests,).
-        held: tokens of each request's prompt without these rows, shape (n_requests,).
+        base_tokens: tokens of each request's prompt without these rows, shape (n_requests,).
     """
 
     alone: IntArray
     joint: IntArray
-    held: IntArray
+    base_tokens: IntArray
 
 
 def row_prices(query: Query, table: Candidates, resources: Resources, rows: BoolArray) -> RowPrices:
@@ -67,7 +67,7 @@ def row_prices(query: Query, table: Candidates, resources: Resources, rows: Bool
         columns={name: column[prompt_rows] for name, column in table.columns.items()},
         **{name: getattr(table, name)[prompt_rows] for name in table.row_arrays()},
     )
-    tokens = prompt_tokens(query.taken(owner), one_each, resources)
+    tokens = prompt_tokens(query.select_requests(owner), one_each, resources)
     first = starts([len(variants) for variants in added])[:-1]
     alone, at = np.zeros(len(table), dtype=np.int64), first[table.request[rows]]
     alone[rows] = np.maximum(tokens[at + 1 + place_among(table, rows)[rows]] - tokens[at], 0)
@@ -96,8 +96,8 @@ def rendered_fit(
     """
 
     def within(offered: BoolArray) -> BoolArray:
-        """Whether each request's prompt is within the budget with those of `rows` that are `kept`."""
-        return prompt_tokens(query, table.marked(rows & ~offered, BUDGET), resources) <= budget
+        """Whether each request's prompt is within the budget with those of `rows` that are `offered`."""
+        return prompt_tokens(query, table.exclude(rows & ~offered, BUDGET), resources) <= budget
 
     position = place_among(table, rows)
     longest = int(position.max(initial=-1)) + 1
@@ -148,7 +148,7 @@ def cut_to_fit(
             middle = np.minimum((low + high + 1) // 2, 2 * low + 64)  # what is far too long is not counted
             tried = np.array([ends[i][middle[i] - 1] for i in np.flatnonzero(trying)], dtype=np.int64)
             is_tried = np.isin(np.arange(len(rows)), at[trying])
-            attempt = table.marked(rows & ~is_tried, BUDGET).showing(
+            attempt = table.exclude(rows & ~is_tried, BUDGET).showing(
                 is_tried, start[trying], tried, np.zeros_like(tried)
             )
             fits = (prompt_tokens(query, attempt, resources) <= budget)[table.request[at]]

@@ -65,7 +65,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with every secret that a rule finds, or that was learnt, replaced; linear in its length."""
-        text = self._known(text)
+        text = self._replace_learned(text)
         lowered = text.casefold()
         for rule in self._rules:
             if not rule.needs or any(part in lowered for part in rule.needs):
@@ -84,7 +84,7 @@ class Redactor:
         """The kind whose form a value has, or else the given one."""
         for rule in self._rules:
             match = rule.pattern.fullmatch(value)
-            if match and rule.kind != "name" and rule.secret(match) == match.span() and rule.holds(value):
+            if match and rule.kind != "name" and rule.secret(match) == match.span() and rule.accepts(value):
                 return rule.kind
         return "name" if is_name(value) else kind
 
@@ -108,7 +108,7 @@ class Redactor:
             lengths.setdefault(len(secret), {}).setdefault(secret, self._kind_of(value, kind))
             self._learned[first.group()] = dict(sorted(lengths.items(), reverse=True))
 
-    def _known(self, text: str) -> str:
+    def _replace_learned(self, text: str) -> str:
         """Replace what was learnt."""
         if not self._learned:
             return text
@@ -132,7 +132,7 @@ class Redactor:
         for match in rule.pattern.finditer(text):
             start, end = rule.secret(match)
             secret = text[start:end]
-            if start < done or not rule.holds(secret) or self._kept(text, start, end):
+            if start < done or not rule.accepts(secret) or self._is_allowed(text, start, end):
                 continue
             placeholder = self._placeholder(rule.kind, secret)
             names[secret] = placeholder
@@ -147,7 +147,7 @@ class Redactor:
                 self._replaced["name"] += times
         return text
 
-    def _kept(self, text: str, start: int, end: int) -> bool:
+    def _is_allowed(self, text: str, start: int, end: int) -> bool:
         """Whether what was found, or the run of characters without blanks that it is part of, is to be kept."""
         if not self._keep:
             return False
@@ -173,7 +173,7 @@ def known_keys(text: str) -> Iterator[tuple[int, str]]:
         if any(part in lowered for part in rule.needs):
             for match in rule.pattern.finditer(text):
                 start, end = rule.secret(match)
-                if rule.holds(text[start:end]):
+                if rule.accepts(text[start:end]):
                     yield start, text[start:end]
 
 

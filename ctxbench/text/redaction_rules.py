@@ -32,7 +32,7 @@ class SecretRule:
         """Start and end of what is to be replaced."""
         return match.span("secret") if "secret" in self.pattern.groupindex else match.span()
 
-    def holds(self, secret: str) -> bool:
+    def accepts(self, secret: str) -> bool:
         """Whether it is one."""
         return bool(secret) and (self.check is None or self.check(secret))
 

@@ -21,7 +21,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
-from ctxbench.core.stages import ByDomain, Step
+from ctxbench.core.stages import PerType, Step
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.columns import Logistic
 from ctxbench.features.stored_fits import ABSTENTION, KINDS, PROBABILITY, Calibrations, all_steps
@@ -180,7 +180,7 @@ class FullRanking:
     refitted: bool = False
     shared: int = 0
 
-    def cut(self, steps: Sequence[Step | ByDomain], query_set: QuerySet) -> Slice:
+    def cut(self, steps: Sequence[Step | PerType], query_set: QuerySet) -> Slice:
         """Apply steps to it."""
         table = self.answers.candidates
         for step in steps:
@@ -229,7 +229,7 @@ def _is_step_fitted_on(step: Step, query_set: QuerySet) -> bool:
 
 def _fit_datasets(step: Step, query_set: QuerySet) -> int:
     """Of how many datasets the step's fit is, if it has seen queries of these queries; 0 = it has not."""
-    what, catalog = step.says("calibrated"), query_set.dataset.catalog
+    what, catalog = step.declared("calibrated"), query_set.dataset.catalog
     if what not in (KINDS if query_set.split == TEST else (PROBABILITY, ABSTENTION)):
         return 0
     stored: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
@@ -273,10 +273,10 @@ def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
         groups = [group for group, known in zip(query_set.groups, complete.tolist(), strict=True) if known]
         fold = np.full(len(complete), -1, dtype=np.int64)
         fold[complete] = folds_of(groups, min(OUT_OF_FOLD, len(set(groups))))
-    steps: list[Step | ByDomain] = []
+    steps: list[Step | PerType] = []
     for step in head.refine:
         if isinstance(step, Step) and _is_step_fitted_on(step, query_set):
-            what, before = step.says("calibrated"), replace(head, refine=tuple(steps))
+            what, before = step.declared("calibrated"), replace(head, refine=tuple(steps))
             columns: Sequence[str] = ()
             if what == PROBABILITY:
                 columns = step.call.model(query_set.dataset.catalog, query_set.resources).columns  # type: ignore[attr-defined]

@@ -42,7 +42,7 @@ class Plane:
     def vectors(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([self._vectors[text] for text in texts], dtype=np.float32).reshape(len(texts), 2)
 
-    def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def get_or_create(self, key: Hashable, make: Callable[[], Any]) -> Any:
         return self._kept.setdefault(key, make())
 
 

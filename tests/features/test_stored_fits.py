@@ -12,7 +12,7 @@ from ctxbench import testing
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stages import ByDomain, Step
+from ctxbench.core.stages import PerType, Step
 from ctxbench.features.columns import VERSION
 from ctxbench.features.stored_fits import (
     SHIPPED,
@@ -264,6 +264,6 @@ class TestPlace:
 
     def test_a_domain_shows_a_part_of_the_ranking(self, path):
         step = Step("rank", "probability", Probability(str(path)))
-        inside = replace(DENSE, refine=(ByDomain({("*",): (ByDomain({("*",): (step,)}),)}),))
+        inside = replace(DENSE, refine=(PerType({("*",): (PerType({("*",): (step,)}),)}),))
         (fault,) = calibration_faults(inside, CATALOG)
         assert "probability stands inside by_domain" in fault

@@ -266,7 +266,7 @@ rows = index.rows([Item(type="file", name=str(n), text="word " * 2000 + str(n)) 
 def search():
     while True:
         index._held.clear()
-        index.scores(["word"], rows, every=False)
+        index.scores(["word"], rows, match_all=False)
 for _ in range(2):
     threading.Thread(target=search, daemon=True).start()
 time.sleep(0.2)

@@ -169,7 +169,7 @@ def test_words_are_found_while_names_are_compared(monkeypatch):
     monkeypatch.setattr(index._trigrams, "similar", slow)
     comparing = threading.Thread(target=index.similar, args=("x", rows), kwargs={"measure": "", "threshold": 0})
     comparing.start()
-    searching = threading.Thread(target=index.scores, args=(["stale"], rows), kwargs={"every": False})
+    searching = threading.Thread(target=index.scores, args=(["stale"], rows), kwargs={"match_all": False})
     searching.start()
     searching.join(10)
     found = not searching.is_alive()

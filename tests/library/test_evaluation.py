@@ -20,7 +20,7 @@ from ctxbench.bench.prepared import open_experiment
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.summary import HEADLINE, summarise_run
-from ctxbench.cli.commands import Told, report_run
+from ctxbench.cli.commands import ReportTargets, report_run
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import PipelineError
@@ -257,7 +257,7 @@ def test_a_run_folder_of_ones_own_is_gone_on_with_and_reported(tmp_path, capsys)
     assert first.folder == again.folder == tmp_path / "run"
     assert len(asked) == 30
     assert RunFolder(first.folder).read("manifest.json")["datasets"]["smoke"]["reference"].endswith("datasets/smoke")
-    report_run(tmp_path / "run", Told(json=True))
+    report_run(tmp_path / "run", ReportTargets(json=True))
     assert json.loads(capsys.readouterr().out)["datasets"]["smoke"]["queries"] == 30
 
 
@@ -348,7 +348,7 @@ class TestStep:
         least: int = 0
 
         def __call__(self, query, candidates, resources):
-            return candidates.marked(candidates.tier > 0, ctxbench.Rule.of("nothing", least=self.least))
+            return candidates.exclude(candidates.tier > 0, ctxbench.Rule.of("nothing", least=self.least))
 
     def test_a_strategy_without_a_name_is_a_step_and_is_described_by_its_class_and_parameters(self):
         cut = ctxbench.step("cut", self.Nothing(least=2))

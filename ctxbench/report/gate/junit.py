@@ -71,7 +71,7 @@ def refusal(name: str, faults: Sequence[Fault]) -> str:
         name: of what was to be checked.
         faults: what is wrong, never empty.
     """
-    cases = [_Case(one.place or "comparable", "error", "cannot judge", str(one)) for one in faults[:SHOWN]]
+    cases = [_Case(one.location or "comparable", "error", "cannot judge", str(one)) for one in faults[:SHOWN]]
     if len(faults) > SHOWN:
         cases.append(_Case("and more", "error", "cannot judge", f"and {len(faults) - SHOWN:,} more"))
     return _document(name, [(name, cases)])

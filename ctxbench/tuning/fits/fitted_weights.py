@@ -218,7 +218,7 @@ def fit_weights(
         raise ParameterError(
             f"the candidates are of {candidates.n_requests} requests; dataset {dataset.name} has {len(dataset)} queries"
         )
-    found = candidates.taken(candidates.ranked)
+    found = candidates.select_rows(candidates.ranked)
     scores = normalised(found, normalise, lowest=lowest)
     grid = list(compositions(STEPS if len(sources) == 2 else STEPS // 2, len(sources)))
     fusions = [fused(scores, dict(zip(sources, parts, strict=True))) for parts in grid]

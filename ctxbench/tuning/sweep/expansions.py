@@ -233,7 +233,9 @@ def _by_length(
     found: dict[Measure, list[FloatArray]] = {one: [] for one in measures}
     ranking = any(one.reachable for one in measures)
     for length in range(int(place.max(initial=-1)) + 2):
-        shorter = remove_added(table, place >= length) if ranking else table.taken(table.chosen & (place < length))
+        shorter = (
+            remove_added(table, place >= length) if ranking else table.select_rows(table.chosen & (place < length))
+        )
         for one, values in measure_answers(shorter, labels, measures).items():
             found[one].append(values)
     return {one: np.stack(values) for one, values in found.items()}
@@ -243,7 +245,7 @@ def remove_added(table: Candidates, rows: BoolArray) -> Candidates:
     """A table as if an expansion had not brought in some rows: what was found before stands where it stood, and out."""
     before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
     back = rows & ~np.isnan(before)
-    kept = table.marked(back, "not_brought_in").taken(~rows | back)
+    kept = table.exclude(back, "not_brought_in").select_rows(~rows | back)
     back, before = back[~rows | back], before[~rows | back]
     return kept.reordered(
         score=np.where(back, before, kept.score),
