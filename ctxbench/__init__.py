@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ctxbench.core.candidates import Candidates as Candidates
     from ctxbench.core.candidates import Mode as Mode
     from ctxbench.core.candidates import Origin as Origin
-    from ctxbench.core.candidates import brought_in as brought_in
+    from ctxbench.core.candidates import add_expanded as add_expanded
     from ctxbench.core.candidates import place_among as place_among
     from ctxbench.core.candidates import rescored as rescored
     from ctxbench.core.errors import ParameterError as ParameterError
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ctxbench.core.query import ChunkKind as ChunkKind
     from ctxbench.core.query import Query as Query
     from ctxbench.core.requests import Batch as Batch
+    from ctxbench.core.requests import Filter as Filter
     from ctxbench.core.requests import Message as Message
-    from ctxbench.core.requests import Only as Only
     from ctxbench.core.requests import Request as Request
     from ctxbench.core.requests import SessionItem as SessionItem
     from ctxbench.core.rules import Rule as Rule
@@ -75,14 +75,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
-    "core.candidates": ("Candidates", "Mode", "Origin", "brought_in", "place_among", "rescored"),
+    "core.candidates": ("Candidates", "Mode", "Origin", "add_expanded", "place_among", "rescored"),
     "core.errors": ("ParameterError", "SelectorError", "UserError"),
     "core.items": ("Catalog", "Item", "ItemKey", "Link"),
     "core.masks": ("Masks",),
     "core.notes": ("Note",),
     "core.pipeline": ("Outcome", "Pipeline"),
     "core.query": ("ChunkKind", "Query"),
-    "core.requests": ("Batch", "Message", "Only", "Request", "SessionItem"),
+    "core.requests": ("Batch", "Message", "Filter", "Request", "SessionItem"),
     "core.rules": ("Rule",),
     "core.selection": ("Prompt", "Selection", "selections"),
     "core.shown": ("text_shown",),
@@ -109,9 +109,9 @@ def __getattr__(name: str) -> object:
 
     if name not in _PLACES:
         raise AttributeError(f"module 'ctxbench' has no attribute {name!r}; it has {', '.join(sorted(_PLACES))}")
-    found: object = getattr(importlib.import_module(f"ctxbench.{_PLACES[name]}"), name)
-    globals()[name] = found
-    return found
+    value: object = getattr(importlib.import_module(f"ctxbench.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -66,7 +66,7 @@ class TwoServers(ctxbench.Strategy):
                     taken += 1
                 else:
                     out[row] = True
-        return candidates.marked(out, ctxbench.Rule.of("two_servers", n=self.n))
+        return candidates.exclude(out, ctxbench.Rule.of("two_servers", n=self.n))
 
 
 # %% [markdown]

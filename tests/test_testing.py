@@ -230,7 +230,7 @@ BAD = """
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 import numpy as np
-from ctxbench.core.candidates import Candidates, brought_in
+from ctxbench.core.candidates import Candidates, add_expanded
 from ctxbench.core.query import Query
 from ctxbench.core.selection import Prompt
 from ctxbench.steps.cut import First
@@ -249,12 +249,12 @@ class Good:
     def __call__(self, query, candidates, resources):
         best = np.full(candidates.n_requests, -np.inf)
         np.fmax.at(best, candidates.request, np.where(candidates.chosen, candidates.score, -np.inf))
-        return candidates.marked(candidates.score < best[candidates.request] - self.margin, "beyond the margin")
+        return candidates.exclude(candidates.score < best[candidates.request] - self.margin, "beyond the margin")
 
 @dataclass(frozen=True)
 class Drops:
     def __call__(self, query, candidates, resources):
-        return candidates.taken(candidates.item % 2 == 0)
+        return candidates.select_rows(candidates.item % 2 == 0)
 
 @dataclass(frozen=True)
 class Unmarks:
@@ -280,31 +280,31 @@ class Unordered:
 class MeanOfBatch:
     def __call__(self, query, candidates, resources):
         mean = np.nanmean(candidates.score) if np.isfinite(candidates.score).any() else 0.0
-        return candidates.marked(candidates.score < mean, "below the mean")
+        return candidates.exclude(candidates.score < mean, "below the mean")
 
 @dataclass(frozen=True)
 class CatalogPlace:
     def __call__(self, query, candidates, resources):
-        return candidates.marked(candidates.item > 3, "late in the catalog")
+        return candidates.exclude(candidates.item > 3, "late in the catalog")
 
 @dataclass(frozen=True)
 class Remembers:
     def __call__(self, query, candidates, resources):
         CALLS.append(1)
-        return candidates.marked(candidates.score < len(CALLS) / 1000, "asked too often")
+        return candidates.exclude(candidates.score < len(CALLS) / 1000, "asked too often")
 
 @dataclass(frozen=True)
 class Undeclared:
     def __call__(self, query, candidates, resources):
         tokens = resources.tokens(query.batch.catalog)
-        return candidates.marked(tokens[candidates.item] > 50, "too long")
+        return candidates.exclude(tokens[candidates.item] > 50, "too long")
 
 @dataclass(frozen=True)
 class KeptForAll:
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
     def __call__(self, query, candidates, resources):
-        tokens = resources.kept("my tokens", lambda: resources.tokens(query.batch.catalog))
-        return candidates.marked(tokens[candidates.item] > 50, "too long")
+        tokens = resources.get_or_create("my tokens", lambda: resources.tokens(query.batch.catalog))
+        return candidates.exclude(tokens[candidates.item] > 50, "too long")
 
 @dataclass(frozen=True)
 class ChangesMetadata:
@@ -322,7 +322,7 @@ class ChangesScores:
 @dataclass(frozen=True)
 class Raises:
     def __call__(self, query, candidates, resources):
-        return candidates.marked(candidates.item == candidates.item[0], "first")
+        return candidates.exclude(candidates.item == candidates.item[0], "first")
 
 @dataclass
 class NotFrozen:
@@ -366,7 +366,7 @@ class Infinite:
 class MarksOut:
     def __call__(self, query, resources):
         table = scored(query, lambda request, item: 1.0)
-        return table.marked(table.item == 1, "not one")
+        return table.exclude(table.item == 1, "not one")
 
 @dataclass(frozen=True)
 class BadPair:
@@ -406,14 +406,14 @@ def led(query, candidates, n, score):
 class Reorders:
     def __call__(self, query, candidates, resources):
         request, item, given = led(query, candidates, 1, lambda place: 1.0)
-        table = brought_in(candidates, request, item, **given)
+        table = add_expanded(candidates, request, item, **given)
         return table.reordered(score=1.0 - table.score)
 
 @dataclass(frozen=True)
 class ScoresByPlace:
     def __call__(self, query, candidates, resources):
         request, item, given = led(query, candidates, 12, lambda place: 1.0 - place / 20)
-        return brought_in(candidates, request, item, **given)
+        return add_expanded(candidates, request, item, **given)
 
 @dataclass(frozen=True)
 class SendsAll:
@@ -539,7 +539,7 @@ class Wrapped:
 
 
 def marked(answers: Answers, rows) -> Answers:
-    return dataclasses.replace(answers, candidates=answers.candidates.marked(rows, "not now"))
+    return dataclasses.replace(answers, candidates=answers.candidates.exclude(rows, "not now"))
 
 
 def named(request, items):
@@ -570,7 +570,10 @@ class TestFaultsOfSelectors:
             (lambda a: dataclasses.replace(a, seconds=np.zeros(99)), "seconds has shape (99,)"),
             (lambda a: dataclasses.replace(a, candidates=Candidates.empty(1)), "the table has 1 requests"),
             (lambda a: marked(a, a.candidates.request > 0), "one by one"),
-            (lambda a: dataclasses.replace(a, candidates=a.candidates.taken(a.candidates.origin > 0)), "session rows"),
+            (
+                lambda a: dataclasses.replace(a, candidates=a.candidates.select_rows(a.candidates.origin > 0)),
+                "session rows",
+            ),
         ],
     )
     def test_each_kind_of_fault_is_found(self, change, said):

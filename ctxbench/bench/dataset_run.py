@@ -26,7 +26,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.external import FileSelector
-from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector, offered_sizes
+from ctxbench.selectors.pipelines import PipelineSelector, SizeMatched, offered_sizes
 from ctxbench.selectors.selector import Selector
 
 NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
@@ -107,7 +107,7 @@ class DatasetRun:
                 [request.id for request in requests[first : first + size]] for first in range(0, len(requests), size)
             ]
             have[name] = self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
-        likes = {selector.like.name for selector in map(self.selectors.get, names) if isinstance(selector, AsManyAs)}
+        likes = {selector.like.name for selector in map(self.selectors.get, names) if isinstance(selector, SizeMatched)}
         for first in range(0, len(requests), SLICE):
             part = requests[first : first + SLICE]
             missing = [
@@ -158,7 +158,7 @@ class DatasetRun:
         return self.store.slices(self.name, name)
 
     def _takes_sizes(self, name: str) -> bool:
-        return isinstance(self.selectors[name], AsManyAs)
+        return isinstance(self.selectors[name], SizeMatched)
 
     def _answered(self, name: str, batch: Batch, by_name: Mapping[str, Sequence[Slice]]) -> Slice:
         """The answers of a selector. Where it takes another's sizes, that one is not asked a second time.
@@ -169,7 +169,7 @@ class DatasetRun:
             by_name: what other selectors have just answered to it.
         """
         selector = self.selectors[name]
-        if not isinstance(selector, AsManyAs):
+        if not isinstance(selector, SizeMatched):
             return answered(selector, batch)
         like = selector.like.name
         stored = select_answers(by_name.get(like, ()), batch.ids)
@@ -264,10 +264,10 @@ def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> 
     Args:
         selector: what is asked.
         batch: the requests.
-        like: to the same requests, the answers of the selector whose sizes an `AsManyAs` takes; None = it is asked.
+        like: to the same requests, the answers of the selector whose sizes an `SizeMatched` takes; None = it is asked.
     """
     begin = time.perf_counter()
-    if like is not None and isinstance(selector, AsManyAs):
+    if like is not None and isinstance(selector, SizeMatched):
         errors = {row: like.errors[query] for row, query in enumerate(batch.ids) if query in like.errors}
         answers = selector.sized(batch, offered_sizes(like.candidates), errors)
     else:

@@ -89,7 +89,7 @@ def _leaves_all(step: StoredStep, before: StoredRefine) -> bool:
     """Whether a step is a margin that leaves out nothing of what the step before it offers."""
     if step.kind != "cut" or not isinstance(before, StoredStep):
         return False
-    margin, cut = step.made(), before.made()
+    margin, cut = step.build(), before.build()
     if not isinstance(margin, Margin) or not isinstance(cut, Standard):
         return False
     return margin.of == "ratio" and margin.margin >= 1 and margin.at_most >= cut.topK

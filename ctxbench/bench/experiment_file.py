@@ -26,7 +26,7 @@ from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition, pipeline_of, rooted, selector_name
 from ctxbench.selectors.parameters import value_text
-from ctxbench.selectors.pipelines import ORACLE, AsManyAs, Oracle, Required
+from ctxbench.selectors.pipelines import ORACLE, Oracle, Required, SizeMatched
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Selector
 
 DEFAULT_METRICS = (
@@ -99,7 +99,7 @@ class Experiment:
             if isinstance(selector, Oracle) and required is not None:
                 selector = replace(selector, required=required)
             selectors[spec.name] = (
-                AsManyAs(spec.name, selector, selectors[spec.like]) if spec.like is not None else selector
+                SizeMatched(spec.name, selector, selectors[spec.like]) if spec.like is not None else selector
             )
         return {spec.name: selectors[spec.name] for spec in self.selectors}
 
@@ -113,7 +113,7 @@ def examine(path: Path) -> tuple[Experiment, list[Fault]]:
         StorageError: the file is missing or cannot be read.
         InputError: it is no YAML, or no mapping.
     """
-    data, lines = load_mapping(path, what="an experiment", keys=EXPERIMENT_KEYS)
+    data, lines = load_mapping(path, description="an experiment", keys=EXPERIMENT_KEYS)
     return experiment_of(data, lines, path)
 
 
@@ -345,8 +345,9 @@ class _ExperimentReader(YamlForm):
             expected, _ = self._find(entry)
             if (expected.name, definition_hash(expected)) != (definition.name, definition_hash(definition)):
                 raise ParameterError(
-                    f"a presets file of another selector: {preset!r} of {path} was tuned for {definition.name!r}, and "
-                    f"selector is {expected.name!r}; leave selector out, or name another presets file"
+                    f"a presets file of another selector: {preset!r} of {path} was tuned for "
+                    f"{definition.name!r}, and selector is {expected.name!r}; leave selector out, or name "
+                    f"another presets file"
                 )
         return definition, preset
 

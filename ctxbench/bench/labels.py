@@ -143,7 +143,7 @@ def enough_shown(dataset: Dataset, table: Candidates, *, first: int = 0) -> Bool
         Shape (n_rows,).
     """
     enough = np.ones(len(table), dtype=np.bool_)
-    rows = np.flatnonzero(~table.whole)
+    rows = np.flatnonzero(~table.shows_all)
     if len(rows):
         catalog, queries = dataset.catalog, dataset.queries
         table_queries = queries[first : first + table.n_requests]

@@ -18,7 +18,7 @@ from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import Fault, InputError, UserError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stages import Analyses, ByDomain, Merge, Step
+from ctxbench.core.stages import Analyses, Merge, PerType, Step
 from ctxbench.data.datasets.changed_source import changed_sources
 from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import dataset_folder, dataset_reference, open_dataset
@@ -275,7 +275,7 @@ class StepChecks:
 
     def _objection(self, step: Step, dataset: Dataset) -> str | None:
         try:
-            step.says("check")(dataset.current_catalog, self.resources)
+            step.declared("check")(dataset.current_catalog, self.resources)
         except UserError as error:
             return f"{step.name}: {error}"
         return None
@@ -289,8 +289,8 @@ class StepChecks:
         steps = analyse.steps if isinstance(analyse, Analyses) else (analyse,)
         names = ", ".join(step.name for step in steps)
         return (
-            f"the analysis ({names}) makes no chunk of any of the {len(batch)} requests, so that nothing would be "
-            "searched for; put another beside it, for example `analyse: [sentences, ...]`"
+            f"the analysis ({names}) makes no chunk of any of the {len(batch)} requests, so that nothing would "
+            f"be searched for; put another beside it, for example `analyse: [sentences, ...]`"
         )
 
 
@@ -302,7 +302,7 @@ def _steps(pipeline: Pipeline) -> Iterator[Step]:
             waiting += step.steps
         elif isinstance(step, Merge):
             waiting += step.sources.values()
-        elif isinstance(step, ByDomain):
+        elif isinstance(step, PerType):
             waiting += [step for steps in step.domains.values() for step in steps]
         else:
             yield step

@@ -87,7 +87,7 @@ class Slice(AnsweredQueries):
             first = np.arange(len(table))
         else:
             arrays["run"] = _small(np.diff(first, append=len(table)))
-        unabridged = bool(table.whole.all() and (table.tokens < 0).all())
+        unabridged = bool(table.shows_all.all() and (table.tokens < 0).all())
         stored = {
             name: getattr(table, name)[first] for name in table.row_arrays() if not (unabridged and name in SHOWN)
         }

@@ -41,7 +41,7 @@ def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: P
     from ctxbench.io.json_files import dump_jsonl
 
     read = {**dataset_inputs(name), **selector_inputs(*selectors)}
-    refuse_outputs({"--out": out}, read, own={"--out": row_with("_id", "text", "items")})
+    refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("_id", "text", "items")})
     with progress() as bar:
         dataset = open_dataset(name, notify=bar.say)
     ids = [query.id for query in dataset.queries]
@@ -100,8 +100,10 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
         say("-: kappa needs pairs with different answers to the question; here both answer all alike, as by chance")
     say(
         "",
-        "kappa: agreement beyond what chance would give; 1 = always, 0 = no more than chance. By grade, irrelevant "
-        "against required counts as twice as far apart as neighbours (linear weights).",
+        (
+            "kappa: agreement beyond what chance would give; 1 = always, 0 = no more than chance. By grade, "
+            "irrelevant against required counts as twice as far apart as neighbours (linear weights)."
+        ),
         "",
         f"{count(len(result.disagreements), 'pair')} on which the grades differ",
     )

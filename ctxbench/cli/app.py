@@ -107,8 +107,10 @@ def select(
     selector: Annotated[
         str | None,
         typer.Option(
-            help="A shipped selector, a YAML file of one, or with --experiment one of its names; by default learned, "
-            "of a git repository codebase, with --session or --history semantic."
+            help=(
+                "A shipped selector, a YAML file of one, or with --experiment one of its names; by default "
+                "learned, of a git repository codebase, with --session or --history semantic."
+            )
         ),
     ] = None,
     experiment: Annotated[
@@ -194,8 +196,10 @@ def tune(
     unlabelled: Annotated[
         str | None,
         typer.Option(
-            help="Requests without labels: a text file with one a line, JSON lines with `text`, what `data export "
-            "--requests` writes, or a dataset."
+            help=(
+                "Requests without labels: a text file with one a line, JSON lines with `text`, what `data export "
+                "--requests` writes, or a dataset."
+            )
         ),
     ] = None,
     tokens: Annotated[
@@ -204,8 +208,10 @@ def tune(
     selector: Annotated[
         str | None,
         typer.Option(
-            help="With --unlabelled: a selector that ends by leaving out what scores far below the best (the cut "
-            "`margin`); by default that of the agent, else learned."
+            help=(
+                "With --unlabelled: a selector that ends by leaving out what scores far below the best (the cut "
+                "`margin`); by default that of the agent, else learned."
+            )
         ),
     ] = None,
     out: Annotated[
@@ -270,8 +276,10 @@ def check(
         bool,
         typer.Option(
             "--allow-removed",
-            help="Leave out queries that are gone, changed or relabelled; a required item that is gone is no "
-            "failure then.",
+            help=(
+                "Leave out queries that are gone, changed or relabelled; a required item that is gone is no "
+                "failure then."
+            ),
         ),
     ] = False,
     markdown: Annotated[
@@ -328,8 +336,7 @@ app.command(cls=Command)(serve)
 
 @app.command("init", cls=Command)
 def init_project(
-    folder: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
-    json_: JsonFlag = False,
+    folder: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(), json_: JsonFlag = False
 ) -> None:
     """Write the files that a project needs.
 

@@ -210,7 +210,11 @@ def _table(figures: FoldFigures | WeightFigures) -> list[str]:
         "a required item scores above one that is not" if of_items else "a request in need scores above one in none"
     )
     queries, groups = count(figures.queries, "query", "queries"), count(figures.groups, "group")
-    head = f"  Measured on requests it was not fitted on ({figures.folds} folds of {queries} in {groups}): how often {statement} (1 = always): {figures.roc_area:.3f} [{figures.interval.low:.3f}, {figures.interval.high:.3f}]. Below: what comes of each threshold; in brackets 95% intervals."
+    head = (
+        f"  Measured on requests it was not fitted on ({figures.folds} folds of {queries} in {groups}): how "
+        f"often {statement} (1 = always): {figures.roc_area:.3f} [{figures.interval.low:.3f}, "
+        f"{figures.interval.high:.3f}]. Below: what comes of each threshold; in brackets 95% intervals."
+    )
     names = [_HEADS[name] for name in figures.columns]
     lines = [head, f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}"]
     lines += [

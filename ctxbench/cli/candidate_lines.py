@@ -33,8 +33,8 @@ def candidate_lines(
             lines.append(f"        {candidate.offered.rule}")
         if candidate.loads:
             lines.append(f"        loads {candidate.loads:,} tokens more where the model asks for it")
-        if candidate.offered.shown:
-            start, end = candidate.offered.shown
+        if candidate.offered.span:
+            start, end = candidate.offered.span
             of = f"{len(candidate.item.prompt_text):,}"
             lines.append(f"        shown in part: characters {start + 1:,} to {end:,} of {of}")
         if pairs and (pair := winning_pair(candidate, paths=paths)):

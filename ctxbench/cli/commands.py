@@ -45,7 +45,7 @@ class ReportTargets:
             UserError: as `refuse_outputs`.
         """
         signatures = {"--csv": line_from("dataset,selector,")}
-        refuse_outputs({"--csv": self.csv, "--markdown": self.markdown}, inputs, own=signatures)
+        refuse_outputs({"--csv": self.csv, "--markdown": self.markdown}, inputs, may_replace=signatures)
 
 
 def run_experiment(
@@ -141,7 +141,8 @@ def report_run(path: Path, targets: ReportTargets) -> None:
     for name, dataset in datasets.items():
         if dataset.hash != recorded[name][1]:
             raise ParameterError(
-                f"dataset {name} has changed since {path} was made (hash {dataset.hash[:12]}, the run's is {recorded[name][1][:12]}); run the experiment again, or bring the old dataset back"
+                f"dataset {name} has changed since {path} was made (hash {dataset.hash[:12]}, the run's is "
+                f"{recorded[name][1][:12]}); run the experiment again, or bring the old dataset back"
             )
     counter = open_counter(manifest["tokens"], cache=cache_dir())
     _report(folder, datasets, counter, targets=targets)

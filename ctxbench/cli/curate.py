@@ -212,7 +212,9 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
         raise ParameterError("--may-offer goes with --requests FILE")
     ranked = [] if targets.run is None else [targets.run]
     signatures = {"--requests": row_with("ctxbench", "catalog")}
-    refuse_outputs({"--requests": targets.requests}, {**dataset_inputs(name), "the run": ranked}, own=signatures)
+    refuse_outputs(
+        {"--requests": targets.requests}, {**dataset_inputs(name), "the run": ranked}, may_replace=signatures
+    )
     dataset = _opened(name)
     report: dict[str, Any] = {}
     lines = []

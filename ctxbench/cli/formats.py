@@ -20,9 +20,18 @@ if TYPE_CHECKING:
     from ctxbench.data.importers.formats.conversion import Conversion, ImportSettings
 
 _SHOWN = 10  # renamed items that a message names
-_GOLDEN = "An item that `expected` does not name counts as not needed, whatever its kind; a record without `expected` is unlabelled."
-_TRIGGERS = "A skill whose file does not name a request counts as not needed if the request should trigger another one. Else that is unknown, and the request is unlabelled (with --nothing-else it needs nothing)."
-_TRIGGERS_ALONE = "A skill whose file does not name a request counts as not needed; a request that should trigger none needs nothing, as --nothing-else says."
+_GOLDEN = (
+    "An item that `expected` does not name counts as not needed, whatever its kind; a record without `expected` "
+    "is unlabelled."
+)
+_TRIGGERS = (
+    "A skill whose file does not name a request counts as not needed if the request should trigger another one. "
+    "Else that is unknown, and the request is unlabelled (with --nothing-else it needs nothing)."
+)
+_TRIGGERS_ALONE = (
+    "A skill whose file does not name a request counts as not needed; a request that should trigger none needs "
+    "nothing, as --nothing-else says."
+)
 
 
 def settings(
@@ -142,7 +151,7 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
     from ctxbench.io.json_files import dump_jsonl
 
     read = {"the ranking": [run], **dataset_inputs(dataset)}
-    refuse_outputs({"--out": out}, read, own={"--out": row_with("query", "items", "ranking")})
+    refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("query", "items", "ranking")})
     with progress() as bar:
         opened = open_dataset(dataset, notify=bar.say)
     answers, odd = answers_of_run(read_run(run), opened, keep=keep)
@@ -157,7 +166,10 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
 
 
 def _documents(how: ImportSettings) -> str:
-    return f"A document that the labels of a query do not name counts as not needed, whatever its --type (here {how.type}); a query without a required document is unlabelled."
+    return (
+        f"A document that the labels of a query do not name counts as not needed, whatever its --type (here "
+        f"{how.type}); a query without a required document is unlabelled."
+    )
 
 
 def _written(
@@ -192,6 +204,8 @@ def _written(
         say(line)
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     say(
-        f"dataset {dataset.name}: {count(len(dataset), 'query', 'queries')} ({splits}), {count(len(dataset.labels), 'label')} over {count(len(dataset.catalog), 'item')}; {unlabelled_words(counts['unlabelled'], counts['partly_labelled'])}"
+        f"dataset {dataset.name}: {count(len(dataset), 'query', 'queries')} ({splits}), "
+        f"{count(len(dataset.labels), 'label')} over {count(len(dataset.catalog), 'item')}; "
+        f"{unlabelled_words(counts['unlabelled'], counts['partly_labelled'])}"
     )
     say(f"written to {out}{', in place of what an earlier import of the file made' if replaced else ''}")

@@ -5,14 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ctxbench.cli.options import (
-    CatalogArgument,
-    CatalogName,
-    CsvFile,
-    EmbedderName,
-    JsonFlag,
-    TokenCounter,
-)
+from ctxbench.cli.options import CatalogArgument, CatalogName, CsvFile, EmbedderName, JsonFlag, TokenCounter
 
 
 def score(
@@ -50,8 +43,10 @@ def graph(
     similarity: Annotated[
         str,
         typer.Option(
-            help="Of two items, over the passages of their texts: max (of the most alike pair), mean (of all pairs) or "
-            "centroid (of their mean vectors)."
+            help=(
+                "Of two items, over the passages of their texts: max (of the most alike pair), mean (of all "
+                "pairs) or centroid (of their mean vectors)."
+            )
         ),
     ] = "max",
     threshold: Annotated[float, typer.Option(help="Least similarity that is kept, 0 to 1.")] = 0.75,
@@ -82,8 +77,10 @@ def calibrate(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="probability: how likely an item is needed. abstention: how likely anything is. weights: how "
-            "much each column of a step `linear` counts, or each search of a hybrid.",
+            help=(
+                "probability: how likely an item is needed. abstention: how likely anything is. weights: how "
+                "much each column of a step `linear` counts, or each search of a hybrid."
+            ),
         ),
     ],
     datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, names or folders: one fit each.")],
@@ -105,8 +102,10 @@ def calibrate(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="The figure that weights of a step `linear` are to raise: nDCG@10 (the order of the first ten) by "
-            "default, R@10 (the share of the needed items among the first ten), Comp@5, RR ..."
+            help=(
+                "The figure that weights of a step `linear` are to raise: nDCG@10 (the order of the first ten) "
+                "by default, R@10 (the share of the needed items among the first ten), Comp@5, RR ..."
+            )
         ),
     ] = None,
     json_: JsonFlag = False,

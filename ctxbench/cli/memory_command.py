@@ -76,7 +76,7 @@ def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
         with progress() as bar, SqliteStore(database, waiting=partial(_tell_waiting, path, bar)) as store:
             return import_memories(store, read, progress=lambda *n: bar("storing memories", *n))
 
-    if not os.path.lexists(readable(path, again=True)) and not folder_fault(path.parent):
+    if not os.path.lexists(readable(path, repeatedly=True)) and not folder_fault(path.parent):
         with suppress(OSError), temporary_folder(path) as folder:  # else opening the place says what is wrong with it
             temporary = folder / "new"
             try:
@@ -162,7 +162,7 @@ def _built(path: Path, query: str, workspace: str, options: Mapping[str, Any], e
         if template and template.endswith(TEMPLATE_FILES):
             file = Path(template)
             template = file.stem
-            fields, _ = load_mapping(file, what="a template", keys=FIELDS)
+            fields, _ = load_mapping(file, description="a template", keys=FIELDS)
             try:
                 engine.register_template(template, fields)
             except EngineError as error:

@@ -73,7 +73,7 @@ def _show_history(path: Path, output: HistoryOutput) -> None:
     form = "" if output.chart is None else _form(output.chart)
     read: dict[str, list[Path]] = {"what is shown": [] if path.is_dir() else [path]}
     outputs = {"--csv": output.csv, "--chart": output.chart}
-    refuse_outputs(outputs, read, own={"--csv": line_from("date,commit,")})
+    refuse_outputs(outputs, read, may_replace={"--csv": line_from("date,commit,")})
     with progress() as bar:
         folder = baseline_of(path)
         gate_file = Path() if folder == path else path

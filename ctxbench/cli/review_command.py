@@ -38,7 +38,9 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         if not is_patch(patch):
             raise ParameterError(f"{patch} is there and is no file of corrections; name another file for them")
         raise ParameterError(
-            f"{patch} holds corrections already; apply it with `{shlex.join(['ctxbench', 'data', 'review', name, '--apply', str(patch)])}`, or name another file"
+            f"{patch} holds corrections already; apply it with "
+            f"`{shlex.join(['ctxbench', 'data', 'review', name, '--apply', str(patch)])}`, or name another "
+            f"file"
         )
     if not (listed or as_json):
         refuse_closed()

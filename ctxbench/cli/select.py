@@ -161,7 +161,8 @@ def _overrides(question: SelectRequest, definition: Definition) -> dict[str, Val
     if MAX_FILES not in definition.parameters:
         names = ", ".join(definition.parameters) or "none"
         raise ParameterError(
-            f"--max-files sets {MAX_FILES}, which selector {definition.name!r} does not have; name one that has it, as codebase, or use --set with what it has: {names}"
+            f"--max-files sets {MAX_FILES}, which selector {definition.name!r} does not have; name one that "
+            f"has it, as codebase, or use --set with what it has: {names}"
         )
     if MAX_FILES in overrides:
         raise ParameterError(f"--max-files and --set both give {MAX_FILES}; leave one out")
@@ -270,7 +271,8 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
         value = _parsed(text)
         if value is None:
             raise ParameterError(
-                f"--set needs NAME=VALUE with a number, for example at_most=3; got {pair!r} (a value may also be true, false or the name of a choice)"
+                f"--set needs NAME=VALUE with a number, for example at_most=3; got {pair!r} (a value may "
+                f"also be true, false or the name of a choice)"
             )
         if name in values:
             conflicting = f"{value_text(values[name])} and {value_text(value)}"

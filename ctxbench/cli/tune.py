@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 
-_OWN_CUT = "such a cut: of the items that score above 0 the first topN and all that score at least includeScore; of these none that scores less than (1 - margin) of the best"
+_OWN_CUT = (
+    "such a cut: of the items that score above 0 the first topN and all that score at least includeScore; of "
+    "these none that scores less than (1 - margin) of the best"
+)
 
 
 @dataclass(frozen=True)

@@ -46,17 +46,19 @@ def joined(tables: Mapping[str, Candidates]) -> Candidates:
     new = firsts(request, rows["item"])
     row = np.cumsum(new) - 1
     columns = {name: np.full(int(new.sum()), np.nan, dtype=np.float64) for name in names}
-    for place, name in enumerate(names):
-        columns[name][row[source == place]] = rows["score"][source == place]
+    for index, name in enumerate(names):
+        columns[name][row[source == index]] = rows["score"][source == index]
     for name, table in tables.items():
         for column, values in table.columns.items():
-            own = np.concatenate([values if one is table else np.full(len(one), np.nan) for one in parts])[best]
+            joined_column = np.concatenate([values if part is table else np.full(len(part), np.nan) for part in parts])[
+                best
+            ]
             joint = columns.setdefault(f"{name}.{column}", np.full(int(new.sum()), np.nan, dtype=np.float64))
-            joint[row[source == names.index(name)]] = own[source == names.index(name)]
+            joint[row[source == names.index(name)]] = joined_column[source == names.index(name)]
     arrays = {name: array[new] for name, array in rows.items()}
     arrays["mode"][row[rows["mode"] == Mode.EXPLICIT]] = Mode.EXPLICIT
-    told = np.flatnonzero((rows["query_chunk"] >= 0) & (rows["item_chunk"] >= 0))
-    first = told[np.unique(row[told], return_index=True)[1]]
+    chunk_rows = np.flatnonzero((rows["query_chunk"] >= 0) & (rows["item_chunk"] >= 0))
+    first = chunk_rows[np.unique(row[chunk_rows], return_index=True)[1]]
     for name in ("query_chunk", "item_chunk"):
         arrays[name][row[first]] = rows[name][first]
     start = starts_by_request(request[new], parts[0].n_requests)
@@ -112,9 +114,9 @@ def with_values(table: Candidates, request: IntArray, item: IntArray, columns: M
         columns: by name, shape (n,).
     """
     n_items = 1 + int(table.item.max(initial=-1))
-    keys, wanted = table.request * n_items + table.item, request * n_items + item
+    keys, wanted_keys = table.request * n_items + table.item, request * n_items + item
     by_key = np.argsort(keys)
-    rows = by_key[np.searchsorted(keys, wanted, sorter=by_key)]
+    rows = by_key[np.searchsorted(keys, wanted_keys, sorter=by_key)]
     changed = {}
     for name, values in columns.items():
         changed[name] = table.columns.get(name, np.full(len(table), np.nan)).copy()

@@ -97,10 +97,10 @@ class Candidates:
     notes: tuple[Note, ...] = ()
 
     def __post_init__(self) -> None:
-        n, arrays = len(self.item), {name: _held(getattr(self, name)) for name in (*ROW_ARRAYS, "start")}
+        n, arrays = len(self.item), {name: _read_only(getattr(self, name)) for name in (*ROW_ARRAYS, "start")}
         for name, array in arrays.items():
             object.__setattr__(self, name, array)
-        object.__setattr__(self, "columns", {name: _held(column) for name, column in self.columns.items()})
+        object.__setattr__(self, "columns", {name: _read_only(column) for name, column in self.columns.items()})
         start = arrays.pop("start")
         for name, array in (*arrays.items(), *self.columns.items()):
             if array.shape != (n,):
@@ -109,19 +109,19 @@ class Candidates:
             raise SelectorError(f"candidates: start must rise from 0 to {n}")
         if not n:
             return
-        nan, held = np.isnan(self.score), self.origin == Origin.SESSION
-        self._refuse(nan & ~held, "has a NaN score; a score must be a number")
-        self._refuse((self.tier == 0) != held, "stands in a tier that is not its own")
+        nan, in_session = np.isnan(self.score), self.origin == Origin.SESSION
+        self._refuse(nan & ~in_session, "has a NaN score; a score must be a number")
+        self._refuse((self.tier == 0) != in_session, "stands in a tier that is not its own")
         self._refuse((self.shown_to < 0) & (self.shown_from != 0), "shows a part without an end")
         self._refuse(~self.whole & (self.tokens < 0), "shows a part, but not what it costs; use `showing`")
         self._refuse(self._repeated(), "stands twice; an item may stand once in a request")
         self._refuse(self._out_of_order(nan), "stands out of order; build the table with `Candidates.build`")
 
-    def _refuse(self, wrong: BoolArray, what: str) -> None:
+    def _refuse(self, wrong: BoolArray, reason: str) -> None:
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             where = f"item {int(self.item[row])} of request {int(self.request[row])}"
-            raise SelectorError(f"candidates: {where} {what}")
+            raise SelectorError(f"candidates: {where} {reason}")
 
     def _repeated(self) -> BoolArray:
         """True for a row whose item stands in its request already."""
@@ -131,9 +131,9 @@ class Candidates:
         if not np.any(keys[1:] == keys[:-1]):  # as good as always; which row it is takes a slower sort
             return np.zeros(len(self.item), dtype=np.bool_)
         by_item = np.lexsort((self.item, self.request))
-        again = np.empty(len(self.item), dtype=np.bool_)
-        again[by_item] = ~firsts(self.item[by_item], self.request[by_item])
-        return again
+        repeated = np.empty(len(self.item), dtype=np.bool_)
+        repeated[by_item] = ~firsts(self.item[by_item], self.request[by_item])
+        return repeated
 
     def _out_of_order(self, nan: BoolArray) -> BoolArray:
         """True for a row that should stand before the one above it, by `order`."""
@@ -169,7 +169,7 @@ class Candidates:
         return np.equal(self.tier, RANKED)
 
     @cached_property
-    def whole(self) -> BoolArray:
+    def shows_all(self) -> BoolArray:
         """True for the rows that show all of their item, shape (n,)."""
         return np.less(self.shown_to, 0)
 
@@ -179,8 +179,8 @@ class Candidates:
         Args:
             item_tokens: of whole prompt texts, of the items here at least, shape (n_items,); see `Resources.tokens`.
         """
-        whole: IntArray = item_tokens[self.item]
-        return np.where(self.tokens >= 0, self.tokens, whole) if (self.tokens >= 0).any() else whole
+        full_tokens: IntArray = item_tokens[self.item]
+        return np.where(self.tokens >= 0, self.tokens, full_tokens) if (self.tokens >= 0).any() else full_tokens
 
     def showing(self, rows: BoolArray, shown_from: IntArray, shown_to: IntArray, tokens: IntArray) -> Candidates:
         """Show a part of the items of some rows.
@@ -197,7 +197,9 @@ class Candidates:
         return replace(self, **changed)
 
     @classmethod
-    def build(cls, n_requests: int, request: IntArray, item: IntArray, **given: npt.NDArray[np.generic]) -> Candidates:
+    def build(
+        cls, n_requests: int, request: IntArray, item: IntArray, **columns: npt.NDArray[np.generic]
+    ) -> Candidates:
         """Make a table from rows in any order; missing columns get their empty value; rows are put in order.
 
         Without `tier` each row has that of its origin.
@@ -207,9 +209,9 @@ class Candidates:
             request, item: shape (n,).
             **given: any of the row arrays of the class (a missing score is an error unless there are no rows).
         """
-        if unknown := set(given) - set(ROW_ARRAYS):
+        if unknown := set(columns) - set(ROW_ARRAYS):
             raise ParameterError(f"candidates have no column {', '.join(sorted(unknown))}")
-        return cls(start=starts_by_request(request, n_requests), **in_order(request, _filled(item, given), {}))
+        return cls(start=starts_by_request(request, n_requests), **in_order(request, _filled(item, columns), {}))
 
     @classmethod
     @lru_cache
@@ -227,7 +229,7 @@ class Candidates:
         """Add score columns, or replace those of the same name."""
         return replace(self, columns={**self.columns, **columns})
 
-    def marked(self, rows: BoolArray, rule: Rule | str) -> Candidates:
+    def exclude(self, rows: BoolArray, rule: Rule | str) -> Candidates:
         """Mark rows as out by `rule`; a row that is out already keeps the rule that met it first.
 
         Session items are never marked: what the session holds is not a selector's to take away.
@@ -239,10 +241,10 @@ class Candidates:
         if isinstance(rule, str):
             rule = Rule(rule)
         if rule in self.rules:
-            place, rules = self.rules.index(rule), self.rules
+            code, rules = self.rules.index(rule), self.rules
         else:
-            place, rules = len(self.rules), (*self.rules, rule)
-        new = np.where(rows & (self.out == 0) & (self.origin != Origin.SESSION), place, self.out)
+            code, rules = len(self.rules), (*self.rules, rule)
+        new = np.where(rows & (self.out == 0) & (self.origin != Origin.SESSION), code, self.out)
         return replace(self, out=new.astype(np.int64), rules=rules)
 
     def noted(self, *notes: Note) -> Candidates:
@@ -266,7 +268,7 @@ class Candidates:
         rows = self.tier > 0
         return self.starts_of(rows), self.item[rows]
 
-    def taken(self, rows: BoolArray) -> Candidates:
+    def select_rows(self, rows: BoolArray) -> Candidates:
         """The rows where `rows` is True, as a table over the same requests; for combinators only."""
         arrays = {name: getattr(self, name)[rows] for name in ROW_ARRAYS}
         columns = {name: column[rows] for name, column in self.columns.items()}
@@ -303,12 +305,12 @@ ROW_ARRAYS = (
 _EMPTY = {"origin": int(Origin.SEARCH), "mode": int(Mode.AGENT), "out": 0, "shown_from": 0}
 
 
-def _held(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """An array read-only; the caller's own stays as it is."""
     return frozen(array.view()) if array.flags.writeable else array
 
 
-def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: npt.NDArray[np.generic]) -> Candidates:
+def add_expanded(table: Candidates, request: IntArray, item: IntArray, **values: npt.NDArray[np.generic]) -> Candidates:
     """Add rows that an expansion found, as chosen; a row that a rule had kept out is taken over.
 
     Args:
@@ -327,20 +329,20 @@ def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: np
     n_items = 1 + max(int(item.max()), int(table.item.max(initial=-1)))
     keys = request * n_items + item
     stays = ~np.isin(table.request * n_items + table.item, keys)
-    new = _filled(item, {"score": np.full(len(item), -1.0), **given})
+    new = _filled(item, {"score": np.full(len(item), -1.0), **values})
     columns = {name: np.full(len(item), np.nan) for name in (*table.columns, SEARCHED)}
     old = np.flatnonzero(~stays)
     if len(old):
         by_key = np.argsort(keys)
-        place = by_key[np.searchsorted(keys, table.request[old] * n_items + table.item[old], sorter=by_key)]
-        new["chunk_rank"][place] = table.chunk_rank[old]
-        if "shown_to" not in given:
+        row = by_key[np.searchsorted(keys, table.request[old] * n_items + table.item[old], sorter=by_key)]
+        new["chunk_rank"][row] = table.chunk_rank[old]
+        if "shown_to" not in values:
             for name in SHOWN:
-                new[name][place] = getattr(table, name)[old]
+                new[name][row] = getattr(table, name)[old]
         for name, column in table.columns.items():
-            columns[name][place] = column[old]
+            columns[name][row] = column[old]
         searched = table.ranked[old]
-        columns[SEARCHED][place[searched]] = table.score[old][searched]
+        columns[SEARCHED][row[searched]] = table.score[old][searched]
     rows = np.concatenate([table.request[stays], request])
     arrays = {name: np.concatenate([getattr(table, name)[stays], new[name]]) for name in ROW_ARRAYS}
     before = {name: table.columns.get(name, np.full(len(table), np.nan))[stays] for name in columns}
@@ -352,8 +354,8 @@ def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: np
 def place_among(table: Candidates, rows: BoolArray) -> IntArray:
     """The 0-based place of every row among the `rows` of its request, shape (n,); -1 where `rows` is False."""
     count = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(rows, dtype=np.int64)])
-    place = count[:-1] - count[table.start[:-1]][table.request]
-    return np.where(rows, place, -1)
+    position = count[:-1] - count[table.start[:-1]][table.request]
+    return np.where(rows, position, -1)
 
 
 def rescored(candidates: Candidates, score: FloatArray) -> Candidates:
@@ -383,13 +385,13 @@ def in_order(
     }
 
 
-def _filled(item: IntArray, given: Mapping[str, npt.NDArray[np.generic]]) -> dict[str, npt.NDArray[Any]]:
+def _filled(item: IntArray, columns: Mapping[str, npt.NDArray[np.generic]]) -> dict[str, npt.NDArray[Any]]:
     """The row arrays of new rows, with the empty value in what is not given; their tier is that of their origin."""
     rows: dict[str, npt.NDArray[Any]] = {"item": np.asarray(item, dtype=np.int64)}
     for name in ROW_ARRAYS[1:]:
-        value = given.get(name, np.full(len(item), np.nan if name == "score" else _EMPTY.get(name, -1)))
+        value = columns.get(name, np.full(len(item), np.nan if name == "score" else _EMPTY.get(name, -1)))
         rows[name] = np.array(value, dtype=np.float64 if name == "score" else np.int64)
-    return rows if "tier" in given else {**rows, "tier": rows["origin"]}
+    return rows if "tier" in columns else {**rows, "tier": rows["origin"]}
 
 
 def starts_by_request(request: IntArray, n_requests: int) -> IntArray:

@@ -30,9 +30,9 @@ class TextDigest:
         try:
             return self._text_digest
         except AttributeError:
-            made = hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).digest()
-            object.__setattr__(self, "_text_digest", made)  # it may be frozen
-            return made
+            digest = hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).digest()
+            object.__setattr__(self, "_text_digest", digest)  # it may be frozen
+            return digest
 
 
 _LONG = 1_000  # characters of a text that goes in by its digest

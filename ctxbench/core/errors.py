@@ -39,9 +39,9 @@ class UnknownNameError(UserError, LookupError):
     A `hint` says what was meant where something else than the known names was.
     """
 
-    def __init__(self, what: str, name: str, known: Iterable[str], *, where: str = "", hint: str = "") -> None:
-        self.what, self.name, self.known = what, name, tuple(known)
-        super().__init__(f"unknown {what} {name!r}{where}{hint or suggest(name, self.known)}")
+    def __init__(self, kind: str, name: str, names: Iterable[str], *, where: str = "", hint: str = "") -> None:
+        self.what, self.name, self.known = kind, name, tuple(names)
+        super().__init__(f"unknown {kind} {name!r}{where}{hint or suggest(name, self.known)}")
 
 
 class EmbeddingError(UserError):
@@ -73,14 +73,14 @@ class Fault:
     column: int = 0
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it stands, such as `gate.yaml, line 3, column 7`, as far as that is known; empty if it is not."""
         line = f", line {self.line}" if self.line else ""
         column = f", column {self.column}" if self.line and self.column else ""
         return "" if self.path is None else f"{self.path}{line}{column}"
 
     def __str__(self) -> str:
-        return f"{self.message} ({self.place})" if self.place else self.message
+        return f"{self.message} ({self.location})" if self.location else self.message
 
 
 class InputError(UserError):
@@ -112,8 +112,8 @@ def merge_equal_faults(faults: Sequence[Fault]) -> list[Fault]:
     for fault in faults:
         groups.setdefault((fault.message, fault.path), []).append(fault)
     return [
-        replace(first, message=f"{first.message}; so are {len(more):,} more lines" if more else first.message)
-        for first, *more in groups.values()
+        replace(first, message=f"{first.message}; so are {len(repeats):,} more lines" if repeats else first.message)
+        for first, *repeats in groups.values()
     ]
 
 
@@ -134,8 +134,8 @@ def check_range(name: str, value: float, low: float, high: float = math.inf) -> 
         ParameterError: it lies outside, or is NaN.
     """
     if not low <= value <= high:
-        wanted = f"{low} or more" if high == math.inf else f"{low} to {high}"
-        raise ParameterError(f"{name} must be {wanted}, got {value}")
+        expected = f"{low} or more" if high == math.inf else f"{low} to {high}"
+        raise ParameterError(f"{name} must be {expected}, got {value}")
 
 
 def number_within(name: str, value: object, low: float, high: float = math.inf) -> float:
@@ -150,8 +150,8 @@ def number_within(name: str, value: object, low: float, high: float = math.inf) 
         or not low <= value <= high
         or abs(value) == math.inf  # not by isfinite, to which a whole number can be too large
     ):
-        wanted = "a number" if math.isinf(low) else f"{low:g} or more" if math.isinf(high) else f"{low:g} to {high:g}"
-        raise ParameterError(f"{name} must be {wanted}, got {value!r}")
+        expected = "a number" if math.isinf(low) else f"{low:g} or more" if math.isinf(high) else f"{low:g} to {high:g}"
+        raise ParameterError(f"{name} must be {expected}, got {value!r}")
     return float(value)
 
 
@@ -170,27 +170,27 @@ def faults_of(error: Exception) -> tuple[Fault, ...]:
     return error.faults if isinstance(error, InputError) else (Fault(str(error)),)
 
 
-def none_found(names: Sequence[str], what: str, where: str, known: Sequence[str]) -> str:
+def none_found(names: Sequence[str], kind: str, where: str, existing: Sequence[str]) -> str:
     """That two inputs do not belong together: nothing that the one names is in the other; some of both are shown."""
-    held = _some(known) if known else "nothing"
-    return f"none of the {len(names):,} {what} is in {where}: {_some(names)}; {where} holds {held}"
+    listing = _some(existing) if existing else "nothing"
+    return f"none of the {len(names):,} {kind} is in {where}: {_some(names)}; {where} holds {listing}"
 
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:_EXAMPLES])) + (", ..." if len(names) > _EXAMPLES else "")
 
 
-def suggest(name: str, known: Iterable[str], *, listed: bool = True) -> str:
+def suggest(name: str, candidates: Iterable[str], *, listed: bool = True) -> str:
     """Return '; did you mean ...? Known: ...' for an unknown `name`, to be put behind a message.
 
     Without `listed`, what is known is not listed: for all but the first of several messages about the same names.
     """
-    names = sorted(known)
+    names = sorted(candidates)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
     if not listed:
         return hint
     if not names:
         return f"{hint}; none are known"
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    return f"{hint or ';'} Known: {shown}"
+    listing = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"{hint or ';'} Known: {listing}"

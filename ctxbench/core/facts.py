@@ -34,24 +34,26 @@ class FactCodes:
     @classmethod
     def of(cls, texts: Iterable[Hashable]) -> FactCodes:
         """Number distinct texts in the order in which they come."""
-        known: dict[Hashable, int] = {}
-        code = np.array([_NONE if one is None else known.setdefault(one, len(known)) for one in texts], dtype=np.int64)
-        return cls(code=frozen(code), names=tuple(known))
+        codes: dict[Hashable, int] = {}
+        code = np.array(
+            [_NONE if text is None else codes.setdefault(text, len(codes)) for text in texts], dtype=np.int64
+        )
+        return cls(code=frozen(code), names=tuple(codes))
 
     @cached_property
-    def _place(self) -> dict[Any, int]:
-        return {name: place for place, name in enumerate(self.names)}
+    def _code_of(self) -> dict[Any, int]:
+        return {name: code for code, name in enumerate(self.names)}
 
-    def extended(self, more: FactCodes) -> FactCodes:
+    def extended(self, added: FactCodes) -> FactCodes:
         """These, and behind them those of further items; equal to what `of` makes of all texts."""
-        known = self._place.copy()
-        places = np.array([*(known.setdefault(name, len(known)) for name in more.names), _NONE], dtype=np.int64)
-        code = np.concatenate([self.code, places[more.code]])  # -1 is the last
-        return FactCodes(code=frozen(code), names=tuple(known))
+        codes = self._code_of.copy()
+        new_codes = np.array([*(codes.setdefault(name, len(codes)) for name in added.names), _NONE], dtype=np.int64)
+        code = np.concatenate([self.code, new_codes[added.code]])  # -1 is the last
+        return FactCodes(code=frozen(code), names=tuple(codes))
 
     def are(self, text: str | None) -> BoolArray:
         """True for the items with this very text; of none, all False."""
-        return np.equal(self.code, self._place.get(text, _ABSENT))
+        return np.equal(self.code, self._code_of.get(text, _ABSENT))
 
     def open_to(self, text: str | None) -> BoolArray:
         """True for the items that have no such text, or this one."""
@@ -59,10 +61,10 @@ class FactCodes:
             return np.ones(len(self.code), dtype=np.bool_)
         return np.equal(self.code, _NONE) | self.are(text)
 
-    def among(self, texts: Iterable[str]) -> BoolArray:
+    def are_any(self, texts: Iterable[str]) -> BoolArray:
         """True for the items with one of these texts."""
-        wanted = np.array([*(name in texts for name in self.names), False], dtype=np.bool_)
-        return np.asarray(wanted[self.code])  # -1 is the last
+        is_listed = np.array([*(name in texts for name in self.names), False], dtype=np.bool_)
+        return np.asarray(is_listed[self.code])  # -1 is the last
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -70,7 +72,7 @@ class Facts:
     """What is known of the items of a catalog beside their texts.
 
     Attributes:
-        searchable, always: enabled items of include mode `agent` and of `always`, shape (n_items,).
+        searchable, always_offered: enabled items of include mode `agent` and of `always`, shape (n_items,).
         type: of every item.
         workspace, user, conversation, kind: whose, from where, and of what sort; none = everybody's, and not said.
         created, until: microseconds since 1970, shape (n_items,); `EARLIEST` and `LATEST` where an item has none. An
@@ -82,7 +84,7 @@ class Facts:
     """
 
     searchable: BoolArray
-    always: BoolArray
+    always_offered: BoolArray
     type: FactCodes
     workspace: FactCodes
     user: FactCodes
@@ -112,18 +114,22 @@ class Facts:
             for link in item.links:
                 position = find(link.item)
                 if position is None:
-                    what = f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which the catalog does"
-                    faults.append(Fault(f"{what} not hold; add that item, or drop the link"))
+                    message = (
+                        f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which the catalog does"
+                    )
+                    faults.append(Fault(f"{message} not hold; add that item, or drop the link"))
                 ends.append(-1 if position is None else position)
         raise_faults(faults, subject="catalog")
         types = FactCodes.of(link.type for item in items for link in item.links)
-        created = [EARLIEST if one.created is None else instant(one.created) for one in items]
-        until = [LATEST if one.until is None else instant(one.until) for one in items]
-        confidence = [np.nan if one.confidence is None else one.confidence for one in items]
+        created = [EARLIEST if item.created is None else instant(item.created) for item in items]
+        until = [LATEST if item.until is None else instant(item.until) for item in items]
+        confidence = [np.nan if item.confidence is None else item.confidence for item in items]
         return cls(
-            searchable=frozen(np.array([one.enabled and one.include == "agent" for one in items], dtype=np.bool_)),
-            always=frozen(np.array([one.enabled and one.include == "always" for one in items], dtype=np.bool_)),
-            **{name: FactCodes.of(getattr(one, name) for one in items) for name in _CODED},
+            searchable=frozen(np.array([item.enabled and item.include == "agent" for item in items], dtype=np.bool_)),
+            always_offered=frozen(
+                np.array([item.enabled and item.include == "always" for item in items], dtype=np.bool_)
+            ),
+            **{name: FactCodes.of(getattr(item, name) for item in items) for name in _CODED},
             created=frozen(np.array(created, dtype=np.int64)),
             until=frozen(np.array(until, dtype=np.int64)),
             confidence=frozen(np.array(confidence, dtype=np.float64)),
@@ -146,18 +152,18 @@ class Facts:
         Raises:
             InputError: links of what is added lead to nothing; all of them are named.
         """
-        more = Facts.of(items, find)
+        added = Facts.of(items, find)
         types = FactCodes(code=self.link_type, names=self.link_types).extended(
-            FactCodes(code=more.link_type, names=more.link_types)
+            FactCodes(code=added.link_type, names=added.link_types)
         )
         arrays = {
-            name: np.concatenate([getattr(self, name), getattr(more, name)])
-            for name in ("searchable", "always", "created", "until", "confidence", "link_item")
+            name: np.concatenate([getattr(self, name), getattr(added, name)])
+            for name in ("searchable", "always_offered", "created", "until", "confidence", "link_item")
         }
-        arrays["link_start"] = np.concatenate([self.link_start, self.link_start[-1] + more.link_start[1:]])
-        codes = {name: getattr(self, name).extended(getattr(more, name)) for name in _CODED}
-        held: dict[str, Any] = {name: frozen(array) for name, array in arrays.items()}
-        return Facts(link_type=types.code, link_types=types.names, **codes, **held)
+        arrays["link_start"] = np.concatenate([self.link_start, self.link_start[-1] + added.link_start[1:]])
+        codes = {name: getattr(self, name).extended(getattr(added, name)) for name in _CODED}
+        columns: dict[str, Any] = {name: frozen(array) for name, array in arrays.items()}
+        return Facts(link_type=types.code, link_types=types.names, **codes, **columns)
 
     def ended(self, ends: Mapping[int, str]) -> Facts:
         """The same, but for the ends of some items, by position; of items that are not here none is taken."""
@@ -169,7 +175,7 @@ class Facts:
     @cached_property
     def always_items(self) -> IntArray:
         """The positions of the items of `always`, rising."""
-        return frozen(np.flatnonzero(self.always))
+        return frozen(np.flatnonzero(self.always_offered))
 
     @cached_property
     def private(self) -> bool:

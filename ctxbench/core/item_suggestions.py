@@ -13,7 +13,7 @@ _SHOWN = 3
 _CLOSE = 0.7  # of the names; below it, two tools of one server are alike by the words that all of them share
 
 
-def suggest_items(item: str, known: Iterable[str]) -> str:
+def suggest_items(item: str, keys: Iterable[str]) -> str:
     """Return '; did you mean ...?' for the id of no item; empty where none is close.
 
     Close is an item of the same name, or one of the same type and server with nearly the same name: ids alone are alike
@@ -22,33 +22,35 @@ def suggest_items(item: str, known: Iterable[str]) -> str:
     catalogs hold thousands.
     """
     try:
-        wanted = ItemKey.parse(item)
+        wanted_key = ItemKey.parse(item)
     except ParameterError:
-        wanted = ItemKey("", None, item)
-    found = sorted((-_closeness(wanted, ItemKey.parse(one)), one) for one in known)
-    close = [one for closeness, one in found[:_SHOWN] if -closeness >= _CLOSE]
+        wanted_key = ItemKey("", None, item)
+    ranked = sorted((-_closeness(wanted_key, ItemKey.parse(key)), key) for key in keys)
+    close = [key for closeness, key in ranked[:_SHOWN] if -closeness >= _CLOSE]
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
-def _closeness(wanted: ItemKey, other: ItemKey) -> float:
+def _closeness(wanted_key: ItemKey, key: ItemKey) -> float:
     """From 0 to 1."""
-    file = other.name.rpartition("/")[2]
-    if wanted.name == other.name or (
-        wanted.type in ("", other.type) and not wanted.server and wanted.name in (file, file.partition(".")[0])
+    file = key.name.rpartition("/")[2]
+    if wanted_key.name == key.name or (
+        wanted_key.type in ("", key.type)
+        and not wanted_key.server
+        and wanted_key.name in (file, file.partition(".")[0])
     ):
         return 1.0
-    return name_likeness(wanted.name, other.name) if wanted[:2] == other[:2] else 0.0
+    return name_likeness(wanted_key.name, key.name) if wanted_key[:2] == key[:2] else 0.0
 
 
-def name_likeness(one: str, other: str) -> float:
+def name_likeness(first: str, second: str) -> float:
     """How alike two names are, their case aside, from 0 to 1; below 0.7, where they are not close, it may be 0.
 
     Of files it is how alike their names are without folder and ending, where these are less alike: all rules of a
     project have folder and ending in common.
     """
-    return min(_text_likeness(one, other), _text_likeness(PurePosixPath(one).stem, PurePosixPath(other).stem))
+    return min(_text_likeness(first, second), _text_likeness(PurePosixPath(first).stem, PurePosixPath(second).stem))
 
 
-def _text_likeness(one: str, other: str) -> float:
-    matcher = SequenceMatcher(None, one.lower(), other.lower())
+def _text_likeness(first: str, second: str) -> float:
+    matcher = SequenceMatcher(None, first.lower(), second.lower())
     return matcher.ratio() if matcher.real_quick_ratio() >= _CLOSE and matcher.quick_ratio() >= _CLOSE else 0.0

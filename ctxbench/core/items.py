@@ -26,7 +26,7 @@ _ENCODED = re.compile(r"[^A-Za-z0-9_.~-]")
 @lru_cache(maxsize=1 << 16)  # requests with lists of available items name the same few thousand again and again
 def _encoded(part: str) -> str:
     if part.isascii():  # `quote` goes from byte to byte, which takes ten times as long
-        return _ENCODED.sub(lambda found: f"%{ord(found[0]):02X}", part)
+        return _ENCODED.sub(lambda match: f"%{ord(match[0]):02X}", part)
     return quote(part, safe="", errors="surrogatepass")
 
 
@@ -175,8 +175,8 @@ class Item(TextDigest):
     @property
     def by_text(self) -> bool:
         """Whether its text alone is searched: nobody names a message or memory, and a file's text may say its path."""
-        said = self.type in ("message", "memory") or (self.is_file and self.text.startswith(f"{self.path}\n"))
-        return said and bool(self.text)
+        is_plain = self.type in ("message", "memory") or (self.is_file and self.text.startswith(f"{self.path}\n"))
+        return is_plain and bool(self.text)
 
     @property
     def is_file(self) -> bool:
@@ -254,18 +254,18 @@ class Catalog(Sequence[Item]):
         self._position: dict[ItemKey, int] = {}
         self._digests: dict[tuple[str, ...], tuple[Any, CatalogPrefix]] = {}
         self._facts_before: Facts | None = None  # of the catalog that this one extends
-        self.kept: dict[Hashable, Any] = {}
+        self.cache: dict[Hashable, Any] = {}
         self.shared: Catalog | None = None
-        self._place(self._items, first=0)
+        self._add(self._items, first=0)
 
-    def _place(self, items: Sequence[Item], *, first: int) -> None:
+    def _add(self, items: Sequence[Item], *, first: int) -> None:
         """Note where items stand, the first of them at position `first`."""
         faults = []
         for position, item in enumerate(items, first):
-            other = self._position.setdefault(item.key, position)
-            if other != position:
+            earlier = self._position.setdefault(item.key, position)
+            if earlier != position:
                 faults.append(
-                    Fault(f"item {item.id} stands at positions {other} and {position}; identities must differ")
+                    Fault(f"item {item.id} stands at positions {earlier} and {position}; identities must differ")
                 )
         raise_faults(faults, subject="catalog")
 
@@ -285,29 +285,29 @@ class Catalog(Sequence[Item]):
         Raises:
             InputError: an item's identity is there already, or occurs twice; all such pairs are listed.
         """
-        added, ends, here = tuple(items), ends or {}, list(self._items)
+        added, ends, kept_items = tuple(items), ends or {}, list(self._items)
         if not added and not ends:
             return self
         for position, until in ends.items():
-            here[position] = replace(here[position], until=until)
-        whole = Catalog(())
-        whole._items = (*here, *added)
-        whole._position = self._position.copy()
-        whole._place(added, first=len(self))
-        whole._digests = {
-            names: hashed(added, names, digest.copy(), n_items=len(whole), before=prefix)
+            kept_items[position] = replace(kept_items[position], until=until)
+        catalog = Catalog(())
+        catalog._items = (*kept_items, *added)
+        catalog._position = self._position.copy()
+        catalog._add(added, first=len(self))
+        catalog._digests = {
+            names: hashed(added, names, digest.copy(), n_items=len(catalog), before=prefix)
             # a copy, which CPython makes in one step: another thread may ask for one more hash meanwhile
             for names, (digest, prefix) in list(self._digests.items())
             if not ends or (names and "until" not in names)
         }
         before = self.__dict__.get("facts", self._facts_before)
-        whole._facts_before = None if before is None else before.ended(ends)
-        whole.kept = self.kept
+        catalog._facts_before = None if before is None else before.ended(ends)
+        catalog.cache = self.cache
         shared = self if shares else self.shared
-        whole.shared = None if shared is None or any(position < len(shared) for position in ends) else shared
+        catalog.shared = None if shared is None or any(position < len(shared) for position in ends) else shared
         if "ids" in self.__dict__:
-            whole.__dict__["ids"] = self.ids + tuple(item.id for item in added)
-        return whole
+            catalog.__dict__["ids"] = self.ids + tuple(item.id for item in added)
+        return catalog
 
     def __reduce__(self) -> tuple[type[Catalog], tuple[tuple[Item, ...]]]:
         return Catalog, (self._items,)  # a digest to go on with cannot be pickled
@@ -345,10 +345,10 @@ class Catalog(Sequence[Item]):
         Only `shared`, those whose hash over these attributes was asked for before they were extended, and those that
         extend such a one.
         """
-        found = self._prefix(names).before
-        while found is not None:
-            yield found.n_items, found.hash
-            found = found.before
+        index = self._prefix(names).before
+        while index is not None:
+            yield index.n_items, index.hash
+            index = index.before
 
     def _prefix(self, names: tuple[str, ...]) -> CatalogPrefix:
         """The hash of all items by some attributes, or by all, with those of the catalogs that this one extends."""
@@ -385,11 +385,11 @@ class Catalog(Sequence[Item]):
         Raises:
             ParameterError: the catalog has no such item; names the closest ids.
         """
-        found = self.find(key)
-        if found is None:
+        position = self.find(key)
+        if position is None:
             name = key if isinstance(key, str) else key.id
             raise ParameterError(f"no item {name!r} in the catalog{suggest(name, self.ids)}")
-        return found
+        return position
 
     def find(self, key: ItemKey | str) -> int | None:
         """Return the position of an item, given its key or id, or None.

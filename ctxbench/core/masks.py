@@ -57,7 +57,7 @@ class Masks:
         if isinstance(key, tuple):
             return self.cells(*key)
         if isinstance(key, slice):
-            rows = [self.row(one) for one in range(*key.indices(len(self)))]
+            rows = [self.row(request) for request in range(*key.indices(len(self)))]
             return np.array(rows, dtype=np.bool_).reshape(len(rows), self.n_items)
         return self.row(range(len(self))[key])
 
@@ -71,13 +71,13 @@ class Masks:
         without = self.without[self.start[request] : self.start[request + 1]]
         if not len(without) and self.facts is None:
             return mask
-        if (known := self._last.get(request)) is not None:
-            return known
-        own: BoolArray = mask & self.facts.at(int(self.time[request])) if self.facts is not None else mask.copy()
-        own[without] = False
+        if (cached := self._last.get(request)) is not None:
+            return cached
+        row: BoolArray = mask & self.facts.at(int(self.time[request])) if self.facts is not None else mask.copy()
+        row[without] = False
         self._last.clear()
-        self._last[request] = frozen(own)
-        return own
+        self._last[request] = frozen(row)
+        return row
 
     def cells(self, request: Any, item: Any) -> Any:
         """Whether each request may get the item beside it: for two numbers a bool, for arrays one."""
@@ -92,9 +92,11 @@ class Masks:
     def _of_scope(self, request: IntArray, item: IntArray) -> BoolArray:
         """Whether the scope of each request has the item beside it, shape (n,)."""
         out, scope = np.zeros(len(request), dtype=np.bool_), self.scope[request]
-        for one in np.flatnonzero(np.bincount(scope)).tolist():  # np.unique would load numpy.ma, 15 ms of a check
-            rows = scope == one
-            out[rows] = self.shared[one][item[rows]]
+        for scope_index in np.flatnonzero(
+            np.bincount(scope)
+        ).tolist():  # np.unique would load numpy.ma, 15 ms of a check
+            rows = scope == scope_index
+            out[rows] = self.shared[scope_index][item[rows]]
         return out
 
     def any(self, requests: BoolArray | None = None) -> BoolArray:
@@ -103,13 +105,13 @@ class Masks:
         Args:
             requests: only of these, shape (n_requests,); None = all.
         """
-        wanted = np.arange(len(self)) if requests is None else np.flatnonzero(requests)
+        rows = np.arange(len(self)) if requests is None else np.flatnonzero(requests)
         out = np.zeros(self.n_items, dtype=np.bool_)
-        own = np.diff(self.start)[wanted] > 0 if self.facts is None else np.ones(len(wanted), dtype=np.bool_)
-        whole = np.flatnonzero(np.bincount(self.scope[wanted[~own]]))
-        for scope in whole.tolist():
+        has_exceptions = np.diff(self.start)[rows] > 0 if self.facts is None else np.ones(len(rows), dtype=np.bool_)
+        scopes = np.flatnonzero(np.bincount(self.scope[rows[~has_exceptions]]))
+        for scope in scopes.tolist():
             out |= self.shared[scope]
-        for request in wanted[own & ~np.isin(self.scope[wanted], whole)].tolist():
+        for request in rows[has_exceptions & ~np.isin(self.scope[rows], scopes)].tolist():
             out |= self.row(request)
         return out
 
@@ -117,12 +119,12 @@ class Masks:
         """How many items each request may get, shape (n_requests,)."""
         if self.facts is not None:
             return np.array([np.count_nonzero(row) for row in self], dtype=np.int64)
-        whole = np.array([np.count_nonzero(mask) for mask in self.shared], dtype=np.int64)[self.scope]
+        totals = np.array([np.count_nonzero(mask) for mask in self.shared], dtype=np.int64)[self.scope]
         owner = owners(self.start)
-        taken = np.bincount(owner[self._of_scope(owner, self.without)], minlength=len(self))
-        return np.subtract(whole, taken)
+        removed = np.bincount(owner[self._of_scope(owner, self.without)], minlength=len(self))
+        return np.subtract(totals, removed)
 
-    def taken(self, requests: IntArray) -> Masks:
+    def select_requests(self, requests: IntArray) -> Masks:
         """Those of some requests, shape (n,), in their order; one may stand several times."""
         length = np.diff(self.start)[requests]
         without = self.without[ranges(self.start[requests], length)]

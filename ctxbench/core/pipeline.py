@@ -22,8 +22,8 @@ from ctxbench.core.notes import Note
 from ctxbench.core.query import Query, with_own_vectors
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Prompt
-from ctxbench.core.shown import hold_to_text
-from ctxbench.core.stages import FORMAT, Analyses, ByDomain, Merge, Resources, Step, WithFormat, kind_of
+from ctxbench.core.shown import validate_span
+from ctxbench.core.stages import FORMAT, Analyses, Merge, PerType, Resources, Step, WithFormat, kind_of
 from ctxbench.core.step_outputs import Listener, StepOutputs
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Pipeline:
 
     analyse: Step | Analyses
     retrieve: Step | Merge
-    refine: tuple[Step | ByDomain, ...]
+    refine: tuple[Step | PerType, ...]
     format: Step
 
     @classmethod
@@ -123,15 +123,15 @@ class Pipeline:
 
     def counting_over_catalog(self) -> tuple[Step, ...]:
         """The steps that count words over the whole catalog, not over what a request may see; see `Step.scoped`."""
-        found: list[Step] = []
+        steps: list[Step] = []
 
         def look(step: Step) -> Step:
             if step.scoped() is not step:
-                found.append(step)
+                steps.append(step)
             return step
 
         self.mapped(look)
-        return tuple(found)
+        return tuple(steps)
 
     def describe(self) -> dict[str, Any]:
         """Every step with its version and all its parameters."""
@@ -169,15 +169,15 @@ class Pipeline:
         """
         if any(FORMAT in step.uses for step in self.refine):
             resources = WithFormat(resources, self.format)
-        once = StepOutputs(batch, resources, memo, live=live, listener=listener)
-        query: Query = once(self.analyse, lambda: with_own_vectors(self.analyse.call(batch, resources)))
-        table: Candidates = once(self.retrieve, lambda: _with_session(query, self.retrieve, resources, live=live))
+        outputs = StepOutputs(batch, resources, memo, live=live, listener=listener)
+        query: Query = outputs(self.analyse, lambda: with_own_vectors(self.analyse.call(batch, resources)))
+        table: Candidates = outputs(self.retrieve, lambda: _with_session(query, self.retrieve, resources, live=live))
         _hold(table, batch, self.retrieve)
         for step in self.refine:
             if step.off:
                 continue
             before = table
-            table = once(step, lambda: step.call(query, before, resources))  # noqa: B023 - run at once
+            table = outputs(step, lambda: step.call(query, before, resources))  # noqa: B023 - run at once
             _hold(table, batch, step)
         return Outcome(query, _with_notes(table, query))
 
@@ -191,11 +191,13 @@ def _with_notes(table: Candidates, query: Query) -> Candidates:
     notes = (*query.notes, *table.notes)
     if not notes:
         return table
-    told = [replace(note, query=name) for note in notes for name in ([note.query] if note.query else query.batch.ids)]
-    return replace(table, notes=tuple(dict.fromkeys(told)))
+    named_notes = [
+        replace(note, query=name) for note in notes for name in ([note.query] if note.query else query.batch.ids)
+    ]
+    return replace(table, notes=tuple(dict.fromkeys(named_notes)))
 
 
-def _hold(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> None:
+def _hold(table: Candidates, batch: Batch, step: Step | Merge | PerType) -> None:
     """Refuse what a step must not make: rows of items that a request may not see, or led to by one, and false parts.
 
     An item that may not be seen is not named: whoever reads the message may not see it either.
@@ -206,20 +208,20 @@ def _hold(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> Non
     n_items = len(batch.catalog)
     if table.n_requests != len(batch):
         raise SelectorError(f"{step.name}: it answers {table.n_requests} requests, and was asked {len(batch)}")
-    for what, items in (("a row", table.item), ("`via_item`", table.via_item)):
-        rows = np.flatnonzero(items >= 0) if what == "`via_item`" else np.arange(len(items))
+    for label, items in (("a row", table.item), ("`via_item`", table.via_item)):
+        rows = np.flatnonzero(items >= 0) if label == "`via_item`" else np.arange(len(items))
         wrong = (items[rows] < 0) | (items[rows] >= n_items)
         if not wrong.any() and batch.catalog.facts.hidden:
             wrong = ~batch.visible.cells(table.request[rows], items[rows])
         if wrong.any():
             query = batch.ids[int(table.request[rows[np.flatnonzero(wrong)[0]]])]
             raise SelectorError(
-                f"{step.name}: {what} of query {query!r} is an item that this request may not see, or none of the "
+                f"{step.name}: {label} of query {query!r} is an item that this request may not see, or none of the "
                 "catalog; find and expand within `batch.eligible`"
             )
-    for row in np.flatnonzero(~table.whole).tolist():
+    for row in np.flatnonzero(~table.shows_all).tolist():
         try:
-            hold_to_text(batch.catalog[int(table.item[row])], (int(table.shown_from[row]), int(table.shown_to[row])))
+            validate_span(batch.catalog[int(table.item[row])], (int(table.shown_from[row]), int(table.shown_to[row])))
         except ParameterError as error:
             query = batch.ids[int(table.request[row])]
             raise SelectorError(f"{step.name}: for query {query!r} it {error}") from None
@@ -228,8 +230,8 @@ def _hold(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> Non
 def _with_session(query: Query, retrieve: Step | Merge, resources: Resources, *, live: bool) -> Candidates:
     """What was found, behind what the session holds already."""
     timed = live and isinstance(retrieve, Merge)
-    found = retrieve.call(query, resources, live=True) if timed else retrieve.call(query, resources)
-    return concatenated([session_rows(query.batch), found])
+    candidates = retrieve.call(query, resources, live=True) if timed else retrieve.call(query, resources)
+    return concatenated([session_rows(query.batch), candidates])
 
 
 @dataclass
@@ -239,13 +241,13 @@ class _Builder:
     faults: list[SpecFault]
 
     def step(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
-        step = self._given(kind, spec, path) if isinstance(spec, Step) else self._registered(kind, spec, path)
+        step = self._checked_step(kind, spec, path) if isinstance(spec, Step) else self._registered(kind, spec, path)
         for use in () if step is None else step.uses:
             if use != FORMAT:
                 self._try(path, lambda: registry.target("resource", kind_of(use)))  # noqa: B023 - run at once
         return step
 
-    def _given(self, kind: str, step: Step, path: tuple[str | int, ...]) -> Step | None:
+    def _checked_step(self, kind: str, step: Step, path: tuple[str | int, ...]) -> Step | None:
         """A step that was made already."""
         kinds = registry.REFINE_KINDS if kind == "refine" else (kind,)
         if step.kind in kinds:
@@ -260,10 +262,10 @@ class _Builder:
             return None
         name, parameters = named
         if kind == "refine":
-            found = self._try(path, lambda: registry.refine_kind(name))
-            if found is None:
+            refine_kind = self._try(path, lambda: registry.refine_kind(name))
+            if refine_kind is None:
                 return None
-            kind = found
+            kind = refine_kind
         call = self._try((*path, name) if parameters else path, lambda: registry.build(kind, name, parameters))
         return None if call is None else Step(kind, name, call)
 
@@ -273,7 +275,7 @@ class _Builder:
         if not spec:
             self._fault(("analyse",), "the list of analyses is empty; name one, for example sentences")
             return None
-        steps = [self.step("analyse", one, ("analyse", place)) for place, one in enumerate(spec)]
+        steps = [self.step("analyse", entry, ("analyse", index)) for index, entry in enumerate(spec)]
         built = tuple(step for step in steps if step is not None)
         return Analyses(built) if len(built) == len(steps) else None
 
@@ -283,7 +285,9 @@ class _Builder:
             return self.step("retrieve", spec, path)
         sources = spec["merge"]
         if isinstance(sources, list):
-            labels = [str(next(iter(one))) if isinstance(one, Mapping) and one else str(one) for one in sources]
+            labels = [
+                str(next(iter(source))) if isinstance(source, Mapping) and source else str(source) for source in sources
+            ]
             if twice := sorted({label for label in labels if labels.count(label) > 1}):
                 names = ", ".join(map(repr, twice))
                 self._fault((*path, "merge"), f"two sources are called {names}; write `name: retriever` for each")
@@ -298,25 +302,25 @@ class _Builder:
         if seconds is not None and (
             isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST
         ):
-            what = f"{SECONDS} is how long sources are waited for, above 0 and at most {LONGEST:g}; got {seconds!r}"
-            self._fault((*path, SECONDS), what)
+            message = f"{SECONDS} is how long sources are waited for, above 0 and at most {LONGEST:g}; got {seconds!r}"
+            self._fault((*path, SECONDS), message)
             return None
         for name in sources:
             if not str(name) or "." in str(name) or name == SEARCHED:
-                what = f"no source can be called {str(name)!r}: it names a column, so no dot, and not {SEARCHED!r}"
-                self._fault((*path, "merge", name), what)
+                message = f"no source can be called {str(name)!r}: it names a column, so no dot, and not {SEARCHED!r}"
+                self._fault((*path, "merge", name), message)
         steps = {str(n): self.step("retrieve", s, (*path, "merge", n)) for n, s in sources.items()}
         built = {name: step for name, step in steps.items() if step is not None}
         return Merge(built, None if seconds is None else float(seconds)) if len(built) == len(steps) else None
 
-    def refine(self, spec: Any, path: tuple[str | int, ...]) -> tuple[Step | ByDomain, ...]:
+    def refine(self, spec: Any, path: tuple[str | int, ...]) -> tuple[Step | PerType, ...]:
         if not isinstance(spec, list):
             self._fault(path, f"must be a list of steps, got {spec!r}")
             return ()
-        built = [self._refine_one(one, (*path, place)) for place, one in enumerate(spec) if one is not OFF]
+        built = [self._refine_one(entry, (*path, index)) for index, entry in enumerate(spec) if entry is not OFF]
         return tuple(step for step in built if step is not None)
 
-    def check_reach(self, retrieve: Step | Merge, refine: Sequence[Step | ByDomain]) -> None:
+    def check_reach(self, retrieve: Step | Merge, refine: Sequence[Step | PerType]) -> None:
         """A step must not count chunk matches beyond those that were ranked exactly."""
         depth = min(retrieve.depths, default=None)
         for step in refine:
@@ -328,41 +332,41 @@ class _Builder:
                 )
 
     def check_sources(
-        self, retrieve: Step | Merge, refine: Sequence[Step | ByDomain], path: tuple[str | int, ...]
+        self, retrieve: Step | Merge, refine: Sequence[Step | PerType], path: tuple[str | int, ...]
     ) -> None:
         """A step must name the sources that there are, and all of them."""
-        there = set(retrieve.sources) if isinstance(retrieve, Merge) else set()
-        for place, step in enumerate(refine):
-            if isinstance(step, ByDomain):
+        names = set(retrieve.sources) if isinstance(retrieve, Merge) else set()
+        for index, step in enumerate(refine):
+            if isinstance(step, PerType):
                 for types, steps in step.domains.items():
-                    self.check_sources(retrieve, steps, (*path, place, "by_domain", ",".join(types)))
-            elif step.sources and set(step.sources) != there:
-                found = f"a merge of {', '.join(sorted(there))}" if there else "a single retriever, without a merge"
+                    self.check_sources(retrieve, steps, (*path, index, "by_domain", ",".join(types)))
+            elif step.sources and set(step.sources) != names:
+                sources = f"a merge of {', '.join(sorted(names))}" if names else "a single retriever, without a merge"
                 named = ", ".join(sorted(step.sources))
-                self._fault((*path, place, step.name), f"names the sources {named}, but stands behind {found}")
+                self._fault((*path, index, step.name), f"names the sources {named}, but stands behind {sources}")
 
-    def _refine_one(self, spec: Any, path: tuple[str | int, ...]) -> Step | ByDomain | None:
+    def _refine_one(self, spec: Any, path: tuple[str | int, ...]) -> Step | PerType | None:
         if not (isinstance(spec, Mapping) and "by_domain" in spec):
             return self.step("refine", spec, path)
         domains = spec["by_domain"]
         if not isinstance(domains, Mapping) or not domains:
             self._fault((*path, "by_domain"), "must map item types ('tool', 'rule, reference', '*') to steps")
             return None
-        made: dict[tuple[str, ...], tuple[Step | ByDomain, ...]] = {}
-        seen: set[str] = set()
+        steps_by_types: dict[tuple[str, ...], tuple[Step | PerType, ...]] = {}
+        seen_types: set[str] = set()
         for key, steps in domains.items():
             where = (*path, "by_domain", key)
             types = tuple(part.strip() for part in str(key).split(","))
-            for one in types:
-                if one not in (*ITEM_TYPES, "*"):
-                    self._fault(where, f"no item type is called {one!r}{suggest(one, (*ITEM_TYPES, '*'))}")
-                elif one in seen or "*" in seen:
-                    self._fault(where, f"{one!r} belongs to a domain before this one; '*' takes all that is left")
-                seen.add(one)
-            made[types] = self.refine(steps, where)
-            if any(FORMAT in step.uses for step in made[types]):
+            for type_ in types:
+                if type_ not in (*ITEM_TYPES, "*"):
+                    self._fault(where, f"no item type is called {type_!r}{suggest(type_, (*ITEM_TYPES, '*'))}")
+                elif type_ in seen_types or "*" in seen_types:
+                    self._fault(where, f"{type_!r} belongs to a domain before this one; '*' takes all that is left")
+                seen_types.add(type_)
+            steps_by_types[types] = self.refine(steps, where)
+            if any(FORMAT in step.uses for step in steps_by_types[types]):
                 self._fault(where, "a step that counts the whole prompt sees only this domain's part; put it behind")
-        return ByDomain(made)
+        return PerType(steps_by_types)
 
     def _named(self, spec: Any, path: tuple[str | int, ...]) -> tuple[str, Mapping[str, Any]] | None:
         if isinstance(spec, str):
@@ -373,8 +377,8 @@ class _Builder:
                 return str(name), {}
             if isinstance(parameters, Mapping):
                 return str(name), parameters
-        what = "a step is a name, or one name with its parameters, for example {standard: {topN: 5}}"
-        self._fault(path, f"{what}; got {spec!r}")
+        message = "a step is a name, or one name with its parameters, for example {standard: {topN: 5}}"
+        self._fault(path, f"{message}; got {spec!r}")
         return None
 
     def _try(self, path: tuple[str | int, ...], make: Callable[[], T]) -> T | None:

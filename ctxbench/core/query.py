@@ -78,36 +78,36 @@ class Query:
         Returns:
             The query, and the place that each of its chunks has within its request here, shape (n_chunks,).
         """
-        request, seen = owners(self.start).tolist(), set()
-        kept = np.zeros(len(self.text), dtype=np.bool_)
-        for chunk, one in enumerate(zip(request, self.text, self.weight.tolist(), strict=True)):
-            if one not in seen:
-                seen.add(one)
-                kept[chunk] = True
-        rows = np.flatnonzero(kept)
-        place = rows - self.start[owners(self.start)[rows]]
-        if kept.all():
-            return self, place
-        start = np.append(0, np.cumsum(kept))[self.start].astype(np.int64)
+        request, seen_chunks = owners(self.start).tolist(), set()
+        is_first = np.zeros(len(self.text), dtype=np.bool_)
+        for chunk, key in enumerate(zip(request, self.text, self.weight.tolist(), strict=True)):
+            if key not in seen_chunks:
+                seen_chunks.add(key)
+                is_first[chunk] = True
+        rows = np.flatnonzero(is_first)
+        position = rows - self.start[owners(self.start)[rows]]
+        if is_first.all():
+            return self, position
+        start = np.append(0, np.cumsum(is_first))[self.start].astype(np.int64)
         text = tuple(self.text[row] for row in rows.tolist())
-        return replace(self, start=start, text=text, weight=self.weight[rows], kind=self.kind[rows]), place
+        return replace(self, start=start, text=text, weight=self.weight[rows], kind=self.kind[rows]), position
 
-    def taken(self, requests: IntArray) -> Query:
+    def select_requests(self, requests: IntArray) -> Query:
         """The query of some of its requests, shape (n,), in their order; one may stand several times."""
-        batch, places = self.batch, requests.tolist()
-        held, length = np.diff(batch.session_start)[requests], np.diff(self.start)[requests]
-        session, chunks = ranges(batch.session_start[requests], held), ranges(self.start[requests], length)
+        batch, indices = self.batch, requests.tolist()
+        session_length, length = np.diff(batch.session_start)[requests], np.diff(self.start)[requests]
+        session, chunks = ranges(batch.session_start[requests], session_length), ranges(self.start[requests], length)
         by_request = {
-            name: tuple(getattr(self, name)[one] for one in places) for name in ("keywords", "intent", "plan")
+            name: tuple(getattr(self, name)[index] for index in indices) for name in ("keywords", "intent", "plan")
         }
         return replace(
             self,
             batch=replace(
                 batch,
-                requests=tuple(batch.requests[one] for one in places),
-                visible=batch.visible.taken(requests),
-                eligible=batch.eligible.taken(requests),
-                session_start=frozen(starts(held)),
+                requests=tuple(batch.requests[index] for index in indices),
+                visible=batch.visible.select_requests(requests),
+                eligible=batch.eligible.select_requests(requests),
+                session_start=frozen(starts(session_length)),
                 session_item=frozen(batch.session_item[session]),
                 session_mode=frozen(batch.session_mode[session]),
             ),
@@ -144,20 +144,22 @@ class Query:
             for request in (range(len(self.batch)) if requests is None else requests)
             for text in self.chunks(request)
         ]
-        made = [place for place, (_, request) in enumerate(owned) if request.vector is None]
-        if len(made) == len(owned):
+        missing = [index for index, (_, request) in enumerate(owned) if request.vector is None]
+        if len(missing) == len(owned):
             return embed([text for text, _ in owned])
-        found = embed([owned[place][0] for place in made]) if made else None
-        given = {place: _unit(request.vector) for place, (_, request) in enumerate(owned) if request.vector is not None}
-        size = dimensions or len(next(iter(given.values())) if found is None else found[0])
+        embedded = embed([owned[index][0] for index in missing]) if missing else None
+        supplied = {
+            index: _unit(request.vector) for index, (_, request) in enumerate(owned) if request.vector is not None
+        }
+        size = dimensions or len(next(iter(supplied.values())) if embedded is None else embedded[0])
         out: Float32Array = np.empty((len(owned), size), dtype=np.float32)
-        if found is not None:
-            out[made] = found
-        for place, vector in given.items():
+        if embedded is not None:
+            out[missing] = embedded
+        for index, vector in supplied.items():
             if len(vector) != size:
-                what = f"its vector has {len(vector)} numbers, and those that it is compared with have {size}"
-                raise ParameterError(f"query {owned[place][1].id!r}: {what}; both must be of one embedder")
-            out[place] = vector
+                message = f"its vector has {len(vector)} numbers, and those that it is compared with have {size}"
+                raise ParameterError(f"query {owned[index][1].id!r}: {message}; both must be of one embedder")
+            out[index] = vector
         return out
 
     def vectors_by_request(
@@ -169,34 +171,34 @@ class Query:
     ) -> dict[int, Float32Array]:
         """The same for each of some requests, shape (n_its_chunks, n_dimensions); all are embedded in one go."""
         requests = list(requests)
-        whole = self.vectors(embed, requests, dimensions=dimensions)
+        vectors = self.vectors(embed, requests, dimensions=dimensions)
         ends = np.cumsum([len(self.chunks(request)) for request in requests], dtype=np.int64)
-        return dict(zip(requests, np.split(whole, ends[:-1]), strict=True)) if requests else {}
+        return dict(zip(requests, np.split(vectors, ends[:-1]), strict=True)) if requests else {}
 
 
 def _unit(vector: Sequence[float]) -> FloatArray:
     """A vector at length 1, shape (n_dimensions,); one that an embedder made keeps its bits."""
-    found = np.array(vector, dtype=np.float64)
+    array = np.array(vector, dtype=np.float64)
     if abs(math.hypot(*vector) - 1.0) <= _ROUNDING:
-        return found
-    found /= np.abs(found).max()  # so that no square is too large or too small for a number
-    return np.divide(found, np.linalg.norm(found))
+        return array
+    array /= np.abs(array).max()  # so that no square is too large or too small for a number
+    return np.divide(array, np.linalg.norm(array))
 
 
 def with_own_vectors(query: Query) -> Query:
     """The query with one chunk, its text, for each request that brings its vector: that is not to be taken apart."""
-    own = np.array([request.vector is not None for request in query.batch.requests], dtype=np.bool_)
-    if not own.any():
+    has_vector = np.array([request.vector is not None for request in query.batch.requests], dtype=np.bool_)
+    if not has_vector.any():
         return query
-    mine = own[owners(query.start)]  # chunks that give way
-    place = np.concatenate([np.flatnonzero(~mine), np.full(int(own.sum()), -1)])
-    request = np.concatenate([owners(query.start)[~mine], np.flatnonzero(own)])
+    mine = has_vector[owners(query.start)]  # chunks that give way
+    chunk_index = np.concatenate([np.flatnonzero(~mine), np.full(int(has_vector.sum()), -1)])
+    request = np.concatenate([owners(query.start)[~mine], np.flatnonzero(has_vector)])
     by_request = np.argsort(request, kind="stable")
-    rows = list(zip(request[by_request].tolist(), place[by_request].tolist(), strict=True))
+    rows = list(zip(request[by_request].tolist(), chunk_index[by_request].tolist(), strict=True))
     return replace(
         query,
-        start=frozen(starts(np.where(own, 1, np.diff(query.start)))),
-        text=tuple(query.batch.requests[one].text if chunk < 0 else query.text[chunk] for one, chunk in rows),
+        start=frozen(starts(np.where(has_vector, 1, np.diff(query.start)))),
+        text=tuple(query.batch.requests[request].text if chunk < 0 else query.text[chunk] for request, chunk in rows),
         weight=frozen(np.array([1.0 if chunk < 0 else query.weight[chunk] for _, chunk in rows], dtype=np.float64)),
         kind=frozen(np.array([ChunkKind.TEXT if chunk < 0 else query.kind[chunk] for _, chunk in rows], np.int64)),
     )
@@ -224,7 +226,7 @@ def together(queries: Sequence[Query]) -> Query:
     return Query(
         batch=first.batch,
         start=frozen(start),
-        text=tuple(text[place] for place in by_request.tolist()),
+        text=tuple(text[index] for index in by_request.tolist()),
         weight=frozen(weight),
         kind=frozen(kind),
         keywords=tuple(tuple(dict.fromkeys(w for q in queries for w in q.keywords[row])) for row in range(n)),

@@ -158,16 +158,17 @@ def _plugins(kind: str) -> dict[str, str]:
     """The entry points of one kind, name to `module:attribute`; a name that is taken is an error."""
     from importlib.metadata import entry_points
 
-    found: dict[str, str] = {}
+    plugins: dict[str, str] = {}
     for point in entry_points(group=f"ctxbench.{kind}"):
-        other = _BUILT_IN[kind].get(point.name) or found.get(point.name)
-        if other is not None and other != point.value:
+        duplicate = _BUILT_IN[kind].get(point.name) or plugins.get(point.name)
+        if duplicate is not None and duplicate != point.value:
             several = "resources" if kind == "resource" else f"strategies of kind {kind}"
             raise ParameterError(
-                f"two {several} are called {point.name!r}: {other} and {point.value}; rename the plugin's entry point"
+                f"two {several} are called {point.name!r}: {duplicate} and {point.value}; "
+                "rename the plugin's entry point"
             )
-        found[point.name] = point.value
-    return found
+        plugins[point.name] = point.value
+    return plugins
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -203,19 +204,19 @@ def target(kind: str, name: str) -> str:
     Raises:
         UnknownNameError: nothing is; names the known and the closest.
     """
-    found = _BUILT_IN[kind].get(name) or _plugins(kind).get(name)
-    if found is None:
-        raise UnknownNameError(_one(kind), name, names(kind))
-    return found
+    location = _BUILT_IN[kind].get(name) or _plugins(kind).get(name)
+    if location is None:
+        raise UnknownNameError(_with_article(kind), name, names(kind))
+    return location
 
 
-def _one(kind: str) -> str:
+def _with_article(kind: str) -> str:
     """A kind as a message names one of it."""
     return kind if kind in ("metric", "resource") else f"{kind} strategy"
 
 
 @contextlib.contextmanager
-def of_plugin(kind: str, name: str, what: str) -> Iterator[None]:
+def of_plugin(kind: str, name: str, activity: str) -> Iterator[None]:
     """Whatever a plugin raises is a fault of its package; it ends no process. What ours raises is a bug."""
     if name in _BUILT_IN[kind]:
         yield
@@ -227,7 +228,8 @@ def of_plugin(kind: str, name: str, what: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ParameterError(
-            f"{_one(kind)} {name!r} ({_plugins(kind)[name]}) cannot be {what}: {raised}; mend or update its package"
+            f"{_with_article(kind)} {name!r} ({_plugins(kind)[name]}) cannot be {activity}: {raised}; "
+            "mend or update its package"
         ) from error
 
 
@@ -242,8 +244,8 @@ def refine_kind(name: str) -> str:
     if len(kinds) > 1:
         raise ParameterError(f"two strategies are called {name!r}, of kinds {' and '.join(kinds)}; rename one")
     if not kinds:
-        known = [known for kind in REFINE_KINDS for known in names(kind)]
-        raise UnknownNameError("refine strategy", name, known)
+        refine_names = [name for kind in REFINE_KINDS for name in names(kind)]
+        raise UnknownNameError("refine strategy", name, refine_names)
     return kinds[0]
 
 
@@ -256,19 +258,19 @@ def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
     """
     strategy = find(kind, name)
     with of_plugin(kind, name, "made"):
-        return _made(strategy, name, parameters)
+        return _instantiate(strategy, name, parameters)
 
 
-def _made(strategy: Any, name: str, parameters: Mapping[str, Any]) -> Any:
+def _instantiate(strategy: Any, name: str, parameters: Mapping[str, Any]) -> Any:
     hints = _hints(strategy)
-    known = {f.name: f for f in dataclasses.fields(strategy) if f.init}
+    fields = {f.name: f for f in dataclasses.fields(strategy) if f.init}
     for key, value in parameters.items():
-        if key not in known:
-            raise ParameterError(f"{name} has no parameter {key!r}{suggest(str(key), known)}")
+        if key not in fields:
+            raise ParameterError(f"{name} has no parameter {key!r}{suggest(str(key), fields)}")
         check_type(key, value, hints[key])
     missing = [
         key
-        for key, f in known.items()
+        for key, f in fields.items()
         if key not in parameters and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
     ]
     if missing:
@@ -276,15 +278,15 @@ def _made(strategy: Any, name: str, parameters: Mapping[str, Any]) -> Any:
     return strategy(**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
 
 
-def check_fields(one: Any) -> None:
+def check_fields(strategy: Any) -> None:
     """Hold every field of a dataclass to its annotation, as `check_type` does.
 
     Raises:
         ParameterError: one does not fit.
     """
-    kind: Any = type(one)
+    kind: Any = type(strategy)
     for name, expected in _hints(kind).items():
-        check_type(name, getattr(one, name), expected)
+        check_type(name, getattr(strategy, name), expected)
 
 
 @cache
@@ -305,8 +307,8 @@ def check_type(name: str, value: object, expected: Any) -> None:
     )
     if any(_fits(value, option) for option in options):
         return
-    wanted = " or ".join(_called(option) for option in options)
-    raise ParameterError(f"{name} must be {wanted}, got {value!r}")
+    type_names = " or ".join(_called(option) for option in options)
+    raise ParameterError(f"{name} must be {type_names}, got {value!r}")
 
 
 def _fits(value: object, option: Any) -> bool:
@@ -315,20 +317,20 @@ def _fits(value: object, option: Any) -> bool:
     if plain is typing.Any:
         return True
     if plain is typing.Literal:
-        return any(type(value) is type(one) and value == one for one in inner)
+        return any(type(value) is type(option_value) and value == option_value for option_value in inner)
     if plain in (int, float):
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return whole or (plain is float and isinstance(value, float) and math.isfinite(value))
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        return is_integer or (plain is float and isinstance(value, float) and math.isfinite(value))
     if plain in (tuple, list, Sequence):
-        inner = tuple(one for one in inner if one is not ...)
-        return isinstance(value, list | tuple) and all(not inner or _fits(one, inner[0]) for one in value)
+        inner = tuple(option for option in inner if option is not ...)
+        return isinstance(value, list | tuple) and all(not inner or _fits(element, inner[0]) for element in value)
     return isinstance(value, type(None) if plain is None else plain)
 
 
 def _called(option: Any) -> str:
     """A type as a message names it."""
     if typing.get_origin(option) is typing.Literal:
-        return "one of " + ", ".join(repr(one) for one in typing.get_args(option))
+        return "one of " + ", ".join(repr(literal) for literal in typing.get_args(option))
     if option in (None, type(None)):
         return "nothing"
     return f"of type {getattr(typing.get_origin(option) or option, '__name__', option)}"
@@ -344,12 +346,12 @@ def foreign_code(strategy: type) -> str | None:
     try:
         source = hashlib.sha256(Path(inspect.getfile(strategy)).read_bytes()).hexdigest()[:16]
     except (OSError, TypeError):  # made at a prompt, or compiled: there is no file to tell versions apart by
-        source = f"no source {_told_apart(strategy)}"
+        source = f"no source {_qualified_name(strategy)}"
     return f"{strategy.__module__}:{strategy.__qualname__} {source}"
 
 
 @cache
-def _told_apart(strategy: type) -> str:  # noqa: ARG001 - one for each
+def _qualified_name(strategy: type) -> str:  # noqa: ARG001 - one for each
     """What no other class has, in this process or in another: nobody knows what is in it."""
     return secrets.token_hex(8)
 
@@ -359,7 +361,7 @@ def parameters(step: Any) -> dict[str, Any]:
     return {f.name: getattr(step, f.name) for f in dataclasses.fields(step) if f.init}
 
 
-def told_parameters(step: Any) -> dict[str, Any]:
+def serialised_parameters(step: Any) -> dict[str, Any]:
     """The parameters that stand in a step's description: all but those that came `later` and are at their default."""
     came_later = {f.name: f.default for f in dataclasses.fields(step) if f.metadata.get("later")}
     return {

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from ctxbench.core.items import ItemKey
 
 
-def checked_vector(given: Sequence[float], query: str) -> tuple[float, ...]:
+def checked_vector(values: Sequence[float], query: str) -> tuple[float, ...]:
     """The numbers of a request's own vector.
 
     Raises:
         ParameterError: they are none, or not finite, or all 0; names the query.
     """
     try:
-        vector = tuple(map(float, given))
+        vector = tuple(map(float, values))
     except (TypeError, ValueError):
-        raise ParameterError(f"query {query!r}: vector must be a list of numbers, got {given!r:.60}") from None
+        raise ParameterError(f"query {query!r}: vector must be a list of numbers, got {values!r:.60}") from None
     if not all(map(math.isfinite, vector)):
         raise ParameterError(f"query {query!r}: its vector of {len(vector)} numbers holds NaN or infinity")
     if not any(vector):
@@ -37,7 +37,7 @@ def check_uses(uses: Sequence[tuple[ItemKey, int]], query: str) -> None:
     """
     for key, count in uses:
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            wanted = f"how often {key.id!r} was useful must be a whole number, 0 or more"
-            raise ParameterError(f"query {query!r}: {wanted}, got {count!r:.60}")
+            message = f"how often {key.id!r} was useful must be a whole number, 0 or more"
+            raise ParameterError(f"query {query!r}: {message}, got {count!r:.60}")
     if len({key for key, _ in uses}) < len(uses):
         raise ParameterError(f"query {query!r}: uses counts an item twice; give each item one count")

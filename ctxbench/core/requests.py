@@ -48,7 +48,7 @@ class SessionItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Only:
+class Filter:
     """What a request restricts its search to. An item that lacks the fact that is asked for is left out.
 
     Attributes:
@@ -80,17 +80,17 @@ class Only:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON, without what is not restricted."""
-        given: dict[str, Any] = {"types": list(self.types), "since": self.since, "before": self.before}
-        given |= {"confidence": self.confidence, "conversation": self.conversation, "kinds": list(self.kinds)}
-        return {name: value for name, value in given.items() if value not in (None, [])}
+        fields: dict[str, Any] = {"types": list(self.types), "since": self.since, "before": self.before}
+        fields |= {"confidence": self.confidence, "conversation": self.conversation, "kinds": list(self.kinds)}
+        return {name: value for name, value in fields.items() if value not in (None, [])}
 
     def of(self, catalog: Catalog) -> BoolArray:
         """True for the items that are left, shape (n_items,)."""
         facts, left = catalog.facts, np.ones(len(catalog), dtype=np.bool_)
         if self.types:
-            left &= facts.type.among(self.types)
+            left &= facts.type.are_any(self.types)
         if self.kinds:
-            left &= facts.kind.among(self.kinds)
+            left &= facts.kind.are_any(self.kinds)
         if self.since is not None or self.before is not None:
             left &= facts.created >= (EARLIEST + 1 if self.since is None else instant(self.since))
         if self.before is not None:
@@ -143,7 +143,7 @@ class Request:
     conversation: str | None = None
     turn: int | None = None
     time: str | None = None
-    only: Only | None = None
+    only: Filter | None = None
     vector: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -246,11 +246,11 @@ class Batch:
         of `manual` mode, too, and whatever its search is restricted to.
         """
         request, catalog = self.requests[row], self.catalog
-        held = set(self.session_item[self.session_start[row] : self.session_start[row + 1]].tolist())
-        gone = held | {catalog.find(key) for key in request.removed}
+        session_items = set(self.session_item[self.session_start[row] : self.session_start[row + 1]].tolist())
+        gone = session_items | {catalog.find(key) for key in request.removed}
         named = [key for key in request.explicit if request.available is None or key in request.available]
-        places = dict.fromkeys(map(catalog.position, named))
-        return [at for at in places if at not in gone and catalog[at].enabled and catalog[at].include != "always"]
+        positions = dict.fromkeys(map(catalog.position, named))
+        return [at for at in positions if at not in gone and catalog[at].enabled and catalog[at].include != "always"]
 
     def take(self, rows: Sequence[int]) -> Batch:
         """Return the batch of some of its requests, in the order of `rows`."""
@@ -289,26 +289,28 @@ class _Resolver:
             self.faults.append(Fault(f"query id {request.id!r} occurs twice; ids must differ"))
         self.seen.add(request.id)
         self.time.append(self._time(request))
-        whose = (request.workspace, request.user)
-        own, time = self.open.of(whose, lambda: self.facts.open_to(*whose)), self.time[-1]
+        owner = (request.workspace, request.user)
+        is_open, time = self.open.of(owner, lambda: self.facts.open_to(*owner)), self.time[-1]
         available = self._available(request)
 
-        def seen(item: Any) -> Any:  # of what is named; of all items it is made where they are searched
-            return own[item] & self.facts.at(time, item)
+        def is_visible(item: Any) -> Any:  # of what is named; of all items it is made where they are searched
+            return is_open[item] & self.facts.at(time, item)
 
-        removed = self._positions(request, "removed", request.removed, seen)
+        removed = self._positions(request, "removed", request.removed, is_visible)
         if request.session is None:
-            always = self.facts.always_items
-            kept = always[available[always] & seen(always) & ~np.isin(always, removed)]
-            session = [(item, int(Mode.ALWAYS)) for item in kept.tolist()]
+            always_items = self.facts.always_items
+            session_items = always_items[
+                available[always_items] & is_visible(always_items) & ~np.isin(always_items, removed)
+            ]
+            session = [(item, int(Mode.ALWAYS)) for item in session_items.tolist()]
         else:
-            session = self._session(request, removed, seen)
-        self._positions(request, "explicit", request.explicit, seen)
-        self._positions(request, "recent", request.recent, seen)
-        self._positions(request, "uses", [key for key, _ in request.uses], seen)
+            session = self._session(request, removed, is_visible)
+        self._positions(request, "explicit", request.explicit, is_visible)
+        self._positions(request, "recent", request.recent, is_visible)
+        self._positions(request, "uses", [key for key, _ in request.uses], is_visible)
         self.sessions.append(session)
-        scope = (*whose, request.available, request.only)
-        searched = self.searched.of(scope, lambda: self._searched(request, own & available))
+        scope = (*owner, request.available, request.only)
+        searched = self.searched.of(scope, lambda: self._searched(request, is_open & available))
         gone = {item for item, _ in session} | set(removed)
         self.without.append([item for item in sorted(gone) if searched[item]])
 
@@ -325,8 +327,8 @@ class _Resolver:
             n_items=len(self.catalog),
             scope=np.array(shared.places, dtype=np.int64),
             shared=list(shared.masks.values()),
-            start=starts([len(one) for one in without]),
-            without=np.array([item for one in without for item in one], dtype=np.int64),
+            start=starts([len(items) for items in without]),
+            without=np.array([item for items in without for item in items], dtype=np.int64),
             time=np.array(self.time, dtype=np.int64),
             facts=self.facts if self.facts.timed else None,
         )
@@ -349,28 +351,30 @@ class _Resolver:
         mask = mask & self.facts.searchable
         return mask if request.only is None else mask & request.only.of(self.catalog)
 
-    def _session(self, request: Request, removed: Sequence[int], seen: Sees) -> list[tuple[int, int]]:
+    def _session(self, request: Request, removed: Sequence[int], is_visible: Sees) -> list[tuple[int, int]]:
         """What a request's session holds, once each, with its mode."""
-        held = request.session or ()
-        positions = self._positions(request, "session", [one.key for one in held], seen)
+        entries = request.session or ()
+        positions = self._positions(request, "session", [entry.key for entry in entries], is_visible)
         for position in positions:
             if not self.catalog[position].enabled:
-                what = f"query {request.id!r}: session names {self.catalog.ids[position]!r}, which is not enabled"
-                self.faults.append(Fault(what))
-        modes = [int(Mode[one.mode.upper()]) for one in held]
+                message = f"query {request.id!r}: session names {self.catalog.ids[position]!r}, which is not enabled"
+                self.faults.append(Fault(message))
+        modes = [int(Mode[entry.mode.upper()]) for entry in entries]
         for position in set(positions) & set(removed):
-            what = f"query {request.id!r}: {self.catalog.ids[position]!r} is in the session and removed from it"
-            self.faults.append(Fault(what))
+            message = f"query {request.id!r}: {self.catalog.ids[position]!r} is in the session and removed from it"
+            self.faults.append(Fault(message))
         return list(dict(zip(positions, modes, strict=False)).items())
 
-    def _positions(self, request: Request, what: str, keys: Sequence[ItemKey], seen: Sees | None) -> list[int]:
+    def _positions(
+        self, request: Request, field_name: str, keys: Sequence[ItemKey], is_visible: Sees | None
+    ) -> list[int]:
         """The positions of items by key; what the request may not see is told as if it were not there."""
         out = []
         for key in keys:
             position = self.catalog.find(key)
-            if position is None or not (seen is None or seen(position)):
+            if position is None or not (is_visible is None or is_visible(position)):
                 self.faults.append(
-                    Fault(f"query {request.id!r}: {what} names {key.id!r}, which the catalog does not hold")
+                    Fault(f"query {request.id!r}: {field_name} names {key.id!r}, which the catalog does not hold")
                 )
             else:
                 out.append(position)

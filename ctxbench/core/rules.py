@@ -71,10 +71,10 @@ class Rule:
         """
         if isinstance(stored, str) and stored:
             return cls.of(TEXT, text=stored)
-        held = stored.get("values", {}) if isinstance(stored, Mapping) else None
-        if not isinstance(held, Mapping) or stored.keys() - {"code", "values"}:
+        values = stored.get("values", {}) if isinstance(stored, Mapping) else None
+        if not isinstance(values, Mapping) or stored.keys() - {"code", "values"}:
             raise ParameterError(f"a rule is an object with code and values, got {stored!r}")
-        return cls(stored.get("code", ""), tuple(held.items()))
+        return cls(stored.get("code", ""), tuple(values.items()))
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON: code and values."""
@@ -130,7 +130,7 @@ def in_words(rule: Rule) -> str:
 _learned: dict[str, str] = {}
 
 
-def learn(words: Mapping[str, str]) -> None:
+def register_templates(words: Mapping[str, str]) -> None:
     """Take the templates of a strategy that no name is registered for, as long as this process lives."""
     _learned.update(words)
 
@@ -154,5 +154,5 @@ def _words_of(kind: str, name: str) -> Mapping[str, str]:
         declared = getattr(registry.find(kind, name), "rule_words", None)
     except CtxbenchError:
         return {}
-    held = declared.items() if isinstance(declared, Mapping) else ()
-    return {code: template for code, template in held if isinstance(code, str) and isinstance(template, str)}
+    texts = declared.items() if isinstance(declared, Mapping) else ()
+    return {code: template for code, template in texts if isinstance(code, str) and isinstance(template, str)}

@@ -43,7 +43,7 @@ class Offered:
         rule: the rule that kept it out; None for a chosen item.
         pair: the winning pair of chunks, or None.
         via: id of the item that led here, or None.
-        shown: the part of its prompt text that is sent, `[from, to)` in characters; None = all.
+        span: the part of its prompt text that is sent, `[from, to)` in characters; None = all.
         tokens: what that costs; None = what the whole does.
     """
 
@@ -54,7 +54,7 @@ class Offered:
     rule: Rule | None = None
     pair: Pair | None = None
     via: str | None = None
-    shown: tuple[int, int] | None = None
+    span: tuple[int, int] | None = None
     tokens: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Offered:
             "out_by": None if self.rule is None else self.rule.as_dict(),
             "pair": None if self.pair is None else [self.pair.query_chunk, self.pair.item_chunk],
             "via": self.via,
-            "shown": None if self.shown is None else list(self.shown),
+            "shown": None if self.span is None else list(self.span),
             "tokens": self.tokens,
         }
         return {name: value for name, value in row.items() if value is not None}
@@ -100,8 +100,8 @@ class Selection:
         for offered in self.chosen:
             item = catalog[catalog.position(offered.id)]
             row = {"type": item.type, "name": item.name, "serverName": item.server, "includeMode": offered.mode}
-            told = {**row, "similarityScore": offered.score}
-            items.append({name: value for name, value in told.items() if value is not None})
+            row_with_score = {**row, "similarityScore": offered.score}
+            items.append({name: value for name, value in row_with_score.items() if value is not None})
         return {"items": items}
 
 
@@ -138,7 +138,7 @@ def offered_at(catalog: Catalog, candidates: Candidates, rows: IntArray) -> tupl
             rule=rules[out],
             pair=None if query_chunk < 0 or item_chunk < 0 else Pair(query_chunk, item_chunk),
             via=None if via < 0 else ids[via],
-            shown=None if end < 0 else (start, end),
+            span=None if end < 0 else (start, end),
             tokens=None if tokens < 0 else tokens,
         )
         for item, score, mode, origin, out, query_chunk, item_chunk, via, start, end, tokens in zip(

@@ -22,7 +22,7 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _FLAGS = range(0x1F1E6, 0x1F200)  # regional indicators: two of them are one flag
 
 
-def text_shown(item: Item, shown: tuple[int, int] | None) -> str:
+def text_shown(item: Item, span: tuple[int, int] | None) -> str:
     """What the model is sent of an item.
 
     Args:
@@ -33,42 +33,42 @@ def text_shown(item: Item, shown: tuple[int, int] | None) -> str:
         The prompt text, or the part with `MARK` at each end that was cut.
 
     Raises:
-        ParameterError: there is no such part; see `hold_to_text`.
+        ParameterError: there is no such part; see `validate_span`.
     """
     text = item.prompt_text
-    if shown is None:
+    if span is None:
         return text
-    hold_to_text(item, shown)
-    start, end = shown
+    validate_span(item, span)
+    start, end = span
     return f"{MARK + ' ' if start else ''}{text[start:end]}{' ' + MARK if end < len(text) else ''}"
 
 
-def hold_to_text(item: Item, shown: tuple[int, int]) -> None:
+def validate_span(item: Item, span: tuple[int, int]) -> None:
     """Refuse a part that an item's prompt text does not have.
 
     Raises:
         ParameterError: the part is empty, ends outside the text or within a character, or is of a tool, whose
             definition is sent whole or not at all.
     """
-    text, (start, end) = item.prompt_text, shown
+    text, (start, end) = item.prompt_text, span
     if not 0 <= start < end <= len(text):
         raise ParameterError(f"shows characters {start} to {end} of {item.id}, whose prompt text has {len(text):,}")
     if item.type == "tool" and (start, end) != (0, len(text)):
         raise ParameterError(f"shows characters {start} to {end} of {item.id}; a tool is sent whole, or not at all")
-    for place in (start, end):
-        if not between_characters(text, place):
-            where = f"within the character {text[max(place - 1, 0) : place + 1]!r}"
-            raise ParameterError(f"shows {item.id} from {start} to {end}, but {place} lies {where}; end between two")
+    for position in (start, end):
+        if not between_characters(text, position):
+            where = f"within the character {text[max(position - 1, 0) : position + 1]!r}"
+            raise ParameterError(f"shows {item.id} from {start} to {end}, but {position} lies {where}; end between two")
 
 
-def between_characters(text: str, place: int) -> bool:
+def between_characters(text: str, position: int) -> bool:
     """Whether a text may be cut before `text[place]`: no character, as a reader sees them, lies on both sides.
 
     Accents and vowel signs, joined emoji, skin tones, flags and `CR LF` stay whole. The two ends are fine.
     """
-    if not 0 < place < len(text):
+    if not 0 < position < len(text):
         return True
-    before, after = text[place - 1], text[place]
+    before, after = text[position - 1], text[position]
     if before.isascii() and after.isascii():
         return (before, after) != ("\r", "\n")
     if unicodedata.category(after).startswith("M") or ord(after) in _SELECTORS or ord(after) in _SKIN_TONES:
@@ -76,10 +76,10 @@ def between_characters(text: str, place: int) -> bool:
     if _JOINER in (before, after):
         return False
     if ord(before) in _FLAGS and ord(after) in _FLAGS:
-        first = place - 1
+        first = position - 1
         while first > 0 and ord(text[first - 1]) in _FLAGS:
             first -= 1
-        return (place - first) % 2 == 0
+        return (position - first) % 2 == 0
     return True
 
 
@@ -107,11 +107,11 @@ def holding(catalog: Catalog, table: Candidates, rows: IntArray, quotes: Sequenc
         Shape (n,): True where the quote, or the whole text, lies within what is shown.
     """
     enough = np.ones(len(rows), dtype=np.bool_)
-    for place, (row, quote) in enumerate(zip(rows.tolist(), quotes, strict=True)):
+    for index, (row, quote) in enumerate(zip(rows.tolist(), quotes, strict=True)):
         part = part_of(table, row)
         if part is not None:
             text = catalog[int(table.item[row])].prompt_text
-            enough[place] = quoted(text[slice(*part)], quote) if quote else part == (0, len(text))
+            enough[index] = quoted(text[slice(*part)], quote) if quote else part == (0, len(text))
     return enough
 
 

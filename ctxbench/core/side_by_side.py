@@ -56,11 +56,11 @@ class _Threads:
                 _raise_exit(thread)  # again, as a callback of compiled code may have dropped it
             time.sleep(0.02)
             for thread, (spent, since) in list(computing.items()):
-                now, spent_now = time.monotonic(), _cpu_seconds(thread)
-                if thread not in self._busy or (spent_now == spent and now - since > _IDLE_S):
+                time_now, spent_now = time.monotonic(), _cpu_seconds(thread)
+                if thread not in self._busy or (spent_now == spent and time_now - since > _IDLE_S):
                     del computing[thread]
                 elif spent_now != spent:
-                    computing[thread] = spent_now, now
+                    computing[thread] = spent_now, time_now
         sys.unraisablehook = hook
 
     def _work(self) -> None:
@@ -138,8 +138,8 @@ def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tup
         if error is None:
             returned[name] = value  # type: ignore[assignment]
         else:
-            what = " ".join(str(error).split()) or type(error).__name__
-            notes[name] = Note(f"retrieve.{name}", "failed", what)
+            message = " ".join(str(error).split()) or type(error).__name__
+            notes[name] = Note(f"retrieve.{name}", "failed", message)
     for name in calls:
         if name not in returned and name not in notes:
             notes[name] = Note(f"retrieve.{name}", "late", f"it had {seconds:g} s")

@@ -66,7 +66,7 @@ class Resources(Protocol):
         """
         ...
 
-    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what was made under `key`, making it at the first call."""
         ...
 
@@ -133,70 +133,73 @@ class Step:
         """
         row = {
             "step": f"{self.kind}:{self.name}",
-            "version": self.says("version"),
-            **registry.told_parameters(self.call),
+            "version": self.declared("version"),
+            **registry.serialised_parameters(self.call),
         }
-        also = {"code": registry.foreign_code(type(self.call)) or self.says("code"), "content": self.says("content")}
+        also = {
+            "code": registry.foreign_code(type(self.call)) or self.declared("code"),
+            "content": self.declared("content"),
+        }
         return {**row, **{name: value for name, value in also.items() if value}}
 
-    def says(self, what: str) -> Any:
+    def declared(self, attribute: str) -> Any:
         """What the strategy says of itself, by the name of a property of `Strategy`.
 
         A strategy that is not derived from that class says what the class would, where it says nothing.
         """
-        found = getattr(self.call, what, _SILENT)
-        return getattr(_PLAIN, what) if found is _SILENT else found
+        value = getattr(self.call, attribute, _SILENT)
+        return getattr(_PLAIN, attribute) if value is _SILENT else value
 
     @property
     def uses(self) -> tuple[str, ...]:
         """The resources whose identity decides this step's output."""
-        return tuple(self.says("uses"))
+        return tuple(self.declared("uses"))
 
     @property
     def unlimited(self) -> bool:
         """Whether a retriever may find the whole catalog, for all that it says."""
-        return self.says("depth") is None
+        return self.declared("depth") is None
 
     @property
     def depths(self) -> tuple[int, ...]:
         """How many items a retriever ranks, if it says so."""
-        depth = self.says("depth") if self.kind == "retrieve" else None
+        depth = self.declared("depth") if self.kind == "retrieve" else None
         return () if depth is None else (int(depth),)
 
     @property
     def ranks(self) -> bool:
         """Whether a retriever ranks what it finds."""
-        return bool(self.says("ranks"))
+        return bool(self.declared("ranks"))
 
     @property
     def orders(self) -> bool:
         """Whether a rank step makes an order of its own, whatever it stands behind."""
-        return bool(self.says("orders"))
+        return bool(self.declared("orders"))
 
     @property
     def reach(self) -> int:
         """How many of the best chunk matches the step looks at; 0 if it takes what there is."""
-        return int(self.says("reach"))
+        return int(self.declared("reach"))
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The sources of a `merge` that the step's parameters name."""
-        return tuple(self.says("sources"))
+        return tuple(self.declared("sources"))
 
     @property
     def chunking(self) -> Any | None:
         """How the step splits items (a `chunking.items.ItemChunking`); None where it does not."""
-        return self.says("chunking")
+        return self.declared("chunking")
 
     @property
     def fitted(self) -> bool:
         """Whether the step reads a fit, which belongs to a catalog and to what stands before it."""
-        return self.says("calibrated") is not None
+        return self.declared("calibrated") is not None
 
     @property
     def expands(self) -> bool:
         """Whether the step brings items in that were not found."""
-        return self.kind == "expand" or (self.kind == "fit" and bool(self.says("brings_in")))
+        return self.kind == "expand" or (self.kind == "fit" and bool(self.declared("brings_in")))
 
     @property
     def off(self) -> bool:
@@ -233,9 +236,9 @@ class WithFormat(Resources):
             return json.dumps(self._step.describe(), sort_keys=True, default=str)
         return self._resources.identity(name)
 
-    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """As `Resources.kept`."""
-        return self._resources.kept(key, make)
+    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
+        """As `Resources.get_or_create`."""
+        return self._resources.get_or_create(key, make)
 
 
 @dataclass(frozen=True)
@@ -323,17 +326,17 @@ class Merge:
         if not live or self.seconds is None:
             return joined({name: step.call(query, resources) for name, step in self.sources.items()})
         calls = {name: partial(step.call, query, resources) for name, step in self.sources.items()}
-        found, notes = side_by_side(calls, seconds=self.seconds)
-        if not found:
+        results, notes = side_by_side(calls, seconds=self.seconds)
+        if not results:
             raise SelectorError(f"{self.name}: no source answered; {'; '.join(map(str, notes))}")
         notes = tuple(replace(note, message=f"{note.message}; the other sources answered without it") for note in notes)
         # one that did not answer has its column all the same, so that steps behind find it
-        tables = {name: found.get(name, Candidates.empty(len(query.batch))) for name in self.sources}
+        tables = {name: results.get(name, Candidates.empty(len(query.batch))) for name in self.sources}
         return joined(tables).noted(*notes)
 
 
 @dataclass(frozen=True)
-class ByDomain:
+class PerType:
     """Refines the items of each domain (a set of types) with steps of its own, and puts the parts together.
 
     Chunk ranks stay those of the whole search. Session items go with the domain of their type, so that its steps see
@@ -341,7 +344,7 @@ class ByDomain:
     pass by.
     """
 
-    domains: Mapping[tuple[str, ...], tuple[Step | ByDomain, ...]]
+    domains: Mapping[tuple[str, ...], tuple[Step | PerType, ...]]
 
     @property
     def name(self) -> str:
@@ -353,7 +356,7 @@ class ByDomain:
         domains = [[",".join(types), [step.describe() for step in steps]] for types, steps in self.domains.items()]
         return {"step": "by_domain", "domains": domains}
 
-    def mapped(self, change: Callable[[Step], Step]) -> ByDomain:
+    def mapped(self, change: Callable[[Step], Step]) -> PerType:
         """The same with every step of every domain changed."""
         domains = {types: tuple(step.mapped(change) for step in steps) for types, steps in self.domains.items()}
         return replace(self, domains=domains)
@@ -395,17 +398,19 @@ class ByDomain:
         parts = []
         free = np.ones(len(batch.catalog), dtype=np.bool_)  # items that no domain has taken
         for domain, steps in self.domains.items():
-            held = free & (types.among(domain) | ("*" in domain))
-            free &= ~held
-            part = candidates.taken(held[candidates.item])
-            own = query
+            in_domain = free & (types.are_any(domain) | ("*" in domain))
+            free &= ~in_domain
+            part = candidates.select_rows(in_domain[candidates.item])
+            domain_query = query
             if any(step.expands for step in steps):  # what a domain brings in is of that domain
-                own = replace(query, batch=replace(batch, eligible=batch.eligible.within(held)))
+                domain_query = replace(query, batch=replace(batch, eligible=batch.eligible.within(in_domain)))
             for step in steps:
-                part = step.call(own, part, resources)
+                part = step.call(domain_query, part, resources)
             parts.append(part)
         left = free[candidates.item]
         if (left & ~session).any():
-            lacking = sorted({batch.catalog[item].type for item in candidates.item[left & ~session].tolist()})
-            raise ParameterError(f"by_domain: items of type {', '.join(lacking)} belong to no domain; add one, or '*'")
-        return concatenated([*parts, candidates.taken(left)])
+            missing_types = sorted({batch.catalog[item].type for item in candidates.item[left & ~session].tolist()})
+            raise ParameterError(
+                f"by_domain: items of type {', '.join(missing_types)} belong to no domain; add one, or '*'"
+            )
+        return concatenated([*parts, candidates.select_rows(left)])

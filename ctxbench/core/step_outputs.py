@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
-from ctxbench.core.stages import Analyses, ByDomain, Merge, Resources, Step
+from ctxbench.core.stages import Analyses, Merge, PerType, Resources, Step
 
 T = TypeVar("T", Query, Candidates)
 
@@ -22,7 +22,7 @@ _LACKING = ("late", "failed")  # kinds of notes: the next time, the answer may b
 _COMBINED: dict[type, tuple[str, str]] = {
     Analyses: ("analyse", "analyses"),
     Merge: ("retrieve", "merge"),
-    ByDomain: ("refine", "by_domain"),
+    PerType: ("refine", "by_domain"),
 }
 _NOTHING = object()
 
@@ -54,29 +54,29 @@ class StepOutputs:
         self._identities: dict[str, str] = {}
         self._key = "" if memo is None else batch.key
 
-    def __call__(self, step: Step | Analyses | Merge | ByDomain, make: Callable[[], T]) -> T:
+    def __call__(self, step: Step | Analyses | Merge | PerType, make: Callable[[], T]) -> T:
         """The output of the next step: kept from an earlier run, or made now."""
         if self._memo is None:
-            return self._made(step, make)
+            return self._run(step, make)
         for use in step.uses:
             self._identities[use] = self._resources.identity(use)
         parts = [self._key, step.describe(), self._identities]
         self._key = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-        found = self._memo.get(self._key, _NOTHING)
-        if found is not _NOTHING:
-            return cast("T", found)
-        made = self._made(step, make)
-        if self._live and any(note.kind in _LACKING for note in made.notes):
+        stored = self._memo.get(self._key, _NOTHING)
+        if stored is not _NOTHING:
+            return cast("T", stored)
+        output = self._run(step, make)
+        if self._live and any(note.kind in _LACKING for note in output.notes):
             self._memo = None
         else:
-            self._memo[self._key] = made
-        return made
+            self._memo[self._key] = output
+        return output
 
-    def _made(self, step: Step | Analyses | Merge | ByDomain, make: Callable[[], T]) -> T:
+    def _run(self, step: Step | Analyses | Merge | PerType, make: Callable[[], T]) -> T:
         if self._listener is None:
             return make()
         begin = time.perf_counter()
-        made = make()
+        output = make()
         kind, name = _COMBINED.get(type(step)) or (step.kind, step.name)  # type: ignore[union-attr]
         self._listener(kind, name, time.perf_counter() - begin)
-        return made
+        return output

@@ -32,7 +32,7 @@ class StoredStep:
     values: Mapping[str, Any]
     about: Mapping[str, Any]
 
-    def made(self) -> Any | None:
+    def build(self) -> Any | None:
         """The strategy as it is now, with these parameters; None where it is not here, or takes others by now."""
         if self.kind not in registry.KINDS:
             return None
@@ -88,9 +88,9 @@ class StoredPipeline:
             return None
         plain = json.loads(json.dumps(pipeline))  # what was read from a file has lists where a live pipeline has tuples
         read = {stage: _read(plain[stage]) for stage in ("analyse", "retrieve", "format") if stage in plain}
-        for stage, (wanted, what) in _EXPECTED.items():
-            if stage in read and not isinstance(read[stage], wanted):
-                raise ParameterError(f"{stage} of a pipeline must be {what}, got {plain[stage]!r}")
+        for stage, (expected_type, label) in _EXPECTED.items():
+            if stage in read and not isinstance(read[stage], expected_type):
+                raise ParameterError(f"{stage} of a pipeline must be {label}, got {plain[stage]!r}")
         return cls(**read, refine=_refining(plain.get("refine", []), "refine"))  # type: ignore[arg-type]
 
     def steps(self) -> Iterator[StoredStep]:
@@ -128,27 +128,29 @@ def pipelines_in(description: Any) -> Iterator[StoredPipeline]:
         if pipeline is not None:
             yield pipeline
         else:
-            for one in description.values():
-                yield from pipelines_in(one)
+            for part in description.values():
+                yield from pipelines_in(part)
 
 
 def _read(described: Any) -> AnyStored:
     """One step or combinator."""
     if isinstance(described, list):
-        return StoredAnalyses(tuple(_step(one, "analyse") for one in described))
+        return StoredAnalyses(tuple(_step(step, "analyse") for step in described))
     if not isinstance(described, Mapping):
         return _taken_apart({"step": described})
     combinator = described.get("step")  # a step may have a parameter of any name
     if "analyses" in described and combinator in ("analyses", None):
-        return StoredAnalyses(tuple(_step(one, "analyses") for one in _list(described["analyses"], "analyses")))
+        return StoredAnalyses(tuple(_step(step, "analyses") for step in _list(described["analyses"], "analyses")))
     if "sources" in described and combinator == "merge":
         return StoredMerge(
-            tuple((name, _step(one, "sources")) for name, one in _pairs(described["sources"], "sources")),
+            tuple((name, _step(step, "sources")) for name, step in _pairs(described["sources"], "sources")),
         )
     if "domains" in described and combinator in ("by_domain", None):
         pairs = _pairs(described["domains"], "domains")
         return StoredDomains(
-            tuple((tuple(one.strip() for one in types.split(",")), _refining(held, types)) for types, held in pairs)
+            tuple(
+                (tuple(type_.strip() for type_ in types.split(",")), _refining(steps, types)) for types, steps in pairs
+            )
         )
     return _taken_apart(described)
 
@@ -172,10 +174,10 @@ def _step(described: Any, where: str) -> StoredStep:
 
 
 def _refining(described: Any, where: str) -> tuple[StoredRefine, ...]:
-    read = [_read(one) for one in _list(described, where)]
-    if not all(isinstance(one, StoredStep | StoredDomains) for one in read):
+    read = [_read(step) for step in _list(described, where)]
+    if not all(isinstance(step, StoredStep | StoredDomains) for step in read):
         raise ParameterError(f"{where} of a pipeline must hold refining steps, got {described!r}")
-    return tuple(one for one in read if isinstance(one, StoredStep | StoredDomains))
+    return tuple(step for step in read if isinstance(step, StoredStep | StoredDomains))
 
 
 def _list(value: Any, where: str) -> Sequence[Any]:
@@ -187,6 +189,6 @@ def _list(value: Any, where: str) -> Sequence[Any]:
 def _pairs(value: Any, where: str) -> list[tuple[str, Any]]:
     """The pairs of a name and what it names."""
     pairs: list[Any] = value if isinstance(value, list) else [None]
-    if not all(isinstance(one, list) and len(one) == 2 and isinstance(one[0], str) for one in pairs):
+    if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
         raise ParameterError(f"{where} of a pipeline must be a list of pairs of a name and steps, got {value!r}")
-    return [(name, held) for name, held in pairs]
+    return [(name, value) for name, value in pairs]

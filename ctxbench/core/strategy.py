@@ -40,8 +40,8 @@ class Strategy:
         """
         super().__init_subclass__()
         for name, kind in inspect.get_annotations(cls).items():
-            said = isinstance(getattr(Strategy, name, None), property) and name not in vars(cls)
-            if said and "ClassVar" not in str(kind):
+            is_property = isinstance(getattr(Strategy, name, None), property) and name not in vars(cls)
+            if is_property and "ClassVar" not in str(kind):
                 raise ParameterError(
                     f"{cls.__name__}: a parameter without a default cannot be called {name!r}, as every strategy says "
                     "something of itself by that name; give it a default, or another name"

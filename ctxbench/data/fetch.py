@@ -270,7 +270,7 @@ class _Download:
                         break  # another file; its digest will say so
                     stream.write(piece)
                     if done - lap >= LEAST:
-                        self.deadline.again()
+                        self.deadline.restart()
                         lap = done
                     if self.show is not None:
                         self.show(f"fetching {self.file.path}, bytes", done, self.file.size)

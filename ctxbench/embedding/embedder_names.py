@@ -38,10 +38,10 @@ def open_embedder(name: str = "minilm") -> Embedder:
         raise UnknownNameError("embedder", name, map(_written, error.known)) from error
     if (kind in _WITH_MODEL) != bool(model) or (colon and kind not in _WITH_MODEL):
         with_model = " and ".join(map(repr, _WITH_MODEL))
-        *others, last = (repr(_written(one)) for one in registry.built_in("embedder"))
+        *names, last = (repr(_written(name)) for name in registry.built_in("embedder"))
         raise ParameterError(
             f"embedder {name!r}: a model is named with {with_model} only, as in 'st:BAAI/bge-small-en-v1.5'; "
-            f"write {', '.join(others)} or {last}"
+            f"write {', '.join(names)} or {last}"
         )
     return cast("Embedder", make(model) if model else make())
 

@@ -23,11 +23,11 @@ Function: TypeAlias = Callable[[Sequence[str]], Any]
 _PROBE = "ctxbench"  # a text that every function is asked for
 _SAME = 1e-3  # between numbers of two unit vectors, as servers that calculate in half precision give them
 _LIMIT = 500_000_000  # bytes of vectors over all functions
-_given: dict[str, tuple[object, Embedder]] = {}
+_registered: dict[str, tuple[object, Embedder]] = {}
 _lock = threading.RLock()
 
 
-def named(given: Function | Embedder) -> str:
+def named(embedder: Function | Embedder) -> str:
     """The name under which a function or an object is an embedder as long as the process lives, `python:...`.
 
     The same one has the same name at every call; the vectors of a function are kept in memory. It is called with one
@@ -38,29 +38,31 @@ def named(given: Function | Embedder) -> str:
         ModelError: the function fails, or what it returns is no vector.
     """
     with _lock:
-        return _named(given)
+        return _named(embedder)
 
 
-def _named(given: Function | Embedder) -> str:
-    for name, (one, _) in _given.items():
-        if one is given or (inspect.ismethod(given) and one == given):  # `model.encode` is another object each time
+def _named(embedder: Function | Embedder) -> str:
+    for name, (registered, _) in _registered.items():
+        if registered is embedder or (
+            inspect.ismethod(embedder) and registered == embedder
+        ):  # `model.encode` is another object each time
             return name
-    own = getattr(given, "__qualname__", None) or type(given).__qualname__
-    plain = own.rpartition(".")[2].strip("<>")
+    qualified_name = getattr(embedder, "__qualname__", None) or type(embedder).__qualname__
+    plain = qualified_name.rpartition(".")[2].strip("<>")
     name = f"{KIND}:{plain}"
     number = 1
-    while name in _given:
+    while name in _registered:
         number += 1
         name = f"{KIND}:{plain}-{number}"
-    if isinstance(getattr(given, "identity", None), EmbedderIdentity) and hasattr(given, "embed"):
-        _given[name] = given, cast("Embedder", given)
-    elif callable(given) and not isinstance(given, type):
-        _given[name] = given, FunctionEmbedder(given, name)
+    if isinstance(getattr(embedder, "identity", None), EmbedderIdentity) and hasattr(embedder, "embed"):
+        _registered[name] = embedder, cast("Embedder", embedder)
+    elif callable(embedder) and not isinstance(embedder, type):
+        _registered[name] = embedder, FunctionEmbedder(embedder, name)
     else:
         raise ParameterError(
             "an embedder is a name such as minilm, a function from texts to vectors, or an object with `identity` (an "
             "`EmbedderIdentity`) and `embed`; got "
-            f"{f'the class {given.__name__}' if isinstance(given, type) else type(given).__name__}"
+            f"{f'the class {embedder.__name__}' if isinstance(embedder, type) else type(embedder).__name__}"
         )
     return name
 
@@ -72,16 +74,16 @@ def find(name: str) -> Embedder:
         ParameterError: none was given under it.
         ModelError: the function fails.
     """
-    whole = f"{KIND}:{name}"
-    if whole not in _given:
+    full_name = f"{KIND}:{name}"
+    if full_name not in _registered:
         raise ParameterError(
-            f"no embedder {whole!r} was given in this process{suggest(whole, _given)}; give the function itself to "
-            "ctxbench.pipeline, evaluate or select"
+            f"no embedder {full_name!r} was given in this process{suggest(full_name, _registered)}; "
+            "give the function itself to ctxbench.pipeline, evaluate or select"
         )
-    found = _given[whole][1]
-    if isinstance(found, FunctionEmbedder):
-        found.look_again()
-    return found
+    embedder = _registered[full_name][1]
+    if isinstance(embedder, FunctionEmbedder):
+        embedder.look_again()
+    return embedder
 
 
 class FunctionEmbedder:
@@ -111,9 +113,9 @@ class FunctionEmbedder:
     def look_again(self) -> None:
         """Begin anew where the function gives another vector than before, as a model does that was trained further."""
         before, self._dimensions = self._dimensions, 0
-        now = self._called([_PROBE])[0]
+        vector = self._called([_PROBE])[0]
         self._dimensions = before
-        if now.shape != self._probe.shape or np.abs(now - self._probe).max() > _SAME:
+        if vector.shape != self._probe.shape or np.abs(vector - self._probe).max() > _SAME:
             self._begin()
 
     def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
@@ -121,11 +123,11 @@ class FunctionEmbedder:
         vectors = np.zeros((len(texts), self._dimensions), dtype=np.float32)
         for first in range(0, len(texts), BATCH):
             part = list(texts[first : first + BATCH])
-            found = self._called(part)
-            for place, vector in enumerate(found, first):
-                vectors[place] = vector
+            part_vectors = self._called(part)
+            for position, vector in enumerate(part_vectors, first):
+                vectors[position] = vector
                 if on_done is not None:
-                    on_done(place, vectors[place])
+                    on_done(position, vectors[position])
         return vectors
 
     def _called(self, texts: list[str]) -> Float32Array:
@@ -137,27 +139,27 @@ class FunctionEmbedder:
         n = len(texts)
         expected = f"(n_texts, {self._dimensions or 'n_dimensions'}), here ({n}, {self._dimensions or '...'})"
         try:
-            found = np.asarray(self._function(list(texts)), dtype=np.float64)
+            vectors = np.asarray(self._function(list(texts)), dtype=np.float64)
         except Exception as error:
-            told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            what = f"embedder {self._name!r} failed on {n} texts, the first {texts[0]!r:.60}: {told}"
-            raise ModelError(f"{what}; it must return an array of numbers of shape {expected}") from error
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            message = f"embedder {self._name!r} failed on {n} texts, the first {texts[0]!r:.60}: {reason}"
+            raise ModelError(f"{message}; it must return an array of numbers of shape {expected}") from error
         if (
-            found.ndim != 2
-            or len(found) != n
-            or not found.shape[1]
-            or found.shape[1] != (self._dimensions or found.shape[1])
+            vectors.ndim != 2
+            or len(vectors) != n
+            or not vectors.shape[1]
+            or vectors.shape[1] != (self._dimensions or vectors.shape[1])
         ):
             raise ModelError(
-                f"embedder {self._name!r} returned an array of shape {found.shape} for {n} texts; expected {expected}"
+                f"embedder {self._name!r} returned an array of shape {vectors.shape} for {n} texts; expected {expected}"
             )
-        length = np.linalg.norm(found, axis=1)
+        length = np.linalg.norm(vectors, axis=1)
         wrong = np.flatnonzero(~(np.isfinite(length) & (length > 0)))
         if len(wrong):
-            place = int(wrong[0])
-            what = "has no length" if length[place] == 0 else "holds NaN or infinity"
-            raise ModelError(f"embedder {self._name!r}: the vector of text {texts[place]!r:.60} {what}")
-        return np.asarray(found / length[:, None], dtype=np.float32)
+            position = int(wrong[0])
+            message = "has no length" if length[position] == 0 else "holds NaN or infinity"
+            raise ModelError(f"embedder {self._name!r}: the vector of text {texts[position]!r:.60} {message}")
+        return np.asarray(vectors / length[:, None], dtype=np.float32)
 
 
 class _MemoryStore:
@@ -172,19 +174,19 @@ class _MemoryStore:
 
     def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         """See `Store.look_up`."""
-        kept = [self._vectors.get(text_hash(text)) for text in texts]
-        found = np.array([one is not None for one in kept], dtype=np.bool_)
+        stored = [self._vectors.get(text_hash(text)) for text in texts]
+        is_stored = np.array([vector is not None for vector in stored], dtype=np.bool_)
         vectors = np.zeros((len(texts), self.identity.dimensions), dtype=np.float32)
-        for place, one in enumerate(kept):
-            if one is not None:
-                vectors[place] = one
-        return found, vectors
+        for row, vector in enumerate(stored):
+            if vector is not None:
+                vectors[row] = vector
+        return is_stored, vectors
 
     def add(self, texts: Sequence[str], vectors: Float32Array) -> None:
         """See `Store.add`; of all functions, those that were given first forget theirs where there are too many."""
         self._vectors.update((text_hash(text), row.copy()) for text, row in zip(texts, vectors, strict=True))
         with _lock:
-            stores = [one.store for _, one in _given.values() if isinstance(one, FunctionEmbedder)]
+            stores = [embedder.store for _, embedder in _registered.values() if isinstance(embedder, FunctionEmbedder)]
             for store in stores:
                 if store is not self and sum(map(_size, stores)) > _LIMIT:
                     cast("_MemoryStore", store).forget()

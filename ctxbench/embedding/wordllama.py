@@ -85,7 +85,7 @@ class WordLlama:
 
 def _read_table(path: Path) -> Float32Array:
     """The vectors of all word pieces, shape (n_pieces, 256)."""
-    wrong = f"{path} is no table of F16 vectors of {_DIMENSIONS} numbers; install it again: {_again()}"
+    wrong = f"{path} is no table of F16 vectors of {_DIMENSIONS} numbers; install it again: {_install_hint()}"
     try:
         tensor = read_header(path)[_TENSOR]
         table = np.fromfile(path, dtype="<f2", count=tensor.length // 2, offset=tensor.offset).reshape(tensor.shape)
@@ -102,7 +102,9 @@ def _read_tokenizer(path: Path) -> Any:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:
-        raise ModelError(f"{path} cannot be read as a tokeniser ({error}); install it again: {_again()}") from error
+        raise ModelError(
+            f"{path} cannot be read as a tokeniser ({error}); install it again: {_install_hint()}"
+        ) from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -120,6 +122,6 @@ def _mean(table: Float32Array, pieces: Sequence[int]) -> Float32Array:
     return (total / length).astype(np.float32)
 
 
-def _again() -> str:
+def _install_hint() -> str:
     """The command that replaces damaged files of the package."""
-    return install_command(_EXTRA, again=True)
+    return install_command(_EXTRA, reinstall=True)

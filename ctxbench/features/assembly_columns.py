@@ -17,7 +17,7 @@ from ctxbench.core.facts import EARLIEST
 from ctxbench.core.items import Item
 from ctxbench.core.shown import part_of, part_text
 from ctxbench.core.times import instant
-from ctxbench.features.found import Found, RequestFamily
+from ctxbench.features.found import FeatureInput, RequestFamily
 from ctxbench.index.document_frequency import document_frequency
 from ctxbench.index.words import words
 
@@ -56,40 +56,44 @@ class AssemblyScores(RequestFamily):
 
     columns: ClassVar[tuple[str, ...]] = ("tf", "tfidf", "keywords", "recency", "source", "uses")
 
-    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+    def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:
         """The 6 columns."""
-        batch, rows = found.query.batch, found.rows[span].tolist()
-        asked, catalog, visible = batch.requests[request], batch.catalog, batch.visible[request]
-        items: list[Item] = [catalog[item] for item in found.item[span].tolist()]
-        shown = [part_text(item, part_of(found.table, row)) for item, row in zip(items, rows, strict=True)]
-        keywords = [word.lower() for word in found.query.keywords[request]]
-        text, texts = Counter(asked.text.lower().split()), [one.lower() for one in shown]
-        counts = [Counter(words(one)) for one in (asked.text, *shown)]
-        weight = document_frequency(catalog, found.resources).weights({word for one in counts for word in one}, visible)
-        wanted, *held = [{word: n * weight[word] for word, n in one.items()} for one in counts]
-        now = int(catalog.facts.created[visible].max(initial=EARLIEST)) if asked.time is None else instant(asked.time)
-        created = catalog.facts.created[found.item[span]].tolist()
-        explicit = (found.table.mode[found.rows[span]] == Mode.EXPLICIT).tolist()
-        uses = dict(asked.uses)
+        batch, rows = inputs.query.batch, inputs.rows[span].tolist()
+        asker, catalog, visible = batch.requests[request], batch.catalog, batch.visible[request]
+        items: list[Item] = [catalog[item] for item in inputs.item[span].tolist()]
+        visible_texts = [part_text(item, part_of(inputs.table, row)) for item, row in zip(items, rows, strict=True)]
+        keywords = [word.lower() for word in inputs.query.keywords[request]]
+        text, texts = Counter(asker.text.lower().split()), [part.lower() for part in visible_texts]
+        counts = [Counter(words(part)) for part in (asker.text, *visible_texts)]
+        weight = document_frequency(catalog, inputs.resources).weights(
+            {word for counter in counts for word in counter}, visible
+        )
+        of_query, *of_rows = [{word: n * weight[word] for word, n in counter.items()} for counter in counts]
+        time_now = (
+            int(catalog.facts.created[visible].max(initial=EARLIEST)) if asker.time is None else instant(asker.time)
+        )
+        created = catalog.facts.created[inputs.item[span]].tolist()
+        explicit = (inputs.table.mode[inputs.rows[span]] == Mode.EXPLICIT).tolist()
+        uses = dict(asker.uses)
         return np.array(
             [
                 (
                     _cosine(text, Counter(low.split())),
-                    _cosine(wanted, own),
+                    _cosine(of_query, vector),
                     sum(word in low for word in keywords) / max(len(keywords), 1),
-                    UNDATED if begun == EARLIEST else math.exp(-DECAY * max(now - begun, 0) / HOUR),
+                    UNDATED if begun == EARLIEST else math.exp(-DECAY * max(time_now - begun, 0) / HOUR),
                     1.0 if named else PRIORITY.get(item.type, OTHER_PRIORITY),
                     min(1.0, uses.get(item.key, 0) / OFTEN),
                 )
-                for item, low, own, begun, named in zip(items, texts, held, created, explicit, strict=True)
+                for item, low, vector, begun, named in zip(items, texts, of_rows, created, explicit, strict=True)
             ]
         )
 
 
-def _cosine(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+def _cosine(left: Mapping[str, float], right: Mapping[str, float]) -> float:
     """Of two vectors by word, in [0, 1]; 0 where one is empty."""
-    dot = math.fsum([value * other[word] for word, value in one.items() if word in other])
+    dot = math.fsum([value * right[word] for word, value in left.items() if word in right])
     if not dot:
         return 0.0
-    lengths = [math.sqrt(math.fsum(map(mul, side.values(), side.values()))) for side in (one, other)]
+    lengths = [math.sqrt(math.fsum(map(mul, side.values(), side.values()))) for side in (left, right)]
     return min(dot / (lengths[0] * lengths[1]), 1.0)

@@ -18,7 +18,7 @@ from ctxbench.core.items import Item
 from ctxbench.core.query import Query, whole_texts
 from ctxbench.core.stages import Resources
 from ctxbench.features.columns import feature_rows
-from ctxbench.features.found import LABELLED, Found, RequestFamily, log1p, needed_columns, places
+from ctxbench.features.found import LABELLED, FeatureInput, RequestFamily, log1p, needed_columns, ranks_of
 from ctxbench.features.item_words import ItemWords, query_stems
 from ctxbench.index.words import name_parts
 
@@ -37,9 +37,9 @@ class Similarity(RequestFamily):
     columns: ClassVar[tuple[str, ...]] = ("score", "margin", "rank")
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
 
-    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
+    def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
         """The 3 columns."""
-        return standing(found.similarity[request].max(axis=0)) if request in found.similarity else 0.0
+        return standing(inputs.similarity[request].max(axis=0)) if request in inputs.similarity else 0.0
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class Retrieved(RequestFamily):
 
     columns: ClassVar[tuple[str, ...]] = ("score", "margin", "rank")
 
-    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
+    def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
         """The 3 columns."""
-        return standing(found.score[span])
+        return standing(inputs.score[span])
 
 
 def standing(score: FloatArray) -> FloatArray:
     """Score, margin to the best and log rank of the items of one request, shape (n_items, 3)."""
-    return np.stack([score, score.max() - score, log1p(places(score))], axis=1)
+    return np.stack([score, score.max() - score, log1p(ranks_of(score))], axis=1)
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class Sentence(RequestFamily):
     columns: ClassVar[tuple[str, ...]] = ("margin", "rank", "bm25_share", "bm25_rank", "fusion")
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
 
-    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+    def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:
         """The 5 columns."""
-        if request not in found.similarity:
+        if request not in inputs.similarity:
             return 0.0
-        parts = np.stack([by_sentence(*part) for part in found.sentences(request, span)])
+        parts = np.stack([by_sentence(*part) for part in inputs.sentences(request, span)])
         return np.asarray(np.where(_LEAST_OVER_SENTENCES, parts.min(axis=0), parts.max(axis=0)))
 
 
@@ -94,12 +94,12 @@ _LEAST_OVER_SENTENCES = np.array(
 def by_sentence(similarity: FloatArray, bm25: FloatArray) -> FloatArray:
     """The columns of `Sentence` over some sentences of one request, shape (n_items, 5), from (n_sentences, n_items)."""
     near, shares = similarity.max(axis=1, keepdims=True) - similarity, bm25 > 0
-    most = bm25.max(axis=1, keepdims=True)
-    share = np.divide(bm25, most, out=np.zeros_like(bm25), where=most > 0)
-    place, word_place = places(similarity), places(bm25)
+    highest = bm25.max(axis=1, keepdims=True)
+    share = np.divide(bm25, highest, out=np.zeros_like(bm25), where=highest > 0)
+    rank, word_place = ranks_of(similarity), ranks_of(bm25)
     last = np.where(shares, word_place, bm25.shape[1])
-    fusion = (RANK + 1.0) / (RANK + 1 + place) + np.where(shares, (RANK + 1.0) / (RANK + 1 + word_place), 0.0)
-    columns = [near.min(axis=0), log1p(place.min(axis=0)), share.max(axis=0), log1p(last.min(axis=0))]
+    fusion = (RANK + 1.0) / (RANK + 1 + rank) + np.where(shares, (RANK + 1.0) / (RANK + 1 + word_place), 0.0)
+    columns = [near.min(axis=0), log1p(rank.min(axis=0)), share.max(axis=0), log1p(last.min(axis=0))]
     return np.stack([*columns, fusion.max(axis=0)], axis=1)
 
 
@@ -122,13 +122,13 @@ class Words(RequestFamily):
         *(f"{field}_in_query" for field in ("name", "description", "body")),
     )
 
-    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+    def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:
         """The 9 columns."""
-        text, item = found.query.batch.requests[request].text, found.item[span]
-        of_query, of_field = found.words.overlaps(query_stems(text))
-        bm25 = found.words.bm25.scores(text)[item]
-        most = float(bm25.max(initial=0.0))
-        columns = [log1p(bm25), bm25 / most if most > 0 else bm25]
+        text, item = inputs.query.batch.requests[request].text, inputs.item[span]
+        of_query, of_field = inputs.words.overlaps(query_stems(text))
+        bm25 = inputs.words.bm25.scores(text)[item]
+        highest = float(bm25.max(initial=0.0))
+        columns = [log1p(bm25), bm25 / highest if highest > 0 else bm25]
         columns += [of_query[field][item] for field in ItemWords.fields]
         columns += [of_field[field][item] for field in ("name", "description", "body")]
         return np.stack(columns, axis=1)
@@ -155,31 +155,40 @@ class SimilarRequests:
     columns: ClassVar[tuple[str, ...]] = tuple(name.partition(".")[2] for name in LABELLED)
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
 
-    def __call__(self, found: Found) -> FloatArray:
+    def __call__(self, inputs: FeatureInput) -> FloatArray:
         """The columns, shape (n_found, 2).
 
         Raises:
             ParameterError: no fit says which requests are labelled.
         """
-        known = found.labelled
-        if known is None:
+        labelled_requests = inputs.labelled
+        if labelled_requests is None:
             raise ParameterError(
                 f"{' and '.join(LABELLED)} say what labelled requests needed, and only a fit holds such requests: "
                 "take them out of `columns`; the step `probability` makes them for a fit that reads them"
             )
-        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
-        batch, resources = found.query.batch, found.resources
-        catalog, name = batch.catalog, known.content
-        asked = whole_texts(batch)
-        asking = {request: span for request, span in found.spans() if asked.chunks(request)}
-        if not known.texts or not asking:
+        out = np.zeros((len(inputs), len(self.columns)), dtype=np.float64)
+        batch, resources = inputs.query.batch, inputs.resources
+        catalog, name = batch.catalog, labelled_requests.content
+        whole_query = whole_texts(batch)
+        asking = {request: span for request, span in inputs.spans() if whole_query.chunks(request)}
+        if not labelled_requests.texts or not asking:
             return out
-        needed = resources.kept(("needed by labelled requests", name, catalog.hash), lambda: known.needed_by(catalog))
-        labelled = resources.kept(("vectors of labelled requests", name), lambda: resources.vectors(known.texts))
-        vectors = asked.vectors(resources.vectors, asking, dimensions=labelled.shape[1])
+        required_by_item = resources.get_or_create(
+            ("needed by labelled requests", name, catalog.hash), lambda: labelled_requests.needed_by(catalog)
+        )
+        labelled = resources.get_or_create(
+            ("vectors of labelled requests", name), lambda: resources.vectors(labelled_requests.texts)
+        )
+        vectors = whole_query.vectors(resources.vectors, asking, dimensions=labelled.shape[1])
         for request, vector in zip(asking, vectors, strict=True):
-            similarity, item = known.similarity(batch.ids[request], vector, labelled), found.item[asking[request]]
-            out[asking[request]] = needed_columns(similarity[None, :], np.zeros(len(item), np.int64), item, needed)
+            similarity, item = (
+                labelled_requests.similarity(batch.ids[request], vector, labelled),
+                inputs.item[asking[request]],
+            )
+            out[asking[request]] = needed_columns(
+                similarity[None, :], np.zeros(len(item), np.int64), item, required_by_item
+            )
         return out
 
 
@@ -207,11 +216,13 @@ class Items:
     )
     uses: ClassVar[tuple[str, ...]] = ()
 
-    def __call__(self, found: Found) -> FloatArray:
+    def __call__(self, inputs: FeatureInput) -> FloatArray:
         """The columns, shape (n_found, 7)."""
-        catalog = found.query.batch.catalog
-        made = {position: _item_features(catalog[position]) for position in set(found.item.tolist())}
-        return np.array([made[position] for position in found.item.tolist()]).reshape(len(found), len(self.columns))
+        catalog = inputs.query.batch.catalog
+        by_position = {position: _item_features(catalog[position]) for position in set(inputs.item.tolist())}
+        return np.array([by_position[position] for position in inputs.item.tolist()]).reshape(
+            len(inputs), len(self.columns)
+        )
 
 
 @dataclass(frozen=True)
@@ -226,18 +237,18 @@ class RequestText(RequestFamily):
         *("numbers", "quoted", "capitalised", "not_ascii", "question", "values"),
     )
 
-    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
+    def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
         """The same 12 columns for every item."""
-        text = found.query.batch.requests[request].text
+        text = inputs.query.batch.requests[request].text
         stems, length = query_stems(text), math.log1p(len(name_parts(text)))
-        known = sum(found.words.knows(stem) for stem in stems)
+        n_known = sum(inputs.words.knows(stem) for stem in stems)
         values = {
             "words": length,
             "words_over_4": max(0.0, length - math.log1p(4)),
             "words_over_9": max(0.0, length - math.log1p(9)),
-            "known_words": math.log1p(known),
-            "unknown_share": 1.0 - known / max(1, len(stems)),
-            "chunks": math.log1p(len(found.query.chunks(request))),
+            "known_words": math.log1p(n_known),
+            "unknown_share": 1.0 - n_known / max(1, len(stems)),
+            "chunks": math.log1p(len(inputs.query.chunks(request))),
             "numbers": math.log1p(len(_NUMBER.findall(text))),
             "quoted": math.log1p(len(_QUOTED.findall(text))),
             "capitalised": math.log1p(len(_CAPITALISED.findall(text))),
@@ -259,15 +270,15 @@ class Slots:
     columns: ClassVar[tuple[str, ...]] = ("numbers_lacking", "lacking", "filled")
     uses: ClassVar[tuple[str, ...]] = ()
 
-    def __call__(self, found: Found) -> FloatArray:
+    def __call__(self, inputs: FeatureInput) -> FloatArray:
         """The columns, shape (n_found, 3)."""
-        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
-        items = Items()(found)
+        out = np.zeros((len(inputs), len(self.columns)), dtype=np.float64)
+        items = Items()(inputs)
         required, of_numbers = (
             np.expm1(items[:, Items.columns.index(name)]).round() for name in ("required", "required_numbers")
         )
-        for request, span in found.spans():
-            text = found.query.batch.requests[request].text
+        for request, span in inputs.spans():
+            text = inputs.query.batch.requests[request].text
             numbers, values = len(_NUMBER.findall(text)), values_in(text)
             out[span, 0] = np.maximum(of_numbers[span] - numbers, 0.0)
             out[span, 1] = np.maximum(required[span] - values, 0.0)
@@ -278,7 +289,9 @@ class Slots:
 def values_in(text: str) -> int:
     """How many values a text seems to hold that a tool could take: quotes, numbers, names, addresses, days, months."""
     plain = _QUOTED.sub(" ", text)
-    return len(_QUOTED.findall(text)) + sum(len(one.findall(plain)) for one in (_NUMBER, _NAMES, _ADDRESS, _DAY))
+    return len(_QUOTED.findall(text)) + sum(
+        len(pattern.findall(plain)) for pattern in (_NUMBER, _NAMES, _ADDRESS, _DAY)
+    )
 
 
 def _item_features(item: Item) -> tuple[float, ...]:
@@ -288,7 +301,7 @@ def _item_features(item: Item) -> tuple[float, ...]:
     properties = properties if isinstance(properties, Mapping) else {}
     required = schema.get("required")
     required = required if isinstance(required, list) else []
-    kinds = [one.get("type") for name in required if isinstance(one := properties.get(name), Mapping)]
+    kinds = [parameter.get("type") for name in required if isinstance(parameter := properties.get(name), Mapping)]
     return (
         *(float(item.type == kind) for kind in ("tool", "rule", "reference")),
         math.log1p(len(properties)),
@@ -321,13 +334,13 @@ def request_features(query: Query, table: Candidates, resources: Resources) -> t
     Returns:
         The requests, rising, and their features, shape (n, len(REQUEST)).
     """
-    found, features = feature_rows(table, _BEST, query, resources, expanded=False)
-    first = found.start[:-1][found.asking]
+    inputs, features = feature_rows(table, _BEST, query, resources, expanded=False)
+    first = inputs.start[:-1][inputs.asking]
     best = features[first]
-    most, least = (features[:, [_BEST.index(name) for name in names]] for names in (_MOST, _LEAST))
+    maxima, minima = (features[:, [_BEST.index(name) for name in names]] for names in (_MOST, _LEAST))
     if len(first):
-        most, least = np.maximum.reduceat(most, first, axis=0), np.minimum.reduceat(least, first, axis=0)
-    return found.asking.astype(np.int64), np.concatenate([best, most, least], axis=1)
+        maxima, minima = np.maximum.reduceat(maxima, first, axis=0), np.minimum.reduceat(minima, first, axis=0)
+    return inputs.asking.astype(np.int64), np.concatenate([best, maxima, minima], axis=1)
 
 
 def request_vectors(query: Query, requests: IntArray, resources: Resources) -> FloatArray:

@@ -14,7 +14,7 @@ from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.facts import EARLIEST
 from ctxbench.core.items import Item
 from ctxbench.core.times import instant
-from ctxbench.features.found import Found, RequestFamily
+from ctxbench.features.found import FeatureInput, RequestFamily
 from ctxbench.features.item_words import item_bm25
 from ctxbench.index.code.path_kinds import is_test_path
 from ctxbench.index.code_symbols import code_symbols
@@ -62,31 +62,33 @@ class CodeFit(RequestFamily):
         "distance",
     )
 
-    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+    def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:
         """The columns, in the order of `columns`."""
-        query, batch, resources, item = found.query, found.query.batch, found.resources, found.item[span]
+        query, batch, resources, item = inputs.query, inputs.query.batch, inputs.resources, inputs.item[span]
         catalog, visible, eligible = batch.catalog, batch.visible[request], batch.eligible[request]
-        asked, chunks = batch.requests[request], query.chunks(request)
+        asker, chunks = batch.requests[request], query.chunks(request)
         paths, past = item_paths(catalog, resources), commit_history(catalog, resources)
-        seen, known = paths.seen(visible), past.seen(batch, request)
-        named = np.zeros(len(seen))
-        named[named_paths(asked.text, paths.ends, seen)] = 1.0
+        visible_paths, visible_commits = paths.visible_paths(visible), past.visible_commits(batch, request)
+        named = np.zeros(len(visible_paths))
+        named[named_paths(asker.text, paths.ends, visible_paths)] = 1.0
         weights = query.weight[query.start[request] : query.start[request + 1]].tolist()
-        voices = past.voices(chunks, weights, known, most=VOTERS, spread=SPREAD)
+        voices = past.voices(chunks, weights, visible_commits, limit=VOTERS, spread=SPREAD)
         created = catalog.facts.created[item]
-        now = int(catalog.facts.created[visible].max(initial=EARLIEST)) if asked.time is None else instant(asked.time)
-        ages = [(max(now - one, 0) if one != EARLIEST else math.inf) / DAY for one in created.tolist()]
+        time_now = (
+            int(catalog.facts.created[visible].max(initial=EARLIEST)) if asker.time is None else instant(asker.time)
+        )
+        ages = [(max(time_now - time, 0) if time != EARLIEST else math.inf) / DAY for time in created.tolist()]
         together = np.zeros(len(catalog))
         for seed in item[:SEEDS].tolist():
-            together = np.maximum(together, past.together(seed, known))
+            together = np.maximum(together, past.together(seed, visible_commits))
         code, defined = paths.path.code[item] >= 0, np.zeros(len(catalog))
-        if names := named_code(asked.text):  # else nothing need be parsed
+        if names := named_code(asker.text):  # else nothing need be parsed
             defined = np.minimum(code_symbols(catalog, resources).matches(names, visible), 1.0)
         bm25, counted = item_bm25(catalog, resources), visible & catalog.facts.searchable
         words = _share(bm25.scores(bm25.words(chunks, weights), counted=counted), eligible)
         columns = (
             words[item] * code,
-            paths.by_item(paths.shares(chunks, seen))[item],
+            paths.by_item(paths.shares(chunks, visible_paths))[item],
             paths.by_item(named)[item],
             [0.5 ** (age / HALF_LIFE) for age in ages] * code,
             _share(past.votes(past.fresh(batch, request, TOUCH_HALF_LIFE)), eligible)[item],
@@ -102,8 +104,8 @@ class CodeFit(RequestFamily):
 
 def _share(score: FloatArray, eligible: BoolArray) -> FloatArray:
     """Scores by the highest of those that may be offered; at most 1."""
-    most = float(score[eligible].max(initial=0.0))
-    return np.minimum(score / most, 1.0) if most > 0 else np.zeros(len(score))
+    highest = float(score[eligible].max(initial=0.0))
+    return np.minimum(score / highest, 1.0) if highest > 0 else np.zeros(len(score))
 
 
 def _tests(items: Sequence[Item]) -> FloatArray:

@@ -19,7 +19,7 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
-from ctxbench.features.found import LABELLED, Found, LabelledRequests
+from ctxbench.features.found import LABELLED, FeatureInput, LabelledRequests
 
 VERSION = 4
 """Of the definitions of all shipped features; a fit of another one is refused."""
@@ -45,7 +45,7 @@ class FeatureFamily(Protocol):
     columns: ClassVar[tuple[str, ...]]
     uses: ClassVar[tuple[str, ...]]
 
-    def __call__(self, found: Found) -> FloatArray:
+    def __call__(self, inputs: FeatureInput) -> FloatArray:
         """The columns of the rows found, shape (n_found, n_columns), finite; the same whatever else is in the batch."""
         ...
 
@@ -56,8 +56,8 @@ def family(name: str) -> FeatureFamily:
     Raises:
         UnknownNameError: there is none.
     """
-    made: FeatureFamily = registry.build("feature", name, {})
-    return made
+    built: FeatureFamily = registry.build("feature", name, {})
+    return built
 
 
 def column_names() -> tuple[str, ...]:
@@ -71,22 +71,22 @@ def families_of(columns: Sequence[str]) -> dict[str, FeatureFamily]:
     Raises:
         UnknownNameError: a column is unknown; names the closest.
     """
-    found: dict[str, FeatureFamily] = {}
+    families: dict[str, FeatureFamily] = {}
     for column in columns:
-        name, _, own = column.partition(".")
-        if name not in found:
+        name, _, feature = column.partition(".")
+        if name not in families:
             try:
-                found[name] = family(name)
+                families[name] = family(name)
             except UnknownNameError as error:
                 raise UnknownNameError("feature", column, column_names()) from error
-        if own not in found[name].columns:
+        if feature not in families[name].columns:
             raise UnknownNameError("feature", column, column_names())
-    return found
+    return families
 
 
 def resources_of(columns: Sequence[str]) -> tuple[str, ...]:
     """The resources whose identity decides some columns."""
-    return tuple(dict.fromkeys(use for one in families_of(columns).values() for use in one.uses))
+    return tuple(dict.fromkeys(use for family_ in families_of(columns).values() for use in family_.uses))
 
 
 def with_features(
@@ -106,17 +106,19 @@ def with_features(
         UnknownNameError: a column is unknown.
         ParameterError: a column says what labelled requests needed, and none are given.
     """
-    found = Found.of(query, table, resources, expanded=expanded, labelled=labelled)
-    there = {one: table.columns[one] for one in columns if one in table.columns and one not in LABELLED}
-    lacking = [one for one in columns if one not in there or np.isnan(there[one][found.rows]).any()]
+    inputs = FeatureInput.of(query, table, resources, expanded=expanded, labelled=labelled)
+    present = {
+        column: table.columns[column] for column in columns if column in table.columns and column not in LABELLED
+    }
+    missing = [column for column in columns if column not in present or np.isnan(present[column][inputs.rows]).any()]
     added: dict[str, FloatArray] = {}
-    for name, made in families_of(lacking).items():
-        for own, values in zip(made.columns, made(found).T, strict=True):
-            if f"{name}.{own}" in lacking:
+    for name, made_family in families_of(missing).items():
+        for feature, values in zip(made_family.columns, made_family(inputs).T, strict=True):
+            if f"{name}.{feature}" in missing:
                 column = np.full(len(table), np.nan)
-                column[found.rows] = values
-                before = there.get(f"{name}.{own}", column)
-                added[f"{name}.{own}"] = np.where(np.isnan(before), column, before)
+                column[inputs.rows] = values
+                before = present.get(f"{name}.{feature}", column)
+                added[f"{name}.{feature}"] = np.where(np.isnan(before), column, before)
     return table.with_columns(**added) if added else table
 
 
@@ -128,22 +130,22 @@ def feature_rows(
     *,
     expanded: bool = True,
     labelled: LabelledRequests | None = None,
-) -> tuple[Found, FloatArray]:
+) -> tuple[FeatureInput, FloatArray]:
     """The rows that features are made of, and the values of some columns there, shape (n_found, n_columns).
 
     With `expanded` false, what an expansion brought in and no rank step has ordered since is left out. `labelled` are
     the labelled requests of the fit that reads the columns.
     """
     table = with_features(table, columns, query, resources, expanded=expanded, labelled=labelled)
-    found = Found.of(query, table, resources, expanded=expanded)
-    return found, column_values(table, columns, found)
+    inputs = FeatureInput.of(query, table, resources, expanded=expanded)
+    return inputs, column_values(table, columns, inputs)
 
 
-def column_values(table: Candidates, columns: Sequence[str], found: Found) -> FloatArray:
+def column_values(table: Candidates, columns: Sequence[str], inputs: FeatureInput) -> FloatArray:
     """The values of some columns of a table in the rows found, shape (n_found, n_columns)."""
     if not columns:
-        return np.zeros((len(found), 0))
-    return np.stack([table.columns[column][found.rows] for column in columns], axis=1)
+        return np.zeros((len(inputs), 0))
+    return np.stack([table.columns[column][inputs.rows] for column in columns], axis=1)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -79,15 +79,15 @@ class LabelledRequests:
             vector: of its text, shape (n_dimensions,).
             labelled: vectors of `texts`, shape (n, n_dimensions).
         """
-        found: FloatArray = np.maximum(row_dots(vector, labelled), 0.0)
-        found[self._blank] = 0.0
-        if (place := self._places.get(query)) is not None:
-            found[self._group == self._group[place]] = 0.0
-        return found
+        similarity: FloatArray = np.maximum(row_dots(vector, labelled), 0.0)
+        similarity[self._blank] = 0.0
+        if (position := self._position_of.get(query)) is not None:
+            similarity[self._group == self._group[position]] = 0.0
+        return similarity
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {name: place for place, name in enumerate(self.ids)}
+    def _position_of(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.ids)}
 
     @cached_property
     def _group(self) -> IntArray:
@@ -99,26 +99,26 @@ class LabelledRequests:
 
     def needed_by(self, catalog: Catalog) -> dict[int, IntArray]:
         """Which requests need an item, rising, by its catalog position; items that the catalog lacks are left out."""
-        found: dict[int, list[int]] = {}
+        by_item: dict[int, list[int]] = {}
         for request, items in enumerate(self.items):
             for item in dict.fromkeys(items):
                 if (position := catalog.find(item)) is not None:
-                    found.setdefault(position, []).append(request)
-        return {item: np.array(requests, dtype=np.int64) for item, requests in found.items()}
+                    by_item.setdefault(position, []).append(request)
+        return {item: np.array(requests, dtype=np.int64) for item, requests in by_item.items()}
 
 
 def _is_row(row: Any) -> bool:
     """Whether it is an id, a number, a text and a list of ids of items."""
-    if not isinstance(row, list) or [type(one) for one in row] != [str, int, str, list]:
+    if not isinstance(row, list) or [type(cell) for cell in row] != [str, int, str, list]:
         return False
     try:
-        return all(isinstance(one, str) and bool(ItemKey.parse(one)) for one in row[3])
+        return all(isinstance(item, str) and bool(ItemKey.parse(item)) for item in row[3])
     except UserError:
         return False
 
 
 def needed_columns(
-    similarity: FloatArray, request: IntArray, item: IntArray, needed: Mapping[int, IntArray]
+    similarity: FloatArray, request: IntArray, item: IntArray, required_by_item: Mapping[int, IntArray]
 ) -> FloatArray:
     """What labelled requests say of candidates: the columns `LABELLED`.
 
@@ -126,7 +126,7 @@ def needed_columns(
         similarity: of requests to labelled ones, shape (n_requests, n_labelled), >= 0.
         request: a row of `similarity` for each candidate, shape (n,).
         item: the catalog position of each candidate, shape (n,).
-        needed: by item, the labelled requests that need it.
+        required_by_item: by item, the labelled requests that need it.
 
     Returns:
         Shape (n, 2).
@@ -139,9 +139,9 @@ def needed_columns(
     total = np.add.reduce(weight, axis=1)
     share = np.zeros_like(similarity)
     np.put_along_axis(share, first, np.divide(weight, total[:, None], where=total[:, None] > 0, out=weight * 0), axis=1)
-    for one, rows in _rows_by_item(item):
-        if one in needed:
-            cells = (request[rows][:, None], needed[one][None, :])
+    for position, rows in _rows_by_item(item):
+        if position in required_by_item:
+            cells = (request[rows][:, None], required_by_item[position][None, :])
             out[rows, 0] = similarity[cells].max(axis=1)
             out[rows, 1] = np.add.reduce(share[cells], axis=1)
     return out
@@ -159,7 +159,7 @@ RETRIEVED = "retrieved.score"
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class FeatureInput:
     """The rows that features are made of.
 
     Attributes:
@@ -191,7 +191,7 @@ class Found:
         *,
         expanded: bool = True,
         labelled: LabelledRequests | None = None,
-    ) -> Found:
+    ) -> FeatureInput:
         """Take the rows of a table but for those of the session.
 
         Args:
@@ -236,8 +236,8 @@ class Found:
         """
         query = self.query.distinct[0]
         catalog = query.batch.catalog
-        held = np.isin(np.arange(len(catalog)), self.item)
-        matrix = dense_index(catalog, self.resources).matrix(held, self.resources.vectors)
+        is_candidate = np.isin(np.arange(len(catalog)), self.item)
+        matrix = dense_index(catalog, self.resources).matrix(is_candidate, self.resources.vectors)
         asking = {request: span for request, span in self.spans() if query.chunks(request)}
         if matrix is None or not asking:
             return {}
@@ -277,14 +277,14 @@ class RequestFamily(ABC):
     uses: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+    def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:
         """The columns of the rows of a request, in a shape that broadcasts to (n_rows, n_columns)."""
 
-    def __call__(self, found: Found) -> FloatArray:
+    def __call__(self, inputs: FeatureInput) -> FloatArray:
         """The columns, shape (n_found, n_columns)."""
-        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
-        for request, span in found.spans():
-            out[span] = self.of_request(found, request, span)
+        out = np.zeros((len(inputs), len(self.columns)), dtype=np.float64)
+        for request, span in inputs.spans():
+            out[span] = self.of_request(inputs, request, span)
         return out
 
 
@@ -301,29 +301,29 @@ def best_of_chunks(queries: np.ndarray, matrix: ChunkMatrix, item: IntArray) -> 
     Returns:
         Shape (n_queries, n_items).
     """
-    place = np.searchsorted(matrix.item[matrix.first], item)
+    position = np.searchsorted(matrix.item[matrix.first], item)
     ends = np.append(matrix.first, len(matrix.item))
-    size = ends[place + 1] - ends[place]
+    size = ends[position + 1] - ends[position]
     owner = np.repeat(np.arange(len(item)), size)
     first = np.cumsum(size) - size
-    rows = np.arange(int(size.sum())) - np.repeat(first - ends[place], size)
+    rows = np.arange(int(size.sum())) - np.repeat(first - ends[position], size)
     vectors = matrix.vectors[rows]
     out = np.full((len(queries), len(item)), -np.inf)
     cells = max(len(rows), len(item) * queries.shape[1], 1)  # of the products, and of what is multiplied again
     for part in parts_of(0, len(queries), max(1, BLOCK // cells)):
-        own = np.ascontiguousarray(queries[part])
-        proposed = multiply(own, vectors)
+        block = np.ascontiguousarray(queries[part])
+        proposed = multiply(block, vectors)
         best = np.maximum.reduceat(proposed, first, axis=1)
         query, near = np.nonzero(proposed >= best[:, owner] - np.float32(MARGIN))
-        np.maximum.at(out[part], (query, owner[near]), row_dots(own[query].astype(np.float64), vectors[near]))
+        np.maximum.at(out[part], (query, owner[near]), row_dots(block[query].astype(np.float64), vectors[near]))
     return out
 
 
-def places(values: FloatArray) -> IntArray:
+def ranks_of(values: FloatArray) -> IntArray:
     """How many values of the same row are higher, shape of `values` (n,) or (m, n); ties share the best place."""
     if values.ndim == 1:
         return np.searchsorted(np.sort(-values), -values, side="left").astype(np.int64)
-    return np.stack([places(row) for row in values]) if len(values) else values.astype(np.int64)
+    return np.stack([ranks_of(row) for row in values]) if len(values) else values.astype(np.int64)
 
 
 def log1p(values: FloatArray | IntArray) -> FloatArray:

@@ -37,18 +37,18 @@ class ItemWords:
 
     def extended(self, catalog: Catalog, bm25: Bm25Index) -> ItemWords:
         """The words of a catalog that begins with the items of this one; only what was added is split into words."""
-        whole = ItemWords(Catalog(()), bm25)
-        whole._words, whole._items = self._words, self._items
-        whole._add(catalog[len(self._words) :], bm25)
-        return whole
+        words = ItemWords(Catalog(()), bm25)
+        words._words, words._items = self._words, self._items
+        words._add(catalog[len(self._words) :], bm25)
+        return words
 
     def _add(self, items: Sequence[Item], bm25: Bm25Index) -> None:
         """Put items behind those that are there; what is held is replaced, never changed. All weights are made anew."""
         first, added = len(self._words), [_fields(item) for item in items]
         by_word: dict[str, dict[str, list[int]]] = {field: {} for field in self.fields}
-        for position, held in enumerate(added, first):
+        for position, words_by_field in enumerate(added, first):
             for field in self.fields:
-                for word in held[field]:
+                for word in words_by_field[field]:
                     by_word[field].setdefault(word, []).append(position)
         self._words = self._words + added
         self._items = {
@@ -58,9 +58,11 @@ class ItemWords:
         }
         n = len(self._words)
         self._unknown = _idf(n, 0)
-        self._weight = {word: _idf(n, len(found)) for word, found in self._items["item"].items()}
+        self._weight = {word: _idf(n, len(items)) for word, items in self._items["item"].items()}
         self._total = {
-            field: np.array([math.fsum(self._weight[word] for word in held[field]) for held in self._words])
+            field: np.array(
+                [math.fsum(self._weight[word] for word in words_by_field[field]) for words_by_field in self._words]
+            )
             for field in self.fields
         }
         self.bm25 = bm25
@@ -80,7 +82,7 @@ class ItemWords:
         Returns:
             Two mappings from field to shares in [0, 1], shape (n_items,); 0 where there is no word.
         """
-        asked = math.fsum(self._weight.get(word, self._unknown) for word in words)
+        query_weight = math.fsum(self._weight.get(word, self._unknown) for word in words)
         of_query, of_field = {}, {}
         for field in self.fields:
             shared = np.zeros(len(self._words), dtype=np.float64)
@@ -88,7 +90,7 @@ class ItemWords:
                 if word in self._items[field]:
                     shared[self._items[field][word]] += self._weight[word]
             total = self._total[field]
-            of_query[field] = shared / asked if asked > 0 else shared
+            of_query[field] = shared / query_weight if query_weight > 0 else shared
             of_field[field] = np.divide(shared, total, out=np.zeros_like(shared), where=total > 0)
         return of_query, of_field
 
@@ -115,13 +117,13 @@ def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
 def _fields(item: Item) -> dict[str, list[str]]:
     """The distinct stems of an item's fields, sorted; its body is its parameters and text, `item` all of it."""
     words = field_words(item)
-    held = {
+    stems_by_field = {
         "name": set(stems(words["name"])),
         "description": set(stems(words["description"])),
         "body": set(stems([*words["parameters"], *words["text"]])),
     }
-    held["item"] = set().union(*held.values())
-    return {field: sorted(stems) for field, stems in held.items()}
+    stems_by_field["item"] = set().union(*stems_by_field.values())
+    return {field: sorted(stems) for field, stems in stems_by_field.items()}
 
 
 def stems(words: Sequence[str]) -> list[str]:
@@ -134,6 +136,6 @@ def query_stems(text: str) -> list[str]:
     return sorted(set(stems(name_parts(text))))
 
 
-def _idf(n: int, held: int) -> float:
-    """Inverse document frequency of a word that `held` of `n` items have; above 0. Source: BM25 of Lucene."""
-    return math.log1p((n - held + 0.5) / (held + 0.5))
+def _idf(n: int, n_holding: int) -> float:
+    """Inverse document frequency of a word that `n_holding` of `n` items have; above 0. Source: BM25 of Lucene."""
+    return math.log1p((n - n_holding + 0.5) / (n_holding + 0.5))

@@ -14,7 +14,7 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.facts import EARLIEST
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.times import instant
-from ctxbench.features.found import Found, RequestFamily
+from ctxbench.features.found import FeatureInput, RequestFamily
 from ctxbench.features.item_words import item_bm25
 from ctxbench.index.versions import index_over, row_over
 from ctxbench.index.words import words
@@ -43,18 +43,18 @@ class Memories(RequestFamily):
 
     columns: ClassVar[tuple[str, ...]] = ("recency", "half_life", "confidence", "length")
 
-    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+    def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:
         """The 4 columns."""
-        batch, item = found.query.batch, found.item[span]
+        batch, item = inputs.query.batch, inputs.item[span]
         facts, time = batch.catalog.facts, batch.requests[request].time
         created, confidence = facts.created[item], facts.confidence[item]
-        known = created != EARLIEST
-        now = int(facts.created[batch.visible[request]].max(initial=EARLIEST)) if time is None else instant(time)
-        days = np.maximum(now - np.where(known, created, now), 0) / DAY
-        half_life = np.array([0.5 ** (one / HALF_LIFE) for one in days.tolist()])  # one by one: the same bits anywhere
-        length = row_over(batch.catalog, found.resources, "lengths of texts", over=("search_text",), make=_lengths)
+        is_dated = created != EARLIEST
+        time_now = int(facts.created[batch.visible[request]].max(initial=EARLIEST)) if time is None else instant(time)
+        days = np.maximum(time_now - np.where(is_dated, created, time_now), 0) / DAY
+        half_life = np.array([0.5 ** (age / HALF_LIFE) for age in days.tolist()])  # one by one: the same bits anywhere
+        length = row_over(batch.catalog, inputs.resources, "lengths of texts", over=("search_text",), make=_lengths)
         sure = np.where(np.isnan(confidence), 1.0, confidence)
-        return np.stack([known / (1.0 + days), known * half_life, sure, length[item]], axis=1)
+        return np.stack([is_dated / (1.0 + days), is_dated * half_life, sure, length[item]], axis=1)
 
 
 @dataclass(frozen=True)
@@ -74,35 +74,35 @@ class InConversation(RequestFamily):
 
     columns: ClassVar[tuple[str, ...]] = ("item", "best", "answers", "near")
 
-    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+    def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:
         """The 4 columns."""
-        batch, item, resources = found.query.batch, found.item[span], found.resources
+        batch, item, resources = inputs.query.batch, inputs.item[span], inputs.resources
         catalog, code = batch.catalog, batch.catalog.facts.conversation.code
         order = index_over(
             catalog, resources, "conversations", over=("conversation", "created"), make=lambda: _ordered(catalog)
         )
-        said = order[batch.visible[request][order]]
-        place = np.full(len(catalog), -1, dtype=np.int64)
-        place[said] = np.arange(len(said))
-        at, own = place[item], code[item]
+        in_order = order[batch.visible[request][order]]
+        rank = np.full(len(catalog), -1, dtype=np.int64)
+        rank[in_order] = np.arange(len(in_order))
+        at, conversation = rank[item], code[item]
         bm25 = item_bm25(catalog, resources).scores(batch.requests[request].text, counted=batch.visible[request])
         fits = np.append(bm25, 0.0)  # the last is nothing
         asks = row_over(catalog, resources, "texts that ask", over=("text",), make=_asks)
 
-        def beside(steps: int) -> IntArray:
+        def neighbours(steps: int) -> IntArray:
             """The position of what stands so many steps behind each item in its conversation; -1 = nothing does."""
-            there = np.flatnonzero((at >= 0) & (at + steps >= 0) & (at + steps < len(said)))
-            there = there[code[said[at[there] + steps]] == own[there]]
+            rows = np.flatnonzero((at >= 0) & (at + steps >= 0) & (at + steps < len(in_order)))
+            rows = rows[code[in_order[at[rows] + steps]] == conversation[rows]]
             out = np.full(len(item), -1, dtype=np.int64)
-            out[there] = said[at[there] + steps]
+            out[rows] = in_order[at[rows] + steps]
             return out
 
         best = np.zeros(len(catalog.facts.conversation.names) + 1)
-        np.maximum.at(best, code[said], fits[said])
-        near = np.max([fits[beside(steps)] for steps in range(-REACH, REACH + 1) if steps], axis=0)
-        before = beside(-1)
-        whole = np.where(at >= 0, best[own], fits[item])
-        return np.stack([fits[item], whole, fits[before] * asks[before], near], axis=1)
+        np.maximum.at(best, code[in_order], fits[in_order])
+        near = np.max([fits[neighbours(steps)] for steps in range(-REACH, REACH + 1) if steps], axis=0)
+        before = neighbours(-1)
+        best_or_item = np.where(at >= 0, best[conversation], fits[item])
+        return np.stack([fits[item], best_or_item, fits[before] * asks[before], near], axis=1)
 
 
 def _ordered(catalog: Catalog) -> IntArray:

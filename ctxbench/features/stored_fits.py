@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stages import ByDomain, Resources, Step
+from ctxbench.core.stages import PerType, Resources, Step
 from ctxbench.core.strategy import Strategy
 from ctxbench.io.files import exclusive, read_bytes, write_atomic
 from ctxbench.io.json_files import dump_json, parse_json
@@ -43,7 +43,7 @@ class Fit:
         dataset_hash, catalog: content hashes of the dataset (the split that was used) and of its catalog; empty where
             the fit is of several.
         embedder: identity of the embedder.
-        behind: what the fitted step stands behind, as `behind` describes it.
+        behind: what the fitted step stands behind, as `describe_context` gives it.
         split: whose queries were used; `all` = those of every split.
         queries: how many.
         values: what was fitted; each kind of step reads its own.
@@ -89,50 +89,53 @@ class Calibrations:
         """The kinds of fits that there are, in the order of `KINDS`."""
         return tuple(kind for kind in KINDS if any(fit.what == kind for fit in self.fits))
 
-    def fit(self, what: str, catalog: Catalog) -> Fit:
+    def fit(self, kind: str, catalog: Catalog) -> Fit:
         """The fit for a catalog; else the only one that is of another; else the one that is of several catalogs.
 
         Raises:
             ParameterError: there are several, and which is meant cannot be told (names them), or none.
         """
-        own = [fit for fit in self.fits if fit.what == what]
-        exact, pooled = [fit for fit in own if fit.catalog == catalog.hash], [fit for fit in own if not fit.catalog]
-        for found in (exact, [fit for fit in own if fit.catalog], pooled):
-            if len(found) == 1:
-                return found[0]
-        raise self._none(what, catalog)
+        of_kind = [fit for fit in self.fits if fit.what == kind]
+        exact, pooled = (
+            [fit for fit in of_kind if fit.catalog == catalog.hash],
+            [fit for fit in of_kind if not fit.catalog],
+        )
+        for candidates in (exact, [fit for fit in of_kind if fit.catalog], pooled):
+            if len(candidates) == 1:
+                return candidates[0]
+        raise self._none(kind, catalog)
 
-    def exact_fit(self, what: str, catalog: Catalog, resources: Resources) -> Fit:
+    def exact_fit(self, kind: str, catalog: Catalog, resources: Resources) -> Fit:
         """The fit for a catalog and the embedder of these resources.
 
         Raises:
             ParameterError: there is none for the catalog (names those that there are), or it was made with another
                 embedder (names both).
         """
-        found = next((fit for fit in self.fits if fit.what == what and fit.catalog == catalog.hash), None)
-        if found is None:
-            raise self._none(what, catalog)
+        fit = next((fit for fit in self.fits if fit.what == kind and fit.catalog == catalog.hash), None)
+        if fit is None:
+            raise self._none(kind, catalog)
         embedder = resources.identity("embedder")
-        if found.embedder != embedder:
+        if fit.embedder != embedder:
             raise ParameterError(
-                f"{self.path}: the {what} fit of {found.dataset} was made with the embedder {found.embedder}, and this "
+                f"{self.path}: the {kind} fit of {fit.dataset} was made with the embedder {fit.embedder}, and this "
                 f"is {embedder}; scores of two models are not comparable: fit it again with this one"
             )
-        return found
+        return fit
 
-    def _none(self, what: str, catalog: Catalog) -> ParameterError:
+    def _none(self, kind: str, catalog: Catalog) -> ParameterError:
         """Says that no fit is for a catalog."""
-        known = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.what == what) or "none"
+        catalogs = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.what == kind) or "none"
         return ParameterError(
-            f"{self.path} holds no {what} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it "
-            f"holds those of catalogs: {known}; make one with {self.command(what)}"
+            f"{self.path} holds no {kind} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it "
+            f"holds those of catalogs: {catalogs}; make one with {self.command(kind)}"
         )
 
-    def command(self, what: str) -> str:
+    def command(self, kind: str) -> str:
         """What writes a fit into the file, of a dataset that the user names; in backticks."""
         out = "FILE" if self.path == Path(SHIPPED) else shlex.quote(str(self.path))
-        asked = f"{WEIGHTS} DATASET --selector NAME" if what == LINEAR else f"{what} DATASET"
-        return f"`ctxbench calibrate {asked} --out {out}`"
+        arguments = f"{WEIGHTS} DATASET --selector NAME" if kind == LINEAR else f"{kind} DATASET"
+        return f"`ctxbench calibrate {arguments} --out {out}`"
 
 
 def open_calibrations(name: str) -> Calibrations:
@@ -171,8 +174,8 @@ class FittedWeights(Strategy):
         if self.calibration is not None and self.weights:
             raise ParameterError("weights come from the calibration; leave one of the two out")
         if self.calibration is not None and self.fitted not in self.calibrations.kinds():
-            made = self.calibrations.command(self.fitted)
-            raise ParameterError(f"{self.calibration} holds no fit of {self.fitted}; make one with {made}")
+            command = self.calibrations.command(self.fitted)
+            raise ParameterError(f"{self.calibration} holds no fit of {self.fitted}; make one with {command}")
 
 
 @cache
@@ -191,17 +194,17 @@ def read_calibrations(path: Path | str) -> Calibrations:
         data = read_bytes(path)
     except StorageError as error:
         raise StorageError(f"{error}; `ctxbench calibrate` makes a file of fits") from error
-    found = parse_json(data.decode("utf-8", "replace"), path=path)
-    if not isinstance(found, dict) or not isinstance(found.get("fits"), list):
+    content = parse_json(data.decode("utf-8", "replace"), path=path)
+    if not isinstance(content, dict) or not isinstance(content.get("fits"), list):
         raise InputError([Fault('no file of fits: expected {"format": 1, "fits": [...]}', path, 1)])
-    if found.get("format") != FORMAT:
-        made = f"its format is {found.get('format')!r}, this version reads {FORMAT}"
-        raise InputError([Fault(f"{made}; fit anew with `ctxbench calibrate`", path, 1)])
+    if content.get("format") != FORMAT:
+        problem = f"its format is {content.get('format')!r}, this version reads {FORMAT}"
+        raise InputError([Fault(f"{problem}; fit anew with `ctxbench calibrate`", path, 1)])
     if faults := [
-        Fault(f"fit {place}: {message}", path) for place, row in enumerate(found["fits"]) for message in _wrong(row)
+        Fault(f"fit {n}: {message}", path) for n, row in enumerate(content["fits"]) for message in _wrong(row)
     ]:
         raise InputError(faults)
-    fits = tuple(Fit(**row) for row in found["fits"])
+    fits = tuple(Fit(**row) for row in content["fits"])
     if twice := _twice(fits):
         raise InputError([Fault(f"two fits of one kind for one catalog: {fit}", path) for fit in twice])
     return Calibrations(Path(path), hashlib.sha256(data).hexdigest(), fits)
@@ -226,7 +229,7 @@ def _wrong(row: Any) -> Iterator[str]:
 def _twice(fits: Sequence[Fit]) -> list[Fit]:
     """Fits whose kind and catalog another before them has."""
     keys = [(fit.what, fit.catalog) for fit in fits]
-    return [fit for place, fit in enumerate(fits) if keys[place] in keys[:place]]
+    return [fit for n, fit in enumerate(fits) if keys[n] in keys[:n]]
 
 
 def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
@@ -243,44 +246,44 @@ def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
     new = tuple(fits)
     if twice := _twice(new):
         fit = twice[0]
-        other = next(one for one in new if (one.what, one.catalog) == (fit.what, fit.catalog))
+        first = next(new_fit for new_fit in new if (new_fit.what, new_fit.catalog) == (fit.what, fit.catalog))
         raise ParameterError(
-            f"{other.dataset} and {fit.dataset} have the same catalog, and a file holds one {fit.what} fit a catalog; "
+            f"{first.dataset} and {fit.dataset} have the same catalog, and a file holds one {fit.what} fit a catalog; "
             "write them to two files"
         )
     replaced = {(fit.what, fit.catalog) for fit in new}
     renewed = {(fit.what, fit.dataset) for fit in new if fit.what == PROBABILITY}
     with exclusive(path.with_name(f".{path.name}.lock"), waiting=lambda: None):
         old = read_calibrations(path).fits if path.exists() else ()
-        kept = [
+        remaining = [
             fit for fit in old if (fit.what, fit.catalog) not in replaced and (fit.what, fit.dataset) not in renewed
         ]
-        ordered = sorted([*kept, *new], key=lambda fit: (KINDS.index(fit.what), fit.dataset, fit.catalog))
+        ordered = sorted([*remaining, *new], key=lambda fit: (KINDS.index(fit.what), fit.dataset, fit.catalog))
         write_atomic(path, dump_json({"format": FORMAT, "fits": [asdict(fit) for fit in ordered]}, indent=1))
 
 
-def behind(pipeline: Pipeline, place: int | None = None) -> dict[str, Any]:
-    """What decides the scores that the step in a place of `refine` is given: analyses, retrieval, and steps of rank.
+def describe_context(pipeline: Pipeline, position: int | None = None) -> dict[str, Any]:
+    """Describe what decides the scores that a step of `refine` reads: analyses, retrieval and rank steps.
 
     Cuts and expansions are no part of it: they change no score of what the search found.
 
     Args:
         pipeline: where the step stands.
-        place: of the step in `refine`; None = behind all of them.
+        position: of the step in `refine`; None = after all of them.
     """
     ranks = [
         {name: value for name, value in step.describe().items() if name != "calibration"}  # its content is named
-        for step in pipeline.refine[:place]
-        if isinstance(step, ByDomain) or (step.kind == "rank" and not step.says("keeps_score"))
+        for step in pipeline.refine[:position]
+        if isinstance(step, PerType) or (step.kind == "rank" and not step.declared("keeps_score"))
     ]
     described = {"analyse": pipeline.analyse.describe(), "retrieve": pipeline.retrieve.describe(), "rank": ranks}
     return dict(json.loads(json.dumps(described)))  # tuples as they come back from a file
 
 
-def in_front(pipeline: Pipeline, what: str) -> Pipeline:
+def in_front(pipeline: Pipeline, kind: str) -> Pipeline:
     """A pipeline up to its first step that reads a fit of a kind; whole where there is none."""
-    kinds = [step.says("calibrated") if isinstance(step, Step) else None for step in pipeline.refine]
-    return replace(pipeline, refine=pipeline.refine[: kinds.index(what)]) if what in kinds else pipeline
+    kinds = [step.declared("calibrated") if isinstance(step, Step) else None for step in pipeline.refine]
+    return replace(pipeline, refine=pipeline.refine[: kinds.index(kind)]) if kind in kinds else pipeline
 
 
 def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> list[str]:
@@ -288,7 +291,7 @@ def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> l
     return [
         f"{step.name}: {notice}"
         for step in all_steps(pipeline.refine)
-        for notice in step.says("notices")(catalog, resources)
+        for notice in step.declared("notices")(catalog, resources)
     ]
 
 
@@ -299,20 +302,20 @@ def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
     `calibrations`. That a fit for the catalog exists at all, the step's own `check` says.
     """
     faults = []
-    for place, step in enumerate(pipeline.refine):
-        if isinstance(step, ByDomain):
+    for position, step in enumerate(pipeline.refine):
+        if isinstance(step, PerType):
             faults += [
                 f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was fitted "
                 "on; put it in front"
                 for inner in all_steps([step])
-                if inner.says("calibrated") is not None
+                if inner.declared("calibrated") is not None
             ]
-        elif step.says("calibrated") is not None:
-            faults += _elsewhere(step, behind(pipeline, place), catalog)
+        elif step.declared("calibrated") is not None:
+            faults += _elsewhere(step, describe_context(pipeline, position), catalog)
     return faults
 
 
-def hold_to_fits(pipeline: Pipeline, catalog: Catalog) -> None:
+def require_matching_fits(pipeline: Pipeline, catalog: Catalog) -> None:
     """Refuse to run fitted steps where they were not fitted; nothing to do for a pipeline without such.
 
     Raises:
@@ -322,24 +325,24 @@ def hold_to_fits(pipeline: Pipeline, catalog: Catalog) -> None:
         raise ParameterError("; ".join(faults))
 
 
-def _elsewhere(step: Step, here: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
+def _elsewhere(step: Step, context: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
     """Says that a step's fit was made behind another pipeline than it stands behind here."""
-    held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
-    own = [fit for fit in held.fits if fit.what == step.says("calibrated") and fit.catalog == catalog.hash]
-    for fit in own:
+    calibrations: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
+    fits = [fit for fit in calibrations.fits if fit.what == step.declared("calibrated") and fit.catalog == catalog.hash]
+    for fit in fits:
         for stage in ("analyse", "retrieve", "rank"):
-            if fit.behind.get(stage) != here[stage]:
+            if fit.behind.get(stage) != context[stage]:
                 yield (
-                    f"{step.name}: the {fit.what} fit of {fit.dataset} in {held.path} was made behind {stage} "
-                    f"{dump_json(fit.behind.get(stage))}, and here stands {dump_json(here[stage])}; fit it again "
+                    f"{step.name}: the {fit.what} fit of {fit.dataset} in {calibrations.path} was made behind {stage} "
+                    f"{dump_json(fit.behind.get(stage))}, and here stands {dump_json(context[stage])}; fit it again "
                     "behind this"
                 )
 
 
-def all_steps(refine: Iterable[Step | ByDomain]) -> Iterator[Step]:
+def all_steps(refine: Iterable[Step | PerType]) -> Iterator[Step]:
     """The refining steps, those inside of domains as well."""
     for step in refine:
-        if isinstance(step, ByDomain):
+        if isinstance(step, PerType):
             for inner in step.domains.values():
                 yield from all_steps(inner)
         else:

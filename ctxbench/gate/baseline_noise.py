@@ -78,7 +78,7 @@ def _as_stored(candidates: Sequence[Offered]) -> tuple[Offered, ...]:
                 candidate,
                 score=rounded(candidate.score),
                 pair=None,
-                shown=None,
+                span=None,
                 tokens=None if candidate.rule else candidate.tokens,
             )
             for candidate in candidates

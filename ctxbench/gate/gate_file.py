@@ -74,7 +74,7 @@ def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
         StorageError: the file is missing or cannot be read.
         InputError: it is no YAML, or no mapping.
     """
-    data, lines = load_mapping(path, what="a gate file", keys=_KEYS)
+    data, lines = load_mapping(path, description="a gate file", keys=_KEYS)
     experiment, faults = experiment_of(data, lines, path, noun="a gate file", keys=_KEYS)
     names = () if faults else tuple(spec.name for spec in experiment.selectors)  # with faults, some may be missing
     reader = _GateReader(path, lines, faults, selectors=names)

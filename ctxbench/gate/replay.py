@@ -187,8 +187,8 @@ def _apply_cut(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -
     call = registry.build(step.kind, step.name, step.values)
     query: Any = SimpleNamespace(batch=SimpleNamespace(catalog=None))
     resources: Any = SimpleNamespace(tokens=lambda _catalog, _items=None: costs)
-    part: Candidates = call(query, table.taken(in_domain), resources)
-    return concatenated([part, table.taken(~in_domain)])
+    part: Candidates = call(query, table.select_rows(in_domain), resources)
+    return concatenated([part, table.select_rows(~in_domain)])
 
 
 def with_setting(

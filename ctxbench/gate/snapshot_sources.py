@@ -51,7 +51,7 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.external import External, FileSelector
-from ctxbench.selectors.pipelines import AsManyAs
+from ctxbench.selectors.pipelines import SizeMatched
 from ctxbench.selectors.protocol import shown_path
 from ctxbench.selectors.selector import Selector
 from ctxbench.sources.absent_servers import AbsentServer
@@ -145,7 +145,7 @@ class _Taking:
     def _ask_all(self, repeats: int, progress: Progress) -> dict[str, list[Slice]]:
         """The answers of every selector, a slice of all queries for each time it was asked."""
         requests = self.dataset.requests()
-        in_turn = sorted(self.selectors, key=lambda name: isinstance(self.selectors[name], AsManyAs))
+        in_turn = sorted(self.selectors, key=lambda name: isinstance(self.selectors[name], SizeMatched))
         answers: dict[str, list[list[Slice]]] = {
             name: [[] for _ in range(self._times(name, repeats))] for name in in_turn
         }
@@ -154,7 +154,7 @@ class _Taking:
             for name in in_turn:
                 for time, slices in enumerate(answers[name]):
                     selector, foreign = self._select(name, time), plugin_steps(self.described[name])
-                    like = answers[selector.like.name][time][-1] if isinstance(selector, AsManyAs) else None
+                    like = answers[selector.like.name][time][-1] if isinstance(selector, SizeMatched) else None
                     with guard_plugins(selector.name, foreign, on=f"queries {batch.ids[0]} to {batch.ids[-1]}"):
                         slices.append(answered(selector, batch, like=like))
             self.memo.clear()
@@ -164,12 +164,12 @@ class _Taking:
     def _worth(self, answers: Slice) -> Slice:
         """The answers without what is shown so little of that it is worth nothing: a rule keeps it out."""
         table = answers.candidates
-        return replace(answers, candidates=table.marked(~enough_shown(self.dataset, table), SHOWN_TOO_LITTLE))
+        return replace(answers, candidates=table.exclude(~enough_shown(self.dataset, table), SHOWN_TOO_LITTLE))
 
     def _times(self, name: str, repeats: int) -> int:
         """How often a selector is asked: more than once only where answers may differ."""
         selector = self.selectors[name]
-        if isinstance(selector, AsManyAs):
+        if isinstance(selector, SizeMatched):
             return self._times(selector.like.name, repeats)
         return repeats if isinstance(selector, External) and not isinstance(selector, FileSelector) else 1
 
@@ -307,9 +307,9 @@ def _datasets_of_run(
             wrong.append(f"dataset {name} has changed since {folder} was made ({message})")
     if wrong:
         raise ParameterError(
-            f"{'; '.join(wrong)}; two runs can be compared while their datasets are as they were in both: bring the "
-            "datasets back, or run both again. To compare across an edit, accept the baseline of a gate file "
-            "before it (`ctxbench check --accept`), and check after it"
+            f"{'; '.join(wrong)}; two runs can be compared while their datasets are as they were in both: "
+            f"bring the datasets back, or run both again. To compare across an edit, accept the baseline of "
+            f"a gate file before it (`ctxbench check --accept`), and check after it"
         )
     return datasets
 

@@ -63,11 +63,11 @@ class Bm25Index(WordIndex):
 
     def scores(self, words: str | Mapping[str, float], *, counted: BoolArray | None = None) -> FloatArray:
         """Score every item for a text, or for words with their weights; the same for all that share no word with it."""
-        return super().scores(self._asked(words), counted=counted)
+        return super().scores(self._query_words(words), counted=counted)
 
     def shares_word(self, words: str | Mapping[str, float]) -> BoolArray:
         """Which items have a word of a text, or any of the words, that counts, shape (n_items,)."""
-        return super().shares_word(self._asked(words))
+        return super().shares_word(self._query_words(words))
 
     def words(self, chunks: Sequence[str], weights: Sequence[float]) -> dict[str, float]:
         """How often each word stands in the chunks of a request, each time by the weight of its chunk."""
@@ -77,7 +77,7 @@ class Bm25Index(WordIndex):
         """How often each word stands in each chunk; which words count is decided for all of them together."""
         return [weighted_words([row], [1.0]) for row in self._settings.rule.of_chunks(chunks)]
 
-    def _asked(self, words: str | Mapping[str, float]) -> Mapping[str, float]:
+    def _query_words(self, words: str | Mapping[str, float]) -> Mapping[str, float]:
         return self.words([words], [1.0]) if isinstance(words, str) else words
 
     def _reader(self) -> ItemReader:
@@ -103,15 +103,15 @@ class Bm25Index(WordIndex):
         return Added(item, (math.log(1.0 + odds) if variant == "lucene" else max(math.log(odds), 0.0)) * share)
 
 
-def bm25_index(catalog: Catalog, resources: Resources, **given: Any) -> Bm25Index:
+def bm25_index(catalog: Catalog, resources: Resources, **options: Any) -> Bm25Index:
     """The index of a catalog by `Bm25Settings`, kept with the resources by servers and search texts."""
-    settings = Bm25Settings(**given)
+    settings = Bm25Settings(**options)
     index: Bm25Index = index_over(
         catalog,
         resources,
         ("bm25", settings),
         over=("server", "search_text", *(("body",) if settings.bodies else ())),
-        make=lambda: Bm25Index(catalog, **given),
+        make=lambda: Bm25Index(catalog, **options),
         extend=lambda old: old.extended(catalog),
     )
     return index
@@ -137,8 +137,8 @@ class Bm25fIndex(WordIndex):
 
     def _reader(self) -> ItemReader:
         def words(item: Item) -> list[list[str]]:
-            held = field_words(item)
-            return [held[name] for name in self._names]
+            words_by_field = field_words(item)
+            return [words_by_field[name] for name in self._names]
 
         return ItemReader(
             rule=f"bm25f {self._names}",

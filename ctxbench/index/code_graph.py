@@ -38,14 +38,14 @@ class FileEdges(NamedTuple):
     @classmethod
     def of(cls, start: IntArray, end: IntArray, weight: FloatArray, *, n_files: int) -> FileEdges:
         """Put edges in order, those of the same ends as one; none from a file to itself. The largest weight is 1."""
-        kept = start != end
-        start, end, weight = start[kept], end[kept], weight[kept]
+        is_edge = start != end
+        start, end, weight = start[is_edge], end[is_edge], weight[is_edge]
         order = np.lexsort((end, start))
         start, end, weight = start[order], end[order], weight[order]
         first = firsts(start, end)
         total = np.bincount(np.cumsum(first) - 1, weight) if len(start) else weight
-        most = float(total.max(initial=0.0)) or 1.0
-        return cls(starts(np.bincount(start[first], minlength=n_files)), end[first], total / most)
+        largest = float(total.max(initial=0.0)) or 1.0
+        return cls(starts(np.bincount(start[first], minlength=n_files)), end[first], total / largest)
 
     def turned(self) -> FileEdges:
         """The same edges the other way round."""
@@ -63,14 +63,14 @@ class CodeTree:
 
     Attributes:
         catalog, paths, symbols: what it is a part of.
-        seen: which items are seen, shape (n_items,).
+        visible: which items are visible, shape (n_items,).
         item: the position of each file, rising, shape (n_files,); of several at one path the first.
     """
 
     catalog: Catalog
     paths: ItemPaths
     symbols: CodeSymbols
-    seen: BoolArray
+    visible: BoolArray
     item: IntArray
 
     @cached_property
@@ -89,24 +89,26 @@ class CodeTree:
     @cached_property
     def imports(self) -> FileEdges:
         """From a file to those that it imports."""
-        found = import_edges({path: code_of(self.catalog[at]) for path, at in zip(self.names, self.item, strict=True)})
-        return self._edges((path, end, 1.0) for path, ends in found.items() for end in ends)
+        imported = import_edges(
+            {path: code_of(self.catalog[at]) for path, at in zip(self.names, self.item, strict=True)}
+        )
+        return self._edges((path, end, 1.0) for path, ends in imported.items() for end in ends)
 
     @cached_property
     def uses(self) -> FileEdges:
         """From a file to those that define names which it uses, each name by 1 / the files that define it."""
         file = self.file_at[self.paths.path.code]
         name, end = owners(self.symbols.start), file[self.symbols.item]
-        kept = self.seen[self.symbols.item] & (end >= 0)
-        name, end = name[kept], end[kept]
+        is_defined = self.visible[self.symbols.item] & (end >= 0)
+        name, end = name[is_defined], end[is_defined]
         order = np.lexsort((end, name))
         name, end = name[order], end[order]
         first = firsts(name, end)
         name, end = name[first], end[first]
         count = np.bincount(name, minlength=len(self.symbols.number)).astype(np.int64)
         user, used = owners(self.symbols.use_start), self.symbols.used
-        kept = self.seen[user] & (file[user] >= 0) & (count[used] > 0) & (count[used] <= MOST_DEFINERS)
-        user, used = user[kept], used[kept]
+        is_defined = self.visible[user] & (file[user] >= 0) & (count[used] > 0) & (count[used] <= MOST_DEFINERS)
+        user, used = user[is_defined], used[is_defined]
         row = ranges(starts(count)[used], count[used])
         n = count[used]
         return FileEdges.of(np.repeat(file[user], n), end[row], np.repeat(1.0 / n, n), n_files=len(self.item))
@@ -119,19 +121,25 @@ class CodeTree:
     @cached_property
     def tests(self) -> FileEdges:
         """From a test to the files of the same name and ending, and back."""
-        found: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
+        by_subject: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
         for path in self.names:
             key = (subject_of(path), path.rpartition(".")[2])
-            found.setdefault(key, ([], []))[is_test_path(path)].append(path)
-        pairs = [(path, test, 1.0 / len(own)) for own, tests in found.values() for path in own for test in tests]
+            by_subject.setdefault(key, ([], []))[is_test_path(path)].append(path)
+        pairs = [
+            (path, test, 1.0 / len(sources))
+            for sources, tests in by_subject.values()
+            for path in sources
+            for test in tests
+        ]
         return self._edges([*pairs, *((test, path, weight) for path, test, weight in pairs)])
 
     @cached_property
     def links(self) -> FileEdges:
         """Imports and uses together, what PageRank walks along."""
-        both = (self.imports, self.uses)
+        edges = (self.imports, self.uses)
         start, end, weight = (
-            np.concatenate(one) for one in zip(*((owners(one.start), one.end, one.weight) for one in both), strict=True)
+            np.concatenate(arrays)
+            for arrays in zip(*((owners(edge.start), edge.end, edge.weight) for edge in edges), strict=True)
         )
         return FileEdges.of(start, end, weight, n_files=len(self.item))
 
@@ -157,7 +165,7 @@ class CodeTree:
     def _edges(self, pairs: Iterable[tuple[str, str, float]]) -> FileEdges:
         """Edges between paths."""
         number = {path: file for file, path in enumerate(self.names)}
-        rows = [(number[one], number[other], weight) for one, other, weight in pairs]
+        rows = [(number[source], number[target], weight) for source, target, weight in pairs]
         start, end = (np.array([row[side] for row in rows], dtype=np.int64) for side in (0, 1))
         return FileEdges.of(start, end, np.array([row[2] for row in rows], np.float64), n_files=len(self.item))
 
@@ -177,14 +185,14 @@ class CodeTrees:
             visible: shape (n_items,).
         """
         paths = item_paths(self._catalog, self._resources)
-        seen = visible & (paths.path.code >= 0)
-        key = np.packbits(seen).tobytes()
+        visible_code = visible & (paths.path.code >= 0)
+        key = np.packbits(visible_code).tobytes()
         with self._lock:
             if key not in self._kept:
-                files = np.flatnonzero(seen & self._catalog.facts.type.are("file"))
+                files = np.flatnonzero(visible_code & self._catalog.facts.type.are("file"))
                 files = np.sort(files[np.unique(paths.path.code[files], return_index=True)[1]])
                 symbols = code_symbols(self._catalog, self._resources)
-                self._kept[key] = CodeTree(self._catalog, paths, symbols, seen, files)
+                self._kept[key] = CodeTree(self._catalog, paths, symbols, visible_code, files)
             self._kept.move_to_end(key)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
@@ -194,7 +202,7 @@ class CodeTrees:
 def code_trees(catalog: Catalog, resources: Resources) -> CodeTrees:
     """The trees of a catalog, kept with the resources."""
     over = ("type", "title", "name", "text")
-    made: CodeTrees = index_over(
+    trees: CodeTrees = index_over(
         catalog, resources, "code trees", over=over, make=lambda: CodeTrees(catalog, resources)
     )
-    return made
+    return trees

@@ -44,70 +44,70 @@ class CodeSymbols:
     def of(cls, catalog: Catalog) -> CodeSymbols:
         """Read them off files, whose definitions are looked up, and chunks, whose names say what they define."""
         facts = _facts(catalog)
-        defined = [_defined(item, facts.get(place)) for place, item in enumerate(catalog)]
+        defined = [_defined(item, facts.get(position)) for position, item in enumerate(catalog)]
         number: dict[str, int] = {}
         owner, name = [], []
-        for place, names in enumerate(defined):
-            for one in names:
-                name.append(number.setdefault(one, len(number)))
-                owner.append(place)
+        for position, names in enumerate(defined):
+            for symbol in names:
+                name.append(number.setdefault(symbol, len(number)))
+                owner.append(position)
         by_name = np.argsort(np.array(name, dtype=np.int64), kind="stable")
         used = [
-            [number[one] for one in facts[place].references if one in number] if place in facts else []
-            for place in range(len(catalog))
+            [number[symbol] for symbol in facts[position].references if symbol in number] if position in facts else []
+            for position in range(len(catalog))
         ]
         return cls(
             number=number,
             start=frozen(starts(np.bincount(np.array(name, dtype=np.int64), minlength=len(number)))),
             item=frozen(np.array(owner, dtype=np.int64)[by_name]),
             use_start=frozen(starts([len(row) for row in used])),
-            used=frozen(np.array([one for row in used for one in row], dtype=np.int64)),
+            used=frozen(np.array([symbol for row in used for symbol in row], dtype=np.int64)),
         )
 
-    def definers(self, name: str, seen: BoolArray) -> IntArray:
+    def definers(self, name: str, visible: BoolArray) -> IntArray:
         """The items that define a name, rising: of `a.b.c` those of `b.c`, else those of `c`.
 
         Args:
             name: in parts by `.`, `::` or `#`.
-            seen: which items count, shape (n_items,).
+            visible: which items count, shape (n_items,).
         """
         parts = _SPLIT.split(name)
-        for own in dict.fromkeys((".".join(parts[-2:]), parts[-1])):
-            row = self.number.get(own)
+        for symbol in dict.fromkeys((".".join(parts[-2:]), parts[-1])):
+            row = self.number.get(symbol)
             if row is not None:
-                held = self.item[self.start[row] : self.start[row + 1]]
-                if len(held := held[seen[held]]):
-                    return np.asarray(held)
+                items = self.item[self.start[row] : self.start[row + 1]]
+                if len(items := items[visible[items]]):
+                    return np.asarray(items)
         return np.empty(0, dtype=np.int64)
 
-    def matches(self, names: Iterable[str], seen: BoolArray) -> FloatArray:
+    def matches(self, names: Iterable[str], visible: BoolArray) -> FloatArray:
         """The sum over names of 1 / the items that define it, for each that does; shape (n_items,).
 
         Args:
             names: in parts by `.`, `::` or `#`.
-            seen: which items count, shape (n_items,).
+            visible: which items count, shape (n_items,).
         """
         out = np.zeros(len(self.use_start) - 1, dtype=np.float64)
         for name in names:
-            held = self.definers(name, seen)
-            if len(held):
-                out[held] += 1.0 / len(held)
+            items = self.definers(name, visible)
+            if len(items):
+                out[items] += 1.0 / len(items)
         return out
 
 
 def _facts(catalog: Catalog) -> dict[int, CodeFacts]:
     """The facts of the code in items, by place: of definitions, and of whole files, which have none beside them."""
     times, parts, coded = catalog.facts, dict[str | None, list[int]](), []
-    for place, item in enumerate(catalog):
+    for position, item in enumerate(catalog):
         if item.type == "chunk":
-            parts.setdefault(file_path(item), []).append(place)
-            coded.append(place)
-    for place, item in enumerate(catalog):
-        own = np.array(parts.get(file_path(item), ()), dtype=np.int64)
-        if item.type == "file" and not times.at(int(times.created[place]), own).any():  # else it is an outline
-            coded.append(place)
+            parts.setdefault(file_path(item), []).append(position)
+            coded.append(position)
+    for position, item in enumerate(catalog):
+        chunks = np.array(parts.get(file_path(item), ()), dtype=np.int64)
+        if item.type == "file" and not times.at(int(times.created[position]), chunks).any():  # else it is an outline
+            coded.append(position)
     # a place in front, since several versions may stand at one path, and it is the name that tells the language
-    contents = {f"{place}/{file_path(catalog[place])}": code_of(catalog[place]) for place in coded}
+    contents = {f"{position}/{file_path(catalog[position])}": code_of(catalog[position]) for position in coded}
     return {int(key.partition("/")[0]): facts for key, facts in all_code_facts(contents).items()}
 
 
@@ -116,13 +116,13 @@ def _defined(item: Item, facts: CodeFacts | None) -> list[str]:
     if item.type == "chunk":
         dotted = [(place_of(item) or "").partition(PART)[2]]
     else:
-        dotted = [one.name for one in facts.definitions] if facts is not None else []
-    parts = [one.partition("#")[0].split(".") for one in dotted if one]
-    return list(dict.fromkeys(form for own in parts for form in (own[-1], ".".join(own[-2:]))))
+        dotted = [definition.name for definition in facts.definitions] if facts is not None else []
+    parts = [dotted_name.partition("#")[0].split(".") for dotted_name in dotted if dotted_name]
+    return list(dict.fromkeys(form for row in parts for form in (row[-1], ".".join(row[-2:]))))
 
 
 def code_symbols(catalog: Catalog, resources: Resources) -> CodeSymbols:
     """The names of a catalog's code, kept with the resources."""
     over = ("type", "title", "name", "text", "created", "until")
-    made: CodeSymbols = index_over(catalog, resources, "symbols", over=over, make=lambda: CodeSymbols.of(catalog))
-    return made
+    symbols: CodeSymbols = index_over(catalog, resources, "symbols", over=over, make=lambda: CodeSymbols.of(catalog))
+    return symbols

@@ -84,7 +84,7 @@ class ChunkMatrix:
         """Take rows that are in catalog order."""
         return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(firsts(item)))
 
-    def taken(self, rows: IntArray) -> ChunkMatrix:
+    def select_rows(self, rows: IntArray) -> ChunkMatrix:
         """Some of the rows, rising."""
         return ChunkMatrix.of(self.vectors[rows], self.item[rows], self.ordinal[rows])
 
@@ -121,8 +121,8 @@ class _Room:
         if vectors is not None:
             self.vectors[rows] = vectors
         self._rows, self._items = rows.stop, items.stop
-        held = slice(rows.stop)
-        return ChunkMatrix(self.vectors[held], self._item[held], self._ordinal[held], self._first[: items.stop])
+        used = slice(rows.stop)
+        return ChunkMatrix(self.vectors[used], self._item[used], self._ordinal[used], self._first[: items.stop])
 
 
 class DenseIndex:
@@ -142,12 +142,12 @@ class DenseIndex:
         Both share them: what either needs behind the last is added without a copy, as long as the other has not gone on
         there first.
         """
-        whole = DenseIndex(catalog, chunker=self._chunker)
-        whole._held[: len(self._held)] = self._held
-        whole._matrix, whole._room = self._matrix, self._room
-        return whole
+        index = DenseIndex(catalog, chunker=self._chunker)
+        index._held[: len(self._held)] = self._held
+        index._matrix, index._room = self._matrix, self._room
+        return index
 
-    def made(self, name: Hashable, make: Callable[[ChunkMatrix], T]) -> T | None:
+    def get_or_compute(self, name: Hashable, make: Callable[[ChunkMatrix], T]) -> T | None:
         """What `make` makes of the matrix as it is now, once; None where no item is held."""
         if self._matrix is None:
             return None
@@ -155,11 +155,11 @@ class DenseIndex:
             self._made[name] = make(self._matrix)
         return cast("T", self._made[name])
 
-    def matrix(self, needed: BoolArray, embed: Embed, *, skip_failed: bool = False) -> ChunkMatrix | None:
-        """The vectors of all items held, once those in `needed`, shape (n_items,), are among them.
+    def matrix(self, required: BoolArray, embed: Embed, *, skip_failed: bool = False) -> ChunkMatrix | None:
+        """The vectors of all items held, once those in `required`, shape (n_items,), are among them.
 
         Args:
-            needed: the items that a search is about to need.
+            required: the items that a search is about to need.
             embed: makes vectors of texts, shape (n_texts, n_dimensions).
             skip_failed: leave a chunk that cannot be embedded out in silence, as the original engine does.
 
@@ -170,19 +170,19 @@ class DenseIndex:
             EmbeddingError: a chunk could not be embedded. Nothing of this call is kept here; vectors already
                 made are in the store.
         """
-        missing = np.flatnonzero(needed & ~self._held)
+        missing = np.flatnonzero(required & ~self._held)
         if len(missing):
             self._add(missing, embed, skip_failed)
         return self._matrix
 
     def _add(self, positions: IntArray, embed: Embed, skip_failed: bool) -> None:
         rows = [(int(p), n, text) for p in positions for n, text in enumerate(self._chunker(self._catalog[int(p)]))]
-        kept, vectors = _embedded([text for _, _, text in rows], embed, skip_failed)
-        if not kept:
+        rows_embedded, vectors = _embedded([text for _, _, text in rows], embed, skip_failed)
+        if not rows_embedded:
             self._held[positions] = True
             return
-        item = np.array([rows[k][0] for k in kept], dtype=np.int64)
-        ordinal = np.array([rows[k][1] for k in kept], dtype=np.int64)
+        item = np.array([rows[k][0] for k in rows_embedded], dtype=np.int64)
+        ordinal = np.array([rows[k][1] for k in rows_embedded], dtype=np.int64)
         broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         if len(broken):
             where = self._catalog[int(item[broken[0]])].id
@@ -202,21 +202,21 @@ class DenseIndex:
             self._matrix = self._room.add(item, ordinal, vectors)
             return
         room = _Room(len(old.item) + len(item), vectors.shape[1])
-        place = np.searchsorted(old.item, item) + np.arange(len(item))
+        position = np.searchsorted(old.item, item) + np.arange(len(item))
         before = np.ones(len(old.item) + len(item), dtype=np.bool_)
-        before[place] = False
-        whole = room.vectors[: len(before)]
-        whole[place] = vectors
-        whole[before] = old.vectors
+        before[position] = False
+        all_vectors = room.vectors[: len(before)]
+        all_vectors[position] = vectors
+        all_vectors[before] = old.vectors
         self._matrix = room.add(_woven(before, old.item, item), _woven(before, old.ordinal, ordinal))
         self._room = room
 
 
 def _woven(before: BoolArray, old: IntArray, new: IntArray) -> IntArray:
     """The values of old rows (where `before`) and of new ones (elsewhere) in one array."""
-    whole: IntArray = np.empty(len(before), dtype=np.int64)
-    whole[before], whole[~before] = old, new
-    return whole
+    out: IntArray = np.empty(len(before), dtype=np.int64)
+    out[before], out[~before] = old, new
+    return out
 
 
 def _embedded(texts: Sequence[str], embed: Embed, skip_failed: bool) -> tuple[list[int], Float32Array]:
@@ -226,14 +226,14 @@ def _embedded(texts: Sequence[str], embed: Embed, skip_failed: bool) -> tuple[li
     except EmbeddingError as error:
         if not skip_failed or isinstance(error, ModelError):  # without a model no text is at fault
             raise
-    kept, vectors = [], []
-    for place, text in enumerate(texts):
+    positions, vectors = [], []
+    for position, text in enumerate(texts):
         try:
             vectors.append(embed([text])[0])
-            kept.append(place)
+            positions.append(position)
         except EmbeddingError:
             continue
-    return kept, np.array(vectors, dtype=np.float32)
+    return positions, np.array(vectors, dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,16 +253,18 @@ class Hits:
 
 def by_best_pair(query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int) -> Iterator[Hits]:
     """The chunks nearest to each request; chunks that a request repeats are embedded and searched once."""
-    asked, place = query.distinct
-    eligible = asked.batch.eligible
-    wanted = matrix.by_chunk(eligible.any())
-    few = np.count_nonzero(wanted) * FEW <= len(wanted)
-    rows = np.flatnonzero(wanted) if few else _NONE
-    searched = matrix.taken(rows) if few else matrix
-    queries = query_vectors(asked, embed, searched)
-    found = search(queries, asked.start, eligible, searched, depth=depth, weight=asked.weight)
-    for request, hits in enumerate(found):
-        yield Hits(rows[hits.row] if few else hits.row, place[asked.start[request] + hits.query_chunk], hits.score)
+    distinct, chunk = query.distinct
+    eligible = distinct.batch.eligible
+    required = matrix.by_chunk(eligible.any())
+    is_sparse = np.count_nonzero(required) * FEW <= len(required)
+    rows = np.flatnonzero(required) if is_sparse else _NONE
+    searched = matrix.select_rows(rows) if is_sparse else matrix
+    queries = query_vectors(distinct, embed, searched)
+    results = search(queries, distinct.start, eligible, searched, depth=depth, weight=distinct.weight)
+    for request, hits in enumerate(results):
+        yield Hits(
+            rows[hits.row] if is_sparse else hits.row, chunk[distinct.start[request] + hits.query_chunk], hits.score
+        )
 
 
 def query_vectors(query: Query, embed: Embed, matrix: ChunkMatrix) -> Float32Array:
@@ -301,16 +303,16 @@ def search(
     for request, parts in itertools.groupby(products(queries, start, matrix), key=itemgetter(0)):
         best = np.full(len(matrix.item), -np.inf, dtype=np.float32)
         scores: Float32Array | None = None
-        for place, (_, mine, product) in enumerate(parts):
+        for index, (_, mine, product) in enumerate(parts):
             part = product * weight[mine, None].astype(np.float32)
-            scores = part if place == 0 else None  # of a request in several parts they would be too many
+            scores = part if index == 0 else None  # of a request in several parts they would be too many
             for row in part:
                 np.maximum(best, row, out=best)
-        own = slice(int(start[request]), int(start[request + 1]))
+        chunks = slice(int(start[request]), int(start[request + 1]))
         allowed = matrix.by_chunk(eligible[request])
         if not allowed.all():
             best = np.where(allowed, best, np.float32(-np.inf))
-        yield nearest(queries[own], best, matrix, depth=depth, weight=weight[own], scores=scores)
+        yield nearest(queries[chunks], best, matrix, depth=depth, weight=weight[chunks], scores=scores)
 
 
 def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Iterator[tuple[int, slice, Float32Array]]:
@@ -361,12 +363,12 @@ def nearest(
         of_items = best if len(matrix.first) == len(best) else np.maximum.reduceat(best, matrix.first)
         limit = max(limit, nth_greatest(of_items, depth) - margin)
     near = np.flatnonzero(best >= limit)
-    least = best[near] - margin
+    threshold = best[near] - margin
     if scores is None:
-        query, row = _pairs(queries, weight, matrix.vectors, near, least)
+        query, row = _pairs(queries, weight, matrix.vectors, near, threshold)
     else:
-        query, place = np.nonzero(scores[:, near] >= least)
-        row = near[place]
+        query, column = np.nonzero(scores[:, near] >= threshold)
+        row = near[column]
     exact = row_dots(queries[query].astype(np.float64), matrix.vectors[row]) * weight[query]
     pairs = np.lexsort((query, -exact, row))
     row, query, exact = row[pairs], query[pairs], exact[pairs]
@@ -377,17 +379,17 @@ def nearest(
 
 
 def _pairs(
-    queries: Float32Array, weight: FloatArray, vectors: Float32Array, near: IntArray, least: Float32Array
+    queries: Float32Array, weight: FloatArray, vectors: Float32Array, near: IntArray, threshold: Float32Array
 ) -> tuple[IntArray, IntArray]:
     """The pairs of a query chunk and one of the rows `near` whose product, weighted, is at least that row's `least`."""
-    kept = vectors if len(near) == len(vectors) else vectors[near]
-    query, place = [], []
+    near_vectors = vectors if len(near) == len(vectors) else vectors[near]
+    query, column = [], []
     for part in parts_of(0, len(queries), max(1, BLOCK // max(len(near), 1))):
-        scores = multiply(queries[part], kept) * weight[part, None].astype(np.float32)
-        found = np.nonzero(scores >= least)
-        query.append(found[0] + part.start)
-        place.append(found[1])
-    return np.concatenate(query), near[np.concatenate(place)]
+        scores = multiply(queries[part], near_vectors) * weight[part, None].astype(np.float32)
+        cells = np.nonzero(scores >= threshold)
+        query.append(cells[0] + part.start)
+        column.append(cells[1])
+    return np.concatenate(query), near[np.concatenate(column)]
 
 
 _NONE = np.empty(0, dtype=np.int64)

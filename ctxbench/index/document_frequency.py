@@ -31,32 +31,32 @@ class DocumentFrequency:
 
     def extended(self, catalog: Catalog) -> DocumentFrequency:
         """That of a catalog that begins with the items of this one; only what was added is split into words."""
-        whole = DocumentFrequency(())
-        whole._number, whole._held, whole._last = self._number, self._held.copy(), self._last
-        whole._add(catalog[len(self._held) :])
-        return whole
+        frequency = DocumentFrequency(())
+        frequency._number, frequency._held, frequency._last = self._number, self._held.copy(), self._last
+        frequency._add(catalog[len(self._held) :])
+        return frequency
 
     def _add(self, items: Sequence[Item]) -> None:
         number = self._number
         for item in items:
-            own = [number.setdefault(word, len(number)) for word in set(words(item.prompt_text))]
-            self._held.append(np.array(own, dtype=np.int32))
+            numbers = [number.setdefault(word, len(number)) for word in set(words(item.prompt_text))]
+            self._held.append(np.array(numbers, dtype=np.int32))
 
-    def weights(self, wanted: Iterable[str], visible: BoolArray) -> Mapping[str, float]:
+    def weights(self, words: Iterable[str], visible: BoolArray) -> Mapping[str, float]:
         """Inverse document frequency of some words, ln((1 + N) / (1 + n)) + 1, by N visible items, n of them with it.
 
         Args:
-            wanted: words as of `words`.
+            words: words as of `words`.
             visible: which items count, shape (n_items,), never changed afterwards.
 
         Source: scikit-learn, `TfidfTransformer` with `smooth_idf`, which never gives 0.
         """
         counts, n_items = self._counts(visible), int(np.count_nonzero(visible))
-        asked = list(wanted)
-        number = np.array([self._number.get(word, len(counts)) for word in asked], dtype=np.int64)
-        held, counted = np.zeros_like(number), number < len(counts)
-        held[counted] = counts[number[counted]]
-        return {word: _weight(n_items, n) for word, n in zip(asked, held.tolist(), strict=True)}
+        words_in_order = list(words)
+        number = np.array([self._number.get(word, len(counts)) for word in words_in_order], dtype=np.int64)
+        n_holding, counted = np.zeros_like(number), number < len(counts)
+        n_holding[counted] = counts[number[counted]]
+        return {word: _weight(n_items, n) for word, n in zip(words_in_order, n_holding.tolist(), strict=True)}
 
     def _counts(self, visible: BoolArray) -> IntArray:
         before, counts = self._last
@@ -71,21 +71,21 @@ class DocumentFrequency:
         return counts
 
     def _added(self, counts: IntArray, items: BoolArray, by: int) -> IntArray:
-        places = np.flatnonzero(items).tolist()
-        if not places:
+        positions = np.flatnonzero(items).tolist()
+        if not positions:
             return counts
-        found = np.bincount(np.concatenate([self._held[place] for place in places]), minlength=len(counts))
-        return frozen(np.append(counts, np.zeros(len(found) - len(counts), dtype=np.int64)) + by * found)
+        changes = np.bincount(np.concatenate([self._held[position] for position in positions]), minlength=len(counts))
+        return frozen(np.append(counts, np.zeros(len(changes) - len(counts), dtype=np.int64)) + by * changes)
 
 
 @lru_cache(maxsize=1 << 16)
-def _weight(n_items: int, held: int) -> float:
-    return math.log((1 + n_items) / (1 + held)) + 1.0
+def _weight(n_items: int, n_holding: int) -> float:
+    return math.log((1 + n_items) / (1 + n_holding)) + 1.0
 
 
 def document_frequency(catalog: Catalog, resources: Resources) -> DocumentFrequency:
     """That of a catalog, kept with the resources by its texts."""
-    found: DocumentFrequency = index_over(
+    frequency: DocumentFrequency = index_over(
         catalog,
         resources,
         "document frequency",
@@ -93,4 +93,4 @@ def document_frequency(catalog: Catalog, resources: Resources) -> DocumentFreque
         make=lambda: DocumentFrequency(tuple(catalog)),
         extend=lambda old: old.extended(catalog),
     )
-    return found
+    return frequency

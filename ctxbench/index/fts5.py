@@ -60,8 +60,8 @@ class Fts5Index:
             self._db.execute(f"CREATE VIRTUAL TABLE files USING fts5(path, content, content = '', {TOKENIZER})")
             self._db.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(files, row)")
         except sqlite3.OperationalError as error:
-            what = f"text_index:fts5: SQLite {sqlite3.sqlite_version} of this Python was built without FTS5 ({error})"
-            raise TextIndexError(f"{what}; use another Python, or text_index:postgres") from None
+            fault = f"text_index:fts5: SQLite {sqlite3.sqlite_version} of this Python was built without FTS5 ({error})"
+            raise TextIndexError(f"{fault}; use another Python, or text_index:postgres") from None
         self._row: dict[tuple[str, str], int] = {}
         self._texts: list[tuple[str, str]] = []
         self._length = np.empty(0, dtype=np.int64)  # words of each row
@@ -74,40 +74,40 @@ class Fts5Index:
         texts = [(item.path, item.text) for item in items]
         with self._lock:
             first = len(self._texts)
-            new = [one for one in dict.fromkeys(texts) if one not in self._row]
+            new = [text for text in dict.fromkeys(texts) if text not in self._row]
             with self._transaction():
-                given = ((row, composed(path), composed(text)) for row, (path, text) in enumerate(new, first))
-                self._db.executemany("INSERT INTO files (rowid, path, content) VALUES (?, ?, ?)", given)
+                records = ((row, composed(path), composed(text)) for row, (path, text) in enumerate(new, first))
+                self._db.executemany("INSERT INTO files (rowid, path, content) VALUES (?, ?, ?)", records)
                 sizes = self._db.execute("SELECT sz FROM files_docsize WHERE id >= ? ORDER BY id", (first,))
                 lengths = np.array([_words_of(size) for (size,) in sizes], dtype=np.int64)
             self._length = np.concatenate([self._length, lengths])
             self._texts += new
-            self._row.update((one, row) for row, one in enumerate(new, first))
+            self._row.update((text, row) for row, text in enumerate(new, first))
             if len(new) > max(first, _MANY):
                 self._hold_common()
-            return np.array([self._row[one] for one in texts], dtype=np.int64)
+            return np.array([self._row[text] for text in texts], dtype=np.int64)
 
-    def scores(self, words: Sequence[str], among: IntArray, *, every: bool) -> FloatArray:
+    def scores(self, words: Sequence[str], table_rows: IntArray, *, match_all: bool) -> FloatArray:
         """See `TextIndex.scores`."""
-        asked = phrases(words)
-        if not len(among):
+        query_phrases = phrases(words)
+        if not len(table_rows):
             return np.zeros(0)
         with self._lock:
-            held, length = [self._holding(phrase) for phrase in asked], self._length
-        norm = _K1 * (1 - _B + _B * length / max(float(length[among].mean()), 1.0))
-        repeats = np.bincount(among, minlength=len(length))
+            postings, length = [self._holding(phrase) for phrase in query_phrases], self._length
+        norm = _K1 * (1 - _B + _B * length / max(float(length[table_rows].mean()), 1.0))
+        repeats = np.bincount(table_rows, minlength=len(length))
         score, matched = np.zeros(len(length)), np.zeros(len(length), dtype=np.int64)
-        for row, often in ((one.row, one.often) for one in held):
+        for row, often in ((posting.row, posting.often) for posting in postings):
             n_holding = int(repeats[row].sum())
-            rarity = math.log(1 + (len(among) - n_holding + 0.5) / (n_holding + 0.5))
+            rarity = math.log(1 + (len(table_rows) - n_holding + 0.5) / (n_holding + 0.5))
             score[row] += rarity * often * (_K1 + 1) / (often + norm[row])
             matched[row] += 1
-        return np.where(matched == len(asked), score, 0.0)[among] if every else score[among]
+        return np.where(matched == len(query_phrases), score, 0.0)[table_rows] if match_all else score[table_rows]
 
-    def similar(self, text: str, among: IntArray, *, measure: str, threshold: float) -> FloatArray:
+    def similar(self, text: str, table_rows: IntArray, *, measure: str, threshold: float) -> FloatArray:
         """See `TextIndex.similar`."""
         with self._comparing:  # apart from words, which need not wait for a long text to be compared
-            return self._trigrams.similar(self._texts, text, measure=measure, threshold=threshold)[among]
+            return self._trigrams.similar(self._texts, text, measure=measure, threshold=threshold)[table_rows]
 
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
         """See `TextIndex.marks`."""
@@ -134,22 +134,22 @@ class Fts5Index:
     def _holding(self, phrase: tuple[str, ...]) -> _Held:
         """The rows that hold a phrase, or one of the same stems."""
         none, key = np.empty(0, dtype=np.int32), self._stems.stems(phrase)
-        held = self._held.pop(key, _Held(0, none, none))
-        self._n_held -= len(held.row)
+        posting = self._held.pop(key, _Held(0, none, none))
+        self._n_held -= len(posting.row)
         n_rows = len(self._length)
-        if held.n_rows < n_rows:
-            asked = (-_WHOLE, PATH_WEIGHT, _quoted(phrase), held.n_rows)
-            rows, scores = self._db.execute(_ONE_WORD, asked).fetchone()
+        if posting.n_rows < n_rows:
+            arguments = (-_WHOLE, PATH_WEIGHT, _quoted(phrase), posting.n_rows)
+            rows, scores = self._db.execute(_ONE_WORD, arguments).fetchone()
             if rows:
-                row, score = (np.array(one.split(), dtype=np.int64) for one in (rows, scores))
-                count = self._counts(row, score / _WHOLE, len(held.row) + len(row))
-                held = _Held(n_rows, np.append(held.row, row.astype(np.int32)), np.append(held.often, count))
-            held = held._replace(n_rows=n_rows)
-        self._held[key] = held
-        self._n_held += len(held.row)
+                row, score = (np.array(column.split(), dtype=np.int64) for column in (rows, scores))
+                count = self._counts(row, score / _WHOLE, len(posting.row) + len(row))
+                posting = _Held(n_rows, np.append(posting.row, row.astype(np.int32)), np.append(posting.often, count))
+            posting = posting._replace(n_rows=n_rows)
+        self._held[key] = posting
+        self._n_held += len(posting.row)
         while self._n_held > _KEPT and len(self._held) > 1:
             self._n_held -= len(self._held.popitem(last=False)[1].row)
-        return held
+        return posting
 
     def _counts(self, row: IntArray, score: FloatArray, n_holding: int) -> npt.NDArray[np.int32]:
         """How often rows hold a phrase, by the score that FTS5 gives each for it, shape (n,).

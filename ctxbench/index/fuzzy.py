@@ -35,11 +35,11 @@ class FuzzyIndex:
 
     def extended(self, catalog: Catalog) -> FuzzyIndex:
         """The index of a catalog that begins with the items of this one; only what was added is split into words."""
-        whole = FuzzyIndex(Catalog(()), fields=self._fields, near=self._near)
-        whole._number, whole._word = self._number, self._word
-        whole._reading, whole._item = self._reading, self._item
-        whole._add(catalog[len(self._item) - 1 :])
-        return whole
+        index = FuzzyIndex(Catalog(()), fields=self._fields, near=self._near)
+        index._number, index._word = self._number, self._word
+        index._reading, index._item = self._reading, self._item
+        index._add(catalog[len(self._item) - 1 :])
+        return index
 
     def _add(self, items: Sequence[Item]) -> None:
         """Put items behind those that are there; what is held is replaced, never changed."""
@@ -49,8 +49,8 @@ class FuzzyIndex:
         ids = [number.setdefault(word, len(number)) for reading in flat for word in reading]
         self._number, self._vocabulary = number, list(number)
         self._word = np.concatenate([self._word, np.array(ids, dtype=np.int64)])
-        self._reading = _behind(self._reading, [len(reading) for reading in flat])
-        self._item = _behind(self._item, [len(row) for row in readings])
+        self._reading = _append_rows(self._reading, [len(reading) for reading in flat])
+        self._item = _append_rows(self._item, [len(row) for row in readings])
 
     def scores(self, requests: Sequence[Mapping[str, float]]) -> list[FloatArray]:
         """Score every item for some requests, each given as its words with their weights.
@@ -58,21 +58,21 @@ class FuzzyIndex:
         Returns:
             One array a request, shape (n_items,), in [0, 1] where all weights are 1; 0 for an item without words.
         """
-        asked = list(dict.fromkeys(word for request in requests for word in request))
-        place = {word: row for row, word in enumerate(asked)}
-        near = self._nearness(asked)
-        return [self._score(near[[place[word] for word in request]], list(request.values())) for request in requests]
+        query_words = list(dict.fromkeys(word for request in requests for word in request))
+        row_of = {word: row for row, word in enumerate(query_words)}
+        near = self._nearness(query_words)
+        return [self._score(near[[row_of[word] for word in request]], list(request.values())) for request in requests]
 
-    def _nearness(self, asked: Sequence[str]) -> Float32Array:
+    def _nearness(self, query_words: Sequence[str]) -> Float32Array:
         """How near each word asked and each word of the catalog are, shape (n_asked, n_words); 0 for strangers."""
-        if not asked or not self._vocabulary:
-            return np.zeros((len(asked), len(self._vocabulary)), dtype=np.float32)
+        if not query_words or not self._vocabulary:
+            return np.zeros((len(query_words), len(self._vocabulary)), dtype=np.float32)
         from rapidfuzz.fuzz import ratio
         from rapidfuzz.process import cdist
 
         cutoff = self._near * 100.0
-        found = cdist(asked, self._vocabulary, scorer=ratio, score_cutoff=cutoff, dtype=np.float32, workers=1)
-        return np.asarray(found, dtype=np.float32)
+        ratios = cdist(query_words, self._vocabulary, scorer=ratio, score_cutoff=cutoff, dtype=np.float32, workers=1)
+        return np.asarray(ratios, dtype=np.float32)
 
     def _score(self, near: Float32Array, weights: Sequence[float]) -> FloatArray:
         """Score every item by the nearness of a request's words to those of the catalog, in hundredths."""
@@ -82,12 +82,12 @@ class FuzzyIndex:
         best = (near.astype(np.float64) * (np.array(weights, dtype=np.float64) / 100.0)[:, None]).max(axis=0)
         lengths = np.diff(self._reading)
         similar = np.add.reduceat(best[self._word], self._reading[:-1]) / lengths
-        held = np.flatnonzero(np.diff(self._item) > 0)
-        scores[held] = np.maximum.reduceat(similar, self._item[held])
+        has_readings = np.flatnonzero(np.diff(self._item) > 0)
+        scores[has_readings] = np.maximum.reduceat(similar, self._item[has_readings])
         return scores
 
 
-def _behind(start: IntArray, lengths: Sequence[int]) -> IntArray:
+def _append_rows(start: IntArray, lengths: Sequence[int]) -> IntArray:
     """CSR starts with further rows."""
     return np.concatenate([start, start[-1] + starts(lengths)[1:]])
 
@@ -96,10 +96,10 @@ def _readings(item: Item, fields: Sequence[str]) -> list[tuple[str, ...]]:
     """The texts of an item as words, each once; none is empty, and what is searched by its text alone has none."""
     if item.by_text:
         return []
-    found: list[tuple[str, ...]] = []
+    readings: list[tuple[str, ...]] = []
     if "name" in fields:
         parts = name_parts(item.name)
-        found += [tuple(dict.fromkeys(parts)), ("".join(parts),)] if parts else []
+        readings += [tuple(dict.fromkeys(parts)), ("".join(parts),)] if parts else []
     if "description" in fields:
-        found.append(tuple(dict.fromkeys(words(item.description))))
-    return [reading for reading in found if reading]
+        readings.append(tuple(dict.fromkeys(words(item.description))))
+    return [reading for reading in readings if reading]

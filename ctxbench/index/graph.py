@@ -21,7 +21,7 @@ from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import check_choice, check_range
 from ctxbench.core.items import Catalog, Item
 from ctxbench.index.dense import BLOCK, ChunkMatrix
-from ctxbench.index.pairs import Edges, best_pairs, dots, every_pair, heads, held_places, spans
+from ctxbench.index.pairs import Edges, best_pairs, dots, every_pair, heads, positions_in, spans
 from ctxbench.index.products import blocks, multiply
 
 T = TypeVar("T", bound=np.generic)
@@ -95,8 +95,8 @@ class Graph:
     def of(self, items: IntArray, *, first: int) -> Edges:
         """The first entries of some items, shape (n,), in that order."""
         length = np.minimum(self.start[items + 1] - self.start[items], first)
-        place, owner = ranges(self.start[items], length), np.repeat(items, length)
-        return Edges(owner, self.item[place], self.score[place], self.own_chunk[place], self.other_chunk[place])
+        entry, owner = ranges(self.start[items], length), np.repeat(items, length)
+        return Edges(owner, self.item[entry], self.score[entry], self.own_chunk[entry], self.other_chunk[entry])
 
 
 def item_prints(items: Iterable[Item]) -> Prints:
@@ -157,13 +157,13 @@ def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None, *, gr
     """
     prints = np.concatenate([old.prints, item_prints(catalog[len(old) :])]) if grown else item_prints(catalog)
     now_of_old, changed = _matched(old.prints, prints)
-    kept = now_of_old[now_of_old >= 0]
-    if matrix is None or 4 * int(changed.sum()) > len(catalog) or np.any(np.diff(kept) < 0):
+    surviving = now_of_old[now_of_old >= 0]
+    if matrix is None or 4 * int(changed.sum()) > len(catalog) or np.any(np.diff(surviving) < 0):
         return build_graph(catalog, matrix, old.spec, embedder=old.embedder, chunking=old.chunking)
     view = _ChunkView(heads(matrix) if old.spec.heads else matrix, old.spec)
-    fresh = view.edges(held_places(view.held, np.flatnonzero(changed)), limit=None)
-    there = fresh.taken(~changed[fresh.item])
-    back = view.turned(there)
+    fresh = view.edges(positions_in(view.held, np.flatnonzero(changed)), limit=None)
+    to_unchanged = fresh.select_rows(~changed[fresh.item])
+    back = view.turned(to_unchanged)
     gone = now_of_old < 0
     lossy = np.unique(np.searchsorted(old.start, np.flatnonzero(gone[old.item]), side="right") - 1)
     dirty = gone.copy()  # old items whose list does not stay as it is
@@ -171,17 +171,17 @@ def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None, *, gr
     dirty[np.isin(now_of_old, back.owner)] = True
     merged = Edges.joined([_moved(old, np.flatnonzero(dirty & ~gone), now_of_old), back]).sorted()
     unsure = _unsure(old, now_of_old, merged, lossy[~gone[lossy]])
-    again = view.edges(held_places(view.held, unsure), limit=old.spec.neighbours)
-    parts = Edges.joined([merged.taken(~np.isin(merged.owner, unsure)), again, fresh])
+    recomputed = view.edges(positions_in(view.held, unsure), limit=old.spec.neighbours)
+    parts = Edges.joined([merged.select_rows(~np.isin(merged.owner, unsure)), recomputed, fresh])
     parts = parts.sorted().first(old.spec.neighbours)
     return _spliced(old, parts, np.flatnonzero(~dirty), now_of_old, catalog, prints)
 
 
 def _moved(old: Graph, items: IntArray, now_of_old: IntArray) -> Edges:
     """The entries of some old items at their new positions, without those that lead to what is gone."""
-    held = old.of(items, first=old.spec.neighbours)
-    moved = held._replace(owner=now_of_old[held.owner], item=now_of_old[held.item])
-    return moved.taken(moved.item >= 0)
+    entries = old.of(items, first=old.spec.neighbours)
+    moved = entries._replace(owner=now_of_old[entries.owner], item=now_of_old[entries.item])
+    return moved.select_rows(moved.item >= 0)
 
 
 def _spliced(
@@ -202,19 +202,19 @@ def _spliced(
         catalog, prints: of the new graph.
     """
     added = np.bincount(parts.owner, minlength=len(catalog))
-    kept = np.diff(old.start)[clean]
+    lengths_before = np.diff(old.start)[clean]
     lengths = added.copy()
-    lengths[now_of_old[clean]] = kept
+    lengths[now_of_old[clean]] = lengths_before
     start = starts(lengths)
     stays = np.repeat(np.isin(np.arange(len(old)), clean, assume_unique=True), np.diff(old.start))
-    goes = ranges(start[now_of_old[clean]], kept)
-    place = np.arange(len(parts.owner), dtype=np.int64) + (start - starts(added))[parts.owner]
+    goes = ranges(start[now_of_old[clean]], lengths_before)
+    position = np.arange(len(parts.owner), dtype=np.int64) + (start - starts(added))[parts.owner]
 
     def column(before: npt.NDArray[T], new: npt.NDArray[T]) -> npt.NDArray[T]:
-        whole = np.empty(int(start[-1]), dtype=before.dtype)
-        whole[goes] = before
-        whole[place] = new
-        return whole
+        out = np.empty(int(start[-1]), dtype=before.dtype)
+        out[goes] = before
+        out[position] = new
+        return out
 
     return replace(
         old,
@@ -230,11 +230,11 @@ def _spliced(
 
 def _matched(old: Prints, new: Prints) -> tuple[IntArray, BoolArray]:
     """The new position of each old item, -1 if it is gone or has changed; and which new items the old are not."""
-    position = {print_: place for place, print_ in enumerate(new.tolist())}
-    now = np.array([position.get(print_, -1) for print_ in old.tolist()], dtype=np.int64)
+    position = {print_: row for row, print_ in enumerate(new.tolist())}
+    new_of_old = np.array([position.get(print_, -1) for print_ in old.tolist()], dtype=np.int64)
     changed = np.ones(len(new), dtype=np.bool_)
-    changed[now[now >= 0]] = False
-    return now, changed
+    changed[new_of_old[new_of_old >= 0]] = False
+    return new_of_old, changed
 
 
 def _unsure(old: Graph, now_of_old: IntArray, merged: Edges, lossy: IntArray) -> IntArray:
@@ -252,15 +252,15 @@ def _unsure(old: Graph, now_of_old: IntArray, merged: Edges, lossy: IntArray) ->
     limit = old.spec.neighbours
     unsure = []
     for before in lossy[np.diff(old.start)[lossy] >= limit].tolist():
-        now = int(now_of_old[before])
-        mine = slice(*np.searchsorted(merged.owner, [now, now + 1]).tolist())
+        item = int(now_of_old[before])
+        mine = slice(*np.searchsorted(merged.owner, [item, item + 1]).tolist())
         last = int(old.start[before + 1]) - 1
-        place, score, others = now_of_old[old.item[last]], merged.score[mine], merged.item[mine]
+        last_item, score, items = now_of_old[old.item[last]], merged.score[mine], merged.item[mine]
         sure = score > old.score[last]
-        if place >= 0:  # else the last entry itself is gone, and only what scores above it is sure
-            sure |= (score == old.score[last]) & (others <= place)
+        if last_item >= 0:  # else the last entry itself is gone, and only what scores above it is sure
+            sure |= (score == old.score[last]) & (items <= last_item)
         if int(sure.sum()) < limit:
-            unsure.append(now)
+            unsure.append(item)
     return np.array(unsure, dtype=np.int64)
 
 
@@ -291,12 +291,12 @@ class _ChunkView:
         """The same entries in the lists of the other items: of equal pairs of chunks the first by their own chunk."""
         parts = []
         for first in range(0, len(edges.owner), _AT_ONCE):
-            part = edges.taken(np.arange(first, min(first + _AT_ONCE, len(edges.owner)), dtype=np.int64))
+            part = edges.select_rows(np.arange(first, min(first + _AT_ONCE, len(edges.owner)), dtype=np.int64))
             row = np.arange(len(part.owner), dtype=np.int64)
-            rows, places = held_places(self.held, part.item), held_places(self.held, part.owner)
-            _, own, other = self._exact(rows, row, places, None)
+            rows, columns = positions_in(self.held, part.item), positions_in(self.held, part.owner)
+            _, left, right = self._exact(rows, row, columns, None)
             ordinal = self._matrix.ordinal
-            parts.append(Edges(part.item, part.owner, part.score, ordinal[own], ordinal[other]))
+            parts.append(Edges(part.item, part.owner, part.score, ordinal[left], ordinal[right]))
         return Edges.joined(parts)
 
     def _blocks(self, rows: IntArray) -> Iterator[IntArray]:
@@ -314,11 +314,15 @@ class _ChunkView:
         n = proposed.shape[1]
         if limit is not None and limit < n:
             bound = np.maximum(bound, np.partition(proposed, n - limit, axis=1)[:, n - limit] - margin)
-        row, place = np.nonzero(proposed >= bound[:, None])
-        score, own, other = self._exact(rows, row, place, chunks)
+        row, column = np.nonzero(proposed >= bound[:, None])
+        score, left, right = self._exact(rows, row, column, chunks)
         keep = score >= self._spec.threshold
         ordinal = self._matrix.ordinal
-        edges = Edges(self.held[rows[row]], self.held[place], score, ordinal[own], ordinal[other]).taken(keep).sorted()
+        edges = (
+            Edges(self.held[rows[row]], self.held[column], score, ordinal[left], ordinal[right])
+            .select_rows(keep)
+            .sorted()
+        )
         return edges if limit is None else edges.first(limit)
 
     def _proposed(self, rows: IntArray) -> tuple[Float32Array, Float32Array | None]:
@@ -334,24 +338,24 @@ class _ChunkView:
         return of_items.copy() if of_items is chunks else of_items, chunks
 
     def _exact(
-        self, rows: IntArray, row: IntArray, place: IntArray, chunks: Float32Array | None
+        self, rows: IntArray, row: IntArray, column: IntArray, chunks: Float32Array | None
     ) -> tuple[FloatArray, IntArray, IntArray]:
         """Similarity of pairs of items and the rows of their best pair of chunks.
 
         Args:
             rows: the items of the block.
-            row, place: the pairs, shape (n,): places in `rows` and in the items held.
+            row, column: the pairs, shape (n,): positions in `rows` and in the items held.
             chunks: proposed similarity of the block's chunks with all, or None.
         """
         vectors = self._matrix.vectors
-        pair, own, other = every_pair(rows[row], place, self._span, self._span)
+        pair, left, right = every_pair(rows[row], column, self._span, self._span)
         proposed = None
         if chunks is not None:
             offset = starts(np.diff(self._span)[rows])[:-1] - self._span[rows]
-            proposed = chunks[own + offset[row][pair], other]
-        best = best_pairs((pair, own, other), vectors, vectors, n=len(row), proposed=proposed)
+            proposed = chunks[left + offset[row][pair], right]
+        best = best_pairs((pair, left, right), vectors, vectors, n=len(row), proposed=proposed)
         score = best.score
         if self._spec.similarity != "max":
             items = self._items[0]
-            score = dots(items, items, rows[row], place)
+            score = dots(items, items, rows[row], column)
         return score, best.left, best.right

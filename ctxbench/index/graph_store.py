@@ -62,7 +62,7 @@ def kept_graph(catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph
 
     It is made at the first use: from that of the catalog that this one extends, else from the one made last if it fits.
     """
-    last: list[Graph] = resources.kept(("last graph", spec), list)
+    last: list[Graph] = resources.get_or_create(("last graph", spec), list)
 
     def make() -> Graph:
         last[:] = [make_graph(catalog, resources, spec, old=last[0] if last else None)]
@@ -87,10 +87,10 @@ def stored_graph(path: str, catalog: Catalog, resources: Resources, spec: GraphS
         check_graph(path, catalog, embedder=resources.identity("embedder"), spec=spec)
         return True
 
-    found = Path(path).stat() if Path(path).is_file() else None  # a missing file is for the check to say
-    state = None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
-    resources.kept(("graph file fits", path, state, catalog.hash, spec), checked)
-    graph: Graph = resources.kept(("graph file", path, state), lambda: read_graph(path))
+    status = Path(path).stat() if Path(path).is_file() else None  # a missing file is for the check to say
+    state = None if status is None else (status.st_mtime_ns, status.st_size, status.st_ino)
+    resources.get_or_create(("graph file fits", path, state, catalog.hash, spec), checked)
+    graph: Graph = resources.get_or_create(("graph file", path, state), lambda: read_graph(path))
     return graph
 
 
@@ -135,13 +135,13 @@ def read_meta(path: Path | str) -> dict[str, Any]:
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             meta: dict[str, Any] = json.loads(stored["meta"].tobytes())
-        found = meta["format"]
-        if found == FORMAT and (wrong := [name for name, kind in _META.items() if not isinstance(meta[name], kind)]):
+        version = meta["format"]
+        if version == FORMAT and (wrong := [name for name, kind in _META.items() if not isinstance(meta[name], kind)]):
             raise ValueError(f"its {', '.join(wrong)} cannot be read")
     except _DAMAGE as error:
         raise StorageError(_damaged(path, error)) from error
-    if found != FORMAT:
-        raise StorageError(f"{path} holds a graph of format {found}, expected {FORMAT}; make it again")
+    if version != FORMAT:
+        raise StorageError(f"{path} holds a graph of format {version}, expected {FORMAT}; make it again")
     return meta
 
 
@@ -186,11 +186,11 @@ def check_graph(path: Path | str, catalog: Catalog, *, embedder: str, spec: Grap
     """
     meta = read_meta(path)
     faults = []
-    asked = {"catalog": catalog.hash, "embedder": embedder, "chunking": CHUNKING, "similarity": spec.similarity}
-    for name, value in {**asked, "heads": str(spec.heads)}.items():
+    expected = {"catalog": catalog.hash, "embedder": embedder, "chunking": CHUNKING, "similarity": spec.similarity}
+    for name, value in {**expected, "heads": str(spec.heads)}.items():
         if str(meta[name]) != value:
-            held, wanted = (text[:12] if name == "catalog" else text for text in (str(meta[name]), value))
-            faults.append(f"its {name} is {held}, expected {wanted}")
+            actual, required = (text[:12] if name == "catalog" else text for text in (str(meta[name]), value))
+            faults.append(f"its {name} is {actual}, expected {required}")
     if meta["threshold"] > spec.threshold:
         faults.append(f"it holds pairs from a threshold of {meta['threshold']:g} up, asked for is {spec.threshold:g}")
     if meta["neighbours"] < spec.neighbours:

@@ -71,7 +71,7 @@ class ItemPaths:
         """How much each distinct path looks like an entry point, shape (n_paths,)."""
         return frozen(np.array([entry_score(path) for path in self.path.names], dtype=np.float64))
 
-    def seen(self, items: BoolArray) -> BoolArray:
+    def visible_paths(self, items: BoolArray) -> BoolArray:
         """Which paths some items stand at, shape (n_paths,).
 
         Args:
@@ -99,25 +99,27 @@ class ItemPaths:
         np.maximum.at(out, self.path.code, values)
         return out[:-1]
 
-    def shares(self, chunks: Sequence[str], seen: BoolArray) -> FloatArray:
+    def shares(self, chunks: Sequence[str], visible: BoolArray) -> FloatArray:
         """How much of a text's words each path holds, weighed by how rare they are in paths, in [0, 1].
 
         Args:
             chunks: of the text.
-            seen: the paths that are counted, shape (n_paths,).
+            visible: the paths that are counted, shape (n_paths,).
 
         Returns:
             Shape (n_paths,); 0 for the other paths, and where the text has no word that stands in a path.
         """
-        asked = dict.fromkeys(self.words.words(chunks, [1.0] * len(chunks)), 1.0)
-        score = np.where(seen, self.words.scores(asked, counted=seen), 0.0)
+        query_words = dict.fromkeys(self.words.words(chunks, [1.0] * len(chunks)), 1.0)
+        score = np.where(visible, self.words.scores(query_words, counted=visible), 0.0)
         # a word that no path holds weighs nothing: most words of a request are not about names
-        held = sum(float(self.words.scores({word: 1.0}, counted=seen)[seen].max(initial=0.0)) for word in asked)
-        return score / held if held > 0 else score
+        total = sum(
+            float(self.words.scores({word: 1.0}, counted=visible)[visible].max(initial=0.0)) for word in query_words
+        )
+        return score / total if total > 0 else score
 
 
 def item_paths(catalog: Catalog, resources: Resources) -> ItemPaths:
     """The paths of a catalog, kept with the resources."""
     over = ("type", "title", "name")
-    found: ItemPaths = index_over(catalog, resources, "paths", over=over, make=lambda: ItemPaths.of(catalog))
-    return found
+    paths: ItemPaths = index_over(catalog, resources, "paths", over=over, make=lambda: ItemPaths.of(catalog))
+    return paths

@@ -83,14 +83,21 @@ class KeptWords:
 
         Words that no text holds any more are left out, so that they do not gather.
         """
-        held, rows = self.occurrences, np.diff(self.occurrences.start)
-        used = compress(held.word, rows.tolist())
+        occurrences, rows = self.occurrences, np.diff(self.occurrences.start)
+        used = compress(occurrences.word, rows.tolist())
         words = "\n".join(used).encode("utf-8", "surrogatepass")  # no word holds white space
         texts = [np.frombuffer(text, dtype=np.uint8) for text in (b"".join(self.digests), words)]
         start = starts(rows[rows > 0])
-        arrays: list[npt.NDArray[Any]] = [*texts, start, held.item, held.field, held.count, self.length]
-        told = json.dumps([(array.dtype.str, array.shape) for array in arrays])
-        return b"".join([told.encode(), b"\n", *(array.tobytes() for array in arrays)])
+        arrays: list[npt.NDArray[Any]] = [
+            *texts,
+            start,
+            occurrences.item,
+            occurrences.field,
+            occurrences.count,
+            self.length,
+        ]
+        header = json.dumps([(array.dtype.str, array.shape) for array in arrays])
+        return b"".join([header.encode(), b"\n", *(array.tobytes() for array in arrays)])
 
     @classmethod
     def unpacked(cls, data: bytes) -> KeptWords:
@@ -102,29 +109,31 @@ class KeptWords:
             arrays.append(array)
             at += array.nbytes
         digests, words, start, item, field, count, length = arrays
-        text, whole = words.tobytes().decode("utf-8", "surrogatepass"), digests.tobytes()
-        number = {word: place for place, word in enumerate(text.split("\n") if text else ())}
-        parts = tuple(whole[place : place + _DIGEST] for place in range(0, len(whole), _DIGEST))
+        text, digest_bytes = words.tobytes().decode("utf-8", "surrogatepass"), digests.tobytes()
+        number = {word: row for row, word in enumerate(text.split("\n") if text else ())}
+        parts = tuple(
+            digest_bytes[start_byte : start_byte + _DIGEST] for start_byte in range(0, len(digest_bytes), _DIGEST)
+        )
         return cls(parts, Occurrences(number, start, item, field, count), length)
 
     def __contains__(self, digest: bytes) -> bool:
-        return digest in self.places
+        return digest in self.row_of
 
     @cached_property
-    def places(self) -> Mapping[bytes, int]:
+    def row_of(self) -> Mapping[bytes, int]:
         """The place of each text by its digest."""
-        return {digest: place for place, digest in enumerate(self.digests)}
+        return {digest: row for row, digest in enumerate(self.digests)}
 
-    def extended(self, more: KeptWords) -> KeptWords:
+    def extended(self, added: KeptWords) -> KeptWords:
         """These, and those of texts that are not here."""
-        occurrences = self.occurrences.extended(more.occurrences.behind(len(self.digests)))
-        length = np.concatenate([self.length, more.length], axis=1)
-        return KeptWords((*self.digests, *more.digests), occurrences, length)
+        occurrences = self.occurrences.extended(added.occurrences.shifted_by(len(self.digests)))
+        length = np.concatenate([self.length, added.length], axis=1)
+        return KeptWords((*self.digests, *added.digests), occurrences, length)
 
-    def taken(self, digests: Sequence[bytes]) -> KeptWords:
+    def select_texts(self, digests: Sequence[bytes]) -> KeptWords:
         """Those of the texts with these digests, in this order; all are here."""
-        places = np.array([self.places[digest] for digest in digests], dtype=np.int64)
-        return KeptWords(tuple(digests), self.occurrences.taken(places), self.length[:, places])
+        rows = np.array([self.row_of[digest] for digest in digests], dtype=np.int64)
+        return KeptWords(tuple(digests), self.occurrences.renumbered(rows), self.length[:, rows])
 
 
 def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[CatalogWords, FloatArray]:
@@ -137,30 +146,32 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[CatalogWords,
     Returns:
         The words, items numbered from 0 on, and how many each field has, shape (n_fields, n_items).
     """
-    public = {place: source for place, item in enumerate(items) if _public(item) and (source := reader.source(item))}
+    public = {
+        position: source for position, item in enumerate(items) if _public(item) and (source := reader.source(item))
+    }
     if _weight(public.values()) < LEAST:
         return _joined(len(items), reader, [_split(items, range(len(items)), reader)])
-    digests = {place: _digest(items[place], source) for place, source in public.items()}
+    digests = {position: _digest(items[position], source) for position, source in public.items()}
     texts: dict[bytes, int] = {}  # the first item that holds each
-    for place, digest in digests.items():
-        texts.setdefault(digest, place)
+    for position, digest in digests.items():
+        texts.setdefault(digest, position)
     folder, names = cache_dir() / "words-1", _names(reader.rule, texts)
     path = next((path for name in names if os.path.exists(path := folder / name)), None)  # noqa: PTH110 - never raises
     data = None if path is None else read_sealed(path)
-    known = None if data is None else KeptWords.unpacked(data)
-    new = {place: digest for digest, place in texts.items() if known is None or digest not in known}
-    more = KeptWords(tuple(new.values()), *reader.split([items[place] for place in new]))
-    if _weight(public[place] for place in new) >= LEAST:
-        held = more if known is None else known.extended(more)
-        _keep(folder / names[0], held if len(held.digests) <= 2 * len(texts) else held.taken([*texts]))
+    stored = None if data is None else KeptWords.unpacked(data)
+    new = {position: digest for digest, position in texts.items() if stored is None or digest not in stored}
+    added = KeptWords(tuple(new.values()), *reader.split([items[position] for position in new]))
+    if _weight(public[position] for position in new) >= LEAST:
+        merged = added if stored is None else stored.extended(added)
+        _keep(folder / names[0], merged if len(merged.digests) <= 2 * len(texts) else merged.select_texts([*texts]))
     elif path is not None:
         with suppress(OSError):
             os.utime(path)
-    if known is not None and len(known.digests) > 2 * len(texts):  # the index need not hold all of them
-        known = known.taken([digest for digest in texts if digest in known])
-    others = [place for place in range(len(items)) if place not in public]
-    parts = [_held(one, digests) for one in (more, known) if one is not None]
-    return _joined(len(items), reader, [*parts, _split(items, others, reader)])
+    if stored is not None and len(stored.digests) > 2 * len(texts):  # the index need not hold all of them
+        stored = stored.select_texts([digest for digest in texts if digest in stored])
+    private = [position for position in range(len(items)) if position not in public]
+    parts = [_holders(words, digests) for words in (added, stored) if words is not None]
+    return _joined(len(items), reader, [*parts, _split(items, private, reader)])
 
 
 def _weight(texts: Iterable[str]) -> int:
@@ -171,17 +182,17 @@ def _weight(texts: Iterable[str]) -> int:
 _Read = tuple[TextHolders, FloatArray]
 
 
-def _split(items: Sequence[Item], places: Sequence[int], reader: ItemReader) -> _Read:
+def _split(items: Sequence[Item], positions: Sequence[int], reader: ItemReader) -> _Read:
     """The words of the items at some places, and their lengths; each is a text of its own."""
-    occurrences, length = reader.split([items[place] for place in places])
-    return TextHolders(occurrences, np.arange(len(places)), np.array(places, dtype=np.int64)), length
+    occurrences, length = reader.split([items[position] for position in positions])
+    return TextHolders(occurrences, np.arange(len(positions)), np.array(positions, dtype=np.int64)), length
 
 
-def _held(known: KeptWords, digests: Mapping[int, bytes]) -> _Read:
+def _holders(words: KeptWords, digests: Mapping[int, bytes]) -> _Read:
     """The words of the items whose texts are known, by the digests of items."""
-    found = [(place, known.places[digest]) for place, digest in digests.items() if digest in known]
-    item, text = np.array(found, dtype=np.int64).reshape(-1, 2).T
-    return TextHolders(known.occurrences, text, item), known.length[:, text]
+    pairs = [(position, words.row_of[digest]) for position, digest in digests.items() if digest in words]
+    item, text = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return TextHolders(words.occurrences, text, item), words.length[:, text]
 
 
 def _joined(n_items: int, reader: ItemReader, parts: Sequence[_Read]) -> tuple[CatalogWords, FloatArray]:
@@ -189,8 +200,8 @@ def _joined(n_items: int, reader: ItemReader, parts: Sequence[_Read]) -> tuple[C
     length = np.zeros((reader.n_fields, n_items))
     for holders, of_part in parts:
         length[:, holders.item] = of_part
-    held = [holders for holders, _ in parts if len(holders.text)] or [parts[0][0]]
-    return CatalogWords((replace(held[0], item=None),) if len(held) == 1 else tuple(held)), length
+    with_texts = [holders for holders, _ in parts if len(holders.text)] or [parts[0][0]]
+    return CatalogWords((replace(with_texts[0], item=None),) if len(with_texts) == 1 else tuple(with_texts)), length
 
 
 def _digest(item: Item, source: str) -> bytes:
@@ -210,9 +221,9 @@ def _names(rule: str, digests: Iterable[bytes]) -> list[str]:
     return [f"{made_by[:16]}-{digest.hex()[:32]}" for digest in nsmallest(_NAMES, digests)]
 
 
-def _keep(path: Path, held: KeptWords) -> None:
+def _keep(path: Path, words: KeptWords) -> None:
     """Write a file, and take out those that were not used for the longest time."""
-    write_sealed(path, held.packed())
+    write_sealed(path, words.packed())
     with suppress(OSError):  # another process may take them out, too
-        for old in sorted(path.parent.iterdir(), key=lambda one: -one.stat().st_mtime)[MOST_FILES:]:
+        for old in sorted(path.parent.iterdir(), key=lambda file: -file.stat().st_mtime)[MOST_FILES:]:
             old.unlink()

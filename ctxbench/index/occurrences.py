@@ -46,10 +46,10 @@ class Occurrences:
         number: dict[str, int] = {}
         word, count, rows = array("i"), array("i"), array("i")
         for text in texts:
-            held = Counter(text)
-            word.extend([number.setdefault(one, len(number)) for one in held])
-            count.extend(held.values())
-            rows.append(len(held))
+            counts = Counter(text)
+            word.extend([number.setdefault(token, len(number)) for token in counts])
+            count.extend(counts.values())
+            rows.append(len(counts))
         text_of = owners(starts(np.array(rows, dtype=np.int64))).astype(np.int32)
         item, field = text_of // fields, (text_of % fields).astype(np.int8)
         return cls._ordered(number, np.array(word, dtype=np.int32), item, field, np.array(count, dtype=np.int32))
@@ -58,46 +58,46 @@ class Occurrences:
     def _ordered(
         cls, number: Mapping[str, int], word: SmallInts, item: SmallInts, field: FieldInts, count: SmallInts
     ) -> Occurrences:
-        size, fields = (int(one.max(initial=0)) + 1 for one in (item, field))
+        size, fields = (int(column.max(initial=0)) + 1 for column in (item, field))
         key = word.astype(np.int64)
-        for more, part in ((size, item), (fields, field)):
-            key *= more
+        for factor, part in ((size, item), (fields, field)):
+            key *= factor
             key += part
         order = np.argsort(key, kind="stable")  # fast where runs are in order, as those of a catalog that changed are
         start = starts(np.bincount(word, minlength=len(number)))
         return cls(number, start, item[order], field[order], count[order])
 
-    def extended(self, more: Occurrences) -> Occurrences:
+    def extended(self, added: Occurrences) -> Occurrences:
         """These, and those of items that stand behind all items here; equal to what `of_texts` makes of all texts."""
         number = dict(self.word)
-        numbers = np.array([number.setdefault(word, len(number)) for word in more.word], dtype=np.int64)
+        numbers = np.array([number.setdefault(word, len(number)) for word in added.word], dtype=np.int64)
         lengths = np.zeros(len(number), dtype=np.int64)
         lengths[: len(self.word)] = np.diff(self.start)
         ends = starts(lengths)[1:]  # those of a word that is new here stand behind all
-        word = numbers[owners(more.start)]
+        word = numbers[owners(added.start)]
         order = np.argsort(word, kind="stable")
-        place = ends[word[order]]
+        position = ends[word[order]]
         lengths += np.bincount(word, minlength=len(number))
-        item = np.insert(self.item, place, more.item[order])
-        field = np.insert(self.field, place, more.field[order])
-        return Occurrences(number, starts(lengths), item, field, np.insert(self.count, place, more.count[order]))
+        item = np.insert(self.item, position, added.item[order])
+        field = np.insert(self.field, position, added.field[order])
+        return Occurrences(number, starts(lengths), item, field, np.insert(self.count, position, added.count[order]))
 
-    def behind(self, n: int) -> Occurrences:
+    def shifted_by(self, n: int) -> Occurrences:
         """The same of items that have `n` others before them."""
         return replace(self, item=self.item + np.int32(n))
 
-    def taken(self, items: IntArray) -> Occurrences:
+    def renumbered(self, items: IntArray) -> Occurrences:
         """The same for other items, each of which holds what one here does; those not named are left out.
 
         Args:
             items: which one, distinct, shape (n_other_items,).
         """
         n_items = max(int(part.max(initial=-1)) for part in (items, self.item)) + 1  # the last may hold no word
-        place = np.full(n_items, -1, dtype=np.int32)
-        place[items] = np.arange(len(items), dtype=np.int32)
-        row = np.flatnonzero(place[self.item] >= 0)
+        new_item = np.full(n_items, -1, dtype=np.int32)
+        new_item[items] = np.arange(len(items), dtype=np.int32)
+        row = np.flatnonzero(new_item[self.item] >= 0)
         word = np.repeat(np.arange(len(self.word), dtype=np.int32), np.diff(self.start))[row]
-        return self._ordered(self.word, word, place[self.item][row], self.field[row], self.count[row])
+        return self._ordered(self.word, word, new_item[self.item][row], self.field[row], self.count[row])
 
     def of(self, word: str) -> slice:
         """The rows of a word; none of one that no item holds."""
@@ -131,17 +131,17 @@ class TextHolders:
         if self._in_place:
             return text, field, count
         start, items = self._by_text
-        held = start[text + 1] - start[text]
-        row = np.repeat(np.arange(len(text), dtype=np.int64), held)
-        return items[ranges(start[text], held)], field[row], count[row]
+        n_holding = start[text + 1] - start[text]
+        row = np.repeat(np.arange(len(text), dtype=np.int64), n_holding)
+        return items[ranges(start[text], n_holding)], field[row], count[row]
 
-    def joined(self, more: TextHolders) -> TextHolders:
+    def joined(self, added: TextHolders) -> TextHolders:
         """These and other items, over the texts of both."""
         before = max(int(self.text.max(initial=-1)) + 1, self._n_texts)
-        text = np.concatenate([self.text, more.text + before])
-        item = np.concatenate([self.positions, more.positions])
+        text = np.concatenate([self.text, added.text + before])
+        item = np.concatenate([self.positions, added.positions])
         order = np.argsort(item, kind="stable")
-        return TextHolders(self.texts.extended(more.texts.behind(before)), text[order], item[order])
+        return TextHolders(self.texts.extended(added.texts.shifted_by(before)), text[order], item[order])
 
     @cached_property
     def _in_place(self) -> bool:
@@ -173,20 +173,22 @@ class CatalogWords:
 
     def of(self, word: str) -> tuple[IntArray, FieldInts, SmallInts]:
         """Item, field and count of the rows of a word, shape (n_rows,) each: by item, then in the order of fields."""
-        found = [part.of(word) for part in self.parts]
-        item, field, count = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
+        rows_by_part = [part.of(word) for part in self.parts]
+        item, field, count = (
+            rows_by_part[0] if len(rows_by_part) == 1 else map(np.concatenate, zip(*rows_by_part, strict=True))
+        )
         if (item[1:] < item[:-1]).any():
             order = np.argsort(item, kind="stable")  # the fields of an item stand in one part, in their order
             item, field, count = item[order], field[order], count[order]
         return item, field, count
 
-    def extended(self, more: CatalogWords, n_items: int) -> CatalogWords:
+    def extended(self, added: CatalogWords, n_items: int) -> CatalogWords:
         """These, and those of items that stand behind the `n_items` here.
 
         Small parts are joined, so that there are few, and each row is copied a few times as a catalog grows.
         """
         parts = list(self.parts)
-        for part in more.parts:
+        for part in added.parts:
             parts.append(replace(part, item=part.positions + n_items))
             while len(parts) > 1 and len(parts[-2].texts.item) <= 2 * len(parts[-1].texts.item):
                 parts[-2:] = [parts[-2].joined(parts[-1])]

@@ -35,20 +35,20 @@ class Edges(NamedTuple):
     own_chunk: IntArray
     other_chunk: IntArray
 
-    def taken(self, rows: BoolArray | IntArray) -> Edges:
+    def select_rows(self, rows: BoolArray | IntArray) -> Edges:
         """Some of them, in the order of `rows`."""
         owner, item, score = self.owner[rows], self.item[rows], self.score[rows]
         return Edges(owner, item, score, self.own_chunk[rows], self.other_chunk[rows])
 
     def sorted(self) -> Edges:
         """By owner, then score descending, then item."""
-        return self.taken(np.lexsort((self.item, -self.score, self.owner)))
+        return self.select_rows(np.lexsort((self.item, -self.score, self.owner)))
 
     def first(self, limit: int) -> Edges:
         """The first `limit` of each owner, of those in order."""
         new = firsts(self.owner)
-        place = np.arange(len(self.owner), dtype=np.int64)
-        return self.taken(place - np.maximum.accumulate(np.where(new, place, 0)) < limit)
+        position = np.arange(len(self.owner), dtype=np.int64)
+        return self.select_rows(position - np.maximum.accumulate(np.where(new, position, 0)) < limit)
 
     @classmethod
     def joined(cls, parts: Sequence[Edges]) -> Edges:
@@ -88,12 +88,12 @@ def heads(matrix: ChunkMatrix) -> ChunkMatrix:
     return ChunkMatrix.of(matrix.vectors[first], matrix.item[first], matrix.ordinal[first])
 
 
-def held_places(held: IntArray, items: IntArray) -> IntArray:
+def positions_in(sorted_items: IntArray, items: IntArray) -> IntArray:
     """Where items stand among those held, which rise; those that are not there are left out."""
-    place = np.searchsorted(held, items)
-    there = place < len(held)
-    there[there] = held[place[there]] == items[there]
-    return place[there].astype(np.int64)
+    position = np.searchsorted(sorted_items, items)
+    is_present = position < len(sorted_items)
+    is_present[is_present] = sorted_items[position[is_present]] == items[is_present]
+    return position[is_present].astype(np.int64)
 
 
 def every_pair(left: IntArray, right: IntArray, left_span: IntArray, right_span: IntArray) -> tuple[IntArray, ...]:
@@ -134,34 +134,34 @@ def best_pairs(
             are not looked at again.
         weight: of the left rows, > 0; None: 1 each.
     """
-    group, row, other = pairs
+    group, row, right_row = pairs
     if proposed is None and weight is None and len(group) > _AT_ONCE:
-        proposed = _proposed(left, right, row, other)
+        proposed = _proposed(left, right, row, right_row)
     if proposed is not None:
         best = np.full(n, -np.inf, dtype=np.float32)
         np.maximum.at(best, group, proposed)
         margin = MARGIN if weight is None else MARGIN * max(1.0, float(weight.max(initial=1.0)))
         near = proposed >= best[group] - np.float32(margin)
-        group, row, other = group[near], row[near], other[near]
-    exact = dots(left, right, row, other)
+        group, row, right_row = group[near], row[near], right_row[near]
+    exact = dots(left, right, row, right_row)
     if weight is not None:
         exact = exact * weight[row]
-    by_score = np.lexsort((other, row, -exact, group))
-    group, row, other, exact = group[by_score], row[by_score], other[by_score], exact[by_score]
+    by_score = np.lexsort((right_row, row, -exact, group))
+    group, row, right_row, exact = group[by_score], row[by_score], right_row[by_score], exact[by_score]
     winner = firsts(group)
-    return BestPairs(exact[winner], row[winner], other[winner])
+    return BestPairs(exact[winner], row[winner], right_row[winner])
 
 
 def dots(
-    left: Float32Array | FloatArray, right: Float32Array | FloatArray, row: IntArray, other: IntArray
+    left: Float32Array | FloatArray, right: Float32Array | FloatArray, row: IntArray, right_row: IntArray
 ) -> FloatArray:
     """Exact dot products of rows of two sides, shape (n,), some thousands at a time; see `row_dots`."""
     ends = range(0, max(len(row), 1), _AT_ONCE)
-    return np.concatenate([row_dots(left[row[a : a + _AT_ONCE]], right[other[a : a + _AT_ONCE]]) for a in ends])
+    return np.concatenate([row_dots(left[row[a : a + _AT_ONCE]], right[right_row[a : a + _AT_ONCE]]) for a in ends])
 
 
-def _proposed(left: Float32Array, right: Float32Array, row: IntArray, other: IntArray) -> Float32Array:
+def _proposed(left: Float32Array, right: Float32Array, row: IntArray, right_row: IntArray) -> Float32Array:
     """Dot products of rows in float32, which takes a quarter of the time."""
     ends = range(0, len(row), _AT_ONCE)
-    parts = [np.einsum("ij,ij->i", left[row[a : a + _AT_ONCE]], right[other[a : a + _AT_ONCE]]) for a in ends]
+    parts = [np.einsum("ij,ij->i", left[row[a : a + _AT_ONCE]], right[right_row[a : a + _AT_ONCE]]) for a in ends]
     return np.concatenate(parts)

@@ -68,18 +68,18 @@ def ends_of(paths: Sequence[str]) -> dict[str, list[int]]:
 
     `src/click/core.py` is named by itself, `click/core.py`, `core.py`, `src/click/core` and `click/core`.
     """
-    found: dict[str, list[int]] = {}
-    for place, path in enumerate(paths):
+    by_end: dict[str, list[int]] = {}
+    for position, path in enumerate(paths):
         low = path.lower()
         bare = low[: len(low) - len(split_name(low)[2]) - 1] if split_name(low)[2] else ""
         for at in _parts_from(low):
-            found.setdefault(low[at:], []).append(place)
+            by_end.setdefault(low[at:], []).append(position)
             if "/" in bare[at:]:
-                found.setdefault(bare[at:], []).append(place)
-    return found
+                by_end.setdefault(bare[at:], []).append(position)
+    return by_end
 
 
-def named_paths(text: str, ends: Mapping[str, Sequence[int]], seen: BoolArray) -> list[int]:
+def named_paths(text: str, ends: Mapping[str, Sequence[int]], visible: BoolArray) -> list[int]:
     """The paths that a text names by enough of their ends, rising.
 
     A path of somebody else's machine names the longest of its ends that stands here; a module, such as `click.core` or
@@ -89,19 +89,19 @@ def named_paths(text: str, ends: Mapping[str, Sequence[int]], seen: BoolArray) -
     Args:
         text: any.
         ends: as of `ends_of`.
-        seen: the paths that count, by place.
+        visible: the paths that count, by position.
     """
-    found: set[int] = set()
+    named: set[int] = set()
     for match in _NAMED.finditer(text):
         token = match.group().replace("\\", "/").rstrip(".").removeprefix("./").lower()
         if not any(sign in token for sign in _BETWEEN):
             continue
         for name in (*_ends_of(token), *_modules_of(token)):
-            places = [place for place in ends.get(name, ()) if seen[place]]
-            if places:
-                found.update(places if len(places) <= MOST_NAMED else ())
+            positions = [position for position in ends.get(name, ()) if visible[position]]
+            if positions:
+                named.update(positions if len(positions) <= MOST_NAMED else ())
                 break
-    return sorted(found)
+    return sorted(named)
 
 
 def _ends_of(token: str) -> Iterable[str]:

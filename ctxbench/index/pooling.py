@@ -70,8 +70,8 @@ class Pooling:
             pieces = [product for *_, product in parts]
             scores = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
             mine = slice(int(start[request]), int(start[request + 1]))
-            held = np.flatnonzero(eligible[request][matrix.item[matrix.first]])
-            yield self._exact(queries[mine], scores, matrix, held=held, depth=depth, weight=weight[mine])
+            allowed = np.flatnonzero(eligible[request][matrix.item[matrix.first]])
+            yield self._exact(queries[mine], scores, matrix, allowed=allowed, depth=depth, weight=weight[mine])
 
     def _exact(
         self,
@@ -79,31 +79,31 @@ class Pooling:
         scores: Float32Array,
         matrix: ChunkMatrix,
         *,
-        held: IntArray,
+        allowed: IntArray,
         depth: int,
         weight: FloatArray,
     ) -> Hits:
         """Turn the proposed products of one request, shape (n_query_chunks, n_chunks), into exact hits, one an item.
 
         Args:
-            held: places in `matrix.first` of the items that may be found, rising.
+            allowed: positions in `matrix.first` of the items that may be found, rising.
         """
-        if len(scores) == 0 or len(held) == 0:
+        if len(scores) == 0 or len(allowed) == 0:
             none = np.empty(0, dtype=np.int64)
             return Hits(none, none, np.empty(0, dtype=np.float64))
         size = np.diff(np.append(matrix.first, len(matrix.item)))
-        if len(held) > depth:
-            rows, of_item = _rows(matrix.first[held], size[held])
-            proposed = _pooled(scores[:, rows].astype(np.float64), of_item, len(held), weight, self)
+        if len(allowed) > depth:
+            rows, of_item = _rows(matrix.first[allowed], size[allowed])
+            proposed = _pooled(scores[:, rows].astype(np.float64), of_item, len(allowed), weight, self)
             margin = MARGIN * max(1.0, float(weight.max()))
             limit = np.partition(proposed, len(proposed) - depth)[len(proposed) - depth] - margin
-            held = held[proposed >= limit]
-        rows, of_item = _rows(matrix.first[held], size[held])
+            allowed = allowed[proposed >= limit]
+        rows, of_item = _rows(matrix.first[allowed], size[allowed])
         vectors = matrix.vectors[rows]
         table = np.stack([row_dots(np.repeat(query[None], len(rows), axis=0), vectors) for query in queries])
-        score = _pooled(table, of_item, len(held), weight, self)
+        score = _pooled(table, of_item, len(allowed), weight, self)
         best = np.argsort(-score, kind="stable")[:depth]
-        query, row = _best_pairs(table * weight[:, None], rows, of_item, len(held))
+        query, row = _best_pairs(table * weight[:, None], rows, of_item, len(allowed))
         return Hits(row[best], query[best], score[best])
 
 
@@ -118,8 +118,8 @@ def _pooled(table: FloatArray, of_item: IntArray, n_items: int, weight: FloatArr
     weighted = by_query * weight[:, None]
     group = np.tile(np.arange(n_items, dtype=np.int64), len(weighted))
     if pooling.over_queries == "mean":  # added in order, so that nothing but the item's own values decides the bits
-        whole = np.bincount(np.zeros(len(weight), dtype=np.int64), weight)
-        return np.divide(np.bincount(group, weighted.reshape(-1), n_items), whole)
+        total = np.bincount(np.zeros(len(weight), dtype=np.int64), weight)
+        return np.divide(np.bincount(group, weighted.reshape(-1), n_items), total)
     return _pool(weighted.reshape(-1), group, n_items, pooling.over_queries, pooling.top)
 
 
@@ -133,8 +133,8 @@ def _pool(values: FloatArray, group: IntArray, n_groups: int, how: Pool, top: in
         by_value = np.lexsort((-values, group))
         values, group = values[by_value], group[by_value]
         count = np.bincount(group, minlength=n_groups)
-        place = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
-        values, group = values[place < top], group[place < top]
+        rank = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
+        values, group = values[rank < top], group[rank < top]
     return np.divide(np.bincount(group, values, n_groups), np.bincount(group, minlength=n_groups))
 
 

@@ -87,70 +87,70 @@ class PostgresIndex:
     def rows(self, items: Sequence[Item]) -> IntArray:
         """See `TextIndex.rows`; all that is added, or nothing."""
         texts = [(item.path, item.text) for item in items]
-        told = [hashlib.sha256(repr(one).encode("utf-8", "surrogatepass")).digest() for one in texts]
-        by_hash = dict(zip(told, texts, strict=True))
+        digests = [hashlib.sha256(repr(text).encode("utf-8", "surrogatepass")).digest() for text in texts]
+        by_hash = dict(zip(digests, texts, strict=True))
 
         def added(connection: psycopg.Connection[Any]) -> dict[bytes, int]:
             query, hashes = "SELECT hash, id FROM ctxbench.files WHERE hash = ANY(%s)", list(by_hash)
-            known = dict(connection.execute(query, (hashes,)).fetchall())
-            if missing := [one for one in hashes if one not in known]:
+            row_of = dict(connection.execute(query, (hashes,)).fetchall())
+            if missing := [digest for digest in hashes if digest not in row_of]:
                 add = (
                     "INSERT INTO ctxbench.files (hash, path, content, searched) VALUES (%s, %s, %s, %s) "
                     "ON CONFLICT (hash) DO NOTHING"
                 )
                 for first in range(0, len(missing), _TOGETHER):
                     some = missing[first : first + _TOGETHER]
-                    connection.cursor().executemany(add, ((one, *_stored(*by_hash[one])) for one in some))
-                known.update(connection.execute(query, (missing,)).fetchall())
-            return known
+                    connection.cursor().executemany(add, ((digest, *_stored(*by_hash[digest])) for digest in some))
+                row_of.update(connection.execute(query, (missing,)).fetchall())
+            return row_of
 
         row = self._run(added)
-        return np.array([row[one] for one in told], dtype=np.int64)
+        return np.array([row[digest] for digest in digests], dtype=np.int64)
 
-    def scores(self, words: Sequence[str], among: IntArray, *, every: bool) -> FloatArray:
+    def scores(self, words: Sequence[str], table_rows: IntArray, *, match_all: bool) -> FloatArray:
         """See `TextIndex.scores`."""
-        if not (asked := _asked(words)):
-            return np.zeros(len(among))
-        query = _QUERY.format("every" if every else "any")
+        if not (query_phrases := _query_phrases(words)):
+            return np.zeros(len(table_rows))
+        query = _QUERY.format("every" if match_all else "any")
         # words far from each other can have a rank of 0
         ranked = f"SELECT id, greatest(ts_rank(words, query), 1e-20) FROM {query}, {_AMONG} AND words @@ query"  # noqa: S608 - of constants
-        return self._by_row(ranked, (asked,), among)
+        return self._by_row(ranked, (query_phrases,), table_rows)
 
-    def similar(self, text: str, among: IntArray, *, measure: str, threshold: float) -> FloatArray:
+    def similar(self, text: str, table_rows: IntArray, *, measure: str, threshold: float) -> FloatArray:
         """See `TextIndex.similar`."""
         check_choice("measure", measure, MEASURES)
         # of n trigrams at most those of the text are shared, so that with too many no content is above the threshold
-        found = (
+        statement = (
             f"SELECT id, greatest({measure}(path, asked), CASE WHEN trigrams * %s <= cardinality(show_trgm(asked)) "  # noqa: S608
             f"THEN similarity(content, asked) ELSE 0 END) FROM (SELECT %s AS asked) AS given, {_AMONG}"
         )
-        return above(self._by_row(found, (threshold, composed(text)), among).astype(np.float32), threshold)
+        return above(self._by_row(statement, (threshold, composed(text)), table_rows).astype(np.float32), threshold)
 
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
         """See `TextIndex.marks`; of a word of several parts each is marked, wherever it stands, as ts_headline does."""
-        if not (asked := _asked(words)):
+        if not (query_phrases := _query_phrases(words)):
             return [[] for _ in texts]
         query = (
             "SELECT ts_headline('ctxbench.words', text, query, %s) "  # noqa: S608
             f"FROM {_QUERY.format('any')}, unnest(%s::text[]) WITH ORDINALITY AS texts (text, place) ORDER BY place"
         )
-        given = [_Sent(text) for text in texts]
+        texts_sent = [_Sent(text) for text in texts]
         how = f'StartSel="{_START}", StopSel="{_STOP}", HighlightAll=true'
-        sent = (how, asked, [one.text for one in given])
-        marked = self._run(lambda one: one.execute(query, sent).fetchall())
-        return [one.original(_spans(text)) for one, (text,) in zip(given, marked, strict=True)]
+        sent = (how, query_phrases, [sent_text.text for sent_text in texts_sent])
+        marked = self._run(lambda connection: connection.execute(query, sent).fetchall())
+        return [sent_text.original(_spans(text)) for sent_text, (text,) in zip(texts_sent, marked, strict=True)]
 
-    def _by_row(self, query: str, given: tuple[Any, ...], among: IntArray) -> FloatArray:
+    def _by_row(self, query: str, arguments: tuple[Any, ...], table_rows: IntArray) -> FloatArray:
         """What a query says of some rows, shape (n,), 0 where it says nothing."""
-        distinct, place = np.unique(among, return_inverse=True)
-        found = self._run(lambda one: one.execute(query, (*given, distinct.tolist())).fetchall())
+        distinct, position = np.unique(table_rows, return_inverse=True)
+        rows = self._run(lambda connection: connection.execute(query, (*arguments, distinct.tolist())).fetchall())
         out = np.zeros(len(distinct))
-        if found:
-            row, value = np.array(found, dtype=np.float64).T
+        if rows:
+            row, value = np.array(rows, dtype=np.float64).T
             out[np.searchsorted(distinct, row.astype(np.int64))] = value
-        return out[place]
+        return out[position]
 
-    def _run(self, work: Callable[[psycopg.Connection[Any]], T], *, again: bool = True) -> T:
+    def _run(self, work: Callable[[psycopg.Connection[Any]], T], *, retry: bool = True) -> T:
         """Do something in a transaction; once more (`again`) where the connection was lost meanwhile.
 
         Raises:
@@ -166,8 +166,8 @@ class PostgresIndex:
             except _psycopg().Error as error:
                 if self._open is not None and self._open.closed:
                     self._open = None
-                    if again:
-                        return self._run(work, again=False)
+                    if retry:
+                        return self._run(work, retry=False)
                 _refuse(f"the database failed: {_first_line(error)}", "see its log; nothing was changed by it")
 
 
@@ -193,13 +193,13 @@ def _opened() -> psycopg.Connection[Any]:
         example = "postgresql://user@localhost/name"
         _refuse(f"the environment variable {_ADDRESS} is not set", f"set it to a connection string such as {example}")
     try:
-        given = {"connect_timeout": _SECONDS, **conninfo_to_dict(address), "client_encoding": "utf8"}
+        options = {"connect_timeout": _SECONDS, **conninfo_to_dict(address), "client_encoding": "utf8"}
     except psycopg.ProgrammingError:  # its message may hold a password
         _refuse(
             f"{_ADDRESS} holds no connection string", "write it as postgresql://user@host/name or host=... dbname=..."
         )
     try:
-        connection = psycopg.connect(**given, autocommit=True)
+        connection = psycopg.connect(**options, autocommit=True)
     except psycopg.OperationalError as error:
         _refuse(f"the server of {_ADDRESS} does not answer: {_first_line(error)}", "start it, or mend the address")
     try:
@@ -223,35 +223,35 @@ def _prepare(connection: psycopg.Connection[Any]) -> None:
         _refuse(f"the database is encoded in {encoding}", "use one that was created with ENCODING 'UTF8'")
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('ctxbench'))")  # two processes may come first
-        held = "SELECT to_regnamespace('ctxbench') IS NOT NULL, to_regclass('ctxbench.files') IS NOT NULL"
-        ((schema, table),) = connection.execute(held).fetchall()
+        statement = "SELECT to_regnamespace('ctxbench') IS NOT NULL, to_regclass('ctxbench.files') IS NOT NULL"
+        ((schema, table),) = connection.execute(statement).fetchall()
         try:
             if not schema:
                 connection.execute("CREATE SCHEMA ctxbench")
             where = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'pg_trgm'"
-            if not (found := connection.execute(where).fetchall()):
+            if not (schemas := connection.execute(where).fetchall()):
                 with connection.transaction():
                     connection.execute(_TRIGRAMS)
-                found = [("ctxbench",)]
-            path = sql.SQL("SET search_path = {}").format(sql.SQL(found[0][0]))  # as it is quoted already
+                schemas = [("ctxbench",)]
+            path = sql.SQL("SET search_path = {}").format(sql.SQL(schemas[0][0]))  # as it is quoted already
             connection.execute(path)
             if not table:
                 connection.execute(_SETUP)
         except psycopg.Error as error:
-            lacks = "" if "pg_trgm" not in str(error) else ", with pg_trgm of PostgreSQL's contrib"
+            missing = "" if "pg_trgm" not in str(error) else ", with pg_trgm of PostgreSQL's contrib"
             who = "have the schema ctxbench made by who may make it"
-            _refuse(f"the database cannot be prepared: {_first_line(error)}", f"{who}{lacks}")
+            _refuse(f"the database cannot be prepared: {_first_line(error)}", f"{who}{missing}")
 
 
-def _refuse(what: str, do: str) -> NoReturn:
-    raise TextIndexError(f"text_index:postgres: {what}; {do}") from None
+def _refuse(problem: str, do: str) -> NoReturn:
+    raise TextIndexError(f"text_index:postgres: {problem}; {do}") from None
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _asked(words: Sequence[str]) -> list[str]:
+def _query_phrases(words: Sequence[str]) -> list[str]:
     """The phrases to search for, each with blanks between its parts, which are no syntax."""
     return [" ".join(phrase) for phrase in phrases(words) if max(map(len, phrase)) <= _LONGEST]
 
@@ -267,14 +267,14 @@ class _Sent:
 
     def original(self, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Where parts of words of what is sent stand in the text."""
-        places = [bisect_right(self._sent, first) - 1 for first, _ in spans]
-        shifts = [self._original[place] - self._sent[place] for place in places]
+        rows = [bisect_right(self._sent, first) - 1 for first, _ in spans]
+        shifts = [self._original[row] - self._sent[row] for row in rows]
         return [(first + shift, end + shift) for (first, end), shift in zip(spans, shifts, strict=True)]
 
 
 def _spans(marked: str) -> list[tuple[int, int]]:
     """Where the parts between `_START` and `_STOP` stand in a text without these."""
-    return [(one.start() - 2 * n, one.end() - 2 - 2 * n) for n, one in enumerate(_MARKED.finditer(marked))]
+    return [(match.start() - 2 * n, match.end() - 2 - 2 * n) for n, match in enumerate(_MARKED.finditer(marked))]
 
 
 def _stored(path: str, content: str) -> tuple[str, str, str | None]:
@@ -287,12 +287,12 @@ def _stored(path: str, content: str) -> tuple[str, str, str | None]:
     return path, content, " ".join((*head, *_fitting(words[len(head) :], set(head))))
 
 
-def _fitting(words: Sequence[str], held: set[str]) -> Iterator[str]:
+def _fitting(words: Sequence[str], indexed: set[str]) -> Iterator[str]:
     """Words that are not held yet, as many as a tsvector has room for."""
     left = _LIMIT - 2 * _SAFE
     for word in dict.fromkeys(words):
-        left -= 0 if word in held else len(word.encode()) + _WORD
+        left -= 0 if word in indexed else len(word.encode()) + _WORD
         if left < 0:
             return
-        if word not in held:
+        if word not in indexed:
             yield word

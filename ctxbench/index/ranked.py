@@ -13,20 +13,23 @@ from ctxbench.index.dense import ChunkMatrix, Hits
 DEPTH = 100  # items that a retriever finds for a request, unless told otherwise
 
 
-def ranked_by(scores: Sequence[FloatArray], found: Iterable[BoolArray], *, depth: int) -> Candidates:
-    """Candidates from a score for every item: the best `depth` of those found, each one chunk.
+def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth: int) -> Candidates:
+    """Candidates from a score for every item: the best `depth` of the items in its mask, one chunk each.
 
     Args:
         scores: by request, shape (n_items,).
-        found: by request, shape (n_items,); only these are candidates.
+        masks: by request, shape (n_items,); only these are candidates.
         depth: items kept a request.
     """
     items, ranks = [], []
-    for score, mask in zip(scores, found, strict=True):
-        held = np.flatnonzero(mask)
-        if 0 < depth < len(held):  # the rest need not be put in order
-            held = held[score[held] >= np.partition(score[held], len(held) - depth)[len(held) - depth]]
-        best = held[np.lexsort((held, -score[held]))][:depth]
+    for score, mask in zip(scores, masks, strict=True):
+        items_allowed = np.flatnonzero(mask)
+        if 0 < depth < len(items_allowed):  # the rest need not be put in order
+            items_allowed = items_allowed[
+                score[items_allowed]
+                >= np.partition(score[items_allowed], len(items_allowed) - depth)[len(items_allowed) - depth]
+            ]
+        best = items_allowed[np.lexsort((items_allowed, -score[items_allowed]))][:depth]
         items.append(best)
         ranks.append(np.arange(len(best), dtype=np.int64))
     if not items:
@@ -42,16 +45,16 @@ def ranked_by(scores: Sequence[FloatArray], found: Iterable[BoolArray], *, depth
     )
 
 
-def of_hits(hits: Sequence[Hits], places: Sequence[IntArray], matrix: ChunkMatrix) -> Candidates:
-    """Candidates of some hits of each request, by their places, best first, one an item."""
-    kept = list(zip(hits, places, strict=True))
-    row = np.concatenate([hit.row[place] for hit, place in kept])
+def of_hits(hits: Sequence[Hits], positions: Sequence[IntArray], matrix: ChunkMatrix) -> Candidates:
+    """Candidates of some hits of each request, by their positions, best first, one per item."""
+    selected = list(zip(hits, positions, strict=True))
+    row = np.concatenate([hit.row[rows] for hit, rows in selected])
     return Candidates.build(
         len(hits),
-        np.repeat(np.arange(len(hits), dtype=np.int64), [len(place) for place in places]),
+        np.repeat(np.arange(len(hits), dtype=np.int64), [len(rows) for rows in positions]),
         matrix.item[row],
-        score=np.concatenate([hit.score[place] for hit, place in kept]),
-        chunk_rank=np.concatenate(places),
-        query_chunk=np.concatenate([hit.query_chunk[place] for hit, place in kept]),
+        score=np.concatenate([hit.score[rows] for hit, rows in selected]),
+        chunk_rank=np.concatenate(positions),
+        query_chunk=np.concatenate([hit.query_chunk[rows] for hit, rows in selected]),
         item_chunk=matrix.ordinal[row],
     )

@@ -10,22 +10,22 @@ from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.index.dense import ChunkMatrix
 from ctxbench.index.graph import Graph
-from ctxbench.index.pairs import Edges, best_pairs, every_pair, heads, held_places, spans
+from ctxbench.index.pairs import Edges, best_pairs, every_pair, heads, positions_in, spans
 from ctxbench.index.products import multiply
 
 _KEPT = 64_000_000  # bytes of rows that are kept
 
 
-def either(one: Edges, other: Edges) -> Edges:
-    """What is in one or the other; what is in both has its higher score, of equals that of `one`."""
-    whole = Edges.joined([one, other])
-    by_item = np.lexsort((-whole.score, whole.item))  # stable: of equals `one` is first
-    kept = by_item[firsts(whole.item[by_item])]
-    return whole.taken(kept[np.lexsort((whole.item[kept], -whole.score[kept]))])
+def either(preferred: Edges, alternative: Edges) -> Edges:
+    """What is in one or the other; what is in both has its higher score, of equals that of `preferred`."""
+    edges = Edges.joined([preferred, alternative])
+    by_item = np.lexsort((-edges.score, edges.item))  # stable: of equals `preferred` is first
+    best = by_item[firsts(edges.item[by_item])]
+    return edges.select_rows(best[np.lexsort((edges.item[best], -edges.score[best]))])
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class QueryWeighting:
     """The query's part in a ranking.
 
     Attributes:
@@ -56,29 +56,31 @@ class Relatives:
         self._rows: dict[int, Float32Array] = {}
 
     def lent(
-        self, items: IntArray, *, most: int = 0, above: float | None = None, asked: Asked | None = None
+        self, items: IntArray, *, limit: int = 0, above: float | None = None, query: QueryWeighting | None = None
     ) -> IntArray:
         """The chunks that some items lend, as rows of the matrix that is compared, rising.
 
         Args:
             items: catalog positions, rising; those without a chunk lend none.
-            most: at most this many of an item, those nearest to the query; 0 = all.
+            limit: at most this many of an item, those nearest to the query; 0 = all.
             above: only chunks that score at least this with the query.
-            asked: the query, for `most` and `above`.
+            query: for `limit` and `above`.
         """
-        place = held_places(self._held, items)
-        pair, rows, _ = every_pair(place, np.zeros(len(place), np.int64), self._span, np.array([0, 1], dtype=np.int64))
-        if (not most and above is None) or asked is None or not len(rows):
+        position = positions_in(self._held, items)
+        pair, rows, _ = every_pair(
+            position, np.zeros(len(position), np.int64), self._span, np.array([0, 1], dtype=np.int64)
+        )
+        if (not limit and above is None) or query is None or not len(rows):
             return rows
-        score = _asked_score(asked, self._compared, np.arange(len(rows), dtype=np.int64), rows, rows + 1)
+        score = _query_score(query, self._compared, np.arange(len(rows), dtype=np.int64), rows, rows + 1)
         if above is not None:
             return rows[score >= above]
         by_score = np.lexsort((rows, -score, pair))
         rank = np.arange(len(rows), dtype=np.int64) - np.searchsorted(pair, pair)
-        return np.sort(rows[by_score[rank < most]])
+        return np.sort(rows[by_score[rank < limit]])
 
     def near(
-        self, rows: IntArray, allowed: BoolArray, *, threshold: float, limit: int, asked: Asked | None = None
+        self, rows: IntArray, allowed: BoolArray, *, threshold: float, limit: int, query: QueryWeighting | None = None
     ) -> Edges:
         """The items most similar to some chunks (max pooling).
 
@@ -87,7 +89,7 @@ class Relatives:
             allowed: items that may be found, shape (n_items,).
             threshold: least similarity.
             limit: at most this many.
-            asked: mixes similarity with the query into the ranking; None leaves it out.
+            query: mixes similarity with the query into the ranking; None leaves it out.
         """
         may = allowed[self._held]
         if not len(rows) or not may.any():
@@ -99,11 +101,11 @@ class Relatives:
         doubtful = np.flatnonzero(may & (best < np.float32(threshold) + margin))
         if len(doubtful):
             may[doubtful] = self._exact(rows, proposed, best, doubtful).score >= threshold
-        places = np.flatnonzero(may)
-        places = places[self._shortlisted(places, best[places], limit, asked)]
-        if not len(places):
+        positions = np.flatnonzero(may)
+        positions = positions[self._shortlisted(positions, best[positions], limit, query)]
+        if not len(positions):
             return Edges.joined([])
-        return self.ranked(self._exact(rows, proposed, best, places), limit, asked)
+        return self.ranked(self._exact(rows, proposed, best, positions), limit, query)
 
     def _proposed(self, rows: IntArray) -> Float32Array:
         """Similarity of chunks with all items by a float32 product, shape (n_rows, n_held)."""
@@ -119,49 +121,53 @@ class Relatives:
             self._rows.update(zip(missing, product, strict=True))
         return np.array([self._rows[row] for row in rows.tolist()])
 
-    def _exact(self, rows: IntArray, proposed: Float32Array, best: Float32Array, places: IntArray) -> Edges:
+    def _exact(self, rows: IntArray, proposed: Float32Array, best: Float32Array, positions: IntArray) -> Edges:
         """The exact similarity of some of the items held, by place, with what leads to each."""
-        lead, group = np.nonzero(proposed[:, places] >= best[places] - np.float32(MARGIN))
-        pair, _, right = every_pair(lead, places[group], np.arange(len(rows) + 1, dtype=np.int64), self._span)
+        lead, group = np.nonzero(proposed[:, positions] >= best[positions] - np.float32(MARGIN))
+        pair, _, right = every_pair(lead, positions[group], np.arange(len(rows) + 1, dtype=np.int64), self._span)
         vectors = self._compared.vectors
-        found = best_pairs((group[pair], rows[lead[pair]], right), vectors, vectors, n=len(places))
+        pairs = best_pairs((group[pair], rows[lead[pair]], right), vectors, vectors, n=len(positions))
         item, ordinal = self._compared.item, self._compared.ordinal
-        return Edges(item[found.left], item[found.right], found.score, ordinal[found.left], ordinal[found.right])
+        return Edges(item[pairs.left], item[pairs.right], pairs.score, ordinal[pairs.left], ordinal[pairs.right])
 
-    def _shortlisted(self, places: IntArray, best: Float32Array, limit: int, asked: Asked | None) -> IntArray:
+    def _shortlisted(
+        self, positions: IntArray, best: Float32Array, limit: int, query: QueryWeighting | None
+    ) -> IntArray:
         """Which places are among the first `limit`, and what is so near that only exact scores can tell."""
-        n = len(places)
+        n = len(positions)
         if n <= limit:
             return np.arange(n, dtype=np.int64)
         rank = best
-        if asked is not None:
-            rank = np.float32(1 - asked.share) * best + np.float32(asked.share) * self._asked(asked)[places]
-        margin = MARGIN if asked is None else MARGIN * max(1.0, float(asked.weight.max(initial=1.0)))
+        if query is not None:
+            rank = (
+                np.float32(1 - query.share) * best + np.float32(query.share) * self._query_similarity(query)[positions]
+            )
+        margin = MARGIN if query is None else MARGIN * max(1.0, float(query.weight.max(initial=1.0)))
         return np.flatnonzero(rank >= np.partition(rank, n - limit)[n - limit] - np.float32(margin))
 
-    def _asked(self, asked: Asked) -> Float32Array:
+    def _query_similarity(self, query: QueryWeighting) -> Float32Array:
         """Similarity of the query with all items held by a float32 product, shape (n_held,)."""
-        if not len(asked.vectors):
+        if not len(query.vectors):
             return np.zeros(len(self._held), dtype=np.float32)
-        product = multiply(asked.vectors, self.matrix.vectors) * asked.weight[:, None].astype(np.float32)
+        product = multiply(query.vectors, self.matrix.vectors) * query.weight[:, None].astype(np.float32)
         return np.asarray(np.maximum.reduceat(product.max(axis=0), self.matrix.first))
 
-    def ranked(self, found: Edges, limit: int, asked: Asked | None) -> Edges:
-        """The first `limit` by similarity, or by what `asked` makes of it."""
-        if asked is None:
-            return best_first(found, limit)
-        places = held_places(self._held, found.item)
-        near = self._shortlisted(places, found.score.astype(np.float32), limit, asked)
-        found, places = found.taken(near), places[near]
-        low, high = self._whole_span[places], self._whole_span[places + 1]
-        query = _asked_score(asked, self.matrix, np.arange(len(places), dtype=np.int64), low, high)
-        score = (1.0 - asked.share) * found.score + asked.share * query
-        return best_first(found._replace(score=score), limit)
+    def ranked(self, edges: Edges, limit: int, weighting: QueryWeighting | None) -> Edges:
+        """The first `limit` by similarity, or by what `weighting` makes of it."""
+        if weighting is None:
+            return best_first(edges, limit)
+        positions = positions_in(self._held, edges.item)
+        near = self._shortlisted(positions, edges.score.astype(np.float32), limit, weighting)
+        edges, positions = edges.select_rows(near), positions[near]
+        low, high = self._whole_span[positions], self._whole_span[positions + 1]
+        query = _query_score(weighting, self.matrix, np.arange(len(positions), dtype=np.int64), low, high)
+        score = (1.0 - weighting.share) * edges.score + weighting.share * query
+        return best_first(edges._replace(score=score), limit)
 
 
-def best_first(found: Edges, limit: int) -> Edges:
+def best_first(edges: Edges, limit: int) -> Edges:
     """The first `limit` by score, of equals in catalog order."""
-    return found.taken(np.lexsort((found.item, -found.score))[:limit])
+    return edges.select_rows(np.lexsort((edges.item, -edges.score))[:limit])
 
 
 def looked_up(
@@ -181,17 +187,19 @@ def looked_up(
         threshold: least similarity.
         neighbours: at most this many of each item that leads, allowed or not.
     """
-    found = graph.of(items, first=neighbours)
-    found = found.taken((found.score >= threshold) & allowed[found.item])
-    found = found.taken(np.lexsort((found.other_chunk, found.own_chunk, found.owner, -found.score, found.item)))
-    return found.taken(firsts(found.item))
+    edges = graph.of(items, first=neighbours)
+    edges = edges.select_rows((edges.score >= threshold) & allowed[edges.item])
+    edges = edges.select_rows(np.lexsort((edges.other_chunk, edges.own_chunk, edges.owner, -edges.score, edges.item)))
+    return edges.select_rows(firsts(edges.item))
 
 
-def _asked_score(asked: Asked, matrix: ChunkMatrix, group: IntArray, low: IntArray, high: IntArray) -> FloatArray:
+def _query_score(
+    query: QueryWeighting, matrix: ChunkMatrix, group: IntArray, low: IntArray, high: IntArray
+) -> FloatArray:
     """The exact score of groups of rows of a matrix with the query, as `dense` gives it; 0 without a query chunk."""
-    n = len(asked.vectors)
+    n = len(query.vectors)
     if not n:
         return np.zeros(len(group), dtype=np.float64)
     span = np.stack([low, high], axis=1).ravel()
     pair, left, right = every_pair(np.zeros(len(group), np.int64), 2 * group, np.array([0, n], dtype=np.int64), span)
-    return best_pairs((pair, left, right), asked.vectors, matrix.vectors, n=len(group), weight=asked.weight).score
+    return best_pairs((pair, left, right), query.vectors, matrix.vectors, n=len(group), weight=query.weight).score

@@ -77,8 +77,8 @@ class TokenCounts:
 
     def __call__(self, catalog: Catalog, items: IntArray | None = None) -> IntArray:
         """See `Resources.tokens`; read-only."""
-        needed = None if self._counter.name.startswith(FileCounter.prefix) else items
-        return row_over(catalog, self._resources, "tokens", over=TEXT_FIELDS, make=self._count, items=needed)
+        required = None if self._counter.name.startswith(FileCounter.prefix) else items
+        return row_over(catalog, self._resources, "tokens", over=TEXT_FIELDS, make=self._count, items=required)
 
     def _count(self, items: Sequence[Item]) -> IntArray:
         return np.array(self._counter.count([item.id for item in items], [item.prompt_text for item in items]))
@@ -132,13 +132,13 @@ class LocalResources(Resources):
     @property
     def stats(self) -> VectorStats:
         """How many texts were embedded and how many found in the store, by whatever embedder."""
-        return sum((one.stats for one in self._vectors), VectorStats())
+        return sum((vectors.stats for vectors in self._vectors), VectorStats())
 
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call; see `Resources.get`."""
         resource = self._resource(name)
         with registry.of_plugin("resource", kind_of(name), "made"):
-            return self.kept(("resource", name), lambda: resource.value)
+            return self.get_or_create(("resource", name), lambda: resource.value)
 
     def identity(self, name: str) -> str:
         """What a resource is; see `Resources.identity`."""
@@ -146,7 +146,7 @@ class LocalResources(Resources):
         with registry.of_plugin("resource", kind_of(name), "asked for its identity"):
             return str(resource.identity)
 
-    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what was made under `key`, making it at the first call; other threads wait for what one makes."""
         if key not in self._kept:
             with self._lock:
@@ -162,10 +162,10 @@ class LocalResources(Resources):
             self._vectors.append(open_vectors(model, progress=self._vectors[0].progress))
             self._named[name] = TextVectors(self._vectors[-1])
         elif name not in self._named:
-            kind, _, own = name.partition(":")
+            kind, _, argument = name.partition(":")
             factory = registry.find("resource", kind)
             with registry.of_plugin("resource", kind, "made"):
-                self._named[name] = factory(self, own) if own else factory(self)
+                self._named[name] = factory(self, argument) if argument else factory(self)
         return self._named[name]
 
 

@@ -36,18 +36,18 @@ class StemMarks:
 
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
         """See `TextIndex.marks`; a word of several parts is marked as one, where they stand side by side."""
-        asked = phrases(words)
+        query_phrases = phrases(words)
         with self._lock:
-            if self._asked != asked:  # one request marks the same excerpts for their prices and for the prompt
-                self._asked, self._marked = asked, {}
+            if self._asked != query_phrases:  # one request marks the same excerpts for their prices and for the prompt
+                self._asked, self._marked = query_phrases, {}
             if len(self._stem) > _KEPT or self._n_letters > _LETTERS:
                 self._stem.clear()
                 self._n_letters = 0
-            self._learn({word for phrase in asked for word in phrase})
-            wanted = [stems for phrase in asked if all(stems := [self._stem[word] for word in phrase])]
+            self._learn({word for phrase in query_phrases for word in phrase})
+            stemmed_phrases = [stems for phrase in query_phrases if all(stems := [self._stem[word] for word in phrase])]
             for text in texts:
                 if text not in self._marked:
-                    self._marked[text] = list(self._of_text(f" {separated(text)} ", wanted))
+                    self._marked[text] = list(self._of_text(f" {separated(text)} ", stemmed_phrases))
             return [list(self._marked[text]) for text in texts]
 
     def stems(self, phrase: Sequence[str]) -> tuple[str, ...]:
@@ -56,27 +56,27 @@ class StemMarks:
             self._learn(phrase)
             return tuple(self._stem[word] or word for word in phrase)
 
-    def _of_text(self, text: str, wanted: Sequence[Sequence[str]]) -> Iterator[tuple[int, int]]:
+    def _of_text(self, text: str, phrase_stems: Sequence[Sequence[str]]) -> Iterator[tuple[int, int]]:
         """The marks in a separated text between blanks, without the first of these; those that share a word are one."""
         by_first: dict[str, list[Sequence[str]]] = {}
-        for phrase in wanted:
+        for phrase in phrase_stems:
             by_first.setdefault(phrase[0], []).append(phrase)
-        places = {one.start() for one in _FOREIGN.finditer(text)} if not text.isascii() else set[int]()
-        for beginning in {f" {_kept(stem)}" for stem in by_first}:
+        starts = {match.start() for match in _FOREIGN.finditer(text)} if not text.isascii() else set[int]()
+        for beginning in {f" {_prefix(stem)}" for stem in by_first}:
             at = text.find(beginning)
             while at >= 0:
-                places.add(at + 1)
+                starts.add(at + 1)
                 at = text.find(beginning, at + 1)
-        words = {place: text[place : text.index(" ", place)] for place in places}
+        words = {start: text[start : text.index(" ", start)] for start in starts}
         self._learn(set(words.values()))
         first = last = 0
-        for place in sorted(place for place, word in words.items() if self._stem[word] in by_first):
-            word = words[place]
-            end = max([self._end(text, place + len(word), phrase[1:]) for phrase in by_first[self._stem[word]]])
-            if end and place >= last:
+        for start in sorted(start for start, word in words.items() if self._stem[word] in by_first):
+            word = words[start]
+            end = max([self._end(text, start + len(word), phrase[1:]) for phrase in by_first[self._stem[word]]])
+            if end and start >= last:
                 if last:
                     yield first - 1, last - 1
-                first = place
+                first = start
             last = max(last, end)
         if last:
             yield first - 1, last - 1
@@ -105,12 +105,12 @@ class StemMarks:
         finally:
             self._db.execute("ROLLBACK")
         of_word: list[list[str]] = [[] for _ in new]
-        for place, stem in stems:
-            of_word[place].append(stem or "")  # none of an accent by itself
+        for row, stem in stems:
+            of_word[row].append(stem or "")  # none of an accent by itself
         self._stem.update(zip(new, map(" ".join, of_word), strict=True))
         self._n_letters += sum(map(len, new))
 
 
-def _kept(stem: str) -> str:
+def _prefix(stem: str) -> str:
     """What every word of a stem begins with: Porter's rules change the last letter that they leave, of `-ble` two."""
     return (stem[:-2] if stem.endswith(("bl", "ble")) else stem[:-1]) or stem[:1]

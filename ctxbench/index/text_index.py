@@ -35,25 +35,25 @@ class TextIndex(Protocol):
         """
         ...
 
-    def scores(self, words: Sequence[str], among: IntArray, *, every: bool) -> FloatArray:
+    def scores(self, words: Sequence[str], table_rows: IntArray, *, match_all: bool) -> FloatArray:
         """How well rows match any word, or every one.
 
         Args:
             words: at least one that is no function word, or nothing matches.
-            among: rows, shape (n,), repeats allowed; nothing else is counted, so that no other row moves a score.
-            every: whether a row must hold all of them.
+            table_rows: shape (n,), repeats allowed; nothing else is counted, so that no other row moves a score.
+            match_all: whether a row must hold all of them.
 
         Returns:
             Shape (n,), > 0 where a row matches, else 0.
         """
         ...
 
-    def similar(self, text: str, among: IntArray, *, measure: str, threshold: float) -> FloatArray:
+    def similar(self, text: str, table_rows: IntArray, *, measure: str, threshold: float) -> FloatArray:
         """The trigram similarity of a text to paths and to contents, the greater of the two.
 
         Args:
             text: compared as pg_trgm does (`index.trigrams`).
-            among: rows, shape (n,).
+            table_rows: shape (n,).
             measure: of the path: `similarity`, or `word_similarity` to the part of the text that is most like it.
                 That of contents is always `similarity`.
             threshold: 0 to 1.
@@ -76,10 +76,10 @@ def rows_of(catalog: Catalog, resources: Resources, name: str, types: Sequence[s
     index: TextIndex = resources.get(name)
 
     def rows(items: Sequence[Item]) -> IntArray:
-        found = np.full(len(items), -1, dtype=np.int64)
-        typed = [place for place, item in enumerate(items) if item.type in types]
-        found[typed] = index.rows([items[place] for place in typed]) if typed else -1
-        return found
+        out = np.full(len(items), -1, dtype=np.int64)
+        typed = [position for position, item in enumerate(items) if item.type in types]
+        out[typed] = index.rows([items[position] for position in typed]) if typed else -1
+        return out
 
     return row_over(catalog, resources, (name, *types), over=("type", "name", "title", "text"), make=rows)
 

@@ -26,10 +26,10 @@ def trigrams(text: str) -> IntArray:
     words = composed(text).split()
     if not words:
         return np.empty(0, dtype=np.int64)
-    one = np.frombuffer(f"  {'  '.join(words)} ".encode("utf-32-le"), dtype=np.uint32).astype(np.int64)
-    blank = one == ord(" ")
+    code = np.frombuffer(f"  {'  '.join(words)} ".encode("utf-32-le"), dtype=np.uint32).astype(np.int64)
+    blank = code == ord(" ")
     across = blank[1:-1] & blank[2:]  # from one word to the next
-    numbers: IntArray = (one[:-2] << 2 * _BITS) | (one[1:-1] << _BITS) | one[2:]
+    numbers: IntArray = (code[:-2] << 2 * _BITS) | (code[1:-1] << _BITS) | code[2:]
     return np.compress(~across, numbers)
 
 
@@ -50,41 +50,45 @@ class TrigramSets:
         """Add some texts behind those here."""
         first, size = len(self._sets), []
         for row, text in enumerate(texts, first):
-            own = np.unique(trigrams(text[:_BEGINNING]))
+            distinct = np.unique(trigrams(text[:_BEGINNING]))
             if len(text) <= _BEGINNING:
-                for one in own.tolist():
-                    self._owners.setdefault(one, array("q")).append(row)
-                self._sets.append(own)
+                for trigram in distinct.tolist():
+                    self._owners.setdefault(trigram, array("q")).append(row)
+                self._sets.append(distinct)
             else:  # its last word may be cut, and end in a trigram that the text does not have
-                self._long[row], own = text, own[1:]
+                self._long[row], distinct = text, distinct[1:]
                 self._sets.append(None)
-            size.append(len(own))
+            size.append(len(distinct))
         self.size = np.append(self.size, np.array(size, dtype=np.int64))
 
     def of(self, row: int) -> IntArray:
         """Those of a text, rising."""
-        held = self._sets[row]
-        if held is None:
-            self._sets[row] = held = np.unique(trigrams(self._long[row]))
-            self.size[row] = len(held)
-        return held
+        stored = self._sets[row]
+        if stored is None:
+            self._sets[row] = stored = np.unique(trigrams(self._long[row]))
+            self.size[row] = len(stored)
+        return stored
 
-    def shared(self, asked: IntArray, *, most: float) -> IntArray:
-        """How many of some distinct trigrams each text has, shape (n_texts,); 0 of a long one with more than `most`."""
-        owners = [self._owners[one] for one in asked.tolist() if one in self._owners]
+    def shared(self, trigrams: IntArray, *, limit: float) -> IntArray:
+        """How many of the trigrams each text has, shape (n_texts,); 0 of a long text with more than `limit`."""
+        owners = [self._owners[trigram] for trigram in trigrams.tolist() if trigram in self._owners]
         shared = np.bincount(np.concatenate([np.empty(0, np.int64), *owners]), minlength=len(self.size))
-        few = np.flatnonzero(self.size <= most).tolist() if self._long else []
-        held = {row: own for row in few if row in self._long and len(own := self.of(row)) <= most}
-        if held:
-            owner = np.repeat(list(held), [len(own) for own in held.values()])
-            shared += np.bincount(owner[_within(np.concatenate([*held.values()]), asked)], minlength=len(shared))
+        candidates = np.flatnonzero(self.size <= limit).tolist() if self._long else []
+        long_texts = {
+            row: distinct for row in candidates if row in self._long and len(distinct := self.of(row)) <= limit
+        }
+        if long_texts:
+            owner = np.repeat(list(long_texts), [len(distinct) for distinct in long_texts.values()])
+            shared += np.bincount(
+                owner[_within(np.concatenate([*long_texts.values()]), trigrams)], minlength=len(shared)
+            )
         return shared
 
 
 def _within(some: IntArray, rising: IntArray) -> BoolArray:
     """Which of some trigrams are among others; where those rise this takes a tenth of the time of `np.isin`."""
-    found: BoolArray = np.append(rising, -1)[np.searchsorted(rising, some)] == some
-    return found
+    is_member: BoolArray = np.append(rising, -1)[np.searchsorted(rising, some)] == some
+    return is_member
 
 
 class TrigramIndex:
@@ -104,27 +108,27 @@ class TrigramIndex:
         self._paths.add([path for path, _ in new])
         self._contents.add([content for _, content in new])
         ordered = trigrams(text)
-        asked = np.unique(ordered)
+        distinct = np.unique(ordered)
         # at most all that are asked about are shared, so that a text of many more is not above the threshold
-        most = len(asked) / threshold if threshold else np.inf
-        by_content = _similarity(self._contents, asked, most)
+        limit = len(distinct) / threshold if threshold else np.inf
+        by_content = _similarity(self._contents, distinct, limit)
         if measure == "similarity":
-            return above(np.maximum(by_content, _similarity(self._paths, asked, most)), threshold)
+            return above(np.maximum(by_content, _similarity(self._paths, distinct, limit)), threshold)
         by_path = np.zeros_like(by_content)
         stretches = Stretches(ordered)
-        likely = self._paths.shared(asked, most=np.inf) > threshold * self._paths.size
+        likely = self._paths.shared(distinct, limit=np.inf) > threshold * self._paths.size
         rows = np.flatnonzero(likely).tolist()
         at_once = max(_HELD // max(len(ordered), 1), 1)
         for first in range(0, len(rows), at_once):
-            own = rows[first : first + at_once]
-            by_path[own] = stretches.similarities([self._paths.of(row) for row in own], threshold)
+            block = rows[first : first + at_once]
+            by_path[block] = stretches.similarities([self._paths.of(row) for row in block], threshold)
         return above(np.maximum(by_content, by_path), threshold)
 
 
-def _similarity(sets: TrigramSets, asked: IntArray, most: float) -> npt.NDArray[np.float32]:
+def _similarity(sets: TrigramSets, distinct: IntArray, limit: float) -> npt.NDArray[np.float32]:
     """The share of trigrams that each text and those asked about have of those that either has, shape (n_texts,)."""
-    shared = sets.shared(asked, most=most)
-    share: FloatArray = shared / np.maximum(sets.size + len(asked) - shared, 1)
+    shared = sets.shared(distinct, limit=limit)
+    share: FloatArray = shared / np.maximum(sets.size + len(distinct) - shared, 1)
     return share.astype(np.float32)
 
 
@@ -134,10 +138,10 @@ class Stretches:
     def __init__(self, text: IntArray) -> None:
         self._distinct, self._number = np.unique(text, return_inverse=True)
         order = np.argsort(self._number, kind="stable")
-        again = self._number[order[1:]] == self._number[order[:-1]]
+        repeats = self._number[order[1:]] == self._number[order[:-1]]
         self._before = np.full(len(text) + 1, -1)  # where the same trigram stood last
         self._before[-1] = len(text)  # behind the text nothing is new
-        self._before[order[1:][again]] = order[:-1][again]
+        self._before[order[1:][repeats]] = order[:-1][repeats]
 
     def similarities(self, parts: Sequence[IntArray], threshold: float) -> FloatArray:
         """The greatest similarity of each part, distinct trigrams, to those of any stretch, 0 to 1, shape (n_parts,).
@@ -149,23 +153,23 @@ class Stretches:
         """
         size = np.array([len(part) for part in parts], dtype=np.int64)
         some = np.concatenate([np.empty(0, dtype=np.int64), *parts])
-        place = np.searchsorted(self._distinct, some)
-        there = np.append(self._distinct, -1)[place] == some
-        among = np.zeros((len(parts), len(self._distinct)), dtype=np.bool_)
-        among[np.repeat(np.arange(len(parts)), size)[there], place[there]] = True
-        held = np.append(among[:, self._number], np.zeros((len(parts), 1), dtype=np.bool_), axis=1)
+        column = np.searchsorted(self._distinct, some)
+        is_present = np.append(self._distinct, -1)[column] == some
+        is_member = np.zeros((len(parts), len(self._distinct)), dtype=np.bool_)
+        is_member[np.repeat(np.arange(len(parts)), size)[is_present], column[is_present]] = True
+        is_shared = np.append(is_member[:, self._number], np.zeros((len(parts), 1), dtype=np.bool_), axis=1)
         longest = (size / max(threshold, 0.1)).astype(np.int64) + 1
-        owner, first = np.nonzero(held)  # the best stretch begins and ends where one is
+        owner, first = np.nonzero(is_shared)  # the best stretch begins and ends where one is
         until = np.arange(len(owner)) + (threshold * size).astype(np.int64)[owner]
         last = np.minimum(until, len(owner) - 1)
         near = (until == last) & (owner[last] == owner) & (first[last] - first < longest[owner])
         owner, first, best = owner[near], first[near], np.zeros(len(parts))
         for at in range(0, len(owner), _TOGETHER):
-            own, begin = owner[at : at + _TOGETHER], first[at : at + _TOGETHER, None]
-            along = np.arange(longest[own].max())
-            place = np.minimum(begin + along, held.shape[1] - 1)
-            new = self._before[place] < begin
-            distinct, common = np.cumsum(new, axis=1), np.cumsum(new & held[own[:, None], place], axis=1)
-            share = common / (size[own, None] + distinct - common)
-            np.maximum.at(best, own, np.where(along < longest[own, None], share, 0.0).max(axis=1))
+            part, begin = owner[at : at + _TOGETHER], first[at : at + _TOGETHER, None]
+            along = np.arange(longest[part].max())
+            column = np.minimum(begin + along, is_shared.shape[1] - 1)
+            new = self._before[column] < begin
+            distinct, common = np.cumsum(new, axis=1), np.cumsum(new & is_shared[part[:, None], column], axis=1)
+            share = common / (size[part, None] + distinct - common)
+            np.maximum.at(best, part, np.where(along < longest[part, None], share, 0.0).max(axis=1))
         return best

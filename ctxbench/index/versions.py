@@ -23,9 +23,9 @@ KEPT = 4
 _MOST = ("index", "most")
 
 
-def bound_indexes(resources: Resources, most: int) -> None:
+def bound_indexes(resources: Resources, limit: int) -> None:
     """Hold so many indexes of one kind at most, over all catalogs, those used last; to be called before the first."""
-    resources.kept(_MOST, lambda: most)
+    resources.get_or_create(_MOST, lambda: limit)
 
 
 class _Versions(Generic[T]):
@@ -35,11 +35,11 @@ class _Versions(Generic[T]):
     each other, or that share their first items (`Catalog.shared`), are lines of their own, and stay.
 
     Args:
-        most: how many stay of all lines together, 1 or more; None = all.
+        limit: how many stay of all lines together, 1 or more; None = all.
     """
 
-    def __init__(self, most: int | None) -> None:
-        self._most = most
+    def __init__(self, limit: int | None) -> None:
+        self._most = limit
         self._held: dict[str, tuple[T, list[str]]] = {}  # last used last
         self._lock = threading.RLock()  # retrievers may run side by side
 
@@ -50,29 +50,29 @@ class _Versions(Generic[T]):
         key = catalog.hash_of(*over)
         with self._lock:
             if key in self._held:
-                found, line = self._held[key] = self._held.pop(key)
+                index, line = self._held[key] = self._held.pop(key)
             else:
-                found, line = self._made(catalog, over, make, extend)
-                self._held[key] = found, line
+                index, line = self._build(catalog, over, make, extend)
+                self._held[key] = index, line
             _used(line, key)
             while len(line) > KEPT:
                 del self._held[line.pop(0)]
             while self._most is not None and len(self._held) > self._most:
                 oldest = next(iter(self._held))
                 self._held.pop(oldest)[1].remove(oldest)
-            return found
+            return index
 
-    def _made(
+    def _build(
         self, catalog: Catalog, over: Sequence[str], make: Callable[[], T], extend: Callable[[T], T] | None
     ) -> tuple[T, list[str]]:
         """A new index, from one of a catalog that this one extends where there is any, and its line."""
-        n_items, before = next((one for one in catalog.prefixes(*over) if one[1] in self._held), (0, ""))
+        n_items, before = next((prefix for prefix in catalog.prefixes(*over) if prefix[1] in self._held), (0, ""))
         if not before:
             return make(), []
         old, line = self._held[before] = self._held.pop(before)
         _used(line, before)
-        found = make() if extend is None else extend(old)
-        return found, line if catalog.shared is None or n_items > len(catalog.shared) else []
+        index = make() if extend is None else extend(old)
+        return index, line if catalog.shared is None or n_items > len(catalog.shared) else []
 
 
 def _used(line: list[str], key: str) -> None:
@@ -106,9 +106,11 @@ def index_over(
     Returns:
         The same object for catalogs of equal texts, as long as it is kept (`KEPT`).
     """
-    versions: _Versions[Any] = resources.kept(("index", name), lambda: _Versions(resources.kept(_MOST, lambda: None)))
-    found: T = versions.of(catalog, over, make, extend)
-    return found
+    versions: _Versions[Any] = resources.get_or_create(
+        ("index", name), lambda: _Versions(resources.get_or_create(_MOST, lambda: None))
+    )
+    index: T = versions.of(catalog, over, make, extend)
+    return index
 
 
 class _Row(Generic[S]):
@@ -123,17 +125,17 @@ class _Row(Generic[S]):
         self, catalog: Catalog, items: IntArray | None, make: Callable[[Sequence[Item]], npt.NDArray[S]]
     ) -> npt.NDArray[S]:
         """The values, those of some items made if they are not known; all where `items` is None."""
-        asked = slice(None) if items is None else items
-        if self._held is not None and not self._unknown[asked].any():
+        selected = slice(None) if items is None else items
+        if self._held is not None and not self._unknown[selected].any():
             return self._held[1]  # who needs nothing new waits for nobody
         with self._lock:
-            needed = np.zeros(len(self._unknown), dtype=np.bool_)
-            needed[asked] = True
-            new = np.flatnonzero(needed & self._unknown)
+            required = np.zeros(len(self._unknown), dtype=np.bool_)
+            required[selected] = True
+            new = np.flatnonzero(required & self._unknown)
             if len(new) or self._held is None:
-                made = make([catalog[item] for item in new.tolist()])
-                self._held = self._held or _shared(len(self._unknown), made.dtype)
-                self._held[0][new] = made
+                values = make([catalog[item] for item in new.tolist()])
+                self._held = self._held or _shared(len(self._unknown), values.dtype)
+                self._held[0][new] = values
                 self._unknown[new] = False
             return self._held[1]
 

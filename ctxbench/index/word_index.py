@@ -117,14 +117,14 @@ class WordIndex(ABC):
         return last
 
     def _added(self, word: str, statistics: Statistics) -> Added:
-        if (known := statistics.added.get(word)) is None:
+        if (added := statistics.added.get(word)) is None:
             item, field, count = (part.astype(np.int64) for part in self._words.of(word))
             if statistics.counted is not None:
-                kept = statistics.counted[item]
-                item, field, count = item[kept], field[kept], count[kept]
-            known = self._weighed(item, field, count, statistics) if len(item) else Added(item, np.zeros(0))
-            statistics.added[word] = known
-        return known
+                is_counted = statistics.counted[item]
+                item, field, count = item[is_counted], field[is_counted], count[is_counted]
+            added = self._weighed(item, field, count, statistics) if len(item) else Added(item, np.zeros(0))
+            statistics.added[word] = added
+        return added
 
 
 def by_item(item: IntArray, weight: FloatArray) -> tuple[IntArray, FloatArray]:

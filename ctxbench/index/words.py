@@ -52,11 +52,11 @@ def words(text: str) -> list[str]:
     return cut("".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded).split())
 
 
-def cut(found: list[str]) -> list[str]:
+def cut(words: list[str]) -> list[str]:
     """Words with those cut that are longer than `LONGEST_WORD`, each behind its last whole character."""
-    if max(map(len, found), default=0) * 4 <= LONGEST_WORD:  # a character has four bytes at most
-        return found
-    return [word if len(word) * 4 <= LONGEST_WORD else _beginning(word) for word in found]
+    if max(map(len, words), default=0) * 4 <= LONGEST_WORD:  # a character has four bytes at most
+        return words
+    return [word if len(word) * 4 <= LONGEST_WORD else _beginning(word) for word in words]
 
 
 def _beginning(word: str) -> str:
@@ -95,15 +95,15 @@ def separated(text: str) -> str:
 
 def composed(text: str) -> str:
     """The same of both spellings of a letter with an accent; words are cut (`LONGEST_WORD`), so it may be shorter."""
-    found = separated(unicodedata.normalize("NFC", text))
-    return " ".join(cut(found.split(" "))) if _has_long_word(found) else found
+    blank_separated = separated(unicodedata.normalize("NFC", text))
+    return " ".join(cut(blank_separated.split(" "))) if _has_long_word(blank_separated) else blank_separated
 
 
 def _has_long_word(text: str) -> bool:
     """Whether a word between blanks may have to be cut; looks at few places only."""
-    start, most = 0, LONGEST_WORD // 4
-    while start + most < len(text):
-        blank = text.rfind(" ", start, start + most + 1)
+    start, limit = 0, LONGEST_WORD // 4
+    while start + limit < len(text):
+        blank = text.rfind(" ", start, start + limit + 1)
         if blank < 0:
             return True
         start = blank + 1
@@ -115,8 +115,8 @@ def phrases(words: Iterable[str]) -> list[tuple[str, ...]]:
 
     `config.yaml` is (`config`, `yaml`), which must stand side by side. Repeats are left out.
     """
-    found = dict.fromkeys(tuple(composed(word).split()) for word in words)
-    return [phrase for phrase in found if not FUNCTION_WORDS.issuperset(phrase)]
+    distinct = dict.fromkeys(tuple(composed(word).split()) for word in words)
+    return [phrase for phrase in distinct if not FUNCTION_WORDS.issuperset(phrase)]
 
 
 def name_words(text: str) -> list[str]:
@@ -125,13 +125,13 @@ def name_words(text: str) -> list[str]:
     `createIssue` and `create_issue` are `create issue createissue`; `HTTPServer2` is `http server 2 httpserver2`.
     A plain sentence has the words of `words`, and for an identifier in it those of its parts too.
     """
-    found: list[str] = []
+    parts_in_order: list[str] = []
     for piece in text.split():
         parts = name_parts(piece)
-        found += parts
+        parts_in_order += parts
         if len(parts) > 1:
-            found += cut(["".join(parts)])
-    return found
+            parts_in_order += cut(["".join(parts)])
+    return parts_in_order
 
 
 def name_parts(text: str) -> list[str]:
@@ -186,11 +186,11 @@ class WordRule:
 
     def of_chunks(self, chunks: Sequence[str]) -> list[list[str]]:
         """The words of each chunk of a text; what `stop` leaves out counts where nothing is left of all of them."""
-        found = [name_parts(chunk) if self.split else words(chunk) for chunk in chunks]
+        words_by_chunk = [name_parts(chunk) if self.split else words(chunk) for chunk in chunks]
         if self.stop:
-            kept = [[word for word in row if word not in _LEFT_OUT] for row in found]
-            found = kept if any(kept) else found
-        return [[stem(word) for word in row] for row in found] if self.stem else found
+            content_words = [[word for word in row if word not in _LEFT_OUT] for row in words_by_chunk]
+            words_by_chunk = content_words if any(content_words) else words_by_chunk
+        return [[stem(word) for word in row] for row in words_by_chunk] if self.stem else words_by_chunk
 
 
 def weighted_words(chunks: Sequence[Sequence[str]], weights: Sequence[float]) -> dict[str, float]:
@@ -203,11 +203,11 @@ def weighted_words(chunks: Sequence[Sequence[str]], weights: Sequence[float]) ->
     Returns:
         Words in the order of first appearance, so that sums have one order.
     """
-    found: dict[str, float] = {}
+    totals: dict[str, float] = {}
     for chunk, weight in zip(chunks, weights, strict=True):
         for word in chunk:
-            found[word] = found.get(word, 0.0) + weight
-    return found
+            totals[word] = totals.get(word, 0.0) + weight
+    return totals
 
 
 def keywords(text: str) -> tuple[str, ...]:
@@ -231,8 +231,8 @@ def _bare(word: str) -> str:
 
 def asked_words(query: Query, request: int) -> tuple[str, ...]:
     """The words that a request is about: its keywords, else those of its text without `STOP_WORDS`; each once."""
-    found = (word for word in words(query.batch.requests[request].text) if word not in STOP_WORDS)
-    return query.keywords[request] or tuple(dict.fromkeys(found))
+    content_words = (word for word in words(query.batch.requests[request].text) if word not in STOP_WORDS)
+    return query.keywords[request] or tuple(dict.fromkeys(content_words))
 
 
 FIELDS = ("server", "name", "description", "parameters", "text")
@@ -263,14 +263,14 @@ def _schema_words(schema: Mapping[str, Any] | None) -> Iterator[list[str]]:
     """
     left: list[tuple[str, object]] = [("", schema)]
     while left:
-        name, one = left.pop()
+        name, node = left.pop()
         yield name_words(name)
-        if not isinstance(one, Mapping):
+        if not isinstance(node, Mapping):
             continue
-        if one is not schema and isinstance(one.get("description"), str):
-            yield words(one["description"])
+        if node is not schema and isinstance(node.get("description"), str):
+            yield words(node["description"])
         below: list[tuple[str, object]] = []
-        for key, value in one.items():
+        for key, value in node.items():
             if key in _NAMED and isinstance(value, Mapping):
                 below += [(str(inner), value[inner]) for inner in value]
             elif key in _NESTED:

@@ -83,8 +83,8 @@ class CheckedRows:
         Raises:
             StorageError: the file stays locked, or the disk fails.
         """
-        asked = dict.fromkeys(keys)
-        return self._used(lambda connection: self._found(connection, asked), action="read") or {}
+        unique_keys = dict.fromkeys(keys)
+        return self._used(lambda connection: self._read_rows(connection, unique_keys), action="read") or {}
 
     def put(self, rows: Mapping[bytes, bytes]) -> None:
         """Add rows in one transaction: all of them or, whatever happens, none. Those that are there stay.
@@ -133,17 +133,17 @@ class CheckedRows:
 
     # ---- rows
 
-    def _found(self, connection: sqlite3.Connection, asked: Mapping[bytes, None]) -> dict[bytes, bytes]:
-        keys = list(asked)
-        found: dict[bytes, bytes] = {}
+    def _read_rows(self, connection: sqlite3.Connection, wanted_keys: Mapping[bytes, None]) -> dict[bytes, bytes]:
+        keys = list(wanted_keys)
+        values: dict[bytes, bytes] = {}
         unfit = False
         for start in range(0, len(keys), _LOOK_UP):
             part = keys[start : start + _LOOK_UP]
             marks = ",".join("?" * len(part))
             query = f"SELECT key, value, checksum FROM {self._table} WHERE key IN ({marks})"  # noqa: S608
             for key, value, checksum in connection.execute(query, part):
-                if self._fits(key, value, checksum) and key in asked:
-                    found[key] = value
+                if self._fits(key, value, checksum) and key in wanted_keys:
+                    values[key] = value
                 else:
                     unfit = True
         if unfit:
@@ -153,9 +153,9 @@ class CheckedRows:
             if self._may_write():
                 with self._alone():
                     connection.execute("REINDEX")  # that a key leads to another's row is the index's fault
-                gone = [(key,) for key in keys if key not in found]
+                gone = [(key,) for key in keys if key not in values]
                 self._write(connection, f"DELETE FROM {self._table} WHERE key = ?", gone)  # noqa: S608
-        return found
+        return values
 
     def _fits(self, key: object, value: object, checksum: object) -> bool:
         if not isinstance(key, bytes) or not isinstance(value, bytes):
@@ -221,14 +221,14 @@ class CheckedRows:
         connection.__class__ = _Opened
         connection.text_factory = bytes  # damage may make a text of a value, which need not be UTF-8
         tables = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
-        found = connection.execute(tables).fetchall()
-        if not found and mode == "rwc":  # a new file, or one of a process that was killed while it made it
+        rows = connection.execute(tables).fetchall()
+        if not rows and mode == "rwc":  # a new file, or one of a process that was killed while it made it
             connection.execute(f"PRAGMA page_size = {_PAGE}")
             self._write(connection, self._schema.replace("TABLE", "TABLE IF NOT EXISTS", 1), [()])
-            found = connection.execute(tables).fetchall()
-        if found and found != [(self._schema.encode(),)]:
+            rows = connection.execute(tables).fetchall()
+        if rows and rows != [(self._schema.encode(),)]:
             raise sqlite3.DatabaseError("it holds other tables than expected")
-        return connection if found else None
+        return connection if rows else None
 
     def _make_folder(self) -> None:
         try:
@@ -238,8 +238,8 @@ class CheckedRows:
                 raise StorageError(f"the folder {self.path.parent} cannot be made: {error.strerror}") from error
 
     def _may_write(self) -> bool:
-        places = [self.path.parent, self.path] if self.path.exists() else [self.path.parent]
-        return all(os.access(place, os.W_OK) for place in places)
+        paths = [self.path.parent, self.path] if self.path.exists() else [self.path.parent]
+        return all(os.access(path, os.W_OK) for path in paths)
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Keep other processes from writing the file, and from replacing it.

@@ -130,20 +130,20 @@ def write_own(text: str, *, err: bool = False) -> None:
     Raises:
         BrokenPipeError: nobody reads any more.
     """
-    _write(text, err=err, own=True)
+    _write(text, err=err, is_ours=True)
 
 
-def _write(text: str, *, err: bool, own: bool = False) -> None:
+def _write(text: str, *, err: bool, is_ours: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
     if stream is None:
         return
     door = _guard(stream)
-    (door.write_own if own else door.write)(text)
+    (door.write_own if is_ours else door.write)(text)
     door.flush()
 
 
 def show_tables(
-    made: Callable[[Console], Iterable[RenderableType]], *, file: IO[str] | None = None, width: int | None = None
+    make_tables: Callable[[Console], Iterable[RenderableType]], *, file: IO[str] | None = None, width: int | None = None
 ) -> None:
     """Print what rich lays out, all at once: a reader that leaves is for the caller to deal with.
 
@@ -161,7 +161,7 @@ def show_tables(
     door = _guard(stream)
     console = _console(door, width)
     with console.capture() as text:
-        for part in made(console):
+        for part in make_tables(console):
             console.print(part)
     door.write_own(harmless(text.get()))
     door.flush()
@@ -174,8 +174,8 @@ def _console(door: Guard, width: int | None) -> Console:
 
     class Visible(Console):
         def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
-            for one in super().render(*arguments, **options):
-                yield one if one.control else Segment(visible(one.text), one.style)
+            for segment in super().render(*arguments, **options):
+                yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
     console = Visible(file=cast(IO[str], door), width=width, highlight=False, emoji=False, markup=False)
     console.width = max(console.width, _NARROWEST)

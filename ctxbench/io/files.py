@@ -21,7 +21,6 @@ from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.io.leftovers import (
     ASIDE,
     TEMPORARY,
-    beside,
     held_folder,
     left,
     let_go,
@@ -29,9 +28,10 @@ from ctxbench.io.leftovers import (
     modified,
     remove,
     sweep,
+    temporary_path,
     try_lock,
 )
-from ctxbench.io.near_files import near_file
+from ctxbench.io.near_files import suggest_file
 from ctxbench.io.other_forms import UTF16, gzip_fault, is_utf16
 
 _BOM = b"\xef\xbb\xbf"
@@ -67,7 +67,7 @@ def folder_fault(path: Path | str) -> str:
         return error.strerror or str(error)
 
 
-def readable(path: Path | str, *, again: bool = False) -> Path:
+def readable(path: Path | str, *, repeatedly: bool = False) -> Path:
     """The path, to be opened for reading; nothing need stand there.
 
     Args:
@@ -78,10 +78,10 @@ def readable(path: Path | str, *, again: bool = False) -> Path:
     Raises:
         StorageError: it can be no path, or what stands there is neither a file nor a folder.
     """
-    found = special(path)
-    if found and (again or not str(path).startswith(_GIVEN)):
-        more = ", which can be read more than once" if again else ""
-        raise StorageError(f"cannot read {path}: it is {found}; expected a file{more}")
+    kind = special(path)
+    if kind and (repeatedly or not str(path).startswith(_GIVEN)):
+        suffix = ", which can be read more than once" if repeatedly else ""
+        raise StorageError(f"cannot read {path}: it is {kind}; expected a file{suffix}")
     return _usable(path)
 
 
@@ -111,9 +111,9 @@ def read_text(path: Path | str) -> str:
     if is_utf16(data):
         raise InputError([Fault(UTF16, path, 1)])
     if (before := data.find(b"\0")) >= 0:
-        what = "the file holds a NUL byte, which no text has; take it out, or name another file"
+        message = "the file holds a NUL byte, which no text has; take it out, or name another file"
         column = len(data[data.rfind(b"\n", 0, before) + 1 : before].decode("utf-8", "replace")) + 1
-        raise InputError([Fault(what, path, data.count(b"\n", 0, before) + 1, column)])
+        raise InputError([Fault(message, path, data.count(b"\n", 0, before) + 1, column)])
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -185,7 +185,7 @@ def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True, p
 
 def _replace(target: Path, content: bytes, *, durable: bool, private: bool) -> None:
     """Write a temporary file beside `target`, and rename it over it."""
-    temporary = beside(target, TEMPORARY)
+    temporary = temporary_path(target, TEMPORARY)
     try:
         opener = partial(os.open, mode=0o600 if private else 0o666)
         with open(temporary, "xb", opener=opener) as stream:
@@ -298,14 +298,14 @@ def atomic_folder(path: Path | str, *, keep: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def temporary_folder(place: Path) -> Iterator[Path]:
+def temporary_folder(parent: Path) -> Iterator[Path]:
     """Give a folder for this user alone, hidden beside `place`, that is gone when the block ends.
 
     Raises:
         OSError: it cannot be made there.
     """
-    sweep(place)
-    folder, handle = held_folder(place, mode=0o700)
+    sweep(parent)
+    folder, handle = held_folder(parent, mode=0o700)
     try:
         yield folder
     finally:
@@ -331,7 +331,7 @@ def recover_folder(path: Path | str) -> None:
                 break
     if os.path.lexists(target):
         for aside in asides:
-            garbage = beside(target, TEMPORARY)  # so that nobody brings back a folder that is half removed
+            garbage = temporary_path(target, TEMPORARY)  # so that nobody brings back a folder that is half removed
             with suppress(OSError):
                 aside.rename(garbage)
                 remove(garbage)
@@ -351,7 +351,7 @@ def _put_folder(temporary: Path, target: Path, *, keep: bool) -> None:
         if keep:
             return
         with suppress(FileNotFoundError):  # another process has just put it aside
-            target.rename(beside(target, ASIDE))
+            target.rename(temporary_path(target, ASIDE))
     _sync_folder(target.parent)
 
 
@@ -372,9 +372,9 @@ def _usable(path: Path | str) -> Path:
         if b"\0" not in os.fsencode(path):
             return Path(path)
     except UnicodeEncodeError as error:
-        lacking, code = error.object[error.start], sys.getfilesystemencoding()
-        why = f"the locale's encoding ({code}) has no {lacking!a}; set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
-        why = "it holds half a character" if "\ud800" <= lacking <= "\udfff" else why
+        character, code = error.object[error.start], sys.getfilesystemencoding()
+        why = f"the locale's encoding ({code}) has no {character!a}; set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
+        why = "it holds half a character" if "\ud800" <= character <= "\udfff" else why
     raise StorageError(f"{str(path)!r} can be no path: {why}; expected the path of a file")
 
 
@@ -389,8 +389,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unreadable(path: Path | str, error: OSError) -> StorageError:
-    meant = near_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
-    return StorageError(f"cannot read {path}: {error.strerror or error}; expected a readable file{meant}")
+    suggestion = suggest_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
+    return StorageError(f"cannot read {path}: {error.strerror or error}; expected a readable file{suggestion}")
 
 
 def _unwritable(path: Path | str, error: OSError) -> StorageError:

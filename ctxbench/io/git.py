@@ -80,9 +80,9 @@ class Repository:
         form = "--format=%H%x00%h%x00%cI%x00%B"
         data = self._git("log", "-z", "--date-order", "--encoding=UTF-8", form, *newest, "--", self._inside(folder))
         fields = git_text(data).split("\0")
-        rows = [fields[place : place + 4] for place in range(0, len(fields) - 3, 4)]
-        found = [Commit(hash=h, short=s, date=d, message=m.strip("\n").split("\n")[0]) for h, s, d, m in rows]
-        return found[::-1]
+        rows = [fields[start : start + 4] for start in range(0, len(fields) - 3, 4)]
+        commits = [Commit(hash=h, short=s, date=d, message=m.strip("\n").split("\n")[0]) for h, s, d, m in rows]
+        return commits[::-1]
 
     def files(self, commit: Commit, folder: Path) -> dict[str, str]:
         """The hashes of the files below a folder at a commit, by their paths in the folder.
@@ -93,13 +93,13 @@ class Repository:
         inside = self._inside(folder)
         data = self._git("ls-tree", "-r", "-z", "--full-tree", commit.hash, *([] if inside == "." else [f"{inside}/"]))
         start = 0 if inside == "." else len(os.fsencode(inside)) + 1
-        found = {}
+        hashes = {}
         for entry in filter(None, data.split(b"\0")):
             about, _, path = entry.partition(b"\t")
             mode, _, digest = about.decode().split()
             if mode in _FILES:
-                found[os.fsdecode(path[start:])] = digest
-        return found
+                hashes[os.fsdecode(path[start:])] = digest
+        return hashes
 
     def text(self, commit: Commit, file: Path) -> str | None:
         """What a file held at a commit; None where it was not there.
@@ -125,23 +125,23 @@ class Repository:
         """
         target.mkdir(parents=True, exist_ok=True)
         for path, data in zip(files, self._contents(list(files.values())), strict=True):
-            place = Path(os.path.normpath(target / path))
-            if not place.is_relative_to(target):
+            file = Path(os.path.normpath(target / path))
+            if not file.is_relative_to(target):
                 raise StorageError(f"{path!r}, a path that git has, leads out of its folder; it is not written")
             try:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(data)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(data)
             except OSError as error:
-                raise StorageError(f"cannot write {place}: {error.strerror or error}") from error
+                raise StorageError(f"cannot write {file}: {error.strerror or error}") from error
 
     def _contents(self, hashes: Sequence[str]) -> list[bytes]:
-        data = self._git("cat-file", "--batch", given="".join(f"{one}\n" for one in hashes).encode())
-        found = []
+        data = self._git("cat-file", "--batch", stdin="".join(f"{hash_}\n" for hash_ in hashes).encode())
+        contents = []
         for digest, content in zip(hashes, _objects(data), strict=True):
             if content is None:
                 raise StorageError(f"git has lost {digest} of {self.root}; `git fsck` says more")
-            found.append(content)
-        return found
+            contents.append(content)
+        return contents
 
     def _inside(self, folder: Path) -> str:
         """The path of a folder from the root, as git writes it.
@@ -154,8 +154,8 @@ class Repository:
             raise StorageError(f"{folder} lies outside the git repository {self.root}; name a folder inside it")
         return real.relative_to(self.root).as_posix()
 
-    def _git(self, *words: str, given: bytes = b"") -> bytes:
-        return checked_output(run_git(self.root, *words, given=given), self.root)
+    def _git(self, *words: str, stdin: bytes = b"") -> bytes:
+        return checked_output(run_git(self.root, *words, stdin=stdin), self.root)
 
 
 def file_versions(file: Path, revisions: Sequence[str]) -> dict[str, bytes]:
@@ -165,13 +165,13 @@ def file_versions(file: Path, revisions: Sequence[str]) -> dict[str, bytes]:
         file: it need not be there any more.
         revisions: names such as `HEAD` or `origin/main`; they need not exist.
     """
-    folder = next(place for place in (file.parent, *file.parent.parents) if place.is_dir())
+    folder = next(parent for parent in (file.parent, *file.parent.parents) if parent.is_dir())
     path = file.relative_to(folder).as_posix()
     if "\n" in path:
         return {}
     try:
-        asked = "".join(f"{revision}:./{path}\n" for revision in revisions)
-        done = run_git(folder, "cat-file", "--batch", given=os.fsencode(asked))
+        names = "".join(f"{revision}:./{path}\n" for revision in revisions)
+        done = run_git(folder, "cat-file", "--batch", stdin=os.fsencode(names))
     except StorageError:
         return {}
     objects = [] if done.returncode else [*_objects(done.stdout)]
@@ -190,21 +190,25 @@ def merge_base(folder: Path, revision: str) -> str:
 
 def _objects(data: bytes) -> Iterator[bytes | None]:
     """The contents that `git cat-file --batch` printed, in order; None for what is missing."""
-    place = 0
-    while place < len(data):
-        end = data.index(b"\n", place)
-        head = data[place:end]
-        place = end + 1
+    position = 0
+    while position < len(data):
+        end = data.index(b"\n", position)
+        head = data[position:end]
+        position = end + 1
         if head.endswith((b" missing", b" ambiguous")):
             yield None
         else:
             size = int(head.split()[-1])
-            yield data[place : place + size]
-            place += size + 1
+            yield data[position : position + size]
+            position += size + 1
 
 
 def run_git(
-    folder: Path, *words: str, given: bytes = b"", settings: Sequence[str] = (), only: Mapping[str, str] | None = None
+    folder: Path,
+    *words: str,
+    stdin: bytes = b"",
+    settings: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git in a folder and wait for it, at most `SILENCE_S` without output.
 
@@ -218,9 +222,9 @@ def run_git(
     Raises:
         StorageError: it is not installed, or prints nothing for too long.
     """
-    environment = only or {**os.environ, "LC_ALL": "C"}
+    environment = variables or {**os.environ, "LC_ALL": "C"}
     with _started(folder, words, settings, environment, subprocess.PIPE, subprocess.PIPE) as process:
-        unsent: bytes | None = given
+        unsent: bytes | None = stdin
         n_printed = 0
         while True:
             try:
@@ -245,11 +249,11 @@ class GitStream:
     """
 
     def __init__(
-        self, folder: Path, *words: str, given: IO[bytes], settings: Sequence[str], only: Mapping[str, str]
+        self, folder: Path, *words: str, stdin: IO[bytes], settings: Sequence[str], environment: Mapping[str, str]
     ) -> None:
         """Start it."""
         self._folder = folder
-        self._process = _started(folder, words, settings, only, given, subprocess.DEVNULL)
+        self._process = _started(folder, words, settings, environment, stdin, subprocess.DEVNULL)
         self._output = cast("IO[bytes]", self._process.stdout)  # it was asked for
         self._reading_since: float | None = None
         self._ended = threading.Event()
@@ -336,8 +340,8 @@ def checked_output(done: subprocess.CompletedProcess[bytes], folder: Path) -> by
         StorageError: it failed.
     """
     if done.returncode:
-        said = git_text(done.stderr).strip().split("\n")[0].removeprefix("fatal: ") or f"exit code {done.returncode}"
-        raise StorageError(f"git cannot read the repository around {folder}: {said}")
+        message = git_text(done.stderr).strip().split("\n")[0].removeprefix("fatal: ") or f"exit code {done.returncode}"
+        raise StorageError(f"git cannot read the repository around {folder}: {message}")
     return done.stdout
 
 

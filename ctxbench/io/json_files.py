@@ -63,17 +63,17 @@ def iter_records(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, s
         yield first
         yield from lines
         return
-    held = [first, *lines]
+    numbered = [first, *lines]
     parts, line = [], 1
-    for number, one in held:
-        parts.append("\n" * (number - line) + one)
+    for number, value in numbered:
+        parts.append("\n" * (number - line) + value)
         line = number
     text = "".join(parts)
     try:
         records = list(_spread_records(text))
     except (ValueError, RecursionError) as error:
-        if _is_one_a_line(held):
-            yield from held
+        if _is_one_a_line(numbered):
+            yield from numbered
         elif len(faults) == before:  # else lines are missing, which is said
             faults.append(_spread_fault(text, error, path))
         return
@@ -120,9 +120,11 @@ def _after_blanks(text: str, position: int) -> int:
     return position if between is None else between.end()
 
 
-def _is_one_a_line(held: Sequence[tuple[int, str]]) -> bool:
+def _is_one_a_line(numbered: Sequence[tuple[int, str]]) -> bool:
     """Whether a file that starts as JSON spread over lines does not go on so: its first line is one record."""
-    return _is_json(held[0][1]) or (len(held) > 1 and held[1][1].lstrip().startswith("{") and held[0][1].strip() == "{")
+    return _is_json(numbered[0][1]) or (
+        len(numbered) > 1 and numbered[1][1].lstrip().startswith("{") and numbered[0][1].strip() == "{"
+    )
 
 
 def _is_json(text: str) -> bool:
@@ -163,24 +165,24 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
     """
     twice: list[str] = []
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        row = dict(found)
-        if len(row) != len(found):
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        row = dict(items)
+        if len(row) != len(items):
             twice.append("")
         return row
 
     try:
         value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=finite)
     except json.JSONDecodeError as error:
-        if found := conflicts(text):
-            raise InputError([Fault(MERGED, path, line + place - 1) for place in found]) from error
-        what = "the file is empty; expected JSON" if not text.strip() else _malformed(text, error)
-        raise InputError([Fault(what, path, line + error.lineno - 1, error.colno)]) from error
+        if conflict_lines := conflicts(text):
+            raise InputError([Fault(MERGED, path, line + number - 1) for number in conflict_lines]) from error
+        message = "the file is empty; expected JSON" if not text.strip() else _malformed(text, error)
+        raise InputError([Fault(message, path, line + error.lineno - 1, error.colno)]) from error
     except RecursionError as error:
         raise InputError([Fault(_DEEP, path, line)]) from error
     except _NotFiniteError as error:
-        places = [start for start, word in _words(text) if word == error.number]
-        where = place_of(text, places[0] if places else 0, line)
+        starts = [start for start, word in _words(text) if word == error.number]
+        where = place_of(text, starts[0] if starts else 0, line)
         raise InputError([Fault(f"{error.number} is no JSON number; expected a finite one", path, *where)]) from error
     except ValueError as error:  # an integer of more than 4,300 digits
         raise InputError([Fault(f"malformed JSON: {error}", path, line)]) from error

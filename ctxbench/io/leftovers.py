@@ -27,7 +27,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.
 _NO_HANDLE = -1  # Windows opens no folders
 
 
-def beside(target: Path, ending: str) -> Path:
+def temporary_path(target: Path, ending: str) -> Path:
     """A hidden name that nobody else has, in the folder of `target` and so on the same disk."""
     return target.with_name(f".{_short(target.name)}.{os.getpid()}-{secrets.token_hex(4)}{ending}")
 
@@ -38,7 +38,9 @@ def left(target: Path, ending: str) -> list[Path]:
     name = re.compile(re.escape(start) + r"\d+-[0-9a-f]{8}" + re.escape(ending))
     try:
         with os.scandir(target.parent) as entries:
-            return [Path(one.path) for one in entries if one.name.startswith(start) and name.fullmatch(one.name)]
+            return [
+                Path(entry.path) for entry in entries if entry.name.startswith(start) and name.fullmatch(entry.name)
+            ]
     except OSError:
         return []  # no such folder, or not to be listed
 
@@ -103,7 +105,7 @@ def held_folder(target: Path, *, mode: int = 0o777) -> tuple[Path, int]:
         OSError: the place cannot be written.
     """
     for _ in range(_TRIES):
-        path = beside(target, TEMPORARY)
+        path = temporary_path(target, TEMPORARY)
         make_folder(path.parent)
         path.mkdir(mode)
         try:
@@ -134,8 +136,8 @@ def sweep_folder(folder: Path) -> None:
     """Remove those that stand in a folder and that nobody fills any more, whatever they are for."""
     name = re.compile(r"\..+\.\d+-[0-9a-f]{8}" + re.escape(TEMPORARY))
     with suppress(OSError), os.scandir(folder) as entries:
-        found = [Path(one.path) for one in entries if name.fullmatch(one.name)]
-        for path in found:
+        leftovers = [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
+        for path in leftovers:
             _remove_unheld(path)
 
 
@@ -168,9 +170,9 @@ def _open_up(folder: Path) -> None:
     """Let its owner write in a folder and in those below it."""
     with suppress(OSError):
         folder.chmod(0o700)
-        for one in folder.iterdir():
-            if one.is_dir() and not one.is_symlink():
-                _open_up(one)
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                _open_up(path)
 
 
 def try_lock(handle: int) -> bool | None:

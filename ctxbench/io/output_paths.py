@@ -20,7 +20,7 @@ def refuse_outputs(
     outputs: Mapping[str, Path | None],
     inputs: Mapping[str, Iterable[Path]],
     *,
-    own: Mapping[str, Callable[[str], bool]] | None = None,
+    may_replace: Mapping[str, Callable[[str], bool]] | None = None,
 ) -> None:
     """Refuse files that cannot be written, that are one, or that would lie over what is read or what others wrote.
 
@@ -35,37 +35,37 @@ def refuse_outputs(
             are, or holds what the command did not write.
         StorageError: it cannot be written.
     """
-    given = {option: path for option, path in outputs.items() if path is not None}
-    for option, path in given.items():
+    paths = {option: path for option, path in outputs.items() if path is not None}
+    for option, path in paths.items():
         if _kind(path) == "folder":
             raise ParameterError(f"{path} is a folder, and {option} names a file; name one in it")
         refuse_unwritable(path)
-    for (one, path), (other, same) in combinations(given.items(), 2):
-        if _real(path) == _real(same):
-            raise ParameterError(f"{one} and {other} name one file, {path}; name two")
-    for option, path in given.items():
-        for what, read in inputs.items():
-            if any(_covers(one, path) for one in read):
+    for (first_option, path), (second_option, second_path) in combinations(paths.items(), 2):
+        if _real(path) == _real(second_path):
+            raise ParameterError(f"{first_option} and {second_option} name one file, {path}; name two")
+    for option, path in paths.items():
+        for label, read in inputs.items():
+            if any(_covers(input_path, path) for input_path in read):
                 does = "overwrite" if os.path.lexists(path) else "be among"
-                raise ParameterError(f"{option} {path} would {does} {what}; name another file")
+                raise ParameterError(f"{option} {path} would {does} {label}; name another file")
         if option in _TEXTS and path.suffix.lower() in _READ:
             ends = f"{option} {path} ends in {path.suffix}, as files that ctxbench reads do"
             raise ParameterError(f"{ends}; name a file that ends otherwise, such as in {_TEXTS[option]}")
-        if own and option in own and _kind(path) == "file" and not _is_own(path, own[option]):
+        if may_replace and option in may_replace and _kind(path) == "file" and not _is_own(path, may_replace[option]):
             raise ParameterError(f"{option} {path} is there and is no earlier output of this command; name a new file")
 
 
 def row_with(*keys: str) -> Callable[[str], bool]:
     """Tells lines that are a JSON object with all of these keys."""
 
-    def tells(line: str) -> bool:
+    def is_row(line: str) -> bool:
         try:
             row: Any = json.loads(line)
         except (ValueError, RecursionError):
             return False
         return isinstance(row, dict) and row.keys() >= set(keys)
 
-    return tells
+    return is_row
 
 
 def line_from(start: str) -> Callable[[str], bool]:
@@ -73,12 +73,12 @@ def line_from(start: str) -> Callable[[str], bool]:
     return lambda line: line.startswith(start)
 
 
-def _is_own(path: Path, tells: Callable[[str], bool]) -> bool:
+def _is_own(path: Path, is_ours: Callable[[str], bool]) -> bool:
     """Whether a file is empty, or its first line is one of the command's; what cannot be read is not its own."""
     try:
         with path.open("rb") as stream:
             line = stream.readline()
-        return not line or tells(line.decode("utf-8"))
+        return not line or is_ours(line.decode("utf-8"))
     except (OSError, ValueError):
         return False
 
@@ -93,17 +93,17 @@ def refuse_unwritable(path: Path, *, folder: str = "") -> None:
     Raises:
         StorageError: it cannot be made.
     """
-    there = path
-    while not os.path.lexists(there) and there != there.parent:
-        there = there.parent
-    if (folder or there != path) and _kind(there) in ("file", "device"):
+    parent = path
+    while not os.path.lexists(parent) and parent != parent.parent:
+        parent = parent.parent
+    if (folder or parent != path) and _kind(parent) in ("file", "device"):
         if folder:
-            raise StorageError(f"{there} is a file; {folder} needs a folder, name another one")
-        raise StorageError(f"cannot write {path}: {there} is a file, no folder; name another place")
-    home = there if _kind(there) == "folder" else _real(there).parent
-    for one in (path, *(home / name for name in path.relative_to(there).parts)):
+            raise StorageError(f"{parent} is a file; {folder} needs a folder, name another one")
+        raise StorageError(f"cannot write {path}: {parent} is a file, no folder; name another place")
+    home = parent if _kind(parent) == "folder" else _real(parent).parent
+    for step in (path, *(home / name for name in path.relative_to(parent).parts)):
         try:
-            one.stat()
+            step.stat()
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -116,21 +116,21 @@ def refuse_unwritable(path: Path, *, folder: str = "") -> None:
 
 def files_in(folder: Path) -> Iterator[Path]:
     """The files of a folder and of those in it; what is hidden, as what a killed process leaves, is left out."""
-    for place, folders, names in os.walk(folder):
+    for folder_path, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(place, name) for name in names if not name.startswith("."))
+        yield from (Path(folder_path, name) for name in names if not name.startswith("."))
 
 
 def _covers(read: Path, path: Path) -> bool:
     """Whether a path is what is read, or lies in it."""
-    inside, whole = _real(path), _real(read)
-    return inside == whole or whole in inside.parents or _same(path, read)
+    inside, container = _real(path), _real(read)
+    return inside == container or container in inside.parents or _same_file(path, read)
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same_file(path: Path, second: Path) -> bool:
     """Whether two names, which hard links give one file, are of the same."""
     try:
-        return one.samefile(other)
+        return path.samefile(second)
     except OSError:
         return False
 

@@ -51,11 +51,11 @@ class Row:
         """The fields of an object in this one, at the same line; none if the value is no object."""
         return replace(self, data=value if isinstance(value, dict) else {}, lines={})
 
-    def refuse_unknown(self, known: tuple[str, ...]) -> None:
+    def refuse_unknown(self, fields: tuple[str, ...]) -> None:
         """Note every field that is not known, with the closest."""
         for name in self.data:
-            if name not in known:
-                self.fault(f"unknown field {name!r}{suggest(name, known)}", at=name)
+            if name not in fields:
+                self.fault(f"unknown field {name!r}{suggest(name, fields)}", at=name)
 
     def take(self, name: str, kind: type[T], default: T, *, required: bool = False) -> T:
         """The value of a field, or `default` if it is absent or null.
@@ -95,7 +95,7 @@ class Row:
             return None
         return float(value)
 
-    def each(self, name: str, read: Callable[[Any], T], *, expected: str) -> tuple[T, ...]:
+    def read_list(self, name: str, read: Callable[[Any], T], *, expected: str) -> tuple[T, ...]:
         """The entries of a list, read one by one; those that `read` refuses are faults and left out."""
         out = []
         entries: list[Any] = self.take(name, list, [])

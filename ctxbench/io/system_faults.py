@@ -28,9 +28,9 @@ def system_fault(error: OSError) -> StorageError | None:
     Args:
         error: as the system gave it.
     """
-    what = error.strerror or str(error)
+    message = error.strerror or str(error)
     if error.errno in _NO_ROOM:
-        return StorageError(f"cannot write {error.filename or 'the output'}: {what}; make room and try again")
+        return StorageError(f"cannot write {error.filename or 'the output'}: {message}; make room and try again")
     if _working_folder_is_gone():
         return StorageError("the folder that you are in is gone; go to another one and try again")
     if error.filename is None:
@@ -39,11 +39,11 @@ def system_fault(error: OSError) -> StorageError | None:
     if error.errno in _DENIED:
         for folder in reversed(path.parents):
             if folder.is_dir() and not os.access(folder, os.X_OK):
-                return StorageError(f"cannot read {folder}: {what}; expected a folder that can be read")
+                return StorageError(f"cannot read {folder}: {message}; expected a folder that can be read")
         kind = "folder" if path.is_dir() else "file"
-        return StorageError(f"cannot use {path}: {what}; expected a {kind} that can be read and written")
+        return StorageError(f"cannot use {path}: {message}; expected a {kind} that can be read and written")
     if error.errno in _WANTED:
-        return StorageError(f"cannot use {path}: {what}; {_WANTED[error.errno]}")
+        return StorageError(f"cannot use {path}: {message}; {_WANTED[error.errno]}")
     return None
 
 

@@ -65,12 +65,12 @@ def load_yaml(path: Path | str) -> tuple[Any, dict[YamlPath, int]]:
             raise InputError(list(dict.fromkeys(faults)))  # what an alias repeats is wrong once
         return loader.construct_document(node), lines
     except yaml.MarkedYAMLError as error:
-        if found := conflicts(text):
-            raise InputError([Fault(MERGED, path, line) for line in found]) from error
+        if conflict_lines := conflicts(text):
+            raise InputError([Fault(MERGED, path, line) for line in conflict_lines]) from error
         mark = error.problem_mark or error.context_mark
-        what = f"malformed YAML: {' '.join(filter(None, (error.context, error.problem)))}"
+        message = f"malformed YAML: {' '.join(filter(None, (error.context, error.problem)))}"
         where = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        raise InputError([Fault(what, path, *where)]) from error
+        raise InputError([Fault(message, path, *where)]) from error
     except yaml.reader.ReaderError as error:
         where = place_of(text, error.position, 1)
         raise InputError([Fault(f"malformed YAML: {error.reason}", path, *where)]) from error
@@ -104,7 +104,7 @@ def _composed(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
         raise
 
 
-def load_mapping(path: Path, *, what: str, keys: Iterable[str]) -> tuple[Mapping[str, Any], dict[YamlPath, int]]:
+def load_mapping(path: Path, *, description: str, keys: Iterable[str]) -> tuple[Mapping[str, Any], dict[YamlPath, int]]:
     """Read a YAML file that must be a mapping, as `load_yaml` does.
 
     Args:
@@ -119,10 +119,10 @@ def load_mapping(path: Path, *, what: str, keys: Iterable[str]) -> tuple[Mapping
     keys = tuple(keys)
     data, lines = load_yaml(path)
     if isinstance(data, Mapping):
-        refuse_other_kind(data, path, wanted=what, known=keys)
+        refuse_other_kind(data, path, expected=description, keys_allowed=keys)
         return data, lines
     empty = "the file is empty; " if data is None else ""
-    raise InputError([Fault(f"{empty}{what} is a mapping of {', '.join(keys)}", path, line_of(lines, ()))])
+    raise InputError([Fault(f"{empty}{description} is a mapping of {', '.join(keys)}", path, line_of(lines, ()))])
 
 
 def line_of(lines: Mapping[YamlPath, int], path: YamlPath) -> int:
@@ -196,20 +196,20 @@ def _yaml_number(node: yaml.ScalarNode, read: Callable[[], float]) -> float:
         raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
 
-def _size(node: yaml.Node, known: dict[int, int]) -> int:
+def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
     """How many values a node stands for, aliases and merges written out; `known` keeps those of nodes."""
     import yaml
 
-    if id(node) in known:
-        if not known[id(node)]:
+    if id(node) in sizes:
+        if not sizes[id(node)]:
             problem = "an alias refers to what it stands in"
             raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
-        return known[id(node)]
-    known[id(node)] = 0  # being counted
+        return sizes[id(node)]
+    sizes[id(node)] = 0  # being counted
     size = 1
     if isinstance(node, yaml.CollectionNode):
-        size += sum(_size(entry[1] if isinstance(entry, tuple) else entry, known) for entry in node.value)
-    known[id(node)] = size
+        size += sum(_size(entry[1] if isinstance(entry, tuple) else entry, sizes) for entry in node.value)
+    sizes[id(node)] = size
     return size
 
 
@@ -231,26 +231,26 @@ def _walk(node: yaml.Node, path: YamlPath, lines: dict[YamlPath, int], faults: l
     lines.setdefault(path, mark.line + 1)
     if not _is_json(node):
         tag = node.tag.replace(_TAG, "!!")
-        what = f"tag {tag} does not fit: a value is what JSON has; leave the tag out, or put a text in quotes"
-        faults.append(Fault(what, file, mark.line + 1, mark.column + 1))
+        message = f"tag {tag} does not fit: a value is what JSON has; leave the tag out, or put a text in quotes"
+        faults.append(Fault(message, file, mark.line + 1, mark.column + 1))
         return
     if isinstance(node, yaml.SequenceNode):
         for index, entry in enumerate(node.value):
             _walk(entry, (*path, index), lines, faults, file)
     elif isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, value in node.value:
             mark = key.start_mark
             if key.tag == f"{_TAG}merge":
                 _walk(value, (), {}, faults, file)
                 continue
             if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
-                what = "a key must be a plain text; put it in quotes if it is meant so"
-                faults.append(Fault(what, file, mark.line + 1, mark.column + 1))
-            elif key.value in seen:
-                what = f"key {key.value!r} stands twice in one mapping"
-                faults.append(Fault(what, file, mark.line + 1, mark.column + 1))
+                message = "a key must be a plain text; put it in quotes if it is meant so"
+                faults.append(Fault(message, file, mark.line + 1, mark.column + 1))
+            elif key.value in keys:
+                message = f"key {key.value!r} stands twice in one mapping"
+                faults.append(Fault(message, file, mark.line + 1, mark.column + 1))
             else:
-                seen.add(key.value)
+                keys.add(key.value)
                 lines[(*path, key.value)] = mark.line + 1
                 _walk(value, (*path, key.value), lines, faults, file)

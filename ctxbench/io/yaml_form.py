@@ -45,19 +45,21 @@ class YamlForm:
             return
         self.faults.append(Fault(message, self.path, line_of(self.lines, where)))
 
-    def refuse_unknown(self, data: Iterable[Any], known: Collection[str], what: str, *where: str | int) -> None:
+    def refuse_unknown(
+        self, data: Iterable[Any], keys_allowed: Collection[str], description: str, *where: str | int
+    ) -> None:
         """Add a fault for each key that is not known; `what` is what has no such key."""
         keys = list(data)
         for key in keys:
-            if key not in known:
-                meant = () if where else get_close_matches(str(key), known, cutoff=0.5)
-                self.misspelt.update(one for one in meant if one not in keys)
-                self.fault(f"{what} has no {key!r}{suggest(str(key), known)}", *where, key)
+            if key not in keys_allowed:
+                suggestions = () if where else get_close_matches(str(key), keys_allowed, cutoff=0.5)
+                self.misspelt.update(suggestion for suggestion in suggestions if suggestion not in keys)
+                self.fault(f"{description} has no {key!r}{suggest(str(key), keys_allowed)}", *where, key)
 
-    def attempt(self, what: Callable[[], T], *where: str | int) -> T | None:
+    def attempt(self, read: Callable[[], T], *where: str | int) -> T | None:
         """What a call returns; None if it raises what is the user's fault, which is noted."""
         try:
-            return what()
+            return read()
         except InputError as error:
             self.faults.extend(error.faults)
         except UserError as error:

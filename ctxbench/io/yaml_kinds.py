@@ -22,7 +22,7 @@ _KINDS = {
 }
 
 
-def refuse_other_kind(data: Any, path: Path, *, wanted: str, known: Collection[str] = ()) -> None:
+def refuse_other_kind(data: Any, path: Path, *, expected: str, keys_allowed: Collection[str] = ()) -> None:
     """Refuse a file of another kind, rather than each of its keys; nothing to do where all keys are known.
 
     Args:
@@ -34,15 +34,15 @@ def refuse_other_kind(data: Any, path: Path, *, wanted: str, known: Collection[s
     Raises:
         InputError: it is one of the other kinds, and of one only.
     """
-    if not isinstance(data, Mapping) or set(data) <= set(known):
+    if not isinstance(data, Mapping) or set(data) <= set(keys_allowed):
         return
     kinds = [kind for kind, (marks, _) in _KINDS.items() if marks <= set(data)]
     if "a gate file" in kinds and "an experiment" in kinds:
         kinds.remove("an experiment")  # a gate file is one with more in it
-    if len(kinds) != 1 or kinds == [wanted]:
+    if len(kinds) != 1 or kinds == [expected]:
         return
     how = _KINDS[kinds[0]][1].format(path=shlex.quote(str(path)), form=_preset_form(path, data))
-    raise InputError([Fault(f"{path} is {kinds[0]}, not {wanted}: {how}")])
+    raise InputError([Fault(f"{path} is {kinds[0]}, not {expected}: {how}")])
 
 
 def _preset_form(path: Path, data: Mapping[str, Any]) -> str:

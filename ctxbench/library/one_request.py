@@ -157,9 +157,9 @@ def _resources(catalog: Catalog, embedder: EmbedderGiven, counter: str) -> Resou
 
     model, counts = open_embedder(embedder_name(embedder)), open_counter(counter, cache=cache_dir())
     key = ("resources", model.identity.key, counts.name, str(cache_dir()))
-    if key not in catalog.kept:
-        catalog.kept[key] = local_resources(model, counts)
-    resources: Resources = catalog.kept[key]
+    if key not in catalog.cache:
+        catalog.cache[key] = local_resources(model, counts)
+    resources: Resources = catalog.cache[key]
     return resources
 
 

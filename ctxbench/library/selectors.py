@@ -12,7 +12,7 @@ from ctxbench.bench.selector_specs import SelectorSpec, definition_spec, pipelin
 from ctxbench.core.errors import ParameterError, UnknownNameError, suggest
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.registry import REFINE_KINDS, parameters
-from ctxbench.core.rules import learn
+from ctxbench.core.rules import register_templates
 from ctxbench.core.stages import Resources, Step
 from ctxbench.io.json_files import dump_json
 from ctxbench.library.embedders import embedder_name
@@ -109,7 +109,7 @@ def step(kind: str, strategy: Any, *, name: str = "") -> Step:
         ...     def __call__(self, query, candidates, resources):
         ...         found = candidates.chosen & (candidates.tier > 0)
         ...         even = found & (ctxbench.place_among(candidates, found) % 2 == 1)
-        ...         return candidates.marked(even, ctxbench.Rule.of("odd"))
+        ...         return candidates.exclude(even, ctxbench.Rule.of("odd"))
         >>> mine = ctxbench.pipeline("bm25", refine=[ctxbench.step("cut", Odd())])
         >>> tools = ctxbench.catalog([{"name": "area a"}, {"name": "area b"}, {"name": "area c"}])
         >>> ctxbench.select("area", tools, selector=mine, counter="chars/4").to_frame(near=1)["rule"].tolist()
@@ -133,7 +133,7 @@ def step(kind: str, strategy: Any, *, name: str = "") -> Step:
             f"the fields of {type(strategy).__name__} are its parameters, which JSON must hold ({error}); keep what "
             "else it needs in a field with `init=False`, or outside of it"
         ) from None
-    learn(words)
+    register_templates(words)
     return Step(kind, name or type(strategy).__name__.lower(), strategy)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ctxbench.core.errors import check_range
 from ctxbench.core.registry import check_fields
-from ctxbench.core.requests import Only
+from ctxbench.core.requests import Filter
 from ctxbench.memory.engine_errors import typed_errors
 
 MOST_RESULTS = 100  # as of the shipped selectors
@@ -52,10 +52,10 @@ class SearchOptions:
             check_range("depth", self.depth, 1, DEEPEST)
 
     @property
-    def item_filter(self) -> Only:
+    def item_filter(self) -> Filter:
         """The filter of the search."""
         unchanged = ("kinds", "since", "before", "confidence", "conversation")
-        return Only(types=("memory",), **{name: getattr(self, name) for name in unchanged})
+        return Filter(types=("memory",), **{name: getattr(self, name) for name in unchanged})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -210,8 +210,10 @@ def _memory_row(row: Row, values: Mapping[str, Any], workspace: str) -> _MemoryR
     for message in problems:
         name, blank, rest = message.partition(" ")
         row.fault(f"{field_names.get(name, name)}{blank}{rest}")  # by the name that the row has
-    links = row.each("relationships", _link, expected=_LINK)
-    links += tuple(link for link in row.each("links", _link, expected=_LINK) if link[1] != id_)  # to another version
+    links = row.read_list("relationships", _link, expected=_LINK)
+    links += tuple(
+        link for link in row.read_list("links", _link, expected=_LINK) if link[1] != id_
+    )  # to another version
     return _MemoryRow(row, memory, "created" in values, until, links)
 
 

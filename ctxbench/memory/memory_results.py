@@ -138,7 +138,7 @@ class BuiltContext(FoundMemories):
         chosen, left = self.rows(chosen=True), self.rows(chosen=False)
         table = self.outcome.candidates
         rules = [table.rules[int(table.out[row])] for row in left]
-        return any(rule is not None and rule.code == "budget" for rule in rules) or not table.whole[chosen].all()
+        return any(rule is not None and rule.code == "budget" for rule in rules) or not table.shows_all[chosen].all()
 
     def as_dict(self) -> dict[str, Any]:
         """`context`, `tokenCount`, `memories`, `truncated` and `template`, under the specification's names."""

@@ -72,7 +72,7 @@ class ChatModel:
     @property
     def identity(self) -> str:
         """The model and where it is asked."""
-        return f"{self._model} at {self._server.address.shown} ({_digest(self._server.address.place)[:12]})"
+        return f"{self._model} at {self._server.address.display} ({_digest(self._server.address.endpoint)[:12]})"
 
     @property
     def value(self) -> ChatModel:
@@ -81,9 +81,9 @@ class ChatModel:
 
     def limited(self, *, seconds: float, tries: int) -> ChatModel:
         """The same model, with other limits of an exchange; what is asked of it counts here."""
-        other = copy.copy(self)
-        other._server = self._opened(seconds, tries)  # noqa: SLF001 - of its own class
-        return other
+        model = copy.copy(self)
+        model._server = self._opened(seconds, tries)  # noqa: SLF001 - of its own class
+        return model
 
     def __call__(
         self,
@@ -111,35 +111,35 @@ class ChatModel:
             ServerError: there is no answer, whatever is asked, or one that cannot be read. Replies that came before
                 are kept.
         """
-        paths = [self._path(one, schema) for one in conversations]
+        paths = [self._path(conversation, schema) for conversation in conversations]
         index_of = {path: index for index, path in enumerate(paths)}  # equal ones are asked once, as one after another
-        found: dict[Path, ModelReply | ServerError] = {
-            path: kept
+        replies: dict[Path, ModelReply | ServerError] = {
+            path: stored
             for path, index in index_of.items()
-            if (kept := _kept(path)) is not None and is_usable(index, kept.text)
+            if (stored := _stored_reply(path)) is not None and is_usable(index, stored.text)
         }
-        missing = [path for path in index_of if path not in found]
+        missing = [path for path in index_of if path not in replies]
         self._count(model_replies_kept=len(paths) - len(missing))
         failed: list[ServerError] = []
 
-        def ask(place: int) -> ModelReply | ServerError:
+        def ask(position: int) -> ModelReply | ServerError:
             if len(failed) >= FAILURES:
                 return failed[-1]
             try:
-                index = index_of[missing[place]]
-                reply = self._asked(self._body(conversations[index], schema))
+                index = index_of[missing[position]]
+                reply = self._send(self._body(conversations[index], schema))
             except ServerError as error:
                 if not alone:
                     raise
                 failed.append(error)
                 return error
             if isinstance(reply, ModelReply) and is_usable(index, reply.text):
-                write_sealed(missing[place], json.dumps(asdict(reply)).encode())
+                write_sealed(missing[position], json.dumps(asdict(reply)).encode())
             return reply
 
-        for place, reply in _each(range(len(missing)), ask):
-            found[missing[place]] = reply
-        return [found[path] for path in paths]
+        for index, reply in _ask_in_threads(range(len(missing)), ask):
+            replies[missing[index]] = reply
+        return [replies[path] for path in paths]
 
     def take_notes(self) -> dict[str, Any]:
         """What was asked since the last call, as whole numbers; empty if nothing was."""
@@ -156,20 +156,20 @@ class ChatModel:
     def _opened(self, timeout: float, tries: int) -> OpenAIServer:
         """The server that is asked."""
         return OpenAIServer(
-            self._model, "chat/completions", gives="replies", timeout=timeout, tries=tries, pause=self._pause
+            self._model, "chat/completions", returns="replies", timeout=timeout, tries=tries, pause=self._pause
         )
 
     def _body(self, conversation: Sequence[Message], schema: Mapping[str, Any] | None) -> dict[str, Any]:  # noqa: ARG002
         """What is posted for a conversation."""
-        return {"model": self._model, "messages": [dict(one) for one in conversation]}
+        return {"model": self._model, "messages": [dict(message) for message in conversation]}
 
     def _path(self, conversation: Sequence[Message], schema: Mapping[str, Any] | None) -> Path:
         """Where a reply is kept."""
-        parts = [self._server.address.place, self._model, [dict(one) for one in conversation]]
+        parts = [self._server.address.endpoint, self._model, [dict(message) for message in conversation]]
         name = _digest(json.dumps(parts if schema is None else [*parts, schema], sort_keys=True))
         return cache_dir() / "chat" / name[:2] / f"{name}.json"
 
-    def _asked(self, body: Mapping[str, Any]) -> ModelReply | RefusedError:
+    def _send(self, body: Mapping[str, Any]) -> ModelReply | RefusedError:
         begin = time.perf_counter()
         try:
             answer = self._server.post(body)
@@ -194,7 +194,7 @@ class ChatModel:
         except (LookupError, TypeError, AttributeError):
             raise ServerError(
                 f"{self._server.who} returned no message; expected {{choices: [{{message: ...}}]}}, got "
-                f"{self._server.told(body)}"
+                f"{self._server.error_text(body)}"
             ) from None
         parts = content if isinstance(content, list) else [content]
         texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
@@ -203,11 +203,11 @@ class ChatModel:
     def _usage(self, body: Any) -> tuple[float, float]:
         """Tokens sent and received, as the server says."""
         usage = body.get("usage")
-        told = usage if isinstance(usage, dict) else {}
-        return token_count(told.get("prompt_tokens")), token_count(told.get("completion_tokens"))
+        counts = usage if isinstance(usage, dict) else {}
+        return token_count(counts.get("prompt_tokens")), token_count(counts.get("completion_tokens"))
 
 
-def _kept(path: Path) -> ModelReply | None:
+def _stored_reply(path: Path) -> ModelReply | None:
     """The reply that is in the cache; None where there is none, or what is there is none."""
     try:
         reply = ModelReply(**json.loads(read_sealed(path) or b"null"))
@@ -217,7 +217,7 @@ def _kept(path: Path) -> ModelReply | None:
     return reply if isinstance(reply.text, str) and all(type(number) is float for number in numbers) else None
 
 
-def _each(places: Sequence[int], ask: Callable[[int], T]) -> Iterator[tuple[int, T]]:
+def _ask_in_threads(indices: Sequence[int], ask: Callable[[int], T]) -> Iterator[tuple[int, T]]:
     """Yield (place, what it returns) as it comes, several asked at once; an error ends all that has not begun.
 
     The threads end with the process: one that waits for a server holds nothing up.
@@ -225,28 +225,28 @@ def _each(places: Sequence[int], ask: Callable[[int], T]) -> Iterator[tuple[int,
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
     stop = threading.Event()
-    for place in places:
-        waiting.put(place)
+    for index in indices:
+        waiting.put(index)
 
     def work() -> None:
         while not stop.is_set():
             try:
-                place = waiting.get_nowait()
+                index = waiting.get_nowait()
             except queue.Empty:
                 return
             try:
-                done.put((place, ask(place), None))
+                done.put((index, ask(index), None))
             except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-                done.put((place, None, error))
+                done.put((index, None, error))
 
-    for _ in range(min(AT_ONCE, len(places))):
+    for _ in range(min(AT_ONCE, len(indices))):
         threading.Thread(target=work, name="ctxbench-chat", daemon=True).start()
     try:
-        for _ in places:
-            place, value, error = done.get()
+        for _ in indices:
+            index, value, error = done.get()
             if error is not None:
                 raise error
-            yield place, value
+            yield index, value
     finally:
         stop.set()
 

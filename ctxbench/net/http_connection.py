@@ -136,9 +136,9 @@ def seconds_asked(retry_after: str, otherwise: float) -> float:
 class LogFilter(logging.Filter):
     """Keeps a URL out of httpx's log, which names that of every exchange."""
 
-    def __init__(self, url: str, shown: str) -> None:
+    def __init__(self, url: str, shown_url: str) -> None:
         super().__init__()
-        self._url, self._shown = url, shown
+        self._url, self._shown = url, shown_url
 
     def begin(self) -> None:
         """Filter from now on."""
@@ -151,7 +151,7 @@ class LogFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Put what may be shown in place of the URL; every record is kept."""
         if isinstance(record.args, tuple):
-            record.args = tuple(self._shown if str(one) == self._url else one for one in record.args)
+            record.args = tuple(self._shown if str(argument) == self._url else argument for argument in record.args)
         return True
 
 

@@ -19,7 +19,7 @@ AS_IT_IS = {"Accept-Encoding": "identity"}  # the header that asks for bodies th
 def compression(headers: Mapping[str, str]) -> str:
     """How a body is compressed, in the server's words, such as `gzip`; empty if it is not."""
     named = headers.get("content-encoding", "")
-    return named if any(one.strip().lower() not in ("", "identity") for one in named.split(",")) else ""
+    return named if any(encoding.strip().lower() not in ("", "identity") for encoding in named.split(",")) else ""
 
 
 class Deadline:
@@ -43,7 +43,7 @@ class Deadline:
     def running(self) -> Iterator[None]:
         """Hold one exchange, the block, to the seconds."""
         self.late = False
-        self.again()
+        self.restart()
         done = threading.Event()
         watchdog = threading.Thread(target=self._watch, args=(done,), daemon=True)
         watchdog.start()
@@ -53,7 +53,7 @@ class Deadline:
             done.set()
             watchdog.join()
 
-    def again(self) -> None:
+    def restart(self) -> None:
         """Give the exchange that is running the seconds anew."""
         self._end = time.monotonic() + self._seconds
 

@@ -28,9 +28,9 @@ class OllamaServer(OpenAIServer):
     @classmethod
     def base(cls) -> str:
         """What the environment says, with the `http://` and the port that Ollama itself does not ask for."""
-        said = super().base()
-        port = "" if "://" in said or re.search(r":\d+(?:/|$)", said) else f":{_PORT}"
-        return said if "://" in said else f"http://{said.rstrip('/')}{port}"
+        body = super().base()
+        port = "" if "://" in body or re.search(r":\d+(?:/|$)", body) else f":{_PORT}"
+        return body if "://" in body else f"http://{body.rstrip('/')}{port}"
 
 
 class OllamaModel(ChatModel):
@@ -40,7 +40,7 @@ class OllamaModel(ChatModel):
     """
 
     def _opened(self, timeout: float, tries: int) -> OpenAIServer:
-        return OllamaServer(self._model, "api/chat", gives="replies", timeout=timeout, tries=tries, pause=self._pause)
+        return OllamaServer(self._model, "api/chat", returns="replies", timeout=timeout, tries=tries, pause=self._pause)
 
     def _body(self, conversation: Sequence[Message], schema: Mapping[str, Any] | None) -> dict[str, Any]:
         plain = {**super()._body(conversation, schema), "stream": False, "options": {"temperature": 0}}
@@ -52,7 +52,7 @@ class OllamaModel(ChatModel):
         if not isinstance(content, str):
             raise ServerError(
                 f"{self._server.who} returned no message; expected {{message: {{content: ...}}}}, got "
-                f"{self._server.told(body)}"
+                f"{self._server.error_text(body)}"
             )
         return content
 

@@ -52,15 +52,15 @@ class Address:
 
     Attributes:
         url: to which is posted.
-        shown: the base as a message may show it: without what looks like a key in its path.
+        display: the base as a message may show it: without what looks like a key in its path.
         host: its host.
-        place: host, port and path, which tell servers apart.
+        endpoint: host, port and path, which tell servers apart.
     """
 
     url: str
-    shown: str
+    display: str
     host: str
-    place: str
+    endpoint: str
 
 
 class OpenAIServer:
@@ -78,7 +78,7 @@ class OpenAIServer:
     Args:
         model: as the server calls it.
         path: behind the address, such as `embeddings`.
-        gives: what it gives, in the plural, as a message names it.
+        returns: what it returns, in the plural, as a message names it.
         timeout: seconds for an exchange, from the first byte sent to the last received.
         tries: of a message, >= 1.
         pause: seconds before the second try, doubled each time.
@@ -98,12 +98,12 @@ class OpenAIServer:
     kind: ClassVar[str] = "an OpenAI-compatible server"
     ends: ClassVar[str] = "up to and with its /v1"
 
-    def __init__(self, model: str, path: str, *, gives: str, timeout: float, tries: int, pause: float) -> None:
-        self._gives = gives
+    def __init__(self, model: str, path: str, *, returns: str, timeout: float, tries: int, pause: float) -> None:
+        self._gives = returns
         self._timeout, self._tries, self._pause = timeout, tries, pause
         self.address = _address(self, path)
         self._path = path
-        self.who = f"model {one_line(model)!r} at {self.address.shown}"
+        self.who = f"model {one_line(model)!r} at {self.address.display}"
         self._threads = threading.local()
         self._secrets: Secrets | None = None
         self._has_key = False
@@ -134,11 +134,11 @@ class OpenAIServer:
                 f"address of {self.kind}, {self.ends}?"
             ) from error
 
-    def told(self, body: Any) -> str:
+    def error_text(self, body: Any) -> str:
         """What a server says in a body that is not what was asked for: the error that it names, or all of it."""
         error = body.get("error") if isinstance(body, dict) else None
-        said = error.get("message") if isinstance(error, dict) else error
-        return self.quoted(said if isinstance(said, str) else body)
+        message = error.get("message") if isinstance(error, dict) else error
+        return self.quoted(message if isinstance(message, str) else body)
 
     def hide(self, text: str) -> str:
         """An answer that came from outside, without the key and what is secret in the address.
@@ -148,13 +148,13 @@ class OpenAIServer:
         """
         return str(self._secrets.hide_in(text)) if self._secrets else text
 
-    def quoted(self, said: Any) -> str:
+    def quoted(self, message: Any) -> str:
         """The beginning of what came from outside, on one line, without the key."""
-        if isinstance(said, bytes):
-            text = said[:20_000].decode("utf-8", "replace")
+        if isinstance(message, bytes):
+            text = message[:20_000].decode("utf-8", "replace")
         else:
             try:
-                text = (said if isinstance(said, str) else json.dumps(said, ensure_ascii=False))[:20_000]
+                text = (message if isinstance(message, str) else json.dumps(message, ensure_ascii=False))[:20_000]
             except RecursionError:
                 text = "what nests too deep to be shown"
         text = shown_text(self._secrets.hide(text) if self._secrets else text)
@@ -174,11 +174,11 @@ class OpenAIServer:
             url = str(httpx.URL(self.address.url))
         except (httpx.InvalidURL, UnicodeError) as error:
             raise ServerError(
-                f"{self.variable} {self.address.shown!r} cannot be read; expected a URL such as {self.default}"
+                f"{self.variable} {self.address.display!r} cannot be read; expected a URL such as {self.default}"
             ) from error
         connection = self._connection()
         wait = self._pause
-        log = LogFilter(url, f"{self.address.shown}/{self._path}")
+        log = LogFilter(url, f"{self.address.display}/{self._path}")
         for left in range(self._tries - 1, -1, -1):
             seconds = wait
             try:
@@ -194,10 +194,10 @@ class OpenAIServer:
             else:
                 if 200 <= response.status < 300:
                     return response
-                again = response.status in _TRY_AGAIN or response.status >= 500
-                if not again or _is_spent(response):
+                retry = response.status in _TRY_AGAIN or response.status >= 500
+                if not retry or _is_spent(response):
                     raise self._refusal(response)
-                why = f"status {response.status}: {self._told(response)}"
+                why = f"status {response.status}: {self._error_detail(response)}"
                 seconds = seconds_asked(response.retry_after, wait)
                 if seconds > _LONGEST_WAIT_S:
                     raise ServerError(f"{self.who} asks for a pause of {seconds:.0f} s ({why}); try again after it")
@@ -226,10 +226,10 @@ class OpenAIServer:
             )
         if status == 404:
             return ServerError(
-                f"there is no {self.who} (status 404: {self._told(response)}); check the model's name, and that "
-                f"{self.variable} is the address {self.ends}"
+                f"there is no {self.who} (status 404: {self._error_detail(response)}); check the model's name, and "
+                f"that {self.variable} is the address {self.ends}"
             )
-        message = f"{self.who} refused (status {status}): {self._told(response)}"
+        message = f"{self.who} refused (status {status}): {self._error_detail(response)}"
         if status in _REFUSED:
             return RefusedError(message)
         if 300 <= status < 400:
@@ -242,13 +242,13 @@ class OpenAIServer:
         Raises:
             ServerError: the network is forbidden, or key, proxies or certificates cannot be used.
         """
-        found: Connection | None = getattr(self._threads, "connection", None)
-        if found is not None:
-            return found
+        connection: Connection | None = getattr(self._threads, "connection", None)
+        if connection is not None:
+            return connection
         import httpx
 
-        here = is_this_machine(self.address.host)
-        if offline() and not here:
+        is_local = is_this_machine(self.address.host)
+        if offline() and not is_local:
             raise ServerError(
                 f"{self.who} cannot be asked: CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network; unset it, or "
                 f"set {self.variable} to a server on this machine"
@@ -263,20 +263,20 @@ class OpenAIServer:
             hidden.append(("Authorization", key))
         self._has_key, self._secrets = bool(key), Secrets(hidden)
         try:
-            context = certificates(urlsplit(self.address.url).scheme, proxies=not here)
-            found = Connection(timeout=self._timeout, headers=headers, context=context, proxies=not here)
+            context = certificates(urlsplit(self.address.url).scheme, proxies=not is_local)
+            connection = Connection(timeout=self._timeout, headers=headers, context=context, proxies=not is_local)
         except (ValueError, ImportError, OSError, httpx.InvalidURL) as error:
             raise ServerError(environment_fault(error)) from error
-        weakref.finalize(self, found.close)
-        self._threads.connection = found
-        return found
+        weakref.finalize(self, connection.close)
+        self._threads.connection = connection
+        return connection
 
-    def _told(self, response: Response) -> str:
+    def _error_detail(self, response: Response) -> str:
         """What a server says in its body, as a message may show it."""
         if response.compression:
             return f"a body in the encoding {self.quoted(response.compression)}, which was not read"
         try:
-            return self.told(json.loads(response.body))
+            return self.error_text(json.loads(response.body))
         except (ValueError, RecursionError):
             return self.quoted(response.body)
 
@@ -288,25 +288,27 @@ def _address(server: OpenAIServer, path: str) -> Address:
         ParameterError: it is none, or has parts that it must not have.
     """
     base, variable = server.base(), server.variable
-    shown = one_line(shown_url(base)).rstrip("/")
+    readable = one_line(shown_url(base)).rstrip("/")
     try:
         parts = urlsplit(base)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise ParameterError(f"{variable} {shown!r} cannot be read; expected a URL such as {server.default}") from error
+        raise ParameterError(
+            f"{variable} {readable!r} cannot be read; expected a URL such as {server.default}"
+        ) from error
     if parts.scheme not in ("http", "https") or not host or any(char.isspace() for char in base):
-        raise ParameterError(f"{variable} must start with http:// or https:// and name a host, got {shown!r}")
+        raise ParameterError(f"{variable} must start with http:// or https:// and name a host, got {readable!r}")
     if parts.username is not None or parts.password is not None:
         raise ParameterError(f"{variable} must hold no user or password; put the key into {server.key}")
     if parts.query or parts.fragment:
-        raise ParameterError(f"{variable} must hold no query or fragment (?... or #...), got one behind {shown!r}")
+        raise ParameterError(f"{variable} must hold no query or fragment (?... or #...), got one behind {readable!r}")
     below = parts.path.rstrip("/")
     if port == {"http": 80, "https": 443}[parts.scheme]:
         port = None
     named = f"[{host}]" if ":" in host else host
-    place = f"{named}{'' if port is None else f':{port}'}{below}"
-    url = f"{parts.scheme}://{place}"
-    return Address(f"{url}/{path}", one_line(shown_url(url)), host, place)
+    location = f"{named}{'' if port is None else f':{port}'}{below}"
+    url = f"{parts.scheme}://{location}"
+    return Address(f"{url}/{path}", one_line(shown_url(url)), host, location)
 
 
 def _is_spent(response: Response) -> bool:

@@ -68,7 +68,9 @@ class Semantic:
 
 
 Expansion: TypeAlias = Focused | Broad | EntryPointBased | Semantic
-_EXPANSIONS: dict[str, type[Expansion]] = {one.name: one for one in (Focused, Broad, EntryPointBased, Semantic)}
+_EXPANSIONS: dict[str, type[Expansion]] = {
+    strategy.name: strategy for strategy in (Focused, Broad, EntryPointBased, Semantic)
+}
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class ContextPlan:
         return {name: _listed(value) for name, value in plain.items()}
 
     @classmethod
-    def of(cls, told: Any, planner: str = "") -> ContextPlan:
+    def of(cls, fields: Any, planner: str = "") -> ContextPlan:
         """Read JSON as `as_dict` writes it, or as a model does; lists are cut at `MOST_TERMS`, blank terms left out.
 
         Args:
@@ -109,21 +111,21 @@ class ContextPlan:
         Raises:
             ParameterError: a part is absent or of another form; says which, and what was expected.
         """
-        if not isinstance(told, Mapping):
-            raise ParameterError(f"a plan must be an object, got {_kind(told)}")
-        expansion = told.get("strategy")
+        if not isinstance(fields, Mapping):
+            raise ParameterError(f"a plan must be an object, got {_kind(fields)}")
+        expansion = fields.get("strategy")
         if not isinstance(expansion, Mapping) or expansion.get("name") not in tuple(_EXPANSIONS):
             raise ParameterError(f"strategy must be an object whose name is one of {', '.join(_EXPANSIONS)}")
-        if type(told.get("include_tests")) is not bool:
-            raise ParameterError(f"include_tests must be true or false, got {_kind(told.get('include_tests'))}")
+        if type(fields.get("include_tests")) is not bool:
+            raise ParameterError(f"include_tests must be true or false, got {_kind(fields.get('include_tests'))}")
         return cls(
-            keywords=_terms(told, "keywords"),
-            symbols_to_find=_terms(told, "symbols_to_find"),
-            file_patterns=_terms(told, "file_patterns"),
-            include_tests=told["include_tests"],
-            max_depth=_number(told, "max_depth", 0, DEEPEST),
+            keywords=_terms(fields, "keywords"),
+            symbols_to_find=_terms(fields, "symbols_to_find"),
+            file_patterns=_terms(fields, "file_patterns"),
+            include_tests=fields["include_tests"],
+            max_depth=_number(fields, "max_depth", 0, DEEPEST),
             strategy=_expansion(expansion),
-            planner=planner or str(told.get("planner", "")),
+            planner=planner or str(fields.get("planner", "")),
         )
 
     def over(self, called: Callable[[str], tuple[str, ...]]) -> tuple[ContextPlan, tuple[str, ...]]:
@@ -137,13 +139,15 @@ class ContextPlan:
         gone: dict[str, None] = {}
 
         def real(names: tuple[str, ...]) -> tuple[str, ...]:
-            found = {name: called(name) for name in names}
-            gone.update(dict.fromkeys(name for name, paths in found.items() if not paths))
-            return tuple(dict.fromkeys(path for paths in found.values() for path in paths))
+            real_names = {name: called(name) for name in names}
+            gone.update(dict.fromkeys(name for name, paths in real_names.items() if not paths))
+            return tuple(dict.fromkeys(path for paths in real_names.values() for path in paths))
 
         def narrowed(patterns: tuple[str, ...]) -> tuple[str, ...]:
-            both = ((one,) if "*" in one or not is_file(one) else real((one,)) for one in patterns)
-            return tuple(dict.fromkeys(pattern for row in both for pattern in row))
+            expanded = (
+                (pattern,) if "*" in pattern or not is_file(pattern) else real((pattern,)) for pattern in patterns
+            )
+            return tuple(dict.fromkeys(pattern for row in expanded for pattern in row))
 
         patterns, how = narrowed(self.file_patterns), self.strategy
         if isinstance(how, Broad):
@@ -162,10 +166,10 @@ def heuristic_plan(text: str, intent: QueryIntent) -> ContextPlan | None:
     heads = [(name.partition("::") if is_path(name.partition("::")[0]) else ("", "", name)) for name in intent.entities]
     paths = tuple(dict.fromkeys(head for head, _, _ in heads if head))
     symbols = tuple(dict.fromkeys(name for _, _, name in heads if re.fullmatch(r"[^\W\d]\S*", name)))
-    said = [word for word in intent.keywords if word not in _COMMON]
-    more = [one for word in said for row in _RELATED if word in row for one in row[-3:]]
-    keywords = tuple(dict.fromkeys((*intent.keywords, *more)))[:MOST_TERMS]
-    words = [word for word in (*said, *more) if re.fullmatch(r"[^\W_]+", word)]
+    request_words = [word for word in intent.keywords if word not in _COMMON]
+    related = [related_word for word in request_words for row in _RELATED if word in row for related_word in row[-3:]]
+    keywords = tuple(dict.fromkeys((*intent.keywords, *related)))[:MOST_TERMS]
+    words = [word for word in (*request_words, *related) if re.fullmatch(r"[^\W_]+", word)]
     patterns = tuple(dict.fromkeys((*paths, *words)))[:MOST_TERMS]
     if not (keywords or symbols or patterns):
         return None
@@ -195,7 +199,7 @@ def plan_schema() -> dict[str, Any]:
         EntryPointBased: {"entry_files": terms},
         Semantic: {"query": {"type": "string"}, "top_k": {"type": "integer"}},
     }
-    ways = [form({"name": {"type": "string", "enum": [one.name]}, **of}) for one, of in fields.items()]
+    forms = [form({"name": {"type": "string", "enum": [strategy.name]}, **of}) for strategy, of in fields.items()]
     return form(
         {
             "keywords": terms,
@@ -203,35 +207,37 @@ def plan_schema() -> dict[str, Any]:
             "file_patterns": terms,
             "include_tests": {"type": "boolean"},
             "max_depth": {"type": "integer"},
-            "strategy": {"anyOf": ways},
+            "strategy": {"anyOf": forms},
         }
     )
 
 
-def _expansion(told: Mapping[str, Any]) -> Expansion:
-    if told["name"] == Semantic.name:
-        if not isinstance(told.get("query"), str):
-            raise ParameterError(f"query must be a text, got {_kind(told.get('query'))}")
-        return Semantic(told["query"], _number(told, "top_k", 1, 1000))
-    if told["name"] == Focused.name:
-        return Focused(_terms(told, "symbols"))
+def _expansion(fields: Mapping[str, Any]) -> Expansion:
+    if fields["name"] == Semantic.name:
+        if not isinstance(fields.get("query"), str):
+            raise ParameterError(f"query must be a text, got {_kind(fields.get('query'))}")
+        return Semantic(fields["query"], _number(fields, "top_k", 1, 1000))
+    if fields["name"] == Focused.name:
+        return Focused(_terms(fields, "symbols"))
     return (
-        Broad(_terms(told, "patterns")) if told["name"] == Broad.name else EntryPointBased(_terms(told, "entry_files"))
+        Broad(_terms(fields, "patterns"))
+        if fields["name"] == Broad.name
+        else EntryPointBased(_terms(fields, "entry_files"))
     )
 
 
-def _terms(told: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    values = told.get(name)
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+def _terms(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    values = fields.get(name)
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ParameterError(f"{name} must be a list of texts, got {_kind(values)}")
-    clean = (" ".join(one.split())[:LONGEST_TERM] for one in values)
-    return tuple(dict.fromkeys(one for one in clean if one))[:MOST_TERMS]
+    clean = (" ".join(value.split())[:LONGEST_TERM] for value in values)
+    return tuple(dict.fromkeys(term for term in clean if term))[:MOST_TERMS]
 
 
-def _number(told: Mapping[str, Any], name: str, least: int, most: int) -> int:
-    value = told.get(name)
-    if type(value) is not int or not least <= value <= most:
-        raise ParameterError(f"{name} must be a whole number from {least} to {most}, got {str(value)[:40]}")
+def _number(fields: Mapping[str, Any], name: str, low: int, high: int) -> int:
+    value = fields.get(name)
+    if type(value) is not int or not low <= value <= high:
+        raise ParameterError(f"{name} must be a whole number from {low} to {high}, got {str(value)[:40]}")
     return value
 
 
@@ -242,5 +248,5 @@ def _kind(value: Any) -> str:
 def _listed(value: Any) -> Any:
     """Tuples as lists, at every depth: what JSON gives back."""
     if isinstance(value, Mapping):
-        return {name: _listed(one) for name, one in value.items()}
+        return {name: _listed(element) for name, element in value.items()}
     return list(value) if isinstance(value, tuple) else value

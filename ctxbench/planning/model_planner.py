@@ -42,31 +42,31 @@ def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[Co
     Returns:
         In their order, a plan or why there is none. Empty in, empty out.
     """
-    asked: list[list[Message]] = [_conversation(text) for text in texts]
+    conversations: list[list[Message]] = [_conversation(text) for text in texts]
 
     def is_plan(_: int, text: str) -> bool:
         return isinstance(_plan_in(text, planner), ContextPlan)
 
-    replies = model(asked, schema=plan_schema(), alone=True, is_usable=is_plan)
-    found = [_plan(reply, planner) for reply in replies]
-    again = [
-        place for place, one in enumerate(found) if isinstance(one, str) and isinstance(replies[place], ModelReply)
+    replies = model(conversations, schema=plan_schema(), alone=True, is_usable=is_plan)
+    plans = [_plan(reply, planner) for reply in replies]
+    retries = [
+        index for index, plan in enumerate(plans) if isinstance(plan, str) and isinstance(replies[index], ModelReply)
     ]
-    repairs = [_mended(asked[n], replies[n], str(found[n])) for n in again]
+    repairs = [_mended(conversations[n], replies[n], str(plans[n])) for n in retries]
     second = model(repairs, schema=plan_schema(), alone=True, is_usable=is_plan)
-    for place, reply in zip(again, second, strict=True):
-        found[place] = _plan(reply, planner)
-    return found
+    for index, reply in zip(retries, second, strict=True):
+        plans[index] = _plan(reply, planner)
+    return plans
 
 
 def _conversation(text: str) -> list[Message]:
     return [{"role": "system", "content": PROMPT}, {"role": "user", "content": text[:_LONGEST]}]
 
 
-def _mended(asked: Sequence[Message], reply: ModelReply | ServerError, fault: str) -> list[Message]:
-    said = reply.text[:_LONGEST] if isinstance(reply, ModelReply) else ""
-    told = f"That cannot be used: {fault}. Answer with the JSON object alone, in the form that was asked for."
-    return [*asked, {"role": "assistant", "content": said}, {"role": "user", "content": told}]
+def _mended(conversation: Sequence[Message], reply: ModelReply | ServerError, fault: str) -> list[Message]:
+    answer = reply.text[:_LONGEST] if isinstance(reply, ModelReply) else ""
+    correction = f"That cannot be used: {fault}. Answer with the JSON object alone, in the form that was asked for."
+    return [*conversation, {"role": "assistant", "content": answer}, {"role": "user", "content": correction}]
 
 
 def _plan(reply: ModelReply | ServerError, planner: str) -> ContextPlan | str:
@@ -75,11 +75,11 @@ def _plan(reply: ModelReply | ServerError, planner: str) -> ContextPlan | str:
 
 
 def _plan_in(text: str, planner: str) -> ContextPlan | str:
-    told = _object(text)
-    if told is None:
+    fields = _object(text)
+    if fields is None:
         return f"the reply is no JSON object: {' '.join(text.split())[:100]!r}"
     try:
-        return ContextPlan.of(told, planner)
+        return ContextPlan.of(fields, planner)
     except ParameterError as error:
         return f"the reply has another form: {error}"
 
@@ -88,9 +88,9 @@ def _object(text: str) -> Mapping[str, Any] | None:
     """The JSON object that a text is, that stands in it between fences, or from its first to its last brace."""
     for part in (text, *_FENCED.findall(text), text[text.find("{") : text.rfind("}") + 1]):
         try:
-            told = json.loads(part)
+            value = json.loads(part)
         except (ValueError, RecursionError):
             continue
-        if isinstance(told, Mapping):
-            return told
+        if isinstance(value, Mapping):
+            return value
     return None

@@ -69,11 +69,11 @@ def named_code(text: str) -> tuple[str, ...]:
     what is called (`f()`), what is called a function or a class, frames of Python's stack traces, and capitalised
     words within a sentence. Names of products, languages and days are left out. A text without any has none.
     """
-    found: dict[str, int] = {}
-    for place, name in sorted(_found(text), key=lambda one: one[0]):
+    names: dict[str, int] = {}
+    for position, name in sorted(_named_at(text), key=lambda entry: entry[0]):
         if name and name.lower() not in _NO_CODE:
-            found.setdefault(name, place)
-    return tuple(found)[:MOST]
+            names.setdefault(name, position)
+    return tuple(names)[:MOST]
 
 
 def is_file(name: str) -> bool:
@@ -87,7 +87,7 @@ def is_path(name: str) -> bool:
     return is_file(name) or ("/" in name and name[0] != "/" and not re.search(r"\s", name))
 
 
-def _found(text: str) -> Iterator[tuple[int, str]]:
+def _named_at(text: str) -> Iterator[tuple[int, str]]:
     """Names and where they stand; a part of the text is read once, by the first pattern that takes it."""
     rest = _URL.sub(_blank, _COMMIT_TYPE.sub(_blank, text))
     rest = _LONG_PIECE.sub(_blank, rest)

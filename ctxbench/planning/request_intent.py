@@ -136,12 +136,12 @@ def _action(text: str) -> ActionName:
 
     Without such a word it is `debug`: who only says what happens reports a fault.
     """
-    said = _POLITE.sub("", text.strip()).lower() or text.lower()
-    found: dict[ActionName, float] = {}
+    words = _POLITE.sub("", text.strip()).lower() or text.lower()
+    scores: dict[ActionName, float] = {}
     for action, (opening, anywhere) in _PATTERNS.items():
-        found[action] = _OPENING * bool(opening.match(said)) + len(set(anywhere.findall(said)))
-    best = max(found.values())
-    return next(action for action, score in found.items() if score == best) if best else "debug"
+        scores[action] = _OPENING * bool(opening.match(words)) + len(set(anywhere.findall(words)))
+    best = max(scores.values())
+    return next(action for action, score in scores.items() if score == best) if best else "debug"
 
 
 def _flat(pattern: str) -> str:

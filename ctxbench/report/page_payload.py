@@ -240,7 +240,7 @@ class _AnswerFigures:
         keep |= table.chosen & (place_among(table, added) < MOST_CHOSEN) & ~all_added[table.request]
         keep |= ~table.chosen & (place_among(table, ~table.chosen) < NEAREST)
         return cls(
-            table=table.taken(keep),
+            table=table.select_rows(keep),
             rank=_ranks(table, code, labels.n_items)[keep],
             enough=enough[keep],
             items=n_added,

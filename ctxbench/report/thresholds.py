@@ -79,12 +79,12 @@ def _of_steps(steps: Sequence[StoredRefine]) -> tuple[Bound, ...]:
 
 
 def _of_step(step: StoredStep) -> list[Bound]:
-    call = step.made()
+    call = step.build()
     if call is None:  # a plugin that is not here, or that has other parameters by now
         return []
     built = Step(step.kind, step.name, call)
-    thresholds: Mapping[str, Mapping[str, float]] = built.says("thresholds")
-    floor = int(built.says("floor"))
+    thresholds: Mapping[str, Mapping[str, float]] = built.declared("thresholds")
+    floor = int(built.declared("floor"))
     return [
         Bound(quantity=quantity, label=label, setting=float(step.values.get(label, value)), value=value, floor=floor)
         for quantity, values in thresholds.items()

@@ -15,7 +15,7 @@ from ctxbench.core.candidate_tables import concatenated, session_rows
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import SelectorError, suggest
 from ctxbench.core.item_suggestions import suggest_items
-from ctxbench.core.requests import Batch, Only
+from ctxbench.core.requests import Batch, Filter
 from ctxbench.core.rules import NOT_CHOSEN, Rule
 from ctxbench.core.times import instant
 from ctxbench.selectors.protocol import ANSWER_KEYS, VERSION, RawAnswer, quoted
@@ -123,8 +123,8 @@ class AnswerReader:
                 raise SelectorError("items have scores and ranking has none; give ranking the scores too")
             if items.score[row] != ranking.score[ranked_row[item]]:
                 raise SelectorError(
-                    f"item {name!r} has score {items.score[row]!r} in items and {ranking.score[ranked_row[item]]!r} in "
-                    "ranking; expected the same"
+                    f"item {name!r} has score {items.score[row]!r} in items and "
+                    f"{ranking.score[ranked_row[item]]!r} in ranking; expected the same"
                 )
 
     def _rows(self, key: str, rows: Any, row: int, in_session: frozenset[int]) -> _Rows:
@@ -173,7 +173,7 @@ class AnswerReader:
         listed = "`ctxbench data export DATASET --requests FILE --may-offer` lists what is"
         by_hand = "it is added by hand only; offer items of include mode agent"
         advice = "and which this session does not hold; offer items of include mode agent"
-        allowed = (request.only or Only()).of(self._batch.catalog)
+        allowed = (request.only or Filter()).of(self._batch.catalog)
         whys = (
             (self._unseen(row, position), not self._batch.visible[row, position]),
             ("which is not enabled; it cannot be offered", not item.enabled),

@@ -16,8 +16,8 @@ from ctxbench.sources.other_kinds import expects
 
 _ANSWERING = ("items", "ranking", "error")  # an answer has one of them
 _A_LINE = (
-    'a line is an answer to one query of the dataset: {"query": "q1", "items": [{"id": "tool:crm:search"}]}, best '
-    'first, and {"query": "q2", "items": []} for none'
+    'a line is an answer to one query of the dataset: {"query": "q1", "items": [{"id": "tool:crm:search"}]}, '
+    'best first, and {"query": "q2", "items": []} for none'
 )
 
 
@@ -41,7 +41,7 @@ class FileSource(Source):
                 queries that are answered twice: all of them, with line and column, equal ones once.
         """
         base = Path.cwd() if base is None else base
-        self._path = readable(base / path, again=True)  # for each time that a selector is made
+        self._path = readable(base / path, repeatedly=True)  # for each time that a selector is made
         self._display_path = shown_path(Path(path), base)
         self._sha256 = hashlib.sha256(read_bytes(self._path)).hexdigest()
         self._lines, self._answers = _read(self._path)

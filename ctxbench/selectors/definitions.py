@@ -271,7 +271,7 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
     data, lines = load_yaml(path)
     keys = ("name", "about", "parameters", "pipeline", "presets", "earlier")
     if not isinstance(data, dict) or not {"name", "pipeline"} <= set(data):
-        refuse_other_kind(data, path, wanted="a selector")
+        refuse_other_kind(data, path, expected="a selector")
         rest = own_selector_advice(data) or f"; it may have {', '.join(keys)}"
         raise InputError([Fault(f"a selector needs name and pipeline{rest}", path, 1)])
     reader = _DefinitionReader(path, lines, [])

@@ -15,9 +15,9 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Only, Request
+from ctxbench.core.requests import Batch, Filter, Request
 from ctxbench.core.selection import Offered, Prompt, Selection, selections
-from ctxbench.core.stages import ByDomain, Merge, Resources, Step
+from ctxbench.core.stages import Merge, PerType, Resources, Step
 from ctxbench.selectors.pipelines import check_fits
 from ctxbench.steps.calibrated import PROBABILITY_COLUMN, Probability
 from ctxbench.steps.retrieve import Nothing
@@ -146,7 +146,7 @@ def not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
     """Why items of a batch of one are neither in the session nor searched, with how many."""
     in_session, eligible, visible = set(batch.session_item.tolist()), batch.eligible[0], batch.visible[0]
     removed = {batch.catalog.find(key) for key in batch.requests[0].removed}
-    allowed = (batch.requests[0].only or Only()).of(batch.catalog)
+    allowed = (batch.requests[0].only or Filter()).of(batch.catalog)
     reasons: Counter[str] = Counter()
     for position, item in enumerate(batch.catalog):
         if position in in_session or not visible[position] or (eligible[position] and searched):
@@ -286,10 +286,10 @@ class Chunkings:
         )
 
 
-def refining_steps(steps: Iterable[Step | ByDomain]) -> Iterator[Step]:
+def refining_steps(steps: Iterable[Step | PerType]) -> Iterator[Step]:
     """The refining steps, those inside `by_domain` as well."""
     for step in steps:
-        if isinstance(step, ByDomain):
+        if isinstance(step, PerType):
             for domain_steps in step.domains.values():
                 yield from refining_steps(domain_steps)
         else:

@@ -114,7 +114,7 @@ def explain_own(selector: Selector, batch: Batch, resources: Resources, *, form:
         chosen=answer.chosen,
         left_out=answer.left_out,
         prompt=form.prompt(
-            request, [entry.item for entry in answer.chosen], [entry.offered.shown for entry in answer.chosen]
+            request, [entry.item for entry in answer.chosen], [entry.offered.span for entry in answer.chosen]
         ),
         prompt_tokens=sum(entry.tokens for entry in answer.chosen if entry.offered.origin != "session"),
         total_tokens=sum(entry.tokens for entry in answer.chosen),

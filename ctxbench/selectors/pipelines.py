@@ -24,8 +24,8 @@ from ctxbench.text.original_rules import js_trim
 ORACLE = "oracle"
 ABOUT = "Exactly what is required, of alternatives the cheapest: the floor of the price. It knows the labels."
 NEEDS_LABELS = (
-    "selector 'oracle' offers what the labels require, so it answers only in an experiment over labelled datasets; "
-    "name it under `selectors` there, and start `ctxbench run`"
+    "selector 'oracle' offers what the labels require, so it answers only in an experiment over labelled "
+    "datasets; name it under `selectors` there, and start `ctxbench run`"
 )
 
 Required: TypeAlias = Mapping[str, Sequence[Sequence[ItemKey]]]
@@ -39,9 +39,9 @@ def check_fits(pipeline: Pipeline, catalog: Catalog) -> None:
         ParameterError: a step was fitted for another catalog, or behind other steps.
     """
     if pipeline.fitted:
-        from ctxbench.features.stored_fits import hold_to_fits
+        from ctxbench.features.stored_fits import require_matching_fits
 
-        hold_to_fits(pipeline, catalog)
+        require_matching_fits(pipeline, catalog)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,15 +90,12 @@ class PipelineSelector:
         check_fits(self.pipeline, batch.catalog)
         outcome = self.pipeline.run(batch, self.resources, memo=self.memo)
         return Answers(
-            query=outcome.query,
-            candidates=outcome.candidates,
-            ranked=self.pipeline.ranks,
-            scored=self.pipeline.ranks,
+            query=outcome.query, candidates=outcome.candidates, ranked=self.pipeline.ranks, scored=self.pipeline.ranks
         )
 
 
 @dataclass(frozen=True, eq=False)
-class AsManyAs:
+class SizeMatched:
     """Another selector's ranking, cut for each request to as many items as a second selector offers there.
 
     With a random ranking this is the comparator "random at equal size".
@@ -142,14 +139,15 @@ class AsManyAs:
         if len(short):
             row = int(short[0])
             raise SelectorError(
-                f"{self.name} cannot offer as many items as {self.like.name}: that offers {sizes[row]} for query "
-                f"{batch.ids[row]!r}, and only the best {depth} are ranked; set depth higher, or leave `like` out"
+                f"{self.name} cannot offer as many items as {self.like.name}: that offers {sizes[row]} for "
+                f"query {batch.ids[row]!r}, and only the best {depth} are ranked; set depth higher, or leave "
+                f"`like` out"
             )
         beyond = searched & (place_among(table, searched) >= sizes[table.request])
-        table = table.marked(beyond, Rule.of(AS_MANY_AS, selector=self.like.name))
+        table = table.exclude(beyond, Rule.of(AS_MANY_AS, selector=self.like.name))
         errors = {**errors, **answers.errors}
         answered = ~np.isin(table.request, list(errors))
-        return replace(answers, candidates=table.taken(answered | ~searched), errors=errors)
+        return replace(answers, candidates=table.select_rows(answered | ~searched), errors=errors)
 
 
 def offered_sizes(table: Candidates) -> IntArray:

@@ -154,7 +154,7 @@ def read_with(find: Find, path: Path, *, preset: str = "") -> PresetsFile:
         message = "a merge stopped here and left both sides in the file; keep one of them"
         raise InputError([Fault(message, path, number) for number in marked])
     data, lines = load_yaml(path)
-    refuse_other_kind(data, path, wanted="a presets file", known=_KEYS)
+    refuse_other_kind(data, path, expected="a presets file", keys_allowed=_KEYS)
     reader = _PresetReader(path, lines, [], find=find)
     reader.check_kind(data)
     blocks = reader.mapping(data, "presets")

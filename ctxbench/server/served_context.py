@@ -93,8 +93,8 @@ class ServedContext:
 
     def _item(self, offered: Offered) -> dict[str, Any]:
         item, position = self._by_id(offered.id)
-        text = text_shown(item, offered.shown)
-        is_whole = offered.shown is None
+        text = text_shown(item, offered.span)
+        is_whole = offered.span is None
         tokens = offered.tokens
         metadata = {
             "path": item.path if item.is_file else None,

@@ -115,8 +115,7 @@ class Exchange:
             reply=reply,
             calls=tuple(calls),
             context=tuple(
-                Held(item.key, offered.mode, offered.score, content_hash(item), offered.shown)
-                for offered, item in items
+                Held(item.key, offered.mode, offered.score, content_hash(item), offered.span) for offered, item in items
             ),
             removed=session.removed,
             history=request.history,
@@ -212,20 +211,20 @@ def read_exchange(row: Row, stored: Mapping[str, Message]) -> Exchange:
         conversation=row.take("conversation", str, "", required=True) or "?",
         text=row.take("text", str, ""),
         reply=row.take("reply", str, ""),
-        calls=row.each("calls", read_text_value, expected="a text"),
-        context=context.each(
+        calls=row.read_list("calls", read_text_value, expected="a text"),
+        context=context.read_list(
             "items", lambda value: _read_held(value, content), expected='{"type", "name", "includeMode"}'
         ),
-        removed=row.each("removed", read_key, expected="an item id"),
-        history=row.each("history", message, expected='the hash of an earlier message, or {"role", "content"}'),
-        tool_results=row.each(
+        removed=row.read_list("removed", read_key, expected="an item id"),
+        history=row.read_list("history", message, expected='the hash of an earlier message, or {"role", "content"}'),
+        tool_results=row.read_list(
             "tool_results", lambda value: _two_texts(value, "tool", "text"), expected='{"tool", "text"}, both texts'
         ),
         selector=row.take("selector", str, ""),
         settings=row.take("settings", dict, {}),
         system=row.take("system", str, ""),
         sent=row.take("sent", str, ""),
-        warnings=row.each("warnings", read_text_value, expected="a text"),
+        warnings=row.read_list("warnings", read_text_value, expected="a text"),
         time=time,
         workspace=row.filled("workspace"),
         user=row.filled("user"),

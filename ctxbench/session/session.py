@@ -57,7 +57,7 @@ class Agent:
         if not isinstance(step.call, Messages):
             raise ParameterError(
                 f"a session builds messages, but selector {self.selector.name!r} has format {step.name!r}; "
-                "expected format: messages"
+                f"expected format: messages"
             )
         object.__setattr__(self, "settings", MappingProxyType(values))
 
@@ -323,7 +323,7 @@ class Session:
             session=self,
             request=request,
             selection=selection,
-            prompt=self.agent.messages.prompt(request, items, [offered.shown for offered in selection.chosen]),
+            prompt=self.agent.messages.prompt(request, items, [offered.span for offered in selection.chosen]),
             warnings=warnings,
             failure=failure,
         )

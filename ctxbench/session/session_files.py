@@ -65,8 +65,8 @@ def read_session(path: Path | str, agent: Agent) -> Session:
     name = row.take("id", str, file.stem)
     if not name:
         row.fault("field 'id' must not be empty", at="id")
-    items = row.each("items", _item, expected='{"id", "mode"}, mode always or manual')
-    removed = row.each("removed", read_key, expected="an item id")
+    items = row.read_list("items", _item, expected='{"id", "mode"}, mode always or manual')
+    removed = row.read_list("removed", read_key, expected="an item id")
     workspace, user = row.filled("workspace"), row.filled("user")
     if data.get("items") is None:
         fresh = Session.start(agent, name, workspace=workspace, user=user)

@@ -290,7 +290,7 @@ def read_agent(path: Path) -> AgentFile:
     """
     data, lines = load_yaml(path)
     if not isinstance(data, Mapping) or "sources" not in data:
-        refuse_other_kind(data, path, wanted="an agent file")
+        refuse_other_kind(data, path, expected="an agent file")
         raise InputError([_no_agent(data, lines, path)])
     reader = _AgentReader(path, lines, [])
     reader.refuse_unknown(data, KEYS, "an agent file")

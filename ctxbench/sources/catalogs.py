@@ -12,7 +12,7 @@ from ctxbench.core.items import INCLUDE_MODES, Catalog, Item, ItemKey, Link
 from ctxbench.io.cache import altered, cache_dir
 from ctxbench.io.files import folder_fault, recover_folder
 from ctxbench.io.json_files import iter_jsonl
-from ctxbench.io.near_files import near_file
+from ctxbench.io.near_files import suggest_file
 from ctxbench.io.rows import Row, read_key, read_text_value
 
 CORPUS = "corpus.jsonl"
@@ -55,17 +55,16 @@ def corpus_path(path_or_folder: Path) -> Path:
             if path.name == CORPUS and _is_cached(path.parent) and altered(path.parent, [CORPUS]):
                 folder = path.parent.resolve()
                 raise StorageError(
-                    f"{path} is damaged; import it again: `ctxbench data import {folder.name}`, "
-                    f"or, if no importer provides it any more, delete the folder {folder}"
+                    f"{path} is damaged; import it again: `ctxbench data import {folder.name}`, or, if no "
+                    f"importer provides it any more, delete the folder {folder}"
                 )
             return path
     if os.path.lexists(path_or_folder) and (fault := folder_fault(path_or_folder)):
         raise StorageError(f"cannot read the catalog {path_or_folder}: {fault}")
     raise StorageError(
-        f"no catalog {str(path_or_folder)!r}: expected a file of items, a folder with {CORPUS}, a git repository (a "
-        "folder inside of one as FOLDER:files), or an imported dataset (`ctxbench data list` names those that there "
-        "are)"
-        f"{near_file(path_or_folder)}"
+        f"no catalog {str(path_or_folder)!r}: expected a file of items, a folder with {CORPUS}, a git "
+        f"repository (a folder inside of one as FOLDER:files), or an imported dataset (`ctxbench data list` "
+        f"names those that there are){suggest_file(path_or_folder)}"
     )
 
 
@@ -169,7 +168,7 @@ def read_item(row: Row) -> Item | None:
             created=row.optional("created", str),
             until=row.optional("until", str),
             confidence=row.number("confidence"),
-            links=row.each("links", _link, expected='{"type", "item"}, a text and an item id'),
+            links=row.read_list("links", _link, expected='{"type", "item"}, a text and an item id'),
         )
     except ParameterError as error:
         row.fault(str(error))

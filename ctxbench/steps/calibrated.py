@@ -19,7 +19,7 @@ from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 from ctxbench.features.built_in import REQUEST, request_features, request_vectors
 from ctxbench.features.columns import TEXT, Logistic, column_values, families_of, resources_of, with_features
-from ctxbench.features.found import LABELLED, RETRIEVED, Found
+from ctxbench.features.found import LABELLED, RETRIEVED, FeatureInput
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
 
 
@@ -86,12 +86,12 @@ class Probability(_FromFile):
         if fit.embedder != embedder:
             yield (
                 f"{origin} was made with the embedder {fit.embedder}, and this is {embedder}: its "
-                "probabilities may be off; `ctxbench calibrate probability` fits it to your labels"
+                f"probabilities may be off; `ctxbench calibrate probability` fits it to your labels"
             )
         if fit.catalog and fit.catalog != catalog.hash:
             yield (
-                f"{origin} was made over another catalog ({fit.catalog[:12]}, this is "
-                f"{catalog.hash[:12]}); it carries over, and fitting again would sharpen it"
+                f"{origin} was made over another catalog ({fit.catalog[:12]}, this is {catalog.hash[:12]}); "
+                f"it carries over, and fitting again would sharpen it"
             )
 
     def model(self, catalog: Catalog, resources: Resources) -> Logistic:
@@ -115,7 +115,7 @@ class Probability(_FromFile):
         """Put the probability in the place of the score."""
         model = self.model(query.batch.catalog, resources)
         table = with_features(candidates, model.columns, query, resources, labelled=model.labelled)
-        hits = Found.of(query, table, resources)
+        hits = FeatureInput.of(query, table, resources)
         probability, retrieved = np.full((2, len(table)), np.nan)
         retrieved[hits.rows] = hits.score
         probability[hits.rows] = model.probabilities(column_values(table, model.columns, hits))
@@ -185,10 +185,10 @@ class AtLeast(Strategy):
         alive = candidates.chosen & candidates.ranked
         rank = place_among(candidates, alive)
         low = alive & (candidates.score < self.threshold) & (rank >= self.at_least)
-        table = candidates.marked(low, Rule.of("threshold", threshold=self.threshold))
+        table = candidates.exclude(low, Rule.of("threshold", threshold=self.threshold))
         if self.at_most is None:
             return table
-        return table.marked(alive & ~low & (rank >= self.at_most), Rule.of("first_at_most", at_most=self.at_most))
+        return table.exclude(alive & ~low & (rank >= self.at_most), Rule.of("first_at_most", at_most=self.at_most))
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class Abstain(_FromFile):
         table = candidates
         for value in np.unique(rounded[silent]).tolist():
             rows = (silent & (rounded == value))[candidates.request]
-            table = table.marked(rows, Rule.of("abstain", probability=value, threshold=self.threshold))
+            table = table.exclude(rows, Rule.of("abstain", probability=value, threshold=self.threshold))
         return table
 
 
@@ -328,8 +328,8 @@ class Features(Strategy):
         families_of(self.columns)
         if names := sorted(set(LABELLED) & set(self.columns)):
             raise ParameterError(
-                f"columns name {' and '.join(names)}, which say what labelled requests needed; only a fit holds such "
-                "requests, and the step `probability` makes these columns itself"
+                f"columns name {' and '.join(names)}, which say what labelled requests needed; only a fit "
+                f"holds such requests, and the step `probability` makes these columns itself"
             )
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidate_tables import with_values
-from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.core.errors import check_range
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
@@ -80,7 +80,7 @@ class CodeLinks(Strategy):
         request, item, via, distance = numbers.T
         mode, origin = np.full(len(item), Mode.EXPANSION, dtype=np.int64), Origin.EXPANSION + distance - 1
         columns = {"score": score, "via_item": via, "origin": origin, "mode": mode}
-        table = brought_in(candidates, request, item, **columns)
+        table = add_expanded(candidates, request, item, **columns)
         return with_values(table, request, item, {DISTANCE: distance.astype(np.float64)})
 
     def _by_passes(self, tree: CodeTree, leads: Leads, free: BoolArray, edges: Neighbours) -> Iterator[Row]:
@@ -123,7 +123,7 @@ class CodeLinks(Strategy):
         """Where each file of a request's tree leads."""
         if self.by == "co_change":
             past = commit_history(batch.catalog, resources)
-            visible = past.seen(batch, request)
+            visible = past.visible_commits(batch, request)
 
             def changed_with(file: int) -> tuple[IntArray, FloatArray]:
                 share = past.together(int(tree.item[file]), visible)[tree.item]

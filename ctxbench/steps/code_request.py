@@ -96,7 +96,7 @@ class Plan(Strategy):
             plan, fallbacks = _fallen_back(request.text, by_row.get(row))
             notes += [replace(note, query=request.id) for note in fallbacks]
             if plan is not None:
-                plan, gone = plan.over(partial(_called, paths=paths, visible=paths.seen(batch.visible[row])))
+                plan, gone = plan.over(partial(_called, paths=paths, visible=paths.visible_paths(batch.visible[row])))
                 if gone:
                     message = f"the plan names {', '.join(gone)}, which the request does not see; left out"
                     notes.append(Note(_STEP, "failed", message, query=request.id))

@@ -42,7 +42,7 @@ class _CodeSearch(Strategy):
         batch = query.batch
         if not self.n or not len(batch):
             return Candidates.empty(len(batch))
-        typed, scores, masks = batch.catalog.facts.type.among(self.types), [], []
+        typed, scores, masks = batch.catalog.facts.type.are_any(self.types), [], []
         for request, eligible in enumerate(batch.eligible):
             scores.append(self._scores(query, request, resources))
             masks.append(eligible & typed & (scores[-1] > 0))
@@ -85,7 +85,7 @@ class CommitVotes(_CodeSearch):
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         batch, history = query.batch, commit_history(query.batch.catalog, resources)
         span = slice(int(query.start[request]), int(query.start[request + 1]))
-        visible = history.seen(batch, request)
+        visible = history.visible_commits(batch, request)
         voices = history.voices(query.text[span], query.weight[span].tolist(), visible, self.commits, self.spread)
         return history.votes(voices)
 
@@ -136,7 +136,7 @@ class PathPattern(_CodeSearch):
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         paths, chunks = item_paths(query.batch.catalog, resources), query.chunks(request)
-        visible = paths.seen(query.batch.visible[request])
+        visible = paths.visible_paths(query.batch.visible[request])
         score = np.zeros(len(visible))
         score[named_paths(query.batch.requests[request].text, paths.ends, visible)] = 1.0
         if not (patterns := _planned(query, request, "file_patterns", "patterns")):
@@ -191,7 +191,7 @@ class EntryPoints(_CodeSearch):
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         paths = item_paths(query.batch.catalog, resources)
-        score, visible = paths.entries.copy(), paths.seen(query.batch.visible[request])
+        score, visible = paths.entries.copy(), paths.visible_paths(query.batch.visible[request])
         score[named_paths(" ".join(_planned(query, request, "entry_files")), paths.ends, visible)] = 2.0
         return paths.by_item(score)
 

@@ -69,13 +69,13 @@ class Standard(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what the three rules keep out, in that order."""
         ranked = candidates.ranked
-        table = candidates.marked(ranked & (candidates.chunk_rank >= self.topK), Rule.of(TOP_K, topK=self.topK))
-        table = table.marked(ranked & (candidates.score <= 0), Rule.of("positive"))
+        table = candidates.exclude(ranked & (candidates.chunk_rank >= self.topK), Rule.of(TOP_K, topK=self.topK))
+        table = table.exclude(ranked & (candidates.score <= 0), Rule.of("positive"))
         alive = ranked & table.chosen
         high = _count(table, alive & (table.score >= self.includeScore))
         length = offered_length(_count(table, alive), high, self.topN)
         beyond = alive & (place_among(table, alive) >= length[table.request])
-        return table.marked(beyond, Rule.of("topN", topN=self.topN, includeScore=self.includeScore))
+        return table.exclude(beyond, Rule.of("topN", topN=self.topN, includeScore=self.includeScore))
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class TopChunks(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark the items whose best chunk is beyond topK."""
         beyond = candidates.ranked & (candidates.chunk_rank >= self.topK)
-        return candidates.marked(beyond, Rule.of(TOP_K, topK=self.topK))
+        return candidates.exclude(beyond, Rule.of(TOP_K, topK=self.topK))
 
 
 def offered_length(n_matching: IntArray, high: IntArray, topN: int) -> IntArray:  # noqa: N803 - the specification's name
@@ -145,7 +145,7 @@ class First(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is beyond the first n."""
         alive = candidates.chosen & candidates.ranked
-        return candidates.marked(alive & (place_among(candidates, alive) >= self.n), Rule.of("first", n=self.n))
+        return candidates.exclude(alive & (place_among(candidates, alive) >= self.n), Rule.of("first", n=self.n))
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class PerChunk(Strategy):
         promoted &= _rank(candidates, promoted, level) < n[candidates.request]
         last = np.arange(len(candidates), dtype=np.int64)[::-1].copy()
         displaced = spare & (_rank(candidates, spare, last) < n[candidates.request])
-        return candidates.promoted(promoted).marked(displaced, Rule.of("displaced", minimum=self.minimum))
+        return candidates.promoted(promoted).exclude(displaced, Rule.of("displaced", minimum=self.minimum))
 
 
 def _counts(table: Candidates, rows: BoolArray) -> IntArray:
@@ -386,5 +386,5 @@ def _cut(table: Candidates, length: IntArray, rule: Rule, *, at_most: int) -> Ca
     """Keep the first `length` items of each request, shape (n_requests,), by a rule, and of these at most so many."""
     alive = table.chosen & table.ranked
     rank = place_among(table, alive)
-    cut = table.marked(alive & (rank >= length[table.request]), rule)
-    return cut.marked(alive & (rank >= at_most), Rule.of("at_most", at_most=at_most))
+    cut = table.exclude(alive & (rank >= length[table.request]), rule)
+    return cut.exclude(alive & (rank >= at_most), Rule.of("at_most", at_most=at_most))

@@ -85,7 +85,7 @@ class Mmr(Strategy):
                 mine = rows[start:end]
                 chosen = picked(candidates.score[mine], vectors[start:end], n=self.n, relevance=self.relevance)
                 out[mine[chosen]] = False
-        return candidates.marked(out, Rule.of("mmr", n=self.n, relevance=self.relevance))
+        return candidates.exclude(out, Rule.of("mmr", n=self.n, relevance=self.relevance))
 
     def _vectors(self, query: Query, table: Candidates, rows: IntArray, resources: Resources) -> FloatArray:
         """The unit vector of the item of each row, shape (n_rows, n_dimensions)."""
@@ -99,8 +99,8 @@ class Mmr(Strategy):
         first, end = (np.searchsorted(matrix.item, item, side=side) for side in ("left", "right"))
         if (wrong := np.flatnonzero(first + np.maximum(chunk, 0) >= end)).size:
             raise SelectorError(
-                f"mmr: item {catalog.ids[int(item[wrong[0]])]} has no chunk {int(chunk[wrong[0]])} by {self.chunks!r}; "
-                "give chunks, split_tools and bodies as they are given to the retriever"
+                f"mmr: item {catalog.ids[int(item[wrong[0]])]} has no chunk {int(chunk[wrong[0]])} by "
+                f"{self.chunks!r}; give chunks, split_tools and bodies as they are given to the retriever"
             )
         return _standing_for(matrix.vectors, first, end, chunk)
 

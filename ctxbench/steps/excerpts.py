@@ -58,8 +58,8 @@ class Excerpts(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Show windows of what is too long."""
         catalog = query.batch.catalog
-        of_types = catalog.facts.type.among(self.types)[candidates.item]
-        rows = np.flatnonzero(candidates.chosen & candidates.whole & of_types)
+        of_types = catalog.facts.type.are_any(self.types)[candidates.item]
+        rows = np.flatnonzero(candidates.chosen & candidates.shows_all & of_types)
         items: list[Item] = [catalog[item] for item in candidates.item[rows].tolist()]
         matches, windows = np.full(len(candidates), np.nan), {}
         for row, item, marks in zip(rows.tolist(), items, self._marks(query, candidates, rows, resources), strict=True):

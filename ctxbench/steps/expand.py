@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray
-from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.core.errors import ParameterError, check_range, suggest
 from ctxbench.core.items import ITEM_TYPES, Catalog
 from ctxbench.core.query import Query
@@ -23,7 +23,7 @@ from ctxbench.io.files import read_bytes
 if TYPE_CHECKING:
     from ctxbench.index.graph import Graph, GraphSpec
     from ctxbench.index.pairs import Edges
-    from ctxbench.index.related import Asked, Relatives
+    from ctxbench.index.related import QueryWeighting, Relatives
 
 _UNUSED: Mapping[str, Mapping[str, Any]] = {
     "chunks": {"graph_threshold": 0.75, "graph_topN": 3, "similarity": "max", "graph": "", "neighbours": 100},
@@ -131,10 +131,7 @@ class Expansion(Strategy):
         from ctxbench.index.graph import GraphSpec
 
         return GraphSpec(
-            similarity=self.similarity,
-            threshold=self.graph_threshold,
-            neighbours=self.neighbours,
-            heads=self.heads,
+            similarity=self.similarity, threshold=self.graph_threshold, neighbours=self.neighbours, heads=self.heads
         )
 
     @property
@@ -170,7 +167,7 @@ class Expansion(Strategy):
         for depth in range(self.depth):
             rows = work.next_pass()
             edges = Edges.joined(list(rows.values()))
-            table = brought_in(
+            table = add_expanded(
                 table,
                 np.repeat(np.array(list(rows), dtype=np.int64), [len(row.item) for row in rows.values()]),
                 edges.item,
@@ -201,7 +198,7 @@ class _Work:
             self._allowed[request] = allowed
         asks = step.query_weight or step.lend or step.lend_above is not None
         self._relatives = self._chunks() if step.by != "graph" or step.query_weight else None
-        self._asked: dict[int, Asked] = self._queries() if asks else {}
+        self._asked: dict[int, QueryWeighting] = self._queries() if asks else {}
         self._graph = self._find_graph() if step.by != "chunks" and self._leading else None
 
     def next_pass(self) -> dict[int, Edges]:
@@ -222,8 +219,8 @@ class _Work:
         mixed = query_chunks if step.query_weight else None
         by_chunks = by_graph = Edges.joined([])
         if step.by != "graph" and self._relatives is not None:
-            rows = self._relatives.lent(items, most=step.lend, above=step.lend_above, asked=query_chunks)
-            by_chunks = self._relatives.near(rows, allowed, threshold=step.threshold, limit=step.topN, asked=mixed)
+            rows = self._relatives.lent(items, limit=step.lend, above=step.lend_above, query=query_chunks)
+            by_chunks = self._relatives.near(rows, allowed, threshold=step.threshold, limit=step.topN, query=mixed)
         if self._graph is not None:
             by_graph = looked_up(
                 self._graph, items, allowed, threshold=step.graph_threshold, neighbours=step.neighbours
@@ -237,9 +234,9 @@ class _Work:
             return by_chunks if step.by == "chunks" else by_graph
         return either(by_chunks, by_graph)
 
-    def _queries(self) -> dict[int, Asked]:
+    def _queries(self) -> dict[int, QueryWeighting]:
         """The chunks of the requests that something leads from."""
-        from ctxbench.index.related import Asked
+        from ctxbench.index.related import QueryWeighting
 
         query, share = self._query, self._step.query_weight
         relatives = self._relatives
@@ -249,7 +246,7 @@ class _Work:
             dimensions=None if relatives is None else relatives.matrix.vectors.shape[1],
         )
         return {
-            request: Asked(chunk_vectors, query.weight[query.start[request] : query.start[request + 1]], share)
+            request: QueryWeighting(chunk_vectors, query.weight[query.start[request] : query.start[request + 1]], share)
             for request, chunk_vectors in vectors.items()
         }
 
@@ -266,7 +263,7 @@ class _Work:
 
         index, only_heads = dense_index(catalog, self._resources), self._step.heads
         index.matrix(mask, self._resources.vectors)
-        return index.made(("relatives", only_heads), lambda matrix: Relatives(matrix, only_heads=only_heads))
+        return index.get_or_compute(("relatives", only_heads), lambda matrix: Relatives(matrix, only_heads=only_heads))
 
     def _find_graph(self) -> Graph:
         from ctxbench.index.graph_store import kept_graph, stored_graph
@@ -291,4 +288,4 @@ def _leading(step: Expansion, query: Query, candidates: Candidates) -> Iterator[
 
 def _of_types(catalog: Catalog, types: tuple[str, ...]) -> BoolArray:
     """Which items are of some types, shape (n_items,); all where none is named."""
-    return catalog.facts.type.among(types or ITEM_TYPES)
+    return catalog.facts.type.are_any(types or ITEM_TYPES)

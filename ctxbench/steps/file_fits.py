@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidate_tables import with_values
-from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
@@ -82,7 +82,7 @@ class WholeFile(Strategy):
                     walk.take([body for body in definitions if eligible[body] and not walk.offers(body)], row)
                     shares += [reached] * (len(walk.added) - before)
             walks.append(walk)
-        table = candidates.marked(~_kept_rows(candidates, walks), Rule.of(BUDGET, tokens=self.tokens))
+        table = candidates.exclude(~_kept_rows(candidates, walks), Rule.of(BUDGET, tokens=self.tokens))
         return _with_added(table, walks, {SHARE: np.array(shares, dtype=np.float64)})
 
 
@@ -139,7 +139,7 @@ class Outline(Strategy):
             for rank, (row, item) in enumerate(walk.rows()):
                 path = int(paths.code[item])
                 outline = outlines.get(path, -1) if chunk[item] else -1
-                is_whole = file[item] and path not in parted and bool(candidates.whole[row])
+                is_whole = file[item] and path not in parted and bool(candidates.shows_all[row])
                 if (rank < self.n or not (outline >= 0 or (is_whole and head_of(item)[0]))) and walk.take([item], row):
                     continue
                 if outline >= 0:
@@ -147,8 +147,8 @@ class Outline(Strategy):
                 elif is_whole and head_of(item)[0] and walk.take([item], row, tokens=head_of(item)[1]):
                     heads[row] = head_of(item)
             walks.append(walk)
-        table = candidates.marked(outlined, Rule.of(OUTLINED, n=self.n, tokens=self.tokens))
-        table = table.marked(~_kept_rows(candidates, walks), Rule.of(BUDGET, tokens=self.tokens))
+        table = candidates.exclude(outlined, Rule.of(OUTLINED, n=self.n, tokens=self.tokens))
+        table = table.exclude(~_kept_rows(candidates, walks), Rule.of(BUDGET, tokens=self.tokens))
         head_spans = np.array([heads[row] for row in sorted(heads)], dtype=np.int64).reshape(-1, 2)
         headed = np.isin(np.arange(len(table)), list(heads))
         table = table.showing(headed, np.zeros(len(head_spans), dtype=np.int64), head_spans[:, 0], head_spans[:, 1])
@@ -242,7 +242,7 @@ def _with_added(table: Candidates, walks: Sequence[_Walk], columns: Mapping[str,
     request, item, row = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     constants = {"origin": Origin.EXPANSION, "mode": Mode.EXPANSION}
     filled = {name: np.full(len(item), int(value), dtype=np.int64) for name, value in constants.items()}
-    extended = brought_in(table, request, item, score=table.score[row], via_item=table.item[row], **filled)
+    extended = add_expanded(table, request, item, score=table.score[row], via_item=table.item[row], **filled)
     return with_values(extended, request, item, columns)
 
 

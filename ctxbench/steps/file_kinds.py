@@ -79,7 +79,7 @@ class FileKinds(Strategy):
             if _ASKS_DOCUMENTS.search(request.text):
                 factor[rows][kind[rows] == _DOCUMENT] = 1.0
             named = np.zeros(len(paths.path.names), dtype=np.float64)
-            named[named_paths(request.text, paths.ends, paths.seen(batch.visible[at]))] = 1.0
+            named[named_paths(request.text, paths.ends, paths.visible_paths(batch.visible[at]))] = 1.0
             factor[rows][paths.by_item(named)[candidates.item[rows]] > 0] = 1.0
         return rescored(candidates, candidates.score * factor)
 

@@ -65,15 +65,15 @@ class Budget(Strategy):
         rows = candidates.chosen & ~in_session
         if self.frame:
             limit = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
-            fits = rendered_fit(query, candidates, resources, rows, most=limit, skip=self.skip)
-            return candidates.marked(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
+            fits = rendered_fit(query, candidates, resources, rows, budget=limit, skip=self.skip)
+            return candidates.exclude(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
         priced = candidates.item[candidates.chosen | in_session]
         cost = candidates.prices(resources.tokens(query.batch.catalog, priced))
         left = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
         if self.session:
             np.subtract.at(left, candidates.request[in_session], cost[in_session])
         fits = _first_fit(candidates, rows, cost, left) if self.skip else _prefix(candidates, rows, cost, left)
-        return candidates.marked(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
+        return candidates.exclude(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,17 @@ class Truncate(Strategy):
         """Show the beginnings of what is too long."""
         catalog = query.batch.catalog
         cost = candidates.prices(resources.tokens(catalog, candidates.item))
-        items = np.unique(candidates.item[candidates.whole & (cost > self.tokens)]).tolist()
+        items = np.unique(candidates.item[candidates.shows_all & (cost > self.tokens)]).tolist()
         cut = {
             item: _beginning(catalog[item], self.tokens, resources) for item in items if catalog[item].type != "tool"
         }
-        rows = candidates.whole & (cost > self.tokens) & np.isin(candidates.item, list(cut))
+        rows = candidates.shows_all & (cost > self.tokens) & np.isin(candidates.item, list(cut))
         ends = [cut[item] for item in candidates.item[rows].tolist()]
         fits = rows.copy()
         fits[rows] = [end > 0 for end, _ in ends]
         spans = np.array([span for span in ends if span[0] > 0], dtype=np.int64).reshape(-1, 2)
         table = candidates.showing(fits, np.zeros(len(spans), dtype=np.int64), spans[:, 0], spans[:, 1])
-        return table.marked(rows & ~fits, Rule.of(TOO_LONG, tokens=self.tokens))
+        return table.exclude(rows & ~fits, Rule.of(TOO_LONG, tokens=self.tokens))
 
 
 def _beginning(item: Item, limit: int, resources: Resources) -> tuple[int, int]:

@@ -75,7 +75,7 @@ class _Filling(Strategy):
         """Mark what is not chosen, and show a part of the best where nothing fits."""
         rows = candidates.chosen & (candidates.origin != Origin.SESSION)
         useful = rows & (candidates.score > 0)
-        table = candidates.marked(rows & ~useful, NO_RELEVANCE)
+        table = candidates.exclude(rows & ~useful, NO_RELEVANCE)
         frame = prompt_tokens(query, Candidates.empty(table.n_requests), resources)
         limit = frame + (self.tokens - self.reserved)
         price, joint, base_cost = row_prices(query, table, resources, useful)
@@ -88,7 +88,7 @@ class _Filling(Strategy):
                 members = np.flatnonzero(useful[table.rows(request)]) + table.start[request]
                 why[members] = self._filled(table.score[members], cost[members], kind[members], int(room[request]))
             chosen = useful & (why == 0)
-            over = prompt_tokens(query, table.marked(useful & ~chosen, NO_ROOM), resources) - limit
+            over = prompt_tokens(query, table.exclude(useful & ~chosen, NO_ROOM), resources) - limit
             left &= (over > 0) & (np.diff(table.starts_of(chosen)) > 0)
             room = np.where(left, room - over, room)
         nothing = useful & (np.diff(table.starts_of(chosen)) == 0)[table.request]
@@ -97,11 +97,11 @@ class _Filling(Strategy):
         nothing &= (np.diff(table.starts_of(single)) == 0)[table.request]
         first = place_among(table, nothing) == 0
         for number, rule in enumerate(self._rules, 1):
-            table = table.marked(useful & (why == number) & ~first, rule)
+            table = table.exclude(useful & (why == number) & ~first, rule)
         if not first.any():
             return table
         table, cut = cut_to_fit(query, table, resources, first, limit)
-        return table.marked(first & ~cut, self._rules[0])
+        return table.exclude(first & ~cut, self._rules[0])
 
 
 @dataclass(frozen=True)

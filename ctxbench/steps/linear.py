@@ -15,7 +15,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.features.columns import VERSION, column_values, families_of, resources_of, with_features
-from ctxbench.features.found import LABELLED, RETRIEVED, Found
+from ctxbench.features.found import LABELLED, RETRIEVED, FeatureInput
 from ctxbench.features.stored_fits import LINEAR, FittedWeights
 
 PLAIN = {"similarity.score": 1.0}
@@ -96,7 +96,7 @@ class Linear(FittedWeights):
         weights = {name: weight for name, weight in self.weights_for(query.batch.catalog).items() if weight}
         columns = tuple(weights)
         table = with_features(candidates, columns, query, resources)
-        hits = Found.of(query, table, resources)
+        hits = FeatureInput.of(query, table, resources)
         score, retrieved = np.full((2, len(table)), np.nan)
         retrieved[hits.rows] = hits.score
         score[hits.rows] = linear_scores(column_values(table, columns, hits), np.array(list(weights.values())))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray, firsts, ranges
 from ctxbench.core.candidate_tables import with_values
-from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.core.errors import check_range
 from ctxbench.core.facts import Facts
 from ctxbench.core.query import Query
@@ -67,7 +67,7 @@ class Links(Strategy):
             passes.append(front)
         reached = _Reached(*(np.concatenate(arrays) for arrays in zip(*passes, strict=True)))
         depth = np.repeat(np.arange(1, self.depth + 1), [len(step.item) for step in passes])
-        table = brought_in(
+        table = add_expanded(
             candidates,
             reached.request,
             reached.item,

@@ -86,7 +86,7 @@ class Llm(Strategy):
         batch, items = query.batch, query.batch.catalog
         blank = np.array([not request.text.strip() for request in batch.requests], dtype=np.bool_)[candidates.request]
         offered = candidates.chosen & (candidates.tier > 0)
-        table = candidates.marked(offered & blank, Rule.of(_BLANK))
+        table = candidates.exclude(offered & blank, Rule.of(_BLANK))
         rows = _by_request(table.request, offered & ~blank)
         shown_rows = list(rows.values())
         replies = resources.get(self.uses[0])(
@@ -114,7 +114,7 @@ class Llm(Strategy):
             score[first] = 1.0 - np.arange(len(first)) / max(len(first), 1)
             score[unnamed] = -_ranks(table.tier[unnamed], table.score[unnamed])
             left_out[np.setdiff1d(mine, first)] = True
-        table = table.marked(left_out, Rule.of("llm", model=self.model)).with_columns(**columns)
+        table = table.exclude(left_out, Rule.of("llm", model=self.model)).with_columns(**columns)
         return rescored(table, score).noted(*notes)
 
     def _conversation(self, request: Request, items: Sequence[Item]) -> list[Message]:

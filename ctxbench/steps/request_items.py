@@ -57,7 +57,7 @@ class ConversationMessages(Strategy):
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find the messages of every request's conversation."""
         batch, facts = query.batch, query.batch.catalog.facts
-        message = facts.type.among(["message"])
+        message = facts.type.are_any(["message"])
         positions: list[list[int]] = []
         for request, eligible in zip(batch.requests, batch.eligible, strict=True):
             messages = np.empty(0, dtype=np.int64)

@@ -105,11 +105,11 @@ class Rendered(Strategy):
         """Mark what does not fit, and show a part of a first item that does not."""
         rows = candidates.chosen & (candidates.origin != Origin.SESSION)
         limit = self.tokens + prompt_tokens(query, Candidates.empty(candidates.n_requests), resources)
-        fits = rendered_fit(query, candidates, resources, rows, most=limit)
+        fits = rendered_fit(query, candidates, resources, rows, budget=limit)
         first = (place_among(candidates, rows) == 0) & ~fits
         rule = Rule.of(BUDGET, tokens=self.tokens)
-        table = candidates.marked(rows & ~fits & ~first, rule)
+        table = candidates.exclude(rows & ~fits & ~first, rule)
         if not first.any():
             return table
         table, cut = cut_to_fit(query, table, resources, first, limit)
-        return table.marked(first & ~cut, rule)
+        return table.exclude(first & ~cut, rule)

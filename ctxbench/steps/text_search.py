@@ -61,7 +61,7 @@ class _InTextIndex(Strategy):
         if not self.n:
             return Candidates.empty(len(batch))
         rows, index = rows_of(batch.catalog, resources, self.uses[0], self.types), resources.get(*self.uses)
-        typed = batch.catalog.facts.type.among(self.types)
+        typed = batch.catalog.facts.type.are_any(self.types)
         scores, masks = [], []
         for request, (visible, eligible) in enumerate(zip(batch.visible, batch.eligible, strict=True)):
             mask: BoolArray = visible & typed
@@ -101,7 +101,7 @@ class FullText(_InTextIndex):
 
         def score(index: TextIndex, request: int, rows: IntArray) -> FloatArray:
             words = query.keywords[request] if self.of == "keywords" else " ".join(query.chunks(request)).split()
-            return index.scores(words, rows, every=self.words == "all")
+            return index.scores(words, rows, match_all=self.words == "all")
 
         return self._search(query, resources, score)
 

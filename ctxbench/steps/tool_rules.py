@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
@@ -92,7 +92,7 @@ class ToolRules(Strategy):
             via = led.to(sources, [tool for tool, _ in results])
             rows += [(request, item, via[item]) for item in sorted(via) if allowed[item]]
         brought = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-        return brought_in(
+        return add_expanded(
             candidates,
             brought[0],
             brought[1],

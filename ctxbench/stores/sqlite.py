@@ -199,7 +199,7 @@ class SqliteStore(BaseStore):
             if self._inside:  # what the other process was about to write is not there
                 self._inside, self._kept = False, {}
         if self._connection is None:
-            path = readable(self.path, again=True)
+            path = readable(self.path, repeatedly=True)
             if why := folder_fault(path.parent):
                 raise StorageError(
                     f"cannot open {path}: {path.parent}: {why}; make that folder, or name a database in another"

@@ -239,13 +239,13 @@ def _contract_faults(step: Step, host: Pipeline, catalog: Catalog, requests: Seq
     elif step.kind == "format":
         prompts = step.call(query, table, resources)
         yield from prompt_faults(batch, prompts)
-        if step.call(query, table.taken(table.chosen), resources) != prompts:
+        if step.call(query, table.select_rows(table.chosen), resources) != prompts:
             yield "what was left out must not reach the prompt"
     else:
         after = step.call(query, table, resources)
         yield from table_faults(query, after)
         yield from session_faults(batch, after)
-        may = {"promotes": bool(step.says("promotes")), "expands": step.expands}
+        may = {"promotes": bool(step.declared("promotes")), "expands": step.expands}
         yield from refine_faults(step.kind, table, after, **may)
     if _state(Batch.of(Catalog(catalog), requests), table) != state or _state(batch, table) != state:
         yield "it changed what it was given (catalog, requests or candidates)"
@@ -283,8 +283,8 @@ class _Recording(Resources):
         self.used.add(name)
         return self._resources.get(name)
 
-    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        return self._resources.kept(key, make)
+    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
+        return self._resources.get_or_create(key, make)
 
     def identity(self, name: str) -> str:
         return self._resources.identity(name)

@@ -41,18 +41,18 @@ def encoding_count(encoding: str) -> Callable[[str], int]:
 
     def of_part(part: str) -> int:
         pieces = (plain if part.isascii() or _SYMBOLS.fullmatch(part) else split)(part)
-        for piece in [one for one in pieces if one not in counts]:
+        for piece in [candidate for candidate in pieces if candidate not in counts]:
             counts[piece] = _merged(piece.encode(), ranks)
         return sum(map(counts.__getitem__, pieces))
 
-    kept = functools.lru_cache(maxsize=1 << 15)  # a service counts an excerpt, its price, and the whole
-    of_line = kept(lambda line: of_part(f"{line}\n"))
+    cached = functools.lru_cache(maxsize=1 << 15)  # a service counts an excerpt, its price, and the whole
+    of_line = cached(lambda line: of_part(f"{line}\n"))
 
     def count(text: str) -> int:
         if not text.isascii():
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         *lines, last = _LINE.split(text)
-        return of_part(last) + sum(of_line(one) if len(one) < _KEPT_LINE else of_part(f"{one}\n") for one in lines)
+        return of_part(last) + sum(of_line(line) if len(line) < _KEPT_LINE else of_part(f"{line}\n") for line in lines)
 
     return count
 

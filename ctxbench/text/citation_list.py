@@ -55,7 +55,7 @@ def citations(query: Query, candidates: Candidates, request: int) -> tuple[Citat
         request: place of the request in it.
     """
     items = [(item, row) for item, row in chosen_items(query, candidates, request) if item.type != "tool"]
-    shown = [part_text(item, part_of(candidates, row)) for item, row in items]
+    texts = [part_text(item, part_of(candidates, row)) for item, row in items]
     sources = [_source(item) for item, _ in items]
     ids = citation_ids([item.key for item, _ in items])
     scores = [float(candidates.score[row]) for _, row in items]
@@ -68,17 +68,17 @@ def citations(query: Query, candidates: Candidates, request: int) -> tuple[Citat
             excerpt=text,
             relevance=None if math.isnan(score) else score,
         )
-        for (item, _), id_, source, text, score in zip(items, ids, sources, shown, scores, strict=True)
+        for (item, _), id_, source, text, score in zip(items, ids, sources, texts, scores, strict=True)
     )
 
 
 def _source(item: Item) -> str:
     """Where an item is from, on one line."""
     if item.type == "message":
-        said = f"{item.kind or 'message'} in {item.conversation}" if item.conversation else item.kind or "message"
+        origin = f"{item.kind or 'message'} in {item.conversation}" if item.conversation else item.kind or "message"
     else:
-        said = item.title or item.name
-    return " ".join(said.split())
+        origin = item.title or item.name
+    return " ".join(origin.split())
 
 
 def citation_ids(keys: Sequence[ItemKey]) -> tuple[str, ...]:
@@ -92,9 +92,9 @@ def citation_ids(keys: Sequence[ItemKey]) -> tuple[str, ...]:
     """
     digits, length = [_hash(key) for key in keys], [SHORTEST] * len(keys)
     while True:
-        ids = [f"[{key.type[:3]}-{one[:n]}]" for key, one, n in zip(keys, digits, length, strict=True)]
+        ids = [f"[{key.type[:3]}-{digest[:n]}]" for key, digest, n in zip(keys, digits, length, strict=True)]
         count = Counter(ids)
-        met = [n for n, one in enumerate(ids) if count[one] > 1]
+        met = [n for n, id_ in enumerate(ids) if count[id_] > 1]
         if not met:
             return tuple(ids)
         for n in met:
@@ -127,14 +127,16 @@ def marked(text: str, marks: Sequence[tuple[int, int]]) -> str:
     return "".join([*parts, text[last:]])
 
 
-def cited(found: Sequence[Citation], reply: str) -> tuple[Citation, ...]:
+def cited(citations: Sequence[Citation], reply: str) -> tuple[Citation, ...]:
     """The same, those marked as used whose id stands in a reply."""
-    return tuple(replace(one, used=one.used or one.id in reply) for one in found)
+    return tuple(replace(citation, used=citation.used or citation.id in reply) for citation in citations)
 
 
-def sources_text(found: Sequence[Citation]) -> str:
+def sources_text(citations: Sequence[Citation]) -> str:
     """What stands under a reply: a line for each citation that is used; empty without any."""
-    lines = [f"{one.id}: {one.source}{_beginning(one.excerpt)}" for one in found if one.used]
+    lines = [
+        f"{citation.id}: {citation.source}{_beginning(citation.excerpt)}" for citation in citations if citation.used
+    ]
     return "\n\n---\nSources:\n" + "\n".join(lines) if lines else ""
 
 

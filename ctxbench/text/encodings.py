@@ -38,8 +38,8 @@ def _base64(data: bytes) -> Iterator[str]:
     """
     for before in range(3 if len(data) >= _INSIDE else 1):
         text = base64.b64encode(bytes(before) + data).decode("ascii")
-        start, whole = (8 * before + 5) // 6, 8 * (before + len(data)) // 6  # characters that hold bits of it alone
-        ends = (len(text), len(text.rstrip("=")), *([whole] if len(data) >= _INSIDE else []))
+        start, last = (8 * before + 5) // 6, 8 * (before + len(data)) // 6  # characters that hold bits of it alone
+        ends = (len(text), len(text.rstrip("=")), *([last] if len(data) >= _INSIDE else []))
         for end in ends:
             yield text[start:end]
             yield text[start:end].replace("+", "-").replace("/", "_")

@@ -22,8 +22,8 @@ BUDGET_WORDS = "beyond the budget of tokens={tokens}"
 def prompt_tokens(query: Query, table: Candidates, resources: Resources) -> IntArray:
     """Tokens of each request's prompt as the pipeline's format renders a table, shape (n_requests,)."""
     texts = [prompt.texts for prompt in resources.get(FORMAT)(query, table)]
-    counts = resources.text_tokens([text for one in texts for text in one])
-    owner = np.repeat(np.arange(len(texts)), [len(one) for one in texts])
+    counts = resources.text_tokens([text for parts in texts for text in parts])
+    owner = np.repeat(np.arange(len(texts)), [len(parts) for parts in texts])
     return np.bincount(owner, weights=counts, minlength=len(texts)).astype(np.int64)
 
 
@@ -33,12 +33,12 @@ class RowPrices(NamedTuple):
     Attributes:
         alone: of each row if it is the only one, >= 0, and 0 for other rows; shape (n,).
         joint: what two rows cost more than each alone, by request: a separator, less a header; shape (n_requests,).
-        held: tokens of each request's prompt without these rows, shape (n_requests,).
+        base_tokens: tokens of each request's prompt without these rows, shape (n_requests,).
     """
 
     alone: IntArray
     joint: IntArray
-    held: IntArray
+    base_tokens: IntArray
 
 
 def row_prices(query: Query, table: Candidates, resources: Resources, rows: BoolArray) -> RowPrices:
@@ -50,33 +50,38 @@ def row_prices(query: Query, table: Candidates, resources: Resources, rows: Bool
     """
     n = table.n_requests
     stays = [
-        np.flatnonzero(table.chosen[table.rows(one)] & ~rows[table.rows(one)]) + table.start[one] for one in range(n)
+        np.flatnonzero(table.chosen[table.rows(request)] & ~rows[table.rows(request)]) + table.start[request]
+        for request in range(n)
     ]
-    own = [np.flatnonzero(rows[table.rows(one)]) + table.start[one] for one in range(n)]
+    priced = [np.flatnonzero(rows[table.rows(request)]) + table.start[request] for request in range(n)]
     # of each request one prompt without these rows, one with each of them, and one with the first two
-    added = [[one[:0], *one[:, None], one[:2]] for one in own]
-    asked = np.repeat(np.arange(n), [len(one) for one in added])
-    shown = [np.sort(np.append(stays[place], one)) for place, ones in enumerate(added) for one in ones]
-    held = np.concatenate([np.zeros(0, dtype=np.int64), *shown])
+    added = [[rows_of_request[:0], *rows_of_request[:, None], rows_of_request[:2]] for rows_of_request in priced]
+    owner = np.repeat(np.arange(n), [len(variants) for variants in added])
+    prompts = [
+        np.sort(np.append(stays[request], variant)) for request, variants in enumerate(added) for variant in variants
+    ]
+    prompt_rows = np.concatenate([np.zeros(0, dtype=np.int64), *prompts])
     one_each = Candidates(
-        start=starts([len(one) for one in shown]),
+        start=starts([len(prompt) for prompt in prompts]),
         rules=table.rules,
-        columns={name: column[held] for name, column in table.columns.items()},
-        **{name: getattr(table, name)[held] for name in table.row_arrays()},
+        columns={name: column[prompt_rows] for name, column in table.columns.items()},
+        **{name: getattr(table, name)[prompt_rows] for name in table.row_arrays()},
     )
-    tokens = prompt_tokens(query.taken(asked), one_each, resources)
-    first = starts([len(one) for one in added])[:-1]
+    tokens = prompt_tokens(query.select_requests(owner), one_each, resources)
+    first = starts([len(variants) for variants in added])[:-1]
     alone, at = np.zeros(len(table), dtype=np.int64), first[table.request[rows]]
     alone[rows] = np.maximum(tokens[at + 1 + place_among(table, rows)[rows]] - tokens[at], 0)
     joint = np.zeros(n, dtype=np.int64)
-    for request in np.flatnonzero([len(one) > 1 for one in own]).tolist():
-        none, one, other, both = (int(tokens[first[request] + at]) for at in (0, 1, 2, len(own[request]) + 1))
-        joint[request] = both + none - one - other
+    for request in np.flatnonzero([len(request_rows) > 1 for request_rows in priced]).tolist():
+        none, first_only, second_only, pair = (
+            int(tokens[first[request] + at]) for at in (0, 1, 2, len(priced[request]) + 1)
+        )
+        joint[request] = pair + none - first_only - second_only
     return RowPrices(alone, joint, tokens[first])
 
 
 def rendered_fit(
-    query: Query, table: Candidates, resources: Resources, rows: BoolArray, *, most: IntArray, skip: bool = False
+    query: Query, table: Candidates, resources: Resources, rows: BoolArray, *, budget: IntArray, skip: bool = False
 ) -> BoolArray:
     """True for those of `rows` that fit with all before them, or (skip) with those before them that did.
 
@@ -90,29 +95,29 @@ def rendered_fit(
         skip: see above.
     """
 
-    def within(kept: BoolArray) -> BoolArray:
-        """Whether each request's prompt is within the budget with those of `rows` that are `kept`."""
-        return prompt_tokens(query, table.marked(rows & ~kept, BUDGET), resources) <= most
+    def within(offered: BoolArray) -> BoolArray:
+        """Whether each request's prompt is within the budget with those of `rows` that are `offered`."""
+        return prompt_tokens(query, table.exclude(rows & ~offered, BUDGET), resources) <= budget
 
-    place = place_among(table, rows)
-    longest = int(place.max(initial=-1)) + 1
+    position = place_among(table, rows)
+    longest = int(position.max(initial=-1)) + 1
     if skip:
         fits = np.zeros(len(rows), dtype=np.bool_)
         for n in range(longest):
-            more = fits | (place == n)
-            fits = np.where(within(more)[table.request], more, fits)
+            extended = fits | (position == n)
+            fits = np.where(within(extended)[table.request], extended, fits)
         return fits & rows
     low = np.zeros(table.n_requests, dtype=np.int64)
     high = np.full(table.n_requests, longest, dtype=np.int64)
     while (low < high).any():  # the prompts of all requests at once
         middle = np.minimum((low + high + 1) // 2, 2 * low + 1)  # what is far too much is not rendered
-        fitting = within(rows & (place < middle[table.request]))
+        fitting = within(rows & (position < middle[table.request]))
         low, high = np.where(fitting, middle, low), np.where(fitting, high, middle - 1)
-    return rows & (place < low[table.request])
+    return rows & (position < low[table.request])
 
 
 def cut_to_fit(
-    query: Query, table: Candidates, resources: Resources, rows: BoolArray, most: IntArray
+    query: Query, table: Candidates, resources: Resources, rows: BoolArray, budget: IntArray
 ) -> tuple[Candidates, BoolArray]:
     """Show the longest beginning of some rows with which the prompt of their request has at most `most` tokens.
 
@@ -128,22 +133,27 @@ def cut_to_fit(
     items: list[Item] = [query.batch.catalog[item] for item in table.item[at].tolist()]
     parts = [part_of(table, row) or (0, len(item.prompt_text)) for row, item in zip(at.tolist(), items, strict=True)]
     start = np.array([part[0] for part in parts], dtype=np.int64)
-    places = [
+    cut_positions = [
         iter(([], [], [])) if item.type == "tool" else cut_places(item.prompt_text, *part, sentence=True)
         for item, part in zip(items, parts, strict=True)
     ]
     end = np.zeros(len(at), dtype=np.int64)
     for _ in range(3):  # sentences, words, characters
-        ends = [np.array([] if found else next(one), dtype=np.int64) for one, found in zip(places, end, strict=True)]
-        low, high = np.zeros(len(at), dtype=np.int64), np.array([len(one) for one in ends], dtype=np.int64)
+        ends = [
+            np.array([] if is_whole else next(cuts), dtype=np.int64)
+            for cuts, is_whole in zip(cut_positions, end, strict=True)
+        ]
+        low, high = np.zeros(len(at), dtype=np.int64), np.array([len(cuts) for cuts in ends], dtype=np.int64)
         while (trying := low < high).any():  # the prompts of all requests at once
             middle = np.minimum((low + high + 1) // 2, 2 * low + 64)  # what is far too long is not counted
             tried = np.array([ends[i][middle[i] - 1] for i in np.flatnonzero(trying)], dtype=np.int64)
-            shown = np.isin(np.arange(len(rows)), at[trying])
-            attempt = table.marked(rows & ~shown, BUDGET).showing(shown, start[trying], tried, np.zeros_like(tried))
-            fits = (prompt_tokens(query, attempt, resources) <= most)[table.request[at]]
+            is_tried = np.isin(np.arange(len(rows)), at[trying])
+            attempt = table.exclude(rows & ~is_tried, BUDGET).showing(
+                is_tried, start[trying], tried, np.zeros_like(tried)
+            )
+            fits = (prompt_tokens(query, attempt, resources) <= budget)[table.request[at]]
             low, high = np.where(trying & fits, middle, low), np.where(trying & ~fits, middle - 1, high)
-        end = np.array([one[n - 1] if n else old for one, n, old in zip(ends, low, end, strict=True)], dtype=np.int64)
+        end = np.array([cuts[n - 1] if n else old for cuts, n, old in zip(ends, low, end, strict=True)], dtype=np.int64)
     cut = np.isin(np.arange(len(rows)), at[end > 0])
     texts = [text_shown(items[i], (int(start[i]), int(end[i]))) for i in np.flatnonzero(end)]
     return table.showing(cut, start[end > 0], end[end > 0], resources.text_tokens(texts)), cut

@@ -65,7 +65,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with every secret that a rule finds, or that was learnt, replaced; linear in its length."""
-        text = self._known(text)
+        text = self._replace_learned(text)
         lowered = text.casefold()
         for rule in self._rules:
             if not rule.needs or any(part in lowered for part in rule.needs):
@@ -83,8 +83,8 @@ class Redactor:
     def _kind_of(self, value: str, kind: str) -> str:
         """The kind whose form a value has, or else the given one."""
         for rule in self._rules:
-            found = rule.pattern.fullmatch(value)
-            if found and rule.kind != "name" and rule.secret(found) == found.span() and rule.holds(value):
+            match = rule.pattern.fullmatch(value)
+            if match and rule.kind != "name" and rule.secret(match) == match.span() and rule.accepts(value):
                 return rule.kind
         return "name" if is_name(value) else kind
 
@@ -108,7 +108,7 @@ class Redactor:
             lengths.setdefault(len(secret), {}).setdefault(secret, self._kind_of(value, kind))
             self._learned[first.group()] = dict(sorted(lengths.items(), reverse=True))
 
-    def _known(self, text: str) -> str:
+    def _replace_learned(self, text: str) -> str:
         """Replace what was learnt."""
         if not self._learned:
             return text
@@ -129,10 +129,10 @@ class Redactor:
     def _apply(self, rule: SecretRule, text: str) -> str:
         parts, done = [], 0
         names: dict[str, str] = {}
-        for found in rule.pattern.finditer(text):
-            start, end = rule.secret(found)
+        for match in rule.pattern.finditer(text):
+            start, end = rule.secret(match)
             secret = text[start:end]
-            if start < done or not rule.holds(secret) or self._kept(text, start, end):
+            if start < done or not rule.accepts(secret) or self._is_allowed(text, start, end):
                 continue
             placeholder = self._placeholder(rule.kind, secret)
             names[secret] = placeholder
@@ -147,7 +147,7 @@ class Redactor:
                 self._replaced["name"] += times
         return text
 
-    def _kept(self, text: str, start: int, end: int) -> bool:
+    def _is_allowed(self, text: str, start: int, end: int) -> bool:
         """Whether what was found, or the run of characters without blanks that it is part of, is to be kept."""
         if not self._keep:
             return False
@@ -171,9 +171,9 @@ def known_keys(text: str) -> Iterator[tuple[int, str]]:
     lowered = text.casefold()
     for rule in KNOWN_KEYS:
         if any(part in lowered for part in rule.needs):
-            for found in rule.pattern.finditer(text):
-                start, end = rule.secret(found)
-                if rule.holds(text[start:end]):
+            for match in rule.pattern.finditer(text):
+                start, end = rule.secret(match)
+                if rule.accepts(text[start:end]):
                     yield start, text[start:end]
 
 
@@ -212,13 +212,13 @@ def read_rules(path: Path | str) -> tuple[tuple[SecretRule, ...], tuple[str, ...
         for name in data
         if name not in _FIELDS
     ]
-    own = []
+    custom = []
     for i, entry in enumerate(_list(data, "patterns", faults, path)):
         rule = _own_rule(entry)
         if isinstance(rule, str):
             faults.append(Fault(f"pattern {i + 1}: {rule}", path, line_of(lines, ("patterns", i))))
         else:
-            own.append(rule)
+            custom.append(rule)
     without = _list(data, "without", faults, path)
     faults += [
         Fault(f"'without' names {kind!r}{suggest(str(kind), KINDS)}", path, line_of(lines, ("without", i)))
@@ -233,7 +233,7 @@ def read_rules(path: Path | str) -> tuple[tuple[SecretRule, ...], tuple[str, ...
     ]
     if faults:
         raise InputError(faults)
-    return (*own, *(rule for rule in RULES if rule.kind not in without)), tuple(keep)
+    return (*custom, *(rule for rule in RULES if rule.kind not in without)), tuple(keep)
 
 
 def _list(data: Mapping[str, Any], name: str, faults: list[Fault], path: Path | str) -> list[Any]:
@@ -267,10 +267,10 @@ def redactor(path: Path | str | None = None, *, keep: Iterable[str] = (), ordina
         StorageError, InputError: as `read_rules`.
         ParameterError: a text to keep is empty.
     """
-    kept = tuple(keep)
-    if "" in kept:
+    allowed = tuple(keep)
+    if "" in allowed:
         raise ParameterError("a text to keep must not be empty")
     if path is None:
-        return Redactor(keep=kept, ordinary=ordinary)
-    rules, own = read_rules(path)
-    return Redactor(rules, keep=(*kept, *own), ordinary=ordinary)
+        return Redactor(keep=allowed, ordinary=ordinary)
+    rules, custom = read_rules(path)
+    return Redactor(rules, keep=(*allowed, *custom), ordinary=ordinary)

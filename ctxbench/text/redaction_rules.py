@@ -28,11 +28,11 @@ class SecretRule:
     needs: tuple[str, ...] = ()
     check: Callable[[str], bool] | None = None
 
-    def secret(self, found: re.Match[str]) -> tuple[int, int]:
+    def secret(self, match: re.Match[str]) -> tuple[int, int]:
         """Start and end of what is to be replaced."""
-        return found.span("secret") if "secret" in self.pattern.groupindex else found.span()
+        return match.span("secret") if "secret" in self.pattern.groupindex else match.span()
 
-    def holds(self, secret: str) -> bool:
+    def accepts(self, secret: str) -> bool:
         """Whether it is one."""
         return bool(secret) and (self.check is None or self.check(secret))
 
@@ -108,8 +108,8 @@ def _is_key_block(text: str) -> bool:
     lines = (line.strip() for line in re.split(r"\\[nr]|\n", _DASHES.sub("", text)))
     first = next((line for line in lines if line and not _HEADER.match(line)), "")
     word = first.partition(" ")[0]
-    whole = word == first or len(word) >= 24  # a key without line ends, and no sentence
-    return whole and bool(_BASE64.fullmatch(word)) and not (word.islower() or _STAND_IN.search(word))
+    is_complete = word == first or len(word) >= 24  # a key without line ends, and no sentence
+    return is_complete and bool(_BASE64.fullmatch(word)) and not (word.islower() or _STAND_IN.search(word))
 
 
 def _has_digit_or_mark(text: str) -> bool:

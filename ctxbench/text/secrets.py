@@ -56,17 +56,19 @@ class Secrets:
     def __init__(self, values: Iterable[Named]) -> None:
         """Take values by name; URLs and `Basic` credentials in them are taken apart."""
         named = [pair for value in values for pair in (value, *_inside(value[1]))]
-        pieces = {one for _, value in named for one in _pieces(value) if one == value or one.lower() not in _ORDINARY}
+        pieces = {
+            piece for _, value in named for piece in _pieces(value) if piece == value or piece.lower() not in _ORDINARY
+        }
         secret = {piece for name, value in named for piece in _secret_pieces(name, value)}
         pairs = {f"{user}:{short}" for short in secret if len(short) < _ANYWHERE for user in pieces}  # of `Basic`
-        every, strict = _written(pieces), _written(secret)
+        all_forms, strict = _written(pieces), _written(secret)
         words = {value for value in strict if len(value) < _ANYWHERE or _WORDS.fullmatch(value)}
         prose = {value for value in words if _WORDS.fullmatch(value)}
         self._errors = [
             *_encoded(pieces | pairs),
             *_patterns(
-                ("{}", (value for value in every if len(value) >= _IN_ERRORS)),
-                (_WHOLE, (value for value in every if len(value) < _IN_ERRORS)),
+                ("{}", (value for value in all_forms if len(value) >= _IN_ERRORS)),
+                (_WHOLE, (value for value in all_forms if len(value) < _IN_ERRORS)),
             ),
         ]
         self._anywhere = [*_encoded(secret | pairs), *_patterns(("{}", strict - words))]
@@ -123,21 +125,21 @@ def is_secret_name(name: str) -> bool:
 
 def in_arguments(arguments: Iterable[str]) -> list[Named]:
     """What looks like a secret among a command's arguments: `--token X`, `--api-key=X`, `-e TOKEN=X`, `-H 'A: X'`."""
-    found: list[Named] = []
+    secrets: list[Named] = []
     flag = ""
     for argument in arguments:
         if is_secret_name(flag) and not argument.startswith("-"):
-            found.append((flag, argument))
-        found += _assigned(argument, header=flag in _HEADERS)
-        found += [pair for url in _URL.findall(argument) for pair in in_url(url)]
+            secrets.append((flag, argument))
+        secrets += _assigned(argument, header=flag in _HEADERS)
+        secrets += [pair for url in _URL.findall(argument) for pair in in_url(url)]
         flag = argument if argument.startswith("-") and "=" not in argument else ""
-    return found
+    return secrets
 
 
 def shown_arguments(arguments: Sequence[str]) -> list[str]:
     """A command's arguments as they may be shown, with `<hidden>` for what `in_arguments` finds, and no known keys."""
-    shown: list[str] = Secrets(in_arguments(arguments)).hide_in(list(arguments))
-    return [_masked(argument) for argument in shown]
+    readable: list[str] = Secrets(in_arguments(arguments)).hide_in(list(arguments))
+    return [_masked(argument) for argument in readable]
 
 
 def _assigned(argument: str, *, header: bool) -> list[Named]:
@@ -157,10 +159,10 @@ def in_url(url: str) -> list[Named]:
         user = (parts.username, parts.password)
     except ValueError:
         return [("url", url)]
-    found = [("user", user[0] or ""), ("password", user[1] or ""), ("fragment", parts.fragment)]
-    found += [(name, value) for name, _, value in (pair.partition("=") for pair in parts.query.split("&"))]
-    found += [("path", segment) for segment in parts.path.split("/") if len(segment) >= _LONG]
-    return list(dict.fromkeys((name, one) for name, value in found if value for one in (value, unquote(value))))
+    fields = [("user", user[0] or ""), ("password", user[1] or ""), ("fragment", parts.fragment)]
+    fields += [(name, value) for name, _, value in (pair.partition("=") for pair in parts.query.split("&"))]
+    fields += [("path", segment) for segment in parts.path.split("/") if len(segment) >= _LONG]
+    return list(dict.fromkeys((name, form) for name, value in fields if value for form in (value, unquote(value))))
 
 
 def secrets_in_url(url: str) -> list[Named]:
@@ -177,11 +179,11 @@ def shown_url(url: str) -> str:
 
     User and password, query and fragment are left out.
     """
-    place = re.split("[?#]", url, maxsplit=1)[0]
-    scheme, colon, place = place.rpartition("://")
-    authority, slash, path = place.partition("/")
+    location = re.split("[?#]", url, maxsplit=1)[0]
+    scheme, colon, location = location.rpartition("://")
+    authority, slash, path = location.partition("/")
     if not _AUTHORITY.fullmatch(authority):  # a password may hold a slash that nobody escaped
-        authority, slash, path = place.rpartition("@")[2].partition("/")
+        authority, slash, path = location.rpartition("@")[2].partition("/")
     parts = (HIDDEN if _looks_drawn(part) else part for part in path.split("/"))
     return f"{scheme}{colon}{authority}{slash}{'/'.join(parts)}"
 
@@ -189,7 +191,7 @@ def shown_url(url: str) -> str:
 def shown_text(text: str) -> str:
     """A message as it may be shown, whatever it quotes: without what is a secret by form, or by name in a URL."""
     text = _USER.sub("", text)
-    text = _SETTING.sub(lambda one: f"{one[1]}{HIDDEN}" if is_secret_name(one[2]) else one[0], text)
+    text = _SETTING.sub(lambda match: f"{match[1]}{HIDDEN}" if is_secret_name(match[2]) else match[0], text)
     return _masked(text)
 
 
@@ -215,8 +217,12 @@ def _pieces(value: str) -> set[str]:
 def _secret_pieces(name: str, value: str) -> set[str]:
     """What of a value is a secret."""
     if is_secret_name(name):
-        return {one for one in _pieces(value) if len(one) >= _IN_TOOLS and one.strip(":").lower() not in _ORDINARY}
-    return {one for one in _pieces(value) if len(one) >= _LONG and _has_digit(one) and not re.search(r"\s", one)}
+        return {
+            piece for piece in _pieces(value) if len(piece) >= _IN_TOOLS and piece.strip(":").lower() not in _ORDINARY
+        }
+    return {
+        piece for piece in _pieces(value) if len(piece) >= _LONG and _has_digit(piece) and not re.search(r"\s", piece)
+    }
 
 
 def _looks_drawn(part: str) -> bool:
@@ -230,26 +236,26 @@ def _has_digit(text: str) -> bool:
 
 def _written(values: Iterable[str]) -> set[str]:
     """Values as they are, and as JSON and Python write them."""
-    ways = ({value, value.strip(), dump_json(value)[1:-1], repr(value)[1:-1]} for value in values)
-    return {way for found in ways for way in found if way}
+    form_sets = ({value, value.strip(), dump_json(value)[1:-1], repr(value)[1:-1]} for value in values)
+    return {form for forms in form_sets for form in forms if form}
 
 
 def _encoded(values: Iterable[str]) -> list[re.Pattern[str]]:
     """Patterns of values in each encoding; a form of few characters is found only as a whole word."""
     forms = {value: encoded(value) for value in values if len(value) >= _IN_TOOLS}
-    long = {form for value, found in forms.items() if len(value) >= _ANYWHERE for form in found}
-    return _patterns(("{}", long), (_WHOLE, {form for found in forms.values() for form in found} - long))
+    long = {form for value, value_forms in forms.items() if len(value) >= _ANYWHERE for form in value_forms}
+    return _patterns(("{}", long), (_WHOLE, {form for value_forms in forms.values() for form in value_forms} - long))
 
 
 def _patterns(*groups: tuple[str, Iterable[str]]) -> list[re.Pattern[str]]:
     """One pattern for each group that has values, the longest first so that none is hidden in half."""
-    made = []
+    patterns = []
     for around, values in groups:
         ordered = sorted(values, key=lambda value: (-len(value), value))
         if ordered:
             either = "(?:" + "|".join(map(re.escape, ordered)) + ")"
-            made.append(re.compile(around.replace("{}", either)))
-    return made
+            patterns.append(re.compile(around.replace("{}", either)))
+    return patterns
 
 
 def _without(patterns: Iterable[re.Pattern[str]], text: str) -> str:

@@ -44,12 +44,12 @@ class ContextTemplate:
                 raise ParameterError(f"memory_format: no variable is called {name!r}{suggest(name, VARIABLES)}")
         if "content" not in named:
             raise ParameterError(f"memory_format must hold {{{{content}}}}, got {self.memory_format!r}")
-        for place in ("header", "separator", "footer"):
-            if found := _VARIABLE.search(getattr(self, place)):
-                raise ParameterError(f"{place}: {found[0]} is filled in for each memory, so it stands in memory_format")
+        for part in ("header", "separator", "footer"):
+            if match := _VARIABLE.search(getattr(self, part)):
+                raise ParameterError(f"{part}: {match[0]} is filled in for each memory, so it stands in memory_format")
 
     @classmethod
-    def of(cls, given: str | Mapping[str, Any], *, metadata: bool | None = None) -> ContextTemplate:
+    def of(cls, spec: str | Mapping[str, Any], *, metadata: bool | None = None) -> ContextTemplate:
         """Read a template.
 
         Args:
@@ -61,17 +61,17 @@ class ContextTemplate:
             UnknownNameError: no template has this name; names those there are.
             ParameterError: a field is unknown, missing, given twice or of the wrong type, or a variable is.
         """
-        if isinstance(given, str):
-            if given not in TEMPLATES:
-                raise UnknownNameError("template", given, TEMPLATES)
-            made = TEMPLATES[given]
-            return made if metadata is None else replace(made, metadata=metadata)
+        if isinstance(spec, str):
+            if spec not in TEMPLATES:
+                raise UnknownNameError("template", spec, TEMPLATES)
+            template = TEMPLATES[spec]
+            return template if metadata is None else replace(template, metadata=metadata)
         fields: dict[str, Any] = {}
-        for name, value in given.items():
+        for name, value in spec.items():
             field = _ALSO.get(name, name)
             if field not in FIELDS or field in fields:
-                said = "is given twice" if field in fields else f"is no field of it{suggest(str(name), FIELDS)}"
-                raise ParameterError(f"template: {name!r} {said}")
+                problem = "is given twice" if field in fields else f"is no field of it{suggest(str(name), FIELDS)}"
+                raise ParameterError(f"template: {name!r} {problem}")
             check_type(f"template: {name}", value, FIELDS[field])
             fields[field] = value
         if "memory_format" not in fields:
@@ -87,7 +87,7 @@ class ContextTemplate:
         return f"{self.header}{self.separator.join(parts)}{self.footer}"
 
     def _written(self, memory: Mapping[str, str]) -> str:
-        return _VARIABLE.sub(lambda found: memory[found[1].strip()], self.memory_format)
+        return _VARIABLE.sub(lambda match: memory[match[1].strip()], self.memory_format)
 
 
 TEMPLATES: Mapping[str, ContextTemplate] = {

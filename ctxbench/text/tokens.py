@@ -96,8 +96,8 @@ def counter_for_model(model: str, *, cache: Path | None = None) -> TokenCounter:
         model: as its provider calls it. That the count is a guess, the counter's name says.
         cache: as of `open_counter`.
     """
-    known = (counter for counter, names in _MODELS.items() if names.match(model))
-    return open_counter(next(known, CharsCounter.name), cache=cache)
+    counters = (counter for counter, names in _MODELS.items() if names.match(model))
+    return open_counter(next(counters, CharsCounter.name), cache=cache)
 
 
 class CharsCounter:
@@ -129,14 +129,14 @@ class _EncodingCounter:
         """Count; see `TokenCounter.count`. Equal texts are counted once."""
         _check_lengths(ids, texts)
         distinct = list(dict.fromkeys(texts))
-        known = self._cache.get(self.name, distinct) if self._cache else {}
-        new = [text for text in distinct if text not in known]
+        counts = self._cache.get(self.name, distinct) if self._cache else {}
+        new = [text for text in distinct if text not in counts]
         if new:
             counted = self._counted(new)
             if self._cache:
                 self._cache.put(self.name, counted)
-            known = {**known, **counted}
-        return np.array([known[text] for text in texts], dtype=np.int64)
+            counts = {**counts, **counted}
+        return np.array([counts[text] for text in texts], dtype=np.int64)
 
     def _counted(self, texts: Sequence[str]) -> dict[str, int]:
         if self._count is None:
@@ -173,10 +173,10 @@ class FileCounter:
             StorageError: the file cannot be read.
             InputError: it is malformed, or its SHA-256 begins otherwise.
         """
-        wanted = ""
+        version = ""
         pinned = re.fullmatch(r"(.+)#([0-9a-f]{8,64})", path)
         if pinned and not os.path.exists(path):  # noqa: PTH110 - unlike Path's, False where it can be no path
-            path, wanted = pinned[1], pinned[2]
+            path, version = pinned[1], pinned[2]
         self._path = Path(path)
         try:
             content = readable(self._path).read_bytes()
@@ -184,8 +184,8 @@ class FileCounter:
             reason = error.strerror or error
             raise StorageError(f"cannot read the token counts {path!r}: {reason}{_looked_for(self._path)}") from error
         digest = hashlib.sha256(content).hexdigest()
-        if not digest.startswith(wanted):
-            message = f"token counts with SHA-256 {wanted}... were asked for, this file has {digest[:12]}..."
+        if not digest.startswith(version):
+            message = f"token counts with SHA-256 {version}... were asked for, this file has {digest[:12]}..."
             raise InputError([Fault(message, self._path)])
         self.name = f"{self.prefix}{path}#{digest[:8]}"
         self._counts = _read_counts(content, self._path)
@@ -208,15 +208,15 @@ class FileCounter:
         return np.array([self._counts[id_].tokens for id_ in ids], dtype=np.int64)
 
     def _is_outdated(self, id_: str, text: str) -> bool:
-        given = self._counts.get(id_)
-        return given is not None and given.sha256 is not None and given.sha256 != _sha256(text).hex()
+        count = self._counts.get(id_)
+        return count is not None and count.sha256 is not None and count.sha256 != _sha256(text).hex()
 
     @staticmethod
-    def _faults(ids: Sequence[str], what: str) -> Iterator[Fault]:
+    def _faults(ids: Sequence[str], problem: str) -> Iterator[Fault]:
         for id_ in ids[:_SHOWN]:
-            yield Fault(f"{what}: {id_}")
+            yield Fault(f"{problem}: {id_}")
         if len(ids) > _SHOWN:
-            yield Fault(f"{what}: {len(ids) - _SHOWN} more items, {len(ids)} in all")
+            yield Fault(f"{problem}: {len(ids) - _SHOWN} more items, {len(ids)} in all")
 
 
 class TokenCache:
@@ -296,14 +296,14 @@ def _rows_of_lines(text: str, path: Path, faults: list[Fault]) -> Iterator[tuple
         if not row.strip():
             continue
         try:
-            given = _parsed(row, path, line)
+            fields = _parsed(row, path, line)
         except InputError as error:
             faults.extend(error.faults)
             continue
-        if given.keys() <= {"_id", "tokens", "sha256"}:
-            yield line, given.get("_id"), given.get("tokens"), given.get("sha256")
+        if fields.keys() <= {"_id", "tokens", "sha256"}:
+            yield line, fields.get("_id"), fields.get("tokens"), fields.get("sha256")
         else:
-            faults.append(Fault(f"expected _id, tokens and perhaps sha256, got {', '.join(given)}", path, line))
+            faults.append(Fault(f"expected _id, tokens and perhaps sha256, got {', '.join(fields)}", path, line))
 
 
 def _parsed(text: str, path: Path, line: int) -> dict[str, Any]:

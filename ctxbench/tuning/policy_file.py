@@ -90,7 +90,7 @@ def read_policies(path: Path) -> PolicyFile:
         StorageError: the file is missing or cannot be read.
         InputError: anything in it is wrong: all faults, with their lines.
     """
-    data, lines = load_mapping(readable(path, again=True), what="a policy file", keys=_KEYS)
+    data, lines = load_mapping(readable(path, repeatedly=True), description="a policy file", keys=_KEYS)
     digest = hashlib.sha256(read_text(path).encode("utf-8")).hexdigest()
     return policies_of(data, lines=lines, path=path, name=path.stem, digest=digest)
 

@@ -21,7 +21,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
-from ctxbench.core.stages import ByDomain, Step
+from ctxbench.core.stages import PerType, Step
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.columns import Logistic
 from ctxbench.features.stored_fits import ABSTENTION, KINDS, PROBABILITY, Calibrations, all_steps
@@ -180,7 +180,7 @@ class FullRanking:
     refitted: bool = False
     shared: int = 0
 
-    def cut(self, steps: Sequence[Step | ByDomain], query_set: QuerySet) -> Slice:
+    def cut(self, steps: Sequence[Step | PerType], query_set: QuerySet) -> Slice:
         """Apply steps to it."""
         table = self.answers.candidates
         for step in steps:
@@ -202,9 +202,9 @@ def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
     if is_fitted_on(head, query_set):
         if query_set.split == TEST:
             raise ParameterError(
-                f"a step was fitted on the {query_set.split} split of dataset {query_set.dataset.name}, so that "
-                "nothing measured there would hold elsewhere; fit it on the tuning split with `ctxbench calibrate "
-                "--split tuning`"
+                f"a step was fitted on the {query_set.split} split of dataset {query_set.dataset.name}, so "
+                f"that nothing measured there would hold elsewhere; fit it on the tuning split with "
+                f"`ctxbench calibrate --split tuning`"
             )
         return _out_of_fold(head, query_set)
     result = ask(PipelineSelector("uncut", head, query_set.resources, query_set.memo), query_set)
@@ -229,7 +229,7 @@ def _is_step_fitted_on(step: Step, query_set: QuerySet) -> bool:
 
 def _fit_datasets(step: Step, query_set: QuerySet) -> int:
     """How many datasets the step was fitted on, if it has seen some of these queries; 0 = it has not."""
-    kind, catalog = step.says("calibrated"), query_set.dataset.catalog
+    kind, catalog = step.declared("calibrated"), query_set.dataset.catalog
     if kind not in (KINDS if query_set.split == TEST else (PROBABILITY, ABSTENTION)):
         return 0
     stored: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
@@ -273,10 +273,10 @@ def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
         groups = [group for group, is_complete in zip(query_set.groups, complete.tolist(), strict=True) if is_complete]
         fold = np.full(len(complete), -1, dtype=np.int64)
         fold[complete] = folds_of(groups, min(OUT_OF_FOLD, len(set(groups))))
-    steps: list[Step | ByDomain] = []
+    steps: list[Step | PerType] = []
     for step in head.refine:
         if isinstance(step, Step) and _is_step_fitted_on(step, query_set):
-            kind, before = step.says("calibrated"), replace(head, refine=tuple(steps))
+            kind, before = step.declared("calibrated"), replace(head, refine=tuple(steps))
             columns: Sequence[str] = ()
             if kind == PROBABILITY:
                 columns = step.call.model(query_set.dataset.catalog, query_set.resources).columns  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from ctxbench.bench.slices import Slice
 from ctxbench.core import registry
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline, PipelineError
-from ctxbench.core.stages import ByDomain
+from ctxbench.core.stages import PerType
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import PipelineSelector
@@ -113,7 +113,7 @@ class Tunable:
         """
         steps, first = self.pipeline({}).refine, 0
         for index, step in enumerate(steps):
-            if isinstance(step, ByDomain) or not (step.kind in ("rank", "expand") or step.name in _ITEMWISE_STEPS):
+            if isinstance(step, PerType) or not (step.kind in ("rank", "expand") or step.name in _ITEMWISE_STEPS):
                 break
             if (step.kind != "expand" and first == index) or step.kind == "rank":
                 first = index + 1

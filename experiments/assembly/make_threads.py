@@ -138,7 +138,7 @@ def read_turns(faults: list[Fault]) -> list[Turn]:
     """Every turn of every thread, by time. A turn that lacks what all have is a fault, and left out."""
     turns = []
     for path in sorted(WRITTEN.glob("t*.yaml")):
-        thread, lines = load_mapping(path, what="a thread", keys=THREAD)
+        thread, lines = load_mapping(path, description="a thread", keys=THREAD)
         if set(thread) != set(THREAD) or thread["thread"] != path.stem or thread["user"] not in USERS:
             faults.append(Fault(f"a thread is {', '.join(THREAD)}, named as its file, of {' or '.join(USERS)}", path))
             continue
@@ -286,7 +286,9 @@ def made() -> Dataset:
         none = "nothing" in given
         queries.append(DatasetQuery(request=request, split=split, group=turn.thread, tags=given, needs_nothing=none))
     raise_faults(faults, subject="threads")
-    about, _ = load_mapping(WRITTEN / "card.yaml", what="a card", keys=("licence", "source", "labelling", "notes"))
+    about, _ = load_mapping(
+        WRITTEN / "card.yaml", description="a card", keys=("licence", "source", "labelling", "notes")
+    )
     return Dataset(
         name="threads", version="1", catalog=catalog, queries=tuple(queries), labels=tuple(judged), about=about
     )

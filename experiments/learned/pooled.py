@@ -12,7 +12,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.columns import TEXT
-from ctxbench.features.stored_fits import PROBABILITY, Fit, behind, in_front
+from ctxbench.features.stored_fits import PROBABILITY, Fit, describe_context, in_front
 from ctxbench.tuning.fits.examples import Examples, labelled_queries, make_examples
 from ctxbench.tuning.fits.fitted_weights import Prior, fit_regression
 from ctxbench.tuning.fits.query_fits import plain_values, row_weights
@@ -43,7 +43,7 @@ def fit_pooled(datasets: Sequence[Dataset], pipeline: Pipeline, resources: Resou
         dataset_hash=hashlib.sha256("".join(part.hash for part in parts).encode()).hexdigest(),
         catalog="",
         embedder=resources.identity("embedder"),
-        behind=behind(pipeline, len(front.refine)),
+        behind=describe_context(pipeline, len(front.refine)),
         split=split,
         queries=sum(map(len, parts)),
         values={**values, "datasets": names},

@@ -156,7 +156,7 @@ class World:
                 owner.append(row)
                 requests.append(replace(request, id=f"{request.id}#{number}", text=text))
         table = pipeline.run(Batch.of(batch.catalog, requests), self.resources).candidates
-        table = table.taken(table.origin == Origin.SEARCH)
+        table = table.select_rows(table.origin == Origin.SEARCH)
         scores = np.zeros((len(batch), len(batch.catalog)))
         add = np.add.at if how == "sum" else np.maximum.at
         add(scores, (np.array(owner, dtype=np.int64)[table.request], table.item), table.score)
@@ -166,7 +166,7 @@ class World:
 def _first_five(batch: Batch, scores: Sequence[Any], found: Sequence[Any]) -> Candidates:
     """The first five of a ranking are chosen."""
     table = ranked_by(scores, found, depth=100)
-    return concatenated([session_rows(batch), table.marked(table.chunk_rank >= 5, Rule.of("first", n=5))])
+    return concatenated([session_rows(batch), table.exclude(table.chunk_rank >= 5, Rule.of("first", n=5))])
 
 
 def _tokens(texts: Sequence[str]) -> list[list[str]]:

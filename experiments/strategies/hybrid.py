@@ -104,7 +104,7 @@ def only(table: Candidates, sources: Sequence[str]) -> Candidates:
     """What a merge of these sources alone would have found."""
     columns = {name: table.columns[name] for name in sources}
     found = ~np.all([np.isnan(column) for column in columns.values()], axis=0)
-    kept = replace(table, columns=columns).taken(found | (table.origin == Origin.SESSION))
+    kept = replace(table, columns=columns).select_rows(found | (table.origin == Origin.SESSION))
     return kept.reordered(score=np.fmax.reduce(list(kept.columns.values())))
 
 

@@ -50,4 +50,4 @@ def restrict_to_domain(table: Candidates, labels: Labels, types: BoolArray) -> t
     queries = tuple(replace(query, needs_nothing=query.id not in in_need) for query in dataset.queries)
     restricted = replace(dataset, queries=queries, labels=tuple(kept))
     domain_labels = replace(Labels.of(restricted, labels.item_tokens), body_tokens=labels.body_tokens)
-    return table.taken(types[table.item]), domain_labels
+    return table.select_rows(types[table.item]), domain_labels

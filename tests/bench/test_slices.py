@@ -141,7 +141,7 @@ def test_a_slice_of_another_shape_is_damaged(tmp_path):
 
 def test_rules_keep_their_values(tmp_path):
     cut = table([(0, 0.9, 0), (1, 0.3, 0)], rules=())
-    cut = cut.marked(np.array([False, True]), Rule.of("topN", topN=1, includeScore=0.7))
+    cut = cut.exclude(np.array([False, True]), Rule.of("topN", topN=1, includeScore=0.7))
     written = some_slice("q1", candidates=cut).to_bytes(timed=False)
     read = Slice.from_bytes(written, tmp_path / "s.npz")
     assert read.candidates.rules == cut.rules

@@ -193,7 +193,7 @@ def test_many_items_in_a_row_are_told_as_first_and_last(tmp_path):
     catalog = Catalog([Item(type="tool", server="s", name=f"t{n:02d}") for n in range(60)])
     items = [*range(20, 45), *range(50, 55), 3]
     table = Candidates.build(1, np.zeros(len(items), np.int64), np.array(items), score=np.zeros(len(items)))
-    table = table.marked(table.item == 30, "first")
+    table = table.exclude(table.item == 30, "first")
     folder = saved(tmp_path, slice_of(table), catalog)
     (line,) = (folder / "selections.jsonl").read_text().splitlines()
     told = json.loads(line)["items"]
@@ -202,7 +202,7 @@ def test_many_items_in_a_row_are_told_as_first_and_last(tmp_path):
     assert told[:11] == few, "ten in a row are told one by one"
     assert [one["id"] for one in told[11:]] == [f"tool:s:t{n:02d}" for n in (*range(31, 45), *range(50, 55))]
     every = Candidates.build(1, np.zeros(60, np.int64), np.arange(60), score=np.zeros(60))
-    folder = saved(tmp_path / "all", slice_of(every.marked(every.item == 5, "first")), catalog)
+    folder = saved(tmp_path / "all", slice_of(every.exclude(every.item == 5, "first")), catalog)
     (line,) = (folder / "selections.jsonl").read_text().splitlines()
     told = json.loads(line)["items"]
     assert [one["id"] for one in told] == [f"tool:s:t{n:02d}" for n in (*range(5), 6)]

@@ -29,7 +29,11 @@ class Synthetic:
         self._mock = mock_resources()
         self._topics = np.random.default_rng(1).standard_normal((TOPICS, DIMENSIONS))
         self._known = {}
-        self.kept, self.tokens, self.identity = self._mock.kept, self._mock.tokens, self._mock.identity
+        self.get_or_create, self.tokens, self.identity = (
+            self._mock.get_or_create,
+            self._mock.tokens,
+            self._mock.identity,
+        )
 
     def vectors(self, texts):
         return np.array([self._vector(text) for text in texts], dtype=np.float32).reshape(len(texts), DIMENSIONS)

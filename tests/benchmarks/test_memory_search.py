@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Only, Request
+from ctxbench.core.requests import Batch, Filter, Request
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.dense import dense_index
@@ -68,7 +68,7 @@ def memory(n: int) -> Item:
 def request(n: int, vector: np.ndarray, *, fresh: bool) -> Request:
     """One with three filters; a fresh one looks back from a moment that no other has asked at."""
     now = 300 + n / 1000 if fresh else 300
-    only = Only(kinds=KINDS[:3], since=day(now - 280), before=day(now), confidence=0.2)
+    only = Filter(kinds=KINDS[:3], since=day(now - 280), before=day(now), confidence=0.2)
     return Request(id="q", text="", vector=tuple(vector.tolist()), workspace="w", time=day(now + 50), only=only)
 
 

@@ -50,21 +50,21 @@ def test_scores_beside_the_bare_query(benchmark, files):
     sentences = [one.split() for one in (generator.choice(files).text.splitlines()[3] for _ in range(5 * ROUNDS))]
     sentences = [words[:12] for words in sentences if phrases(words)]
     for words in sentences[ROUNDS:]:  # what was asked before
-        index.scores(words, rows, every=False)
+        index.scores(words, rows, match_all=False)
     taken: dict[str, list[float]] = {"bare": [], "warm": [], "cold": []}
     query = "SELECT rowid, bm25(files, 10.0, 1.0) FROM files WHERE files MATCH ?"
     for words in sentences[:ROUNDS]:
         asked = " OR ".join(map(_quoted, phrases(words)))
         spent, bare = timed(lambda: index._db.execute(query, (asked,)).fetchall())  # noqa: B023 - run at once
         taken["bare"].append(spent)
-        spent, scores = timed(lambda: index.scores(words, rows, every=False))  # noqa: B023
+        spent, scores = timed(lambda: index.scores(words, rows, match_all=False))  # noqa: B023
         taken["warm"].append(spent)
         assert np.flatnonzero(scores > 0).tolist() == sorted(row for row, _ in bare)
         held, index._held = index._held, OrderedDict()
         n_held, index._n_held = index._n_held, 0
-        taken["cold"].append(timed(lambda: index.scores(words, rows, every=False))[0])  # noqa: B023
+        taken["cold"].append(timed(lambda: index.scores(words, rows, match_all=False))[0])  # noqa: B023
         index._held, index._n_held = held, n_held
-    benchmark.pedantic(lambda: index.scores(words, rows, every=False), rounds=3)
+    benchmark.pedantic(lambda: index.scores(words, rows, match_all=False), rounds=3)
     for name, times in taken.items():
         for share in (0.5, 0.95):
             value, bare = np.quantile(times, share), np.quantile(taken["bare"], share)

@@ -75,7 +75,7 @@ class Follow(cb.Strategy):
         score, via = (np.array([one[i] for one in found.values()]) for i in (0, 1))
         kind = np.full(len(keys), int(cb.Origin.EXPANSION)), np.full(len(keys), int(cb.Mode.EXPANSION))
         given = {"score": score.astype(float), "via_item": via.astype(int), "origin": kind[0], "mode": kind[1]}
-        return cb.brought_in(candidates, keys[:, 0], keys[:, 1], **given)
+        return cb.add_expanded(candidates, keys[:, 0], keys[:, 1], **given)
 
 '''
 KINDS = {"retrieve": ("Named", "Newest", "Patterns"), "expand": ("Follow",)}

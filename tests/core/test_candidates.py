@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.candidate_tables import concatenated, joined, stacked
-from ctxbench.core.candidates import SEARCHED, Candidates, Mode, Origin, brought_in, order, rescored
+from ctxbench.core.candidates import SEARCHED, Candidates, Mode, Origin, add_expanded, order, rescored
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.rules import Rule
 
@@ -111,34 +111,34 @@ def _arrays(candidates: Candidates) -> dict[str, np.ndarray]:
 class TestMarked:
     def test_the_first_rule_that_meets_a_row_stays(self):
         made = table(1, [(0, 0, 0.9), (0, 1, 0.5), (0, 2, 0.1)])
-        made = made.marked(np.array([False, False, True]), "one").marked(np.array([False, True, True]), "two")
+        made = made.exclude(np.array([False, False, True]), "one").exclude(np.array([False, True, True]), "two")
         assert made.rules == (None, Rule("one"), Rule("two"))
         assert made.out.tolist() == [0, 2, 1]
         assert made.chosen.tolist() == [True, False, False]
 
     def test_a_rule_that_is_there_is_used_again(self):
-        made = table(1, [(0, 0, 0.9), (0, 1, 0.5)]).marked(np.array([True, False]), "one")
-        again = made.marked(np.array([False, True]), "one")
+        made = table(1, [(0, 0, 0.9), (0, 1, 0.5)]).exclude(np.array([True, False]), "one")
+        again = made.exclude(np.array([False, True]), "one")
         assert again.rules == (None, Rule("one"))
         assert again.out.tolist() == [1, 1]
 
     def test_session_rows_are_never_marked(self):
         made = table(1, [(0, 0, NAN), (0, 1, 0.5)], origin=[Origin.SESSION, Origin.SEARCH])
-        assert made.marked(np.array([True, True]), "all out").out.tolist() == [0, 1]
+        assert made.exclude(np.array([True, True]), "all out").out.tolist() == [0, 1]
 
     def test_the_table_that_was_marked_stays_as_it_was(self):
         made = table(1, [(0, 0, 0.9)])
-        made.marked(np.array([True]), "one")
+        made.exclude(np.array([True]), "one")
         assert (made.out.tolist(), made.rules) == ([0], (None,))
 
     def test_rules_of_one_code_with_other_values_are_two(self):
-        made = table(1, [(0, 0, 0.9), (0, 1, 0.5)]).marked(np.array([True, False]), Rule.of("least", n=1))
-        again = made.marked(np.array([False, True]), Rule.of("least", n=2))
+        made = table(1, [(0, 0, 0.9), (0, 1, 0.5)]).exclude(np.array([True, False]), Rule.of("least", n=1))
+        again = made.exclude(np.array([False, True]), Rule.of("least", n=2))
         assert again.rules == (None, Rule.of("least", n=1), Rule.of("least", n=2))
 
     def test_a_rule_without_a_code_is_an_error(self):
         with pytest.raises(ParameterError, match="needs a code"):
-            table(1, [(0, 0, 0.9)]).marked(np.array([True]), "")
+            table(1, [(0, 0, 0.9)]).exclude(np.array([True]), "")
 
 
 class TestReordered:
@@ -155,7 +155,7 @@ class TestTaken:
     def test_it_is_the_rows_over_the_same_requests(self, rows, data):
         made = table(3, rows).with_columns(place=np.arange(len(rows), dtype=float))
         kept = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), dtype=bool)
-        part = made.taken(kept)
+        part = made.select_rows(kept)
         assert part.n_requests == 3
         assert rows_of(part) == [row for row, keep in zip(rows_of(made), kept, strict=True) if keep]
         assert part.columns["place"].tolist() == np.flatnonzero(kept).tolist()
@@ -163,11 +163,11 @@ class TestTaken:
     @PROPERTY
     @given(tables(), st.data())
     def test_parts_put_together_are_the_whole(self, rows, data):
-        made = table(3, rows).marked(
+        made = table(3, rows).exclude(
             np.array([score < 0.5 for *_, score in rows_of(table(3, rows))], dtype=bool), "low"
         )
         kept = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), dtype=bool)
-        again = concatenated([made.taken(~kept), made.taken(kept)])
+        again = concatenated([made.select_rows(~kept), made.select_rows(kept)])
         assert rows_of(again) == rows_of(made)
         assert again.start.tolist() == made.start.tolist()
         assert [str(again.rules[out] or "") for out in again.out] == [str(made.rules[out] or "") for out in made.out]
@@ -175,8 +175,8 @@ class TestTaken:
 
 class TestConcatenated:
     def test_rules_and_columns_of_all_are_kept(self):
-        left = table(1, [(0, 0, 0.2)]).marked(np.array([True]), "left").with_columns(a=np.array([1.0]))
-        right = table(1, [(0, 1, 0.9), (0, 2, 0.1)]).marked(np.array([False, True]), "right")
+        left = table(1, [(0, 0, 0.2)]).exclude(np.array([True]), "left").with_columns(a=np.array([1.0]))
+        right = table(1, [(0, 1, 0.9), (0, 2, 0.1)]).exclude(np.array([False, True]), "right")
         made = concatenated([left, right.with_columns(b=np.array([2.0, 3.0]))])
         assert made.item.tolist() == [1, 0, 2]
         assert [str(made.rules[out] or "") for out in made.out] == ["", "left", "right"]
@@ -217,8 +217,8 @@ class TestJoined:
         assert joined(dict(reversed(parts.items()))).query_chunk.tolist() == [1]
 
     def test_rules_and_columns_of_the_sources_are_kept(self):
-        left = table(1, [(0, 0, 0.2)]).marked(np.array([True]), "left").with_columns(tokens=np.array([7.0]))
-        right = table(1, [(0, 1, 0.9)]).marked(np.array([True]), "right")
+        left = table(1, [(0, 0, 0.2)]).exclude(np.array([True]), "left").with_columns(tokens=np.array([7.0]))
+        right = table(1, [(0, 1, 0.9)]).exclude(np.array([True]), "right")
         made = joined({"l": left, "r": right})
         assert [str(made.rules[out] or "") for out in made.out] == ["right", "left"]
         assert np.array_equal(made.columns["l.tokens"], [NAN, 7.0], equal_nan=True)
@@ -243,8 +243,8 @@ class TestJoined:
 
 class TestStacked:
     def test_requests_stand_one_behind_the_other(self):
-        left = table(2, [(1, 0, 0.2)]).marked(np.array([True]), "left")
-        right = table(1, [(0, 5, 0.9), (0, 1, 0.1)]).marked(np.array([False, True]), "right")
+        left = table(2, [(1, 0, 0.2)]).exclude(np.array([True]), "left")
+        right = table(1, [(0, 5, 0.9), (0, 1, 0.1)]).exclude(np.array([False, True]), "right")
         made = stacked([left, right])
         assert rows_of(made) == [(1, 0, 0.2), (2, 5, 0.9), (2, 1, 0.1)]
         assert [str(made.rules[out] or "") for out in made.out] == ["left", "", "right"]
@@ -288,12 +288,12 @@ class TestBroughtIn:
     """What an expansion adds: request 0 found items 3 (0.9), 1 (0.5) and 2 (0.4), and a rule keeps 1 and 2 out."""
 
     FOUND = table(2, [(0, 3, 0.9), (0, 1, 0.5), (0, 2, 0.4), (1, 4, 0.3)], chunk_rank=np.array([0, 1, 2, 0]))
-    CUT = FOUND.marked(np.array([False, True, True, False]), "beyond the first")
+    CUT = FOUND.exclude(np.array([False, True, True, False]), "beyond the first")
 
     def grown(self, rows: list[tuple[int, int, float]], before: Candidates = CUT) -> Candidates:
         request, item, score = (np.array([row[i] for row in rows]) for i in range(3))
         n = len(rows)
-        return brought_in(
+        return add_expanded(
             before,
             request.astype(np.int64),
             item.astype(np.int64),
@@ -359,16 +359,16 @@ class TestBroughtIn:
 
     def test_nothing_brought_in_adds_the_column_alone(self):
         none = np.empty(0, dtype=np.int64)
-        grown = brought_in(self.CUT, none, none, score=none.astype(float))
+        grown = add_expanded(self.CUT, none, none, score=none.astype(float))
         assert rows_of(grown) == rows_of(self.CUT)
         assert np.isnan(grown.columns[SEARCHED]).all()
-        assert brought_in(grown, none, none, score=none.astype(float)) is grown
+        assert add_expanded(grown, none, none, score=none.astype(float)) is grown
 
     @PROPERTY
     @given(tables(), st.data())
     def test_what_was_not_taken_over_keeps_its_order_and_no_item_is_lost(self, rows, data):
         before = table(3, rows)
-        before = before.marked(np.arange(len(before)) % 2 == 0, "every second")
+        before = before.exclude(np.arange(len(before)) % 2 == 0, "every second")
         free = sorted(
             {(r, i) for r in range(3) for i in range(6)}
             - {(r, i) for (r, i, _), chosen in zip(rows_of(before), before.chosen, strict=True) if chosen}
@@ -382,5 +382,5 @@ class TestBroughtIn:
 
 
 def test_promoted_rows_are_chosen_again():
-    cut = table(1, [(0, 0, 0.9), (0, 1, 0.8)]).marked(np.array([True, True]), "out")
+    cut = table(1, [(0, 0, 0.9), (0, 1, 0.8)]).exclude(np.array([True, True]), "out")
     assert cut.promoted(np.array([False, True])).chosen.tolist() == [False, True]

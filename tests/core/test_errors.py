@@ -44,8 +44,8 @@ def test_a_fault_says_where_it_stands_as_far_as_it_is_known(fault, shown):
 
 
 def test_the_place_of_a_fault_is_told_alone_too():
-    assert Fault("twice", "a.yaml", 3, 7).place == "a.yaml, line 3, column 7"
-    assert Fault("twice", line=3).place == ""
+    assert Fault("twice", "a.yaml", 3, 7).location == "a.yaml, line 3, column 7"
+    assert Fault("twice", line=3).location == ""
 
 
 def test_every_error_is_a_list_of_faults():

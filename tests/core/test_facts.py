@@ -46,8 +46,8 @@ def test_facts_are_arrays():
 
 def test_items_can_be_asked_for_by_their_texts():
     facts = Catalog(ITEMS).facts
-    assert facts.workspace.among(("w", "no such")).tolist() == [True, True, False, False]
-    assert facts.workspace.among(()).tolist() == [False] * 4
+    assert facts.workspace.are_any(("w", "no such")).tolist() == [True, True, False, False]
+    assert facts.workspace.are_any(()).tolist() == [False] * 4
     assert [facts.workspace.are(text).tolist() for text in ("v", "no such", None)] == [
         [False, False, False, True],
         [False] * 4,

@@ -45,7 +45,7 @@ def clone(folder):
 def test_a_clone_is_named_where_it_lies(tmp_path, installed, editable, option):
     installed({"url": clone(tmp_path / "my clone"), "dir_info": editable})
     assert install_command("mcp") == f'pip install {option}"{tmp_path}/my clone[mcp]"'
-    assert install_command(again=True) == f'pip install --force-reinstall {option}"{tmp_path}/my clone"'
+    assert install_command(reinstall=True) == f'pip install --force-reinstall {option}"{tmp_path}/my clone"'
     assert shlex.split(install_command("mcp"))[-1] == f"{tmp_path}/my clone[mcp]"
 
 

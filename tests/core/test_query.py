@@ -57,17 +57,17 @@ def test_some_requests_of_a_query_are_those_of_a_query_of_them_and_may_repeat():
     query = whole_texts(Batch.of(catalog, requests))
     query = replace(query, keywords=tuple((request.id,) for request in requests))
     rows = np.array([3, len(requests) - 2, 0, len(requests) - 1], dtype=np.int64)
-    part, wanted = query.taken(rows), whole_texts(Batch.of(catalog, [requests[row] for row in rows.tolist()]))
+    part, wanted = query.select_requests(rows), whole_texts(Batch.of(catalog, [requests[row] for row in rows.tolist()]))
     assert part.batch.requests == wanted.batch.requests
     assert (part.text, part.keywords) == (wanted.text, tuple((one.id,) for one in wanted.batch.requests))
     for name in ("session_start", "session_item", "session_mode", "visible", "eligible"):
         np.testing.assert_array_equal(np.asarray(getattr(part.batch, name)), np.asarray(getattr(wanted.batch, name)))
     for name in ("start", "weight", "kind"):
         np.testing.assert_array_equal(getattr(part, name), getattr(wanted, name))
-    twice = query.taken(np.array([rows[1], rows[1]]))
+    twice = query.select_requests(np.array([rows[1], rows[1]]))
     assert [twice.batch.ids, twice.chunks(0), twice.batch.session_start.tolist()] == [
         (requests[rows[1]].id,) * 2,
         twice.chunks(1),
         [0, 3, 6],
     ]
-    assert len(query.taken(rows[:0]).batch) == 0
+    assert len(query.select_requests(rows[:0]).batch) == 0

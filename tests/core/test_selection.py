@@ -34,7 +34,7 @@ def answered() -> tuple[Selection, ...]:
         item_chunk=np.array([-1, 0, 2, 0]),
         via_item=np.array([-1, -1, 1, -1]),
     )
-    return selections(Query.of_chunks(batch, [[], ["x"]]), table.marked(table.score == 0.25, TOO_FAR))
+    return selections(Query.of_chunks(batch, [[], ["x"]]), table.exclude(table.score == 0.25, TOO_FAR))
 
 
 def test_every_item_in_has_its_provenance_and_every_item_out_its_rule():

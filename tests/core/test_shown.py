@@ -15,7 +15,7 @@ from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.slices import Slice
 from ctxbench.core.candidate_tables import concatenated, joined, stacked
-from ctxbench.core.candidates import Candidates, Origin, brought_in
+from ctxbench.core.candidates import Candidates, Origin, add_expanded
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
@@ -84,13 +84,13 @@ def two(**given):
 class TestTheTable:
     def test_all_is_shown_unless_something_else_is_said(self):
         table = two()
-        assert table.whole.all()
+        assert table.shows_all.all()
         assert table.prices(np.array([7, 9])).tolist() == [7, 9]
 
     def test_a_part_has_a_price_of_its_own(self):
         table = two().showing(np.array([False, True]), np.array([2]), np.array([5]), np.array([3]))
         assert table.prices(np.array([7, 9])).tolist() == [7, 3]
-        assert table.whole.tolist() == [True, False]
+        assert table.shows_all.tolist() == [True, False]
 
     @pytest.mark.parametrize(
         ("given", "what"),
@@ -109,13 +109,13 @@ class TestTheTable:
         for made in (concatenated([table, other]), joined({"a": table, "b": other}), stacked([table, other])):
             place = made.item.tolist().index(0)
             assert [int(getattr(made, name)[place]) for name in ("shown_from", "shown_to", "tokens")] == [0, 5, 3]
-            assert made.whole.sum() == 2
+            assert made.shows_all.sum() == 2
 
     def test_an_expansion_takes_a_part_over(self):
         table = two().showing(np.array([False, True]), np.array([0]), np.array([5]), np.array([3]))
-        table = table.marked(np.array([False, True]), "later")
+        table = table.exclude(np.array([False, True]), "later")
         given = {"score": np.array([0.7]), "origin": np.array([2])}
-        made = brought_in(table, np.zeros(1, dtype=np.int64), np.array([1]), **given)
+        made = add_expanded(table, np.zeros(1, dtype=np.int64), np.array([1]), **given)
         assert made.prices(np.array([7, 9])).tolist() == [7, 3]
 
     def test_selections_say_what_is_shown(self):
@@ -236,7 +236,7 @@ class TestWorth:
         shown = table.showing(rows, one, one * 2, one * 5) if len(table) else table  # the second letter
         found = values(dataset, shown)
         assert found["total_tokens"] == [5 * n for n in np.diff(table.start).tolist()]
-        absent = values(dataset, table.taken(~rows))
+        absent = values(dataset, table.select_rows(~rows))
         for name in ("completeness", "recall", *RANKING):
             assert found[name] == absent[name], name
         assert max(found["precision"], default=0) <= 0
@@ -292,7 +292,7 @@ class TestTruncate:
 
     def test_short_texts_and_tools_stay_as_they_are(self):
         table = self.cut(11, RULE, TOOL)
-        assert table.whole.all()
+        assert table.shows_all.all()
         assert table.chosen.all()
 
     def test_a_long_word_is_cut_within_but_not_within_a_character(self):

@@ -14,7 +14,7 @@ import pytest
 from ctxbench import Candidates, Strategy, testing
 from ctxbench.bench.slices import Slice
 from ctxbench.core.candidate_tables import concatenated, joined, stacked
-from ctxbench.core.candidates import brought_in
+from ctxbench.core.candidates import add_expanded
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.notes import Note
 from ctxbench.core.pipeline import Pipeline, PipelineError
@@ -252,8 +252,8 @@ class TestNotes:
         table, other = self.table(NOTE), self.table(NOTE, replace(NOTE, query="q"))
         one, none = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
         given = {"score": np.ones(1), "origin": one * 2}
-        assert table.taken(np.zeros(1, dtype=np.bool_)).notes == (NOTE,)
-        assert brought_in(table, none, one, **given).notes == (NOTE,)
+        assert table.select_rows(np.zeros(1, dtype=np.bool_)).notes == (NOTE,)
+        assert add_expanded(table, none, one, **given).notes == (NOTE,)
         assert concatenated([table, Candidates.empty(1)]).notes == (NOTE,)
         for made in (joined({"a": table, "b": other}), stacked([table, other])):
             assert made.notes == (NOTE, replace(NOTE, query="q"))

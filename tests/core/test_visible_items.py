@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from ctxbench import testing
 from ctxbench.core import registry
-from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.core.errors import InputError, SelectorError
 from ctxbench.core.items import ITEM_TYPES, Catalog, Item
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Only, Request, SessionItem
+from ctxbench.core.requests import Batch, Filter, Request, SessionItem
 from ctxbench.core.selection import selections
 from ctxbench.core.times import instant
 from ctxbench.selectors.explain import explain
@@ -54,7 +54,9 @@ def worlds(draw) -> Batch:
     for number in range(draw(st.integers(0, 5))):
         kinds = draw(st.sampled_from([(), ("memory",), ("tool", "rule")]))
         least = draw(st.sampled_from([None, 0.5]))
-        only = draw(st.sampled_from([None, Only(types=kinds, confidence=least), Only(since="2026-01-02", types=kinds)]))
+        only = draw(
+            st.sampled_from([None, Filter(types=kinds, confidence=least), Filter(since="2026-01-02", types=kinds)])
+        )
         places = st.lists(st.integers(0, max(len(catalog) - 1, 0)), unique=True)
         listed = draw(st.one_of(st.none(), places)) if len(catalog) else None
         available = None if listed is None else tuple(catalog[place].key for place in listed)
@@ -86,7 +88,7 @@ def sees(request: Request, item: Item) -> bool:
 
 
 def may_get(batch: Batch, row: int, item: Item) -> bool:
-    request, only = batch.requests[row], batch.requests[row].only or Only()
+    request, only = batch.requests[row], batch.requests[row].only or Filter()
     held = {
         batch.catalog[one].key for one in batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
     }
@@ -185,7 +187,7 @@ class CheatingExpansion:
 
     def __call__(self, query, candidates, resources):
         own = np.array([1 if self.via else 0])
-        return brought_in(
+        return add_expanded(
             candidates,
             np.array([0]),
             own,
@@ -280,17 +282,17 @@ def test_a_list_of_available_items_opens_nothing():
 @pytest.mark.parametrize(
     ("only", "left"),
     [
-        (Only(types=("memory",)), [0, 1, 2]),
-        (Only(since="2026-01-02"), [2]),
-        (Only(before="2026-01-02"), [1]),
-        (Only(confidence=0.5), [1]),
-        (Only(conversation="k"), [2]),
-        (Only(conversation="other"), []),
-        (Only(kinds=("fact", "other")), [1]),
-        (Only(kinds=("fact", "note")), [1, 2]),
-        (Only(kinds=("other",)), []),
-        (Only(types=("memory",), kinds=("note",), conversation="k"), [2]),
-        (Only(since="2026-01-01", before="2026-01-03", types=("rule",)), []),
+        (Filter(types=("memory",)), [0, 1, 2]),
+        (Filter(since="2026-01-02"), [2]),
+        (Filter(before="2026-01-02"), [1]),
+        (Filter(confidence=0.5), [1]),
+        (Filter(conversation="k"), [2]),
+        (Filter(conversation="other"), []),
+        (Filter(kinds=("fact", "other")), [1]),
+        (Filter(kinds=("fact", "note")), [1, 2]),
+        (Filter(kinds=("other",)), []),
+        (Filter(types=("memory",), kinds=("note",), conversation="k"), [2]),
+        (Filter(since="2026-01-01", before="2026-01-03", types=("rule",)), []),
     ],
 )
 def test_a_search_may_be_restricted(only, left):
@@ -307,4 +309,4 @@ def test_a_search_may_be_restricted(only, left):
 
 
 def test_every_type_can_be_asked_for():
-    assert Only(types=ITEM_TYPES).as_dict() == {"types": list(ITEM_TYPES)}
+    assert Filter(types=ITEM_TYPES).as_dict() == {"types": list(ITEM_TYPES)}

@@ -41,7 +41,7 @@ class Counting:
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(given, "_given", {})
+    monkeypatch.setattr(given, "_registered", {})
 
 
 def test_a_function_has_one_name_and_unit_vectors_that_are_made_once():
@@ -65,7 +65,7 @@ def test_a_method_is_the_same_embedder_each_time_it_is_named():
 
 def test_functions_of_one_name_are_never_taken_for_each_other(monkeypatch):
     first = open_embedder(given.named(Counting())).identity
-    monkeypatch.setattr(given, "_given", {})  # as in another process
+    monkeypatch.setattr(given, "_registered", {})  # as in another process
     second = open_embedder(given.named(Counting())).identity
     assert first.model == second.model
     assert first != second
@@ -181,7 +181,7 @@ def test_functions_given_from_several_threads_have_names_of_their_own():
     with ThreadPoolExecutor(8) as pool:
         names = list(pool.map(given.named, functions))
     assert len(set(names)) == 8
-    assert all(given._given[name][0] is function for name, function in zip(names, functions, strict=True))
+    assert all(given._registered[name][0] is function for name, function in zip(names, functions, strict=True))
 
 
 def test_vectors_of_functions_that_were_given_first_go_first(monkeypatch):
@@ -189,8 +189,8 @@ def test_vectors_of_functions_that_were_given_first_go_first(monkeypatch):
     first, second = (given.named(Counting()) for _ in range(2))
     open_vectors(open_embedder(first)).get(["a", "b"])
     open_vectors(open_embedder(second)).get(["a", "b"])
-    assert len(given._given[first][1].store) == 0
-    assert len(given._given[second][1].store) == 2
+    assert len(given._registered[first][1].store) == 0
+    assert len(given._registered[second][1].store) == 2
 
 
 @pytest.mark.parametrize("wrong", [Counting, type("Odd", (), {"identity": "x", "embed": None})()])

@@ -599,7 +599,7 @@ def test_an_address_that_only_the_client_finds_wrong(monkeypatch):
 def test_an_address_in_numbers(server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://[::1]:80/v1/")
     made = embedder()._server.address
-    assert (made.url, made.host, made.place) == ("http://[::1]/v1/embeddings", "::1", "[::1]/v1")
+    assert (made.url, made.host, made.endpoint) == ("http://[::1]/v1/embeddings", "::1", "[::1]/v1")
 
 
 def test_a_proxy_that_is_none(monkeypatch):

@@ -76,7 +76,7 @@ def test_a_text_is_embedded_once(store):
     vectors.get(["a", "b", "a"])
     vectors.get(["b", "c"])
     assert embedder.asked == [["a", "b"], ["c"]]
-    assert vectors.stats == VectorStats(embedded=3, found=1)
+    assert vectors.stats == VectorStats(embedded=3, loaded=1)
 
 
 @pytest.mark.parametrize("more", [-3, -1, 1])
@@ -103,7 +103,7 @@ def test_the_next_run_embeds_nothing_and_asks_no_embedder(store):
     again = Vectors(embedder, store)
     again.get(["b", "a", "a"])
     assert embedder.asked == []
-    assert again.stats == VectorStats(embedded=0, found=2)
+    assert again.stats == VectorStats(embedded=0, loaded=2)
     assert again.stats.embedded == 0
 
 
@@ -118,7 +118,7 @@ def test_without_a_store_vectors_are_kept_in_memory():
     vectors = Vectors(embedder, None)
     np.testing.assert_array_equal(vectors.get(["a"]), vectors.get(["a"]))
     assert embedder.asked == [["a"]]
-    assert vectors.stats == VectorStats(embedded=1, found=1)
+    assert vectors.stats == VectorStats(embedded=1, loaded=1)
 
 
 def test_the_caller_may_change_what_it_got():
@@ -261,7 +261,7 @@ def test_what_a_read_only_store_lacks_is_kept_in_memory_and_said_once(frozen, ca
     for texts in (["a", "b"], ["b", "c"]):
         np.testing.assert_array_equal(vectors.get(texts), HashingEmbedder(16).embed(texts))
     assert embedder.asked == [["b"], ["c"]]
-    assert vectors.stats == VectorStats(embedded=2, found=2, unsaved=2)
+    assert vectors.stats == VectorStats(embedded=2, loaded=2, unsaved=2)
     assert [record.getMessage() for record in caplog.records] == [
         f"{frozen.path} cannot be written: new vectors are kept in memory only"
     ]

@@ -13,7 +13,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
 from ctxbench.features.columns import with_features
-from ctxbench.features.found import Found
+from ctxbench.features.found import FeatureInput
 from ctxbench.index.dense import chunks_of
 
 SCHEMA = {
@@ -42,7 +42,7 @@ class Plane:
     def vectors(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([self._vectors[text] for text in texts], dtype=np.float32).reshape(len(texts), 2)
 
-    def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def get_or_create(self, key: Hashable, make: Callable[[], Any]) -> Any:
         return self._kept.setdefault(key, make())
 
 
@@ -63,5 +63,5 @@ def rows_of(query: Query, candidates: Candidates, *columns: str, resources: Any 
     """The columns of every row that the search found, in its order."""
     resources = resources or testing.mock_resources()
     made = with_features(candidates, columns, query, resources)
-    found = Found.of(query, made, resources)
+    found = FeatureInput.of(query, made, resources)
     return [{name: float(made.columns[name][row]) for name in columns} for row in found.rows.tolist()]

@@ -25,7 +25,7 @@ from ctxbench.features.columns import (
     resources_of,
     with_features,
 )
-from ctxbench.features.found import LABELLED, Found
+from ctxbench.features.found import LABELLED, FeatureInput
 from tests.features.feature_cases import asked, table
 
 PLAIN = tuple(name for name in column_names() if name not in LABELLED)  # the others need a fit
@@ -41,7 +41,7 @@ class Length:
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
     calls: ClassVar[list[int]] = []
 
-    def __call__(self, found: Found) -> np.ndarray:
+    def __call__(self, found: FeatureInput) -> np.ndarray:
         """One column and its double."""
         self.calls.append(len(found))
         names = [len(found.query.batch.catalog[item].name) for item in found.item.tolist()]

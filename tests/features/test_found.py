@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from ctxbench import testing
 from ctxbench.core.candidates import SEARCHED, Candidates
 from ctxbench.core.query import Query
-from ctxbench.features.found import RETRIEVED, Found, best_of_chunks, log1p, places
+from ctxbench.features.found import RETRIEVED, FeatureInput, best_of_chunks, log1p, ranks_of
 from ctxbench.index.dense import ChunkMatrix
 from tests.features.feature_cases import CATALOG, asked, table
 
 PROPERTY = settings(max_examples=50, deadline=None, database=None, derandomize=True)
 
 
-def found(candidates: Candidates, query: Query | None = None) -> Found:
+def found(candidates: Candidates, query: Query | None = None) -> FeatureInput:
     query = query or asked(*["x"] * candidates.n_requests)
-    return Found.of(query, candidates, testing.mock_resources())
+    return FeatureInput.of(query, candidates, testing.mock_resources())
 
 
 def said(*sentences: str) -> Query:
@@ -47,7 +47,7 @@ class TestRows:
     def test_sessions_are_no_rows(self):
         mixed = table([0.9, 0.5, 0.3], origin=np.array([0, 1, 2]))
         assert found(mixed).rows.tolist() == [1, 2]
-        assert Found.of(asked("area"), mixed, testing.mock_resources(), expanded=False).rows.tolist() == [1]
+        assert FeatureInput.of(asked("area"), mixed, testing.mock_resources(), expanded=False).rows.tolist() == [1]
 
     def test_ties_keep_catalog_order(self):
         assert found(table([0.5, 0.9, 0.5])).item.tolist() == [1, 0, 2]
@@ -92,7 +92,7 @@ class TestSimilarity:
 
     def test_nothing_is_embedded_of_what_no_request_found(self):
         resources = testing.mock_resources()
-        rows = Found.of(asked("area"), table([0.9, 0.5]), resources)
+        rows = FeatureInput.of(asked("area"), table([0.9, 0.5]), resources)
         assert rows.similarity[0].shape == (1, 2)
         assert resources.stats.embedded == 1 + 1 + 2  # the request; a chunk of the tool, two of the rule
 
@@ -134,10 +134,10 @@ class TestPlaces:
         ],
     )
     def test_it_is_the_number_of_better_ones(self, values, expected):
-        assert places(np.array(values)).tolist() == expected
+        assert ranks_of(np.array(values)).tolist() == expected
 
     def test_no_row_has_no_places(self):
-        assert places(np.zeros((0, 3))).shape == (0, 3)
+        assert ranks_of(np.zeros((0, 3))).shape == (0, 3)
 
 
 def test_logarithms_keep_their_shape():
@@ -147,6 +147,6 @@ def test_logarithms_keep_their_shape():
 
 def test_words_of_a_catalog_are_kept_with_the_resources():
     resources = testing.mock_resources()
-    one, other = (Found.of(asked("x"), table([0.5]), resources).words for _ in range(2))
+    one, other = (FeatureInput.of(asked("x"), table([0.5]), resources).words for _ in range(2))
     assert one is other
     assert CATALOG.hash == asked("x").batch.catalog.hash

@@ -13,7 +13,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
 from ctxbench.features.columns import column_names, with_features
-from ctxbench.features.found import Found
+from ctxbench.features.found import FeatureInput
 from ctxbench.index.bm25 import bm25_index
 from ctxbench.index.words import WordRule
 
@@ -157,7 +157,7 @@ def test_a_batch_gives_the_bits_of_one_request_by_itself():
         table = Candidates.build(len(some), request, np.concatenate(items), score=np.ones(len(request)))
         query = Query.of_chunks(batch, [[one.text] if one.text else [] for one in some])
         made = with_features(table, columns, query, resources)
-        assert len(Found.of(query, made, resources)) == len(table)
+        assert len(FeatureInput.of(query, made, resources)) == len(table)
         return np.stack([made.columns[name] for name in columns], axis=1)
 
     whole = values(requests)

@@ -12,14 +12,14 @@ from ctxbench import testing
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stages import ByDomain, Step
+from ctxbench.core.stages import PerType, Step
 from ctxbench.features.columns import VERSION
 from ctxbench.features.stored_fits import (
     SHIPPED,
     Calibrations,
     Fit,
-    behind,
     calibration_faults,
+    describe_context,
     fit_notices,
     in_front,
     open_calibrations,
@@ -37,7 +37,7 @@ FIT = Fit(
     dataset_hash="d",
     catalog=CATALOG.hash,
     embedder=RESOURCES.identity("embedder"),
-    behind=behind(DENSE),
+    behind=describe_context(DENSE),
     split="tuning",
     queries=7,
     values={"features": VERSION, "intercept": 0.5, "columns": {"retrieved.score": [2.0, 0.0, 1.0, 1.0]}},
@@ -264,6 +264,6 @@ class TestPlace:
 
     def test_a_domain_shows_a_part_of_the_ranking(self, path):
         step = Step("rank", "probability", Probability(str(path)))
-        inside = replace(DENSE, refine=(ByDomain({("*",): (ByDomain({("*",): (step,)}),)}),))
+        inside = replace(DENSE, refine=(PerType({("*",): (PerType({("*",): (step,)}),)}),))
         (fault,) = calibration_faults(inside, CATALOG)
         assert "probability stands inside by_domain" in fault

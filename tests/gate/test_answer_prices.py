@@ -14,7 +14,7 @@ WHOLE = {"a": 100, "b": 100, "c": 100}
 
 
 def part(name: str, score: float, tokens: int):
-    return offered(name, score, shown=(0, 3), tokens=tokens)
+    return offered(name, score, span=(0, 3), tokens=tokens)
 
 
 def side(*chosen):

@@ -31,7 +31,7 @@ def answers():
         out=np.zeros(len(rows)),
         origin=np.where(held, Origin.SESSION, Origin.SEARCH),
         mode=np.where(held, Mode.MANUAL, Mode.AGENT),
-    ).marked(out == 1, "too far")
+    ).exclude(out == 1, "too far")
     whole = Slice(
         queries=("q1", "q2", "q3"),
         chunks=((), (), ()),
@@ -76,7 +76,7 @@ def test_a_selector_that_gives_an_order_has_no_scores():
     """q1 and q3 are answered by an order; q2 with scores, of which one happens to be -1."""
     rows = [(0, 1, -1.0, 0), (0, 0, -2.0, 1), (1, 2, 0.5, 0), (1, 0, -1.0, 1), (2, 3, -1.0, 0)]
     request, at, score, out = (np.array(column) for column in zip(*rows, strict=True))
-    table = Candidates.build(3, request, at, score=score, out=np.zeros(len(rows))).marked(out == 1, "not chosen")
+    table = Candidates.build(3, request, at, score=score, out=np.zeros(len(rows))).exclude(out == 1, "not chosen")
     whole = Slice(
         queries=("q1", "q2", "q3"),
         chunks=((), (), ()),

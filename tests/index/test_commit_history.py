@@ -43,8 +43,8 @@ def test_a_message_without_the_kind_is_no_commit():
 def test_of_equal_likeness_the_latest_vote():
     catalog = history(*((f"Fix it {'again' if n > 8 else ''}", {f"{n}.py": "x"}) for n in range(5)))
     past = CommitHistory.of(catalog)
-    seen = past.seen(Batch.of(catalog, [request("fix", 4)]), 0)
-    voices = past.voices(["fix"], [1.0], seen, most=2, spread=0.0)
+    seen = past.visible_commits(Batch.of(catalog, [request("fix", 4)]), 0)
+    voices = past.voices(["fix"], [1.0], seen, limit=2, spread=0.0)
     assert (voices > 0).tolist() == [False, False, True, True, False]
 
 
@@ -69,15 +69,15 @@ def test_files_change_together_by_the_share_of_commits_but_for_large_ones():
     )
     past, batch = CommitHistory.of(catalog), Batch.of(catalog, [request("x", 3)])
     now = {catalog[n].path: n for n in np.flatnonzero(batch.eligible[0]).tolist()}
-    share = past.together(now["a.py"], past.seen(batch, 0))
+    share = past.together(now["a.py"], past.visible_commits(batch, 0))
     assert {path: share[at] for path, at in now.items() if share[at]} == {"b.py": 1 / (2 + 2)}
-    assert past.together(now["b.py"], past.seen(batch, 0))[now["a.py"]] == 1 / (1 + 2)
+    assert past.together(now["b.py"], past.visible_commits(batch, 0))[now["a.py"]] == 1 / (1 + 2)
 
 
 def test_no_commits_give_no_votes():
     catalog = Catalog([Item(type="file", name="a.py", text="x")])
     past = CommitHistory.of(catalog)
-    assert past.votes(past.voices(["x"], [1.0], np.zeros(0, dtype=bool), most=3, spread=1.0)).tolist() == [0.0]
+    assert past.votes(past.voices(["x"], [1.0], np.zeros(0, dtype=bool), limit=3, spread=1.0)).tolist() == [0.0]
 
 
 def test_what_was_renamed_has_the_votes_of_its_older_names_too():

@@ -43,4 +43,4 @@ def test_values_of_paths_and_items_are_each_others():
     paths = ItemPaths.of(Catalog([*FILES, Item(type="rule", name="x")]))
     assert paths.by_item(np.array([1.0, 2.0, 3.0])).tolist() == [1.0, 2.0, 2.0, 3.0, 0.0]
     assert paths.best(np.array([1.0, 2.0, 5.0, 3.0, 9.0])).tolist() == [1.0, 5.0, 3.0]
-    assert paths.seen(np.array([False, False, True, False, True])).tolist() == [False, True, False]
+    assert paths.visible_paths(np.array([False, False, True, False, True])).tolist() == [False, True, False]

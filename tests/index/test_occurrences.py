@@ -29,13 +29,15 @@ def test_no_text_and_no_word():
     for texts in ([], [[]]):
         made = Occurrences.of_texts(texts)
         assert (made.start.tolist(), made.item.tolist()) == ([0], [])
-        assert rows(made.taken(np.zeros(len(texts), dtype=np.int64))) == {}
-        assert rows(made.extended(Occurrences.of_texts([["fig"]]).behind(len(texts)))) == {"fig": [(len(texts), 0, 1)]}
+        assert rows(made.renumbered(np.zeros(len(texts), dtype=np.int64))) == {}
+        assert rows(made.extended(Occurrences.of_texts([["fig"]]).shifted_by(len(texts)))) == {
+            "fig": [(len(texts), 0, 1)]
+        }
 
 
 def test_those_of_further_items_stand_behind_those_of_their_word():
     first, second = Occurrences.of_texts([["pear", "apple"]]), Occurrences.of_texts([["apple"] * 2, ["fig", "pear"]])
-    whole = first.extended(second.behind(1))
+    whole = first.extended(second.shifted_by(1))
     assert rows(whole) == {"pear": [(0, 0, 1), (2, 0, 1)], "apple": [(0, 0, 1), (1, 0, 2)], "fig": [(2, 0, 1)]}
     assert list(whole.word) == ["pear", "apple", "fig"]
     assert rows(first) == {"pear": [(0, 0, 1)], "apple": [(0, 0, 1)]}
@@ -46,15 +48,15 @@ def test_items_taken_from_others_are_as_if_their_texts_had_been_read():
     for _ in range(200):
         texts, fields = drawn(draw, 6), draw.choice([1, 2])
         items = draw.sample(range(6 // fields), k=draw.randrange(6 // fields + 1))
-        taken = Occurrences.of_texts(texts, fields=fields).taken(np.array(items, dtype=np.int64))
+        taken = Occurrences.of_texts(texts, fields=fields).renumbered(np.array(items, dtype=np.int64))
         anew = Occurrences.of_texts([texts[item * fields + n] for item in items for n in range(fields)], fields=fields)
         assert {word: found for word, found in rows(taken).items() if found} == rows(anew)
 
 
 def test_the_last_texts_may_hold_no_word():
     made = Occurrences.of_texts([["a"], [], [], []])
-    assert rows(made.taken(np.array([3, 0]))) == {"a": [(1, 0, 1)]}
-    assert rows(made.taken(np.array([3]))) == {"a": []}
+    assert rows(made.renumbered(np.array([3, 0]))) == {"a": [(1, 0, 1)]}
+    assert rows(made.renumbered(np.array([3]))) == {"a": []}
 
 
 def of_items(made: CatalogWords) -> dict[str, list[tuple[int, ...]]]:

@@ -124,7 +124,7 @@ def test_a_connection_that_was_lost_is_made_anew(database):
     rows = index.rows(files)
     execute(database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'own'")
     assert index.rows(files).tolist() == rows.tolist()
-    assert (index.scores(["one"], rows, every=False) > 0).all()
+    assert (index.scores(["one"], rows, match_all=False) > 0).all()
 
 
 def test_a_server_that_goes_away_is_told_and_may_come_back(postgres_server, monkeypatch):
@@ -134,11 +134,11 @@ def test_a_server_that_goes_away_is_told_and_may_come_back(postgres_server, monk
         rows = index.rows(files)
         server.stop()
         with refused("does not answer"):
-            index.scores(["one"], rows, every=False)
+            index.scores(["one"], rows, match_all=False)
         with refused("does not answer"):
             index.rows([file("b", "two")])
         server.start()
-        assert (index.scores(["one"], rows, every=False) > 0).all()
+        assert (index.scores(["one"], rows, match_all=False) > 0).all()
 
 
 def test_a_fault_in_the_middle_adds_nothing(database, monkeypatch):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import ctxbench.index.related as related
 from ctxbench.index.dense import ChunkMatrix
 from ctxbench.index.pairs import Edges, best_pairs, every_pair
-from ctxbench.index.related import Asked, Relatives, either
+from ctxbench.index.related import QueryWeighting, Relatives, either
 
 
 def matrix(chunks: list[list[int]]) -> ChunkMatrix:
@@ -83,21 +83,21 @@ def test_items_that_are_not_held_lend_nothing():
 
 class TestLent:
     RELATIVES = Relatives(matrix([[0, 30, 60], [90, 10]]))
-    ASKED = Asked(matrix([[0]]).vectors, np.array([1.0]), 0.0)
+    ASKED = QueryWeighting(matrix([[0]]).vectors, np.array([1.0]), 0.0)
 
     def test_all_chunks_without_a_limit(self):
         assert self.RELATIVES.lent(np.array([0, 1])).tolist() == [0, 1, 2, 3, 4]
 
     def test_those_nearest_to_the_query_of_each_item(self):
-        assert self.RELATIVES.lent(np.array([0, 1]), most=1, asked=self.ASKED).tolist() == [0, 4]
-        assert self.RELATIVES.lent(np.array([0, 1]), most=2, asked=self.ASKED).tolist() == [0, 1, 3, 4]
+        assert self.RELATIVES.lent(np.array([0, 1]), limit=1, query=self.ASKED).tolist() == [0, 4]
+        assert self.RELATIVES.lent(np.array([0, 1]), limit=2, query=self.ASKED).tolist() == [0, 1, 3, 4]
 
     def test_those_above_a_score(self):
-        assert self.RELATIVES.lent(np.array([0, 1]), above=0.8, asked=self.ASKED).tolist() == [0, 1, 4]
+        assert self.RELATIVES.lent(np.array([0, 1]), above=0.8, query=self.ASKED).tolist() == [0, 1, 4]
 
     def test_without_a_query_chunk_the_first_ones_lead(self):
-        nothing = Asked(np.empty((0, 2), dtype=np.float32), np.empty(0), 0.0)
-        assert self.RELATIVES.lent(np.array([0, 1]), most=1, asked=nothing).tolist() == [0, 3]
+        nothing = QueryWeighting(np.empty((0, 2), dtype=np.float32), np.empty(0), 0.0)
+        assert self.RELATIVES.lent(np.array([0, 1]), limit=1, query=nothing).tolist() == [0, 3]
 
 
 def test_either_keeps_the_higher_score_and_of_equals_the_first():

@@ -50,9 +50,9 @@ def test_tokens_are_those_of_the_prompt_text_and_counted_once(resources):
 
 def test_what_is_kept_is_made_once(resources):
     made = []
-    assert [resources.kept(("k", 1), lambda: made.append(1) or len(made)) for _ in range(3)] == [1, 1, 1]
-    assert resources.kept(("k", 2), lambda: "other") == "other"
-    assert resources.kept(("none",), lambda: None) is None
+    assert [resources.get_or_create(("k", 1), lambda: made.append(1) or len(made)) for _ in range(3)] == [1, 1, 1]
+    assert resources.get_or_create(("k", 2), lambda: "other") == "other"
+    assert resources.get_or_create(("none",), lambda: None) is None
 
 
 def test_identities_are_those_of_embedder_and_counter(resources):

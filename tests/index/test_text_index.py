@@ -20,7 +20,7 @@ from ctxbench.core.items import Item
 from ctxbench.index.fts5 import Fts5Index
 from ctxbench.index.postgres import PostgresIndex
 from ctxbench.index.resources import TextIndexes
-from ctxbench.index.stem_marks import TOKENIZER, StemMarks, _kept
+from ctxbench.index.stem_marks import TOKENIZER, StemMarks, _prefix
 from ctxbench.index.words import FUNCTION_WORDS, composed, phrases, separated
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def both(postgres_index):
 def matching(index, files, words, *, every=False):
     """The paths of the files that match."""
     rows = index.rows(files)
-    scores = index.scores(words, rows, every=every)
+    scores = index.scores(words, rows, match_all=every)
     assert (scores >= 0).all()
     return [one.name for one, score in zip(files, scores, strict=True) if score > 0]
 
@@ -74,13 +74,13 @@ def test_the_path_is_the_title_where_there_is_one(index):
 def test_no_items_no_rows_no_words(index):
     rows = index.rows([])
     assert rows.shape == (0,)
-    assert index.scores(["a1"], rows, every=False).shape == (0,)
+    assert index.scores(["a1"], rows, match_all=False).shape == (0,)
     assert index.similar("a1", rows, measure="similarity", threshold=0.3).shape == (0,)
     assert index.marks([], ["a1"]) == []
     some = index.rows([file("a.py", "")])
     for words in ([], ["the", "and"], ["?!", ""]):
-        assert index.scores(words, some, every=False).tolist() == [0.0]
-        assert index.scores(words, some, every=True).tolist() == [0.0]
+        assert index.scores(words, some, match_all=False).tolist() == [0.0]
+        assert index.scores(words, some, match_all=True).tolist() == [0.0]
         assert index.marks(["the cat?!"], words) == [[]]
 
 
@@ -91,7 +91,7 @@ def test_threads_add_and_search_side_by_side(index):
     def work(part):
         try:
             rows = index.rows(files[part::4])
-            found.append((index.scores(["shared"], rows, every=False) > 0).sum())
+            found.append((index.scores(["shared"], rows, match_all=False) > 0).sum())
         except BaseException as error:  # noqa: BLE001 - told by the test
             faults.append(error)
 
@@ -154,28 +154,29 @@ def test_words_that_are_query_syntax_find_what_they_say(index, word):
 
 def test_a_path_counts_more_than_the_content(index):
     rows = index.rows([file("notes.md", "the cache of all"), file("cache.md", "the notes of all")])
-    content, path = index.scores(["cache"], rows, every=False)
+    content, path = index.scores(["cache"], rows, match_all=False)
     assert path > content > 0
 
 
 def test_files_of_others_move_no_score(index):
     rows = index.rows(FILES)
-    before = [index.scores(words, rows, every=False) for words in (["cache"], ["config", "yaml"], ["config.yaml"])]
+    before = [index.scores(words, rows, match_all=False) for words in (["cache"], ["config", "yaml"], ["config.yaml"])]
     index.rows([file(f"secret{n}.py", "cache config.yaml " * n) for n in range(1, 30)])
-    after = [index.scores(words, rows, every=False) for words in (["cache"], ["config", "yaml"], ["config.yaml"])]
+    after = [index.scores(words, rows, match_all=False) for words in (["cache"], ["config", "yaml"], ["config.yaml"])]
     assert [one.tolist() for one in before] == [one.tolist() for one in after]
     fresh = Fts5Index() if isinstance(index, Fts5Index) else index
-    assert fresh.scores(["cache"], fresh.rows(FILES), every=False).tolist() == before[0].tolist()
+    assert fresh.scores(["cache"], fresh.rows(FILES), match_all=False).tolist() == before[0].tolist()
 
 
 def test_rows_are_scored_in_the_order_asked_repeats_too(index):
     rows = index.rows(FILES)
-    scores = index.scores(["cache", "config"], rows, every=False)
+    scores = index.scores(["cache", "config"], rows, match_all=False)
     if isinstance(index, PostgresIndex):  # by FTS5, repeats are counted
         assert (
-            index.scores(["cache", "config"], rows[[3, 0, 3, 2]], every=False).tolist() == scores[[3, 0, 3, 2]].tolist()
+            index.scores(["cache", "config"], rows[[3, 0, 3, 2]], match_all=False).tolist()
+            == scores[[3, 0, 3, 2]].tolist()
         )
-    assert index.scores(["cache", "config"], rows[::-1], every=False).tolist() == scores[::-1].tolist()
+    assert index.scores(["cache", "config"], rows[::-1], match_all=False).tolist() == scores[::-1].tolist()
 
 
 def brute(files, words):
@@ -206,7 +207,7 @@ def test_fts5_scores_are_bm25_counted_over_the_rows_asked_about():
         seen = files[: first + 7]
         rows = index.rows(seen)
         among = [n for n in range(len(seen)) if n % 3]
-        scores = index.scores(letters[:3], rows[among], every=False)
+        scores = index.scores(letters[:3], rows[among], match_all=False)
         assert scores == pytest.approx(brute([seen[n] for n in among], letters[:3]), rel=1e-12)
 
 
@@ -231,9 +232,9 @@ def test_words_asked_last_are_kept_up_to_a_number_of_rows(monkeypatch):
     index = Fts5Index()
     rows = index.rows([file(f"{n}", "aa bb cc") for n in range(10)])
     monkeypatch.setattr("ctxbench.index.fts5._KEPT", 20)
-    expected = index.scores(["aa", "bb", "cc"], rows, every=True)
+    expected = index.scores(["aa", "bb", "cc"], rows, match_all=True)
     assert list(index._held) == [("bb",), ("cc",)]
-    assert index.scores(["aa", "bb", "cc"], rows, every=True).tolist() == expected.tolist()
+    assert index.scores(["aa", "bb", "cc"], rows, match_all=True).tolist() == expected.tolist()
     assert index._n_held == 20
 
 
@@ -251,8 +252,8 @@ def test_words_that_many_rows_hold_are_looked_up_when_these_are_added(monkeypatc
     rows = np.array([0, 4, 4, 29])
     for words in (["shared"], ["row", "w4"], ["happy", "files", "sharing"], ["w29"]):
         for every in (False, True):
-            expected = plain.scores(words, plain.rows(files)[rows], every=every)
-            np.testing.assert_array_equal(index.scores(words, among[rows], every=every), expected)
+            expected = plain.scores(words, plain.rows(files)[rows], match_all=every)
+            np.testing.assert_array_equal(index.scores(words, among[rows], match_all=every), expected)
 
 
 def test_a_process_ends_while_a_search_goes_on():
@@ -265,7 +266,7 @@ rows = index.rows([Item(type="file", name=str(n), text="word " * 2000 + str(n)) 
 def search():
     while True:
         index._held.clear()
-        index.scores(["word"], rows, every=False)
+        index.scores(["word"], rows, match_all=False)
 for _ in range(2):
     threading.Thread(target=search, daemon=True).start()
 time.sleep(0.2)
@@ -286,7 +287,7 @@ def test_what_is_interrupted_leaves_no_row_behind(index, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             index.rows([file("interrupted.py", "whole"), file("b.py", "broken")])
     other = index.rows([file("later.py", "interrupted")])
-    assert (index.scores(["interrupted"], other, every=False) > 0).all()
+    assert (index.scores(["interrupted"], other, match_all=False) > 0).all()
     assert matching(index, [file("interrupted.py", "whole"), file("b.py", "broken")], ["whole"]) == ["interrupted.py"]
 
 
@@ -386,14 +387,14 @@ def test_every_word_begins_with_what_is_kept_of_its_stem():
     words |= {word[:length] + end for word in sorted(words)[::20] for length in (3, 5) for end in endings.split()}
     marks = StemMarks()
     marks._learn(words)
-    assert [(word, stem) for word, stem in marks._stem.items() if not word.startswith(_kept(stem))] == []
+    assert [(word, stem) for word, stem in marks._stem.items() if not word.startswith(_prefix(stem))] == []
     assert len(words) > 40_000
 
 
 def test_many_words_at_once(index):
     rows = index.rows([file("a.py", "w7 w99"), file("b.py", "w100000")])
     words = [f"w{n}" for n in range(3000)]
-    assert (index.scores(words, rows, every=False) > 0).tolist() == [True, False]
+    assert (index.scores(words, rows, match_all=False) > 0).tolist() == [True, False]
     assert index.marks(["w7 w99 w100000"], words) == [[(0, 2), (3, 6)]]
 
 
@@ -410,7 +411,7 @@ def test_match_sets_are_alike_over_files_of_this_project(both):
         words = generator.choice(files).text.split() or ["x"]
         first = generator.randrange(len(words))
         some = words[first : first + generator.randint(1, 6)]
-        one, other = (index.scores(some, row, every=n % 2 == 0) > 0 for index, row in zip(both, rows, strict=True))
+        one, other = (index.scores(some, row, match_all=n % 2 == 0) > 0 for index, row in zip(both, rows, strict=True))
         either = (one | other).sum()
         shares.append(1.0 if either == 0 else (one & other).sum() / either)
     assert np.mean(shares) >= 0.97  # 0.9 is what must hold

@@ -39,16 +39,16 @@ def test_sets_count_what_each_text_shares():
     sets.add(["dog"])
     assert sets.size.tolist() == [4, 0, 5, 4]
     asked = np.unique(trigrams("cat"))
-    assert sets.shared(asked, most=9).tolist() == [4, 0, 3, 0]
-    assert sets.shared(np.unique(trigrams("zzz")), most=9).tolist() == [0, 0, 0, 0]
-    assert sets.shared(trigrams(""), most=9).tolist() == [0, 0, 0, 0]
+    assert sets.shared(asked, limit=9).tolist() == [4, 0, 3, 0]
+    assert sets.shared(np.unique(trigrams("zzz")), limit=9).tolist() == [0, 0, 0, 0]
+    assert sets.shared(trigrams(""), limit=9).tolist() == [0, 0, 0, 0]
 
 
 def test_a_long_text_is_read_whole_where_its_beginning_has_few_trigrams():
     sets = TrigramSets()
     few, many = "cat " * 600 + "dog", " ".join(f"w{n}" for n in range(900))
     sets.add([few, many])
-    assert sets.shared(np.unique(trigrams("dog")), most=8).tolist() == [4, 0]
+    assert sets.shared(np.unique(trigrams("dog")), limit=8).tolist() == [4, 0]
     assert sets.size[0] == 8
     assert 8 < sets.size[1] < len(set(letters(many)))
 
@@ -58,9 +58,9 @@ def test_long_texts_are_compared_with_all_that_is_asked_at_once(monkeypatch):
     sets.add(["cat " * 600 + "dog", "?" * 3000, "cat", "dog " * 600, "cow " * 600])
     monkeypatch.setattr(np, "isin", None)  # takes ten times as long as they need, once a text
     asked = np.unique(trigrams("cat dog"))
-    assert sets.shared(asked, most=8).tolist() == [8, 0, 4, 4, 1]
-    assert sets.shared(asked, most=4).tolist() == [0, 0, 4, 4, 1]  # the first has 8
-    assert sets.shared(trigrams(""), most=8).tolist() == [0, 0, 0, 0, 0]
+    assert sets.shared(asked, limit=8).tolist() == [8, 0, 4, 4, 1]
+    assert sets.shared(asked, limit=4).tolist() == [0, 0, 4, 4, 1]  # the first has 8
+    assert sets.shared(trigrams(""), limit=8).tolist() == [0, 0, 0, 0, 0]
 
 
 def test_similarity_of_a_stretch():
@@ -169,7 +169,7 @@ def test_words_are_found_while_names_are_compared(monkeypatch):
     monkeypatch.setattr(index._trigrams, "similar", slow)
     comparing = threading.Thread(target=index.similar, args=("x", rows), kwargs={"measure": "", "threshold": 0})
     comparing.start()
-    searching = threading.Thread(target=index.scores, args=(["stale"], rows), kwargs={"every": False})
+    searching = threading.Thread(target=index.scores, args=(["stale"], rows), kwargs={"match_all": False})
     searching.start()
     searching.join(10)
     found = not searching.is_alive()

@@ -12,7 +12,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.io.cache import altered, cache_dir, read_sealed, seal_folder, write_sealed
 from ctxbench.io.checked_rows import CheckedRows
 from ctxbench.io.files import atomic_folder, write_atomic
-from ctxbench.io.leftovers import TEMPORARY, beside
+from ctxbench.io.leftovers import TEMPORARY, temporary_path
 
 
 def test_the_environment_moves_it(tmp_path, monkeypatch):
@@ -46,7 +46,7 @@ def test_it_is_not_made(tmp_path, monkeypatch):
 
 
 def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path):
-    left = beside(tmp_path / "kept", TEMPORARY)
+    left = temporary_path(tmp_path / "kept", TEMPORARY)
     left.write_bytes(b"half")
     write_sealed(tmp_path / "kept", b"data")
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]

@@ -26,7 +26,7 @@ from ctxbench.io.files import (
     special,
     write_atomic,
 )
-from ctxbench.io.leftovers import beside
+from ctxbench.io.leftovers import temporary_path
 from tests.children import child
 
 
@@ -134,7 +134,7 @@ def test_a_pipe_that_the_process_was_given_is_read_where_once_is_enough() -> Non
     try:
         path = f"/dev/fd/{reading}"
         with pytest.raises(StorageError, match="it is a pipe; expected a file, which can be read more than once"):
-            readable(path, again=True)
+            readable(path, repeatedly=True)
         assert list(iter_lines(path, [])) == [(1, "one"), (2, "two")]
     finally:
         os.close(reading)
@@ -324,7 +324,7 @@ def test_long_names_that_begin_alike_are_not_mixed_up(tmp_path: Path) -> None:
     one, two = (tmp_path / ("n" * 230 + end) for end in "12")
     with atomic_folder(one) as folder:
         (folder / "x").write_text("one")
-    one.rename(beside(one, ".old"))
+    one.rename(temporary_path(one, ".old"))
     recover_folder(two)
     assert not two.exists()
     recover_folder(one)

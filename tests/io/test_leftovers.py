@@ -15,7 +15,7 @@ import pytest
 
 from ctxbench.io import leftovers
 from ctxbench.io.files import atomic_folder, recover_folder, temporary_folder, write_atomic
-from ctxbench.io.leftovers import TEMPORARY, beside, held_folder, left, let_go, make_private_file, sweep
+from ctxbench.io.leftovers import TEMPORARY, held_folder, left, let_go, make_private_file, sweep, temporary_path
 from tests.children import LIMIT, child
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders are not locked on Windows")
@@ -105,7 +105,7 @@ def test_without_locks_a_day_must_have_passed(tmp_path: Path, monkeypatch: pytes
         sweep(path)
         assert folder.exists()
     for age, there in ((86_000, True), (86_500, False)):
-        one = beside(path, TEMPORARY)
+        one = temporary_path(path, TEMPORARY)
         one.mkdir()
         os.utime(one, (time.time() - age,) * 2)
         sweep(path)

@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.core.errors import StorageError
 from ctxbench.io.files import read_text
-from ctxbench.io.near_files import near_file
+from ctxbench.io.near_files import suggest_file
 
 
 @pytest.fixture
@@ -32,11 +32,11 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_a_file_with_nearly_the_same_name_is_suggested(folder: Path, given: str, meant: str | None) -> None:
-    assert near_file(folder / given) == (f"; did you mean {str(folder / meant)!r}?" if meant else "")
+    assert suggest_file(folder / given) == (f"; did you mean {str(folder / meant)!r}?" if meant else "")
 
 
 def test_what_is_there_is_not_its_own_suggestion(folder: Path) -> None:
-    assert near_file(folder / "notes.txt") == ""
+    assert suggest_file(folder / "notes.txt") == ""
 
 
 def test_who_reads_a_file_that_is_missing_is_told(folder: Path) -> None:

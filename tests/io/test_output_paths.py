@@ -80,19 +80,19 @@ def test_only_what_the_command_wrote_is_replaced(text, taken):
     Path("there.jsonl").write_bytes(text)
     given = {"--out": Path("there.jsonl")}, INPUTS
     if taken:
-        refuse_outputs(*given, own={"--out": row_with("query", "items")})
+        refuse_outputs(*given, may_replace={"--out": row_with("query", "items")})
     else:
         with pytest.raises(ParameterError) as error:
-            refuse_outputs(*given, own={"--out": row_with("query", "items")})
+            refuse_outputs(*given, may_replace={"--out": row_with("query", "items")})
         said = "--out there.jsonl is there and is no earlier output of this command; name a new file"
         assert str(error.value) == said
 
 
 def test_a_table_is_told_by_its_head():
     Path("old.csv").write_text("dataset,selector,metric\n")
-    refuse_outputs({"--csv": Path("old.csv")}, INPUTS, own={"--csv": line_from("dataset,selector,")})
+    refuse_outputs({"--csv": Path("old.csv")}, INPUTS, may_replace={"--csv": line_from("dataset,selector,")})
     with pytest.raises(ParameterError, match="no earlier output"):
-        refuse_outputs({"--csv": Path("old.csv")}, INPUTS, own={"--csv": line_from("date,")})
+        refuse_outputs({"--csv": Path("old.csv")}, INPUTS, may_replace={"--csv": line_from("date,")})
 
 
 def test_a_folder_needs_a_place_that_is_none_of_a_file():

@@ -71,4 +71,4 @@ def test_every_reader_names_a_file_of_every_other_kind(kind, wanted, tmp_path, m
     ],
 )
 def test_what_is_of_its_kind_of_none_or_of_two_is_left_to_its_reader(data, wanted):
-    refuse_other_kind(data, Path("x.yaml"), wanted=wanted, known=("name", "datasets", "selectors"))
+    refuse_other_kind(data, Path("x.yaml"), expected=wanted, keys_allowed=("name", "datasets", "selectors"))

@@ -150,10 +150,10 @@ def test_what_is_computed_of_a_catalog_is_kept_with_it():
     search = ctxbench.pipeline(retrieve={"dense": {"embedder": embed}}, refine=["first"])
     for text in ("one", "two"):
         assert len(ctxbench.select(text, tools, selector=search, counter="chars/4").ids) == 2
-    (resources,) = tools.kept.values()
+    (resources,) = tools.cache.values()
     assert [text for text in told if text.startswith("of") or ":" in text] == ["area: of area", "mail: of mail"]
     more = tools.extended(ctxbench.catalog([{"name": "wiki"}]))
     ctxbench.select("three", more, selector=search, counter="chars/4")
-    assert list(more.kept.values()) == [resources]
+    assert list(more.cache.values()) == [resources]
     ctxbench.select("three", more, selector="bm25", embedder="hashing", counter="chars/4")
-    assert len(more.kept) == 2
+    assert len(more.cache) == 2

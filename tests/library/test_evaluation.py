@@ -349,7 +349,7 @@ class TestStep:
         least: int = 0
 
         def __call__(self, query, candidates, resources):
-            return candidates.marked(candidates.tier > 0, ctxbench.Rule.of("nothing", least=self.least))
+            return candidates.exclude(candidates.tier > 0, ctxbench.Rule.of("nothing", least=self.least))
 
     def test_a_strategy_without_a_name_is_a_step_and_is_described_by_its_class_and_parameters(self):
         cut = ctxbench.step("cut", self.Nothing(least=2))

@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import ItemKey
-from ctxbench.core.requests import Only, Request
+from ctxbench.core.requests import Filter, Request
 from ctxbench.pytest_plugin import AssertOffers, Setup
 from ctxbench.pytest_plugin.explained_request import ask
 from ctxbench.pytest_plugin.setup import open_setup
@@ -153,5 +153,5 @@ def test_of_an_unknown_rule_the_one_in_a_folder_of_that_name_is_told(root):
 
 
 def test_what_a_request_is_restricted_to_is_told(offers):
-    request = Request(id="q", text="alpha", only=Only(types=("rule",)))
+    request = Request(id="q", text="alpha", only=Filter(types=("rule",)))
     assert why(offers, request, include=["tool:alpha"])[3] == "it is outside of what this request is restricted to"

@@ -17,7 +17,7 @@ import pytest
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stored_answers import StoredAnswers, write_blocks
 from ctxbench.bench.summary import summarise_run
-from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
+from ctxbench.core.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.core.errors import StorageError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.report.page_payload import dataset_payload, script_json
@@ -335,8 +335,8 @@ def test_pairs_are_told_in_the_chunks_of_the_selector(made_run) -> None:
 def test_what_an_expansion_brought_in_stands_behind_what_was_found_and_names_the_item_that_led_to_it(made_run) -> None:
     dataset, part = made_run.datasets["desk"], made_run.folder.load("desk", "semantic/normal")
     found = Candidates.build(6, np.array([0, 0, 0]), np.array([5, 6, 7]), score=np.array([0.9, 0.5, 0.4]))
-    cut = found.marked(found.item != 5, "beyond topN=1")
-    table = brought_in(
+    cut = found.exclude(found.item != 5, "beyond topN=1")
+    table = add_expanded(
         cut,
         np.array([0, 0]),
         np.array([6, 3]),
@@ -368,7 +368,7 @@ def test_a_whole_catalog_is_one_flag_and_not_a_row_an_item(made_run) -> None:
     assert selector["whole"] == {"all": 1}
     assert selector["items"] == {"all": 200}
     assert selector["item"] == [7]
-    part_of_it = table.taken(table.item < 100)
+    part_of_it = table.select_rows(table.item < 100)
     data = dataset_payload(
         dataset, [replace(part, answers=replace(answers, candidates=part_of_it))], np.ones(200, dtype=np.int64)
     )  # fmt: skip

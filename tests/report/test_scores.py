@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from ctxbench.core.candidates import Mode, brought_in
+from ctxbench.core.candidates import Mode, add_expanded
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.report.charts.histogram import scores
 from ctxbench.report.scores import ScoreGroup, score_groups
@@ -162,7 +162,7 @@ class TestGroups:
 def test_an_expansion_is_held_against_the_scores_of_what_it_brought_in(made_run):
     part = made_run.folder.load("desk", "semantic/normal")
     at = {item.name: position for position, item in enumerate(made_run.datasets["desk"].catalog)}
-    table = brought_in(
+    table = add_expanded(
         part.answers.joined().candidates,
         np.array([0, 0, 1]),
         np.array([at["API"], at["weather"], at["query"]]),  # query had been found, and stood out

@@ -9,7 +9,7 @@ from ctxbench.core.candidate_tables import concatenated, joined
 from ctxbench.core.candidates import Candidates, Mode, Origin
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stages import ByDomain, Step
+from ctxbench.core.stages import PerType, Step
 from ctxbench.selectors.explain import Chunkings
 from ctxbench.text.chunking.chunk_rules import WholeRule
 from ctxbench.text.chunking.finer import Marked, WindowRule
@@ -91,7 +91,7 @@ def test_an_expansion_is_asked_inside_domains_too():
         chunking = ItemChunking(WholeRule())
 
     step, plain = Step("expand", "other", Other), Pipeline.of({"retrieve": "dense"})
-    for refine in ((step,), (ByDomain({("rule",): (step,), ("*",): ()}),)):
+    for refine in ((step,), (PerType({("rule",): (step,), ("*",): ()}),)):
         assert Chunkings.of(replace(plain, refine=refine)) == Chunkings({"": DOCUMENTS}, Other.chunking)
 
 

@@ -11,7 +11,7 @@ from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
 from ctxbench.selectors.definitions import definition, shipped
-from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector, offered_sizes
+from ctxbench.selectors.pipelines import PipelineSelector, SizeMatched, offered_sizes
 from ctxbench.selectors.selector import Answers
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 
@@ -34,7 +34,7 @@ def test_shipped_selectors_conform(name):
 
 def test_a_selector_with_a_comparators_size_conforms():
     random = selector("random", {"retrieve": "random"})
-    testing.check_selector(AsManyAs("random at equal size", random, cut(2)))
+    testing.check_selector(SizeMatched("random at equal size", random, cut(2)))
 
 
 def test_a_description_holds_the_steps_and_what_their_resources_are():
@@ -71,7 +71,7 @@ def test_sizes_leave_the_session_out():
 def test_as_many_as_another_offers_each_time():
     random = selector("random", {"retrieve": "random", "refine": [{"first": {"n": 1}}]})
     like = selector("standard", {"retrieve": "dense", "refine": [{"standard": {"topN": 1, "includeScore": 0.2}}]})
-    answers = AsManyAs("r", random, like).select(BATCH)
+    answers = SizeMatched("r", random, like).select(BATCH)
     sizes = offered_sizes(like.select(BATCH).candidates)
     assert len(set(sizes.tolist())) > 2
     assert np.array_equal(offered_sizes(answers.candidates), sizes)
@@ -97,7 +97,7 @@ def test_a_request_that_either_fails_on_fails():
             made = cut(2).select(batch)
             return dataclasses.replace(made, errors={self.row: f"{self.name} failed"})
 
-    answers = AsManyAs("r", Failing("ranking", 0), Failing("like", 1)).select(BATCH)
+    answers = SizeMatched("r", Failing("ranking", 0), Failing("like", 1)).select(BATCH)
     assert answers.errors == {0: "ranking failed", 1: "like failed"}
     # such a request has its session rows only
     found = np.bincount(answers.candidates.request[answers.candidates.origin == Origin.SEARCH], minlength=len(BATCH))
@@ -106,7 +106,7 @@ def test_a_request_that_either_fails_on_fails():
 
 
 def test_both_selectors_are_described():
-    described = AsManyAs("r", selector("random", {"retrieve": "random"}), cut(2)).describe()
+    described = SizeMatched("r", selector("random", {"retrieve": "random"}), cut(2)).describe()
     assert described["ranking"]["pipeline"]["retrieve"]["step"] == "retrieve:random"
     assert described["as many as"] == cut(2).describe()
 

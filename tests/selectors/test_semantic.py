@@ -161,7 +161,7 @@ def test_with_the_search_off_nothing_is_embedded_indexed_or_loaded(selector):
         def vectors(self, texts):
             raise AssertionError("a model would be loaded")
 
-        def kept(self, key, make):
+        def get_or_create(self, key, make):
             raise AssertionError(f"an index would be made: {key}")
 
     held = rule("tone", "Be kind.", include="always")

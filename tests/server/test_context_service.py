@@ -288,8 +288,8 @@ def test_a_request_and_its_items_are_of_one_moment(store, service, monkeypatch):
 def test_a_service_that_is_prepared_has_its_indexes(store):
     service, asked = service_over(store, selector="assembly"), []
     service.prepare()
-    kept = service._resources.kept
-    service._resources.kept = lambda key, make: kept(key, lambda: asked.append(key) or make())
+    kept = service._resources.get_or_create
+    service._resources.get_or_create = lambda key, make: kept(key, lambda: asked.append(key) or make())
     assert service.build("tyre pump?", time=NOW).selection.trace == ()
     assert asked == []
     assert service.metrics.value("builds") == 1

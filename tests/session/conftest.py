@@ -26,7 +26,7 @@ class Broken:
     def tokens(self, catalog, items=None):
         raise self.error
 
-    def kept(self, key, make):
+    def get_or_create(self, key, make):
         return make()
 
     def identity(self, resource):

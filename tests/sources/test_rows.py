@@ -91,7 +91,7 @@ def test_a_field_of_yaml_has_its_own_line() -> None:
 
 def test_entries_that_cannot_be_read_are_faults_and_left_out() -> None:
     row = row_of(items=["rule:a", 7, "rule", "tool:s:n"])
-    read = row.each("items", read_key, expected="an item id")
+    read = row.read_list("items", read_key, expected="an item id")
     assert read == (ItemKey("rule", None, "a"), ItemKey("tool", "s", "n"))
     second, third = shown(row)
     assert second == "field 'items', entry 2: expected an item id, got 7 (a.jsonl, line 3)"
@@ -101,9 +101,9 @@ def test_entries_that_cannot_be_read_are_faults_and_left_out() -> None:
 def test_no_list_gives_no_entries() -> None:
     row = row_of(text="x", null=None)
     for name in ("absent", "null"):
-        assert row.each(name, read_key, expected="an item id") == ()
+        assert row.read_list(name, read_key, expected="an item id") == ()
     assert row.faults == []
-    assert row.each("text", read_key, expected="an item id") == ()
+    assert row.read_list("text", read_key, expected="an item id") == ()
     assert shown(row) == ["field 'text' must be a list, got 'x' (a.jsonl, line 3)"]
 
 

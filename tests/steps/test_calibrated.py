@@ -265,7 +265,7 @@ class TestAtLeast:
         ]  # fmt: skip
 
     def test_what_was_out_does_not_count(self):
-        before = table([0.9, 0.8, 0.3]).marked(np.array([True, False, False]), "why")
+        before = table([0.9, 0.8, 0.3]).exclude(np.array([True, False, False]), "why")
         assert offered(AtLeast(threshold=0.5, at_least=2)(asked("x"), before, RESOURCES)) == [[1, 2]]
 
     def test_no_rows_no_change(self):
@@ -297,13 +297,13 @@ class TestAbstain:
         assert [after.rules[out].value("probability") for out in after.out] == [0.5, 0.44, 0.5]
 
     def test_the_session_stays_and_a_first_rule_is_kept(self, path):
-        before = table([0.9, 0.1, 0.05], origin=np.array([0, 1, 1])).marked(np.array([0, 0, 1], bool), "first")
+        before = table([0.9, 0.1, 0.05], origin=np.array([0, 1, 1])).exclude(np.array([0, 0, 1], bool), "first")
         after = Abstain(path, threshold=1.0)(asked("x"), before, RESOURCES)
         assert after.chosen.tolist() == [True, False, False]
         assert str(after.rules[after.out[2]] or "") == "first"
 
     def test_what_a_cut_left_out_is_looked_at_all_the_same(self, path):
-        before = table([0.5, 0.25]).marked(np.array([True, False]), "cut")
+        before = table([0.5, 0.25]).exclude(np.array([True, False]), "cut")
         assert offered(Abstain(path, threshold=0.5)(asked("x"), before, RESOURCES)) == [[1]]
 
     def test_behind_a_probability_it_reads_the_score_of_retrieval(self, path):

@@ -43,7 +43,7 @@ def test_items_stand_in_one_message_under_their_citations():
 
 def test_marks_may_be_left_out_and_then_no_index_is_asked():
     resources = testing.mock_resources()
-    resources.kept(("resource", "text_index:fts5"), lambda: None)
+    resources.get_or_create(("resource", "text_index:fts5"), lambda: None)
     (prompt,), _, _ = asked(SETUP, marks=False, resources=resources)
     assert prompt.context.endswith("\nInstall the servers first.")
 

@@ -47,7 +47,7 @@ class TestCommitVotes:
     def test_a_vote_is_the_likeness_by_the_files_changed(self):
         batch = Batch.of(TREE, [request("show the colour", 3)])
         past = commit_history(TREE, mock_resources())
-        like = past.likeness(["show the colour"], [1.0], past.seen(batch, 0))
+        like = past.likeness(["show the colour"], [1.0], past.visible_commits(batch, 0))
         assert (like > 0).tolist() == [False, True, False, False, False]  # that of the second commit, of two files
         for spread in (0.0, 0.5, 2.0):
             scores = [score for _, score in found(CommitVotes(spread=spread), "show the colour", 3)]

@@ -78,7 +78,7 @@ class TestStandard:
 
     def test_what_an_earlier_step_kept_out_is_not_counted(self):
         candidates = table([0.9, 0.8, 0.6, 0.5])
-        before = candidates.marked(candidates.item == 0, "not this one")
+        before = candidates.exclude(candidates.item == 0, "not this one")
         assert offered(Standard(topK=20, topN=2, includeScore=0.7), before) == [[1, 2]]
         assert before.rules == (None, Rule("not this one"))
 
@@ -160,7 +160,7 @@ class TestFirst:
 
     def test_what_is_out_already_does_not_count_and_keeps_its_rule(self):
         candidates = table([0.9, 0.8, 0.7])
-        after = cut(First(n=1), candidates.marked(candidates.item == 0, "not this one"))
+        after = cut(First(n=1), candidates.exclude(candidates.item == 0, "not this one"))
         assert [str(after.rules[out] or "") for out in after.out] == ["not this one", "", "beyond the first n=1"]
 
     def test_the_session_stays(self):

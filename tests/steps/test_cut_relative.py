@@ -50,7 +50,7 @@ def mixed() -> Candidates:
         score=np.array([np.nan, 0.9, 0.5, 0.125, 0.0625]),
         origin=np.array([Origin.SESSION, Origin.SEARCH, Origin.SEARCH, Origin.SEARCH, Origin.EXPANSION]),
     )
-    return candidates.marked(candidates.item == 1, "not this one")
+    return candidates.exclude(candidates.item == 1, "not this one")
 
 
 class TestMargin:

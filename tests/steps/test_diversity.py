@@ -33,7 +33,7 @@ class Angles:
         angles = np.radians([ANGLES[text] for text in texts])
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
-    def kept(self, key, make):
+    def get_or_create(self, key, make):
         return self.kept_.setdefault(key, make())
 
 
@@ -91,7 +91,7 @@ class TestMmr:
 
     def test_only_what_was_found_and_is_not_out_is_picked_from(self):
         candidates = table([math.nan, 0.9, 0.8, 0.7], origin=np.array([0, 1, 1, 2]))
-        candidates = candidates.marked(candidates.item == 1, "not this one")
+        candidates = candidates.exclude(candidates.item == 1, "not this one")
         assert names(Mmr(n=0), query("a", "b", "c", "d"), candidates) == ["a", "d"]
         assert names(Mmr(n=1), query("a", "b", "c", "d"), candidates) == ["a", "c", "d"]
 

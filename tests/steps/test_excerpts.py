@@ -127,7 +127,7 @@ class TestExcerpts:
                     return [[] for _ in texts]
 
             resources = testing.mock_resources()
-            resources.kept(("resource", "text_index:fts5"), Index)
+            resources.get_or_create(("resource", "text_index:fts5"), Index)
             shown(self.FILES[:1], "The new servers, servers", analyse=analyse, resources=resources)
             assert asked == [words]
 

@@ -29,7 +29,7 @@ class Angles:
 
     def __init__(self) -> None:
         mock = mock_resources()
-        self.kept, self.tokens, self.identity = mock.kept, mock.tokens, mock.identity
+        self.get_or_create, self.tokens, self.identity = mock.get_or_create, mock.tokens, mock.identity
 
     def vectors(self, texts):
         angle = np.radians([float(text.split()[-1]) for text in texts])

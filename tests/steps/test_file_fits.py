@@ -51,7 +51,7 @@ def fitted(step, *chosen: str, tree=TREE, cut=(), session=None, **more):
     places = np.array([[one.name for one in tree].index(name) for name in chosen], dtype=np.int64)
     score = 1.0 / (1.0 + np.arange(len(places)))
     table = Candidates.build(1, np.zeros(len(places), dtype=np.int64), places, score=score)
-    table = table.marked(np.isin(table.item, [[one.name for one in tree].index(name) for name in cut]), "cut")
+    table = table.exclude(np.isin(table.item, [[one.name for one in tree].index(name) for name in cut]), "cut")
     return step(whole_texts(batch), concatenated([session_rows(batch), table]), mock_resources())
 
 

@@ -44,7 +44,7 @@ def offered(step: Budget, tokens: list[int], *requests: list[int], out: tuple[in
         score=np.where(origin == SESSION, np.nan, 1 - item / 100),
         origin=origin,
     )
-    after = step(query, candidates.marked(np.isin(candidates.item, out), "not this one"), Counted(*tokens))
+    after = step(query, candidates.exclude(np.isin(candidates.item, out), "not this one"), Counted(*tokens))
     return [after.item[rows][after.chosen[rows]].tolist() for rows in map(after.rows, range(len(requests)))]
 
 

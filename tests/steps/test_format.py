@@ -33,7 +33,7 @@ def prompts(step: Messages, rows: list[tuple[int, int]], **request):
         np.array([row[1] for row in rows], dtype=np.int64),
         score=1.0 - np.arange(len(rows)) / 100,
     )
-    return step(Query.of_chunks(batch, [["ask"], []]), table.marked(table.item == 4, "out"), testing.mock_resources())
+    return step(Query.of_chunks(batch, [["ask"], []]), table.exclude(table.item == 4, "out"), testing.mock_resources())
 
 
 def test_references_come_before_rules_and_the_users_message_last():

@@ -196,7 +196,7 @@ class TestKnapsack:
         resources = LocalResources(Vectors(HashingEmbedder(), None), Dear())
         batch = Batch.of(Catalog([file(n, 1) for n in range(4)]), [Request(id="q", text="")])
         table = step(*scored(batch, [[4.0, 3.0, 2.0, 1.0]], resources=resources))
-        assert (chosen(table), bool(table.whole.all())) == ([0], True)
+        assert (chosen(table), bool(table.shows_all.all())) == ([0], True)
 
     def test_each_request_is_filled_by_itself(self):
         batch = Batch.of(Catalog(self.ITEMS), [Request(id=str(n), text="x" * n) for n in range(4)])
@@ -305,7 +305,7 @@ def over_budget(draw, requests, counter, step, longest):
     made = step(query, table, resources)
     added = prompt_tokens(query, made, resources) - prompt_tokens(query, Candidates.empty(requests), resources)
     over = int((added > step.tokens - step.reserved).sum())
-    return np.array([over, made.chosen.any(), (~made.whole).sum(), (~made.chosen).sum()])
+    return np.array([over, made.chosen.any(), (~made.shows_all).sum(), (~made.chosen).sum()])
 
 
 def test_the_budget_is_exceeded_in_none_of_thousands_of_requests():

@@ -14,7 +14,7 @@ from ctxbench.core.candidates import SEARCHED, Candidates, Mode, Origin, rescore
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey, Link
 from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Only, Request, SessionItem
+from ctxbench.core.requests import Batch, Filter, Request, SessionItem
 from ctxbench.steps.links import DEPTH, TYPE, Links
 from ctxbench.testing import mock_resources
 
@@ -41,7 +41,7 @@ def table_of(batch: Batch, chosen: Sequence[int], others: Sequence[int] = ()) ->
     request = np.repeat(np.arange(len(batch), dtype=np.int64), len(found))
     score = np.tile(0.9 - np.arange(len(found)) / 10, len(batch))
     table = Candidates.build(len(batch), request, np.tile(np.array(found, dtype=np.int64), len(batch)), score=score)
-    return concatenated([session_rows(batch), table.marked(np.isin(table.item, others), "not this one")])
+    return concatenated([session_rows(batch), table.exclude(np.isin(table.item, others), "not this one")])
 
 
 def linked(catalog: Catalog, step: Links, chosen=(0,), others=(), **request) -> Candidates:
@@ -149,7 +149,7 @@ class TestWhoIsLedTo:
         catalog = memories(4, "0 a 1", "0 a 2", "0 a 3", i3={"confidence": 0.9}, i2={"confidence": 0.1})
         assert [row[0] for row in added(catalog, linked(catalog, Links(), removed=(key(1),)))] == [2, 3]
         assert [row[0] for row in added(catalog, linked(catalog, Links(), available=(key(0), key(2))))] == [2]
-        assert [row[0] for row in added(catalog, linked(catalog, Links(), only=Only(confidence=0.5)))] == [3]
+        assert [row[0] for row in added(catalog, linked(catalog, Links(), only=Filter(confidence=0.5)))] == [3]
 
     def test_the_session_does_not_lead(self):
         catalog = memories(4, "0 a 1", "2 a 3")

@@ -32,7 +32,7 @@ def table(*requests: list[tuple[float, int]], first: int) -> Candidates:
         score=np.array([score for score, _ in rows], dtype=np.float64),
         query_chunk=np.array([chunk for _, chunk in rows], dtype=np.int64),
     )
-    return candidates.marked(candidates.item >= first, f"beyond the first n={first}")
+    return candidates.exclude(candidates.item >= first, f"beyond the first n={first}")
 
 
 def run(step: PerChunk, candidates: Candidates) -> Candidates:
@@ -92,7 +92,7 @@ class TestPromotion:
             query_chunk=np.array([-1, 0, 0, 1, 1]),  # that of the last is a chunk of the item that led to it
             via_item=np.array([-1, -1, -1, -1, 1]),
         )
-        candidates = candidates.marked((candidates.item == 3) | (candidates.item == 4), "not this one")
+        candidates = candidates.exclude((candidates.item == 3) | (candidates.item == 4), "not this one")
         assert offered(PerChunk(), candidates) == [[0, 1, 2, 3]]
         assert offered(PerChunk(displace=True), candidates) == [[0, 1, 3]]
 
@@ -232,5 +232,5 @@ def test_what_an_expansion_brought_in_serves_no_chunk_of_the_request():
         tier=np.ones(3, dtype=np.int64),
         via_item=np.array([-1, -1, 0]),
     )
-    cut = found.marked(found.item == 1, "first")
+    cut = found.exclude(found.item == 1, "first")
     assert offered(PerChunk(minimum=1), cut) == [[0, 2, 1]]

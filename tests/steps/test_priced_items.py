@@ -69,7 +69,7 @@ def drawn(draw: random.Random):
     item = [one for _ in range(2) for one in draw.sample(others, k=4)]
     score = [draw.random() for _ in item]
     table = Candidates.build(2, np.repeat([0, 1], 4), np.array(item), score=np.array(score))
-    table = table.marked(np.array([draw.random() < 0.3 for _ in item]), "cut")
+    table = table.exclude(np.array([draw.random() < 0.3 for _ in item]), "cut")
     return whole_texts(batch), concatenated([session_rows(batch), table])
 
 

@@ -7,7 +7,7 @@ from ctxbench.core.candidates import Mode, Origin
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Only, Request, SessionItem
+from ctxbench.core.requests import Batch, Filter, Request, SessionItem
 from ctxbench.steps.request_items import ConversationMessages, RecentFiles
 
 
@@ -72,7 +72,7 @@ def test_what_is_named_is_offered_in_its_order_also_by_hand():
         ({"session": (SessionItem(KEY["a"]),)}, ["b"]),
         ({"available": keys("b", "c")}, ["b"]),
         ({"available": ()}, []),
-        ({"only": Only(types=("message",))}, ["a", "b"]),  # which restricts a search, and this is none
+        ({"only": Filter(types=("message",))}, ["a", "b"]),  # which restricts a search, and this is none
     ],
 )
 def test_what_is_named_must_be_there_for_the_request(request_, left):

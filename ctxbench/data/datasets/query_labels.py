@@ -14,7 +14,7 @@ from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import ItemKey
 from ctxbench.core.request_checks import check_uses, checked_vector
-from ctxbench.core.requests import Message, Only, Request, SessionItem
+from ctxbench.core.requests import Filter, Message, Request, SessionItem
 from ctxbench.core.times import instant
 from ctxbench.io.rows import Row, read_key, read_text_value
 
@@ -121,12 +121,12 @@ def read_query(row: Row, scopes: Mapping[str, tuple[ItemKey, ...]]) -> DatasetQu
         row.fault("fields 'available' and 'scope' exclude each other")
     available = None if scope is None else scopes.get(scope)
     if scope is None and row.data.get("available") is not None:
-        available = row.each("available", read_key, expected="an item id")
+        available = row.read_list("available", read_key, expected="an item id")
     return DatasetQuery(
         request=_request(row, query_id, available),
         split=row.take("split", str, "", required=True),
         group=row.optional("group", str),
-        tags=row.each("tags", read_text_value, expected="a text"),
+        tags=row.read_list("tags", read_text_value, expected="a text"),
         scope=scope,
         needs_nothing=needs == "nothing",
         partly_labelled=labelled == "partly",
@@ -136,18 +136,18 @@ def read_query(row: Row, scopes: Mapping[str, tuple[ItemKey, ...]]) -> DatasetQu
 def _request(row: Row, query_id: str, available: tuple[ItemKey, ...] | None) -> Request:
     session = None
     if row.data.get("session") is not None:
-        session = row.each("session", _session_item, expected='{"id", "mode"}')
+        session = row.read_list("session", _session_item, expected='{"id", "mode"}')
     return Request(
         id=query_id,
         text=row.take("text", str, ""),
-        history=row.each("history", _message, expected='{"role", "content"}, both texts'),
+        history=row.read_list("history", _message, expected='{"role", "content"}, both texts'),
         session=session,
-        removed=row.each("removed", read_key, expected="an item id"),
-        explicit=row.each("explicit", read_key, expected="an item id"),
-        recent=row.each("recent", read_key, expected="an item id"),
+        removed=row.read_list("removed", read_key, expected="an item id"),
+        explicit=row.read_list("explicit", read_key, expected="an item id"),
+        recent=row.read_list("recent", read_key, expected="an item id"),
         uses=_uses(row, query_id),
         available=available,
-        tool_results=row.each("tool_results", _tool_result, expected='{"tool", "text"}, both texts'),
+        tool_results=row.read_list("tool_results", _tool_result, expected='{"tool", "text"}, both texts'),
         user=row.filled("user"),
         workspace=row.filled("workspace"),
         conversation=row.optional("conversation", str),
@@ -158,20 +158,20 @@ def _request(row: Row, query_id: str, available: tuple[ItemKey, ...] | None) -> 
     )
 
 
-def _read_filter(row: Row) -> Only | None:
+def _read_filter(row: Row) -> Filter | None:
     """The restriction of the search; None if there is none."""
     if row.optional("only", dict) is None:
         return None
     inner = row.nested(row.data["only"])
     inner.refuse_unknown(("types", "kinds", "since", "before", "confidence", "conversation"))
     try:
-        return Only(
-            types=inner.each("types", read_text_value, expected="an item type"),
+        return Filter(
+            types=inner.read_list("types", read_text_value, expected="an item type"),
             since=inner.optional("since", str),
             before=inner.optional("before", str),
             confidence=inner.number("confidence"),
             conversation=inner.optional("conversation", str),
-            kinds=inner.each("kinds", read_text_value, expected="a text"),
+            kinds=inner.read_list("kinds", read_text_value, expected="a text"),
         )
     except ParameterError as error:
         row.fault(f"field 'only': {error}")

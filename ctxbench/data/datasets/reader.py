@@ -237,7 +237,7 @@ class _FolderReader:
         for name, entries in scopes.items():
             lines: dict[YamlPath, int] = {(name,): line_of(self.card_lines, ("scopes", name))}
             scope = replace(row, data={name: entries if entries is not None else []}, lines=lines)
-            self.scopes[name] = scope.each(name, read_key, expected="an item id")
+            self.scopes[name] = scope.read_list(name, read_key, expected="an item id")
 
     def _read_corpus(self) -> None:
         path = self.folder / CORPUS

@@ -26,7 +26,7 @@ class PackageData:
     @property
     def install(self) -> str:
         """The command that puts them there."""
-        return install_command(again=True)
+        return install_command(reinstall=True)
 
     def available(self) -> bool:
         """Whether their files are there."""

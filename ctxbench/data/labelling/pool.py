@@ -93,7 +93,7 @@ class Pool:
     @cached_property
     def always_items(self) -> frozenset[int]:
         """The enabled items of mode `always`, which are in the prompt of every new session."""
-        return frozenset(np.flatnonzero(self.dataset.catalog.facts.always).tolist())
+        return frozenset(np.flatnonzero(self.dataset.catalog.facts.always_offered).tolist())
 
     def always_offered(self, row: int) -> frozenset[int]:
         """The items of mode `always` that every selector offers for the query in `row`: it gets them anyway."""

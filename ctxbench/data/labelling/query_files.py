@@ -122,7 +122,7 @@ def _read(row: Row, sets: Mapping[int, tuple[ItemKey, ...]]) -> Exposure:
         listed = sets.get(offered, ())
     else:
         listed = _keys(row, "offered")
-    signals = row.each("signals", read_text_value, expected="a text")
+    signals = row.read_list("signals", read_text_value, expected="a text")
     for signal in signals:
         if signal not in (*SIGNALS, NOT_SUFFICIENT):
             row.fault(f"unknown signal {signal!r}; expected any of {', '.join((*SIGNALS, NOT_SUFFICIENT))}")
@@ -137,7 +137,7 @@ def _read(row: Row, sets: Mapping[int, tuple[ItemKey, ...]]) -> Exposure:
 
 
 def _keys(row: Row, name: str) -> tuple[ItemKey, ...]:
-    return row.each(name, read_key, expected="an item id")
+    return row.read_list(name, read_key, expected="an item id")
 
 
 def read_weights(folder: Path) -> dict[str, float]:

@@ -150,7 +150,7 @@ def _documents(
     path: Path, line_hashes: set[bytes], findings: LogFindings
 ) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
     """Line, object and length of each document of a file; the object of a repeated or faulty line is None."""
-    path = readable(path, again=True)
+    path = readable(path, repeatedly=True)
     n_faults = len(findings.faults)
     for line, text in iter_records(path, findings.faults):
         yield from ((fault.line, None, 0) for fault in findings.faults[n_faults:])  # lines that are no text

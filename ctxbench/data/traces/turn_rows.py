@@ -38,7 +38,7 @@ def read_turn(
         findings.roles.update(message.role for message in parsed)
     _read_offers(record, row, interner)
     if row.data.get("called") is not None:  # else the calls are those in the messages after the user's last one
-        record.calls = row.each("called", _call, expected="{tool, status}")
+        record.calls = row.read_list("called", _call, expected="{tool, status}")
     _read_other_fields(record, row, interner)
     findings.faults += faults
     return None if faults else record
@@ -48,7 +48,7 @@ def _names(row: Row, field: str, interner: Interner) -> tuple[str, ...] | None:
     """The names of a list, or None if there is no list; equal lists of a log are one object."""
     if row.optional(field, list) is None:
         return None
-    return interner.names(row.each(field, named, expected="the name of an item"))
+    return interner.names(row.read_list(field, named, expected="the name of an item"))
 
 
 def _read_messages(record: Record, row: Row, interner: Interner) -> list[ChatMessage]:

@@ -54,17 +54,17 @@ def _facts(content: str, language: str, grammar: Grammar) -> CodeFacts:
         raise TooComplexError("it does not fit the grammar")
     if _is_deep(tree):
         raise TooComplexError(f"its code nests over {_DEEPEST} deep")
-    found = grammar.captures(root)
-    scopes = _scopes(found)
-    own = {one.name_node.start_byte for one in scopes if one.name_node is not None}
+    captures = grammar.captures(root)
+    scopes = _scopes(captures)
+    name_starts = {scope.name_node.start_byte for scope in scopes if scope.name_node is not None}
     return CodeFacts(
         language=language,
         doc=_file_doc(root, language),
-        package=next((node_text(node) for node in found.get("package", ())), ""),
+        package=next((node_text(node) for node in captures.get("package", ())), ""),
         definitions=_definitions(scopes, data, ascii_only=len(data) == len(content)),
-        imports=tuple(read_imports(found.get("import", ()), language, found.get("def.module", ()))),
-        references=_references(found, own),
-        implements=_implements(found, scopes),
+        imports=tuple(read_imports(captures.get("import", ()), language, captures.get("def.module", ()))),
+        references=_references(captures, name_starts),
+        implements=_implements(captures, scopes),
         parsed=not root.has_error,
     )
 
@@ -96,46 +96,46 @@ class _NamingNode:
             return ""
         text = node_text(self.name_node).strip("\"'`")
         if self.kind == "scope":
-            found = _TYPE_NAME.match(text)
-            return found[1] if found else ""
+            match = _TYPE_NAME.match(text)
+            return match[1] if match else ""
         if self.node.type == "assignment_expression":  # `exports.a`, `A.prototype.b`
             text = text.removeprefix("module.").removeprefix("exports.").replace(".prototype.", ".")
             return text if re.fullmatch(r"[\w$.]+", text) else ""
         receiver = self.node.child_by_field_name("receiver")  # of a Go method
         if receiver is not None:
-            found = re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*\)$", node_text(receiver))
-            return f"{found[1]}.{text}" if found else text
+            match = re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*\)$", node_text(receiver))
+            return f"{match[1]}.{text}" if match else text
         return text
 
 
 def _name_node(node: Node, kind: str) -> Node | None:
     fields = ("type",) if kind == "scope" else ("name", "left", "key", "property")
-    return next((one for field in fields if (one := node.child_by_field_name(field)) is not None), None)
+    return next((child for field in fields if (child := node.child_by_field_name(field)) is not None), None)
 
 
-def _scopes(found: Captures) -> list[_NamingNode]:
+def _scopes(captures: Captures) -> list[_NamingNode]:
     """Definitions and scopes in order of place, each with its dotted name."""
     by_node: dict[tuple[int, int], _NamingNode] = {}
-    for capture in sorted(found, key=("def.constant", "def.class").__contains__):  # the more special first
+    for capture in sorted(captures, key=("def.constant", "def.class").__contains__):  # the more special first
         kind = "scope" if capture == "scope" else capture.removeprefix("def.")
         if kind != capture or kind == "scope":
-            for node in found[capture]:
+            for node in captures[capture]:
                 if node.byte_range not in by_node:
                     by_node[node.byte_range] = _NamingNode(kind, node)
-    scopes = sorted(by_node.values(), key=lambda one: (one.start, -one.end))
+    scopes = sorted(by_node.values(), key=lambda scope: (scope.start, -scope.end))
     outer: list[_NamingNode] = []
     n_characters = 0
-    for one in scopes:
-        while outer and outer[-1].end <= one.start:
+    for scope in scopes:
+        while outer and outer[-1].end <= scope.start:
             outer.pop()
         inside = outer[-1] if outer else None
         if inside is None or (inside.path and inside.kind not in _FUNCTIONS):
-            name = one.name
-            one.path = f"{inside.path}.{name}" if inside and name else name
-            if one.kind == "function" and "." in one.path and (inside is None or inside.kind != "module"):
-                one.kind = "method"
-        outer.append(one)
-        n_characters += len(one.path)
+            name = scope.name
+            scope.path = f"{inside.path}.{name}" if inside and name else name
+            if scope.kind == "function" and "." in scope.path and (inside is None or inside.kind != "module"):
+                scope.kind = "method"
+        outer.append(scope)
+        n_characters += len(scope.path)
         if len(outer) > _DEEPEST:
             raise TooComplexError(f"its code nests over {_DEEPEST} deep")
         if n_characters > MOST_NAMES:
@@ -144,31 +144,31 @@ def _scopes(found: Captures) -> list[_NamingNode]:
 
 
 def _definitions(scopes: list[_NamingNode], data: bytes, *, ascii_only: bool) -> tuple[CodeDefinition, ...]:
-    place = int if ascii_only else _places(data)
-    seen: Counter[str] = Counter()
-    made = []
-    for one in scopes:
-        if not one.path or one.kind == "scope":
+    character_at = int if ascii_only else _characters_at(data)
+    occurrences: Counter[str] = Counter()
+    definitions = []
+    for scope in scopes:
+        if not scope.path or scope.kind == "scope":
             continue
-        seen[one.path] += 1
-        whole = _widened(one.node)
-        first, comments = _with_above(whole)
-        made.append(
+        occurrences[scope.path] += 1
+        widened = _widened(scope.node)
+        first, comments = _with_above(widened)
+        definitions.append(
             CodeDefinition(
-                name=one.path if seen[one.path] == 1 else f"{one.path}#{seen[one.path]}",
-                kind=one.kind,
-                start=place(first.start_byte),
-                end=place(whole.end_byte),
+                name=scope.path if occurrences[scope.path] == 1 else f"{scope.path}#{occurrences[scope.path]}",
+                kind=scope.kind,
+                start=character_at(first.start_byte),
+                end=character_at(widened.end_byte),
                 first_line=first.start_point[0] + 1,
-                last_line=whole.end_point[0] + (whole.end_point[1] > 0 or whole.end_byte == first.start_byte),
-                signature=_signature(one, whole, data),
-                doc=_docstring(one.node) or _comment_line(comments),
+                last_line=widened.end_point[0] + (widened.end_point[1] > 0 or widened.end_byte == first.start_byte),
+                signature=_signature(scope, widened, data),
+                doc=_docstring(scope.node) or _comment_line(comments),
             )
         )
-    return tuple(made)
+    return tuple(definitions)
 
 
-def _places(data: bytes) -> Callable[[int], int]:
+def _characters_at(data: bytes) -> Callable[[int], int]:
     """What gives a place in characters for one in bytes."""
     import numpy as np
 
@@ -180,7 +180,7 @@ def _widened(node: Node) -> Node:
     """The node with what it alone stands in: decorators, `export`, `const`."""
     parent = node.parent
     while parent is not None and parent.type in _WRAPPERS:
-        inner = [one for one in parent.named_children if one.type not in ABOVE]
+        inner = [child for child in parent.named_children if child.type not in ABOVE]
         if parent.type != "expression_statement" and parent.type != "export_statement" and len(inner) > 1:
             break
         node, parent = parent, parent.parent
@@ -207,20 +207,20 @@ def _with_above(node: Node) -> tuple[Node, list[Node]]:
     return first, comments[::-1]
 
 
-def _signature(one: _NamingNode, whole: Node, data: bytes) -> str:
-    node = one.node
-    start = node.start_byte if whole.type == "decorated_definition" else whole.start_byte
-    if one.kind == "constant":
-        end = min(whole.end_byte, start + _SIGNATURE_BYTES)
+def _signature(scope: _NamingNode, widened: Node, data: bytes) -> str:
+    node = scope.node
+    start = node.start_byte if widened.type == "decorated_definition" else widened.start_byte
+    if scope.kind == "constant":
+        end = min(widened.end_byte, start + _SIGNATURE_BYTES)
         return _line(data[start:end].decode("utf-8", "replace").strip().partition("\n")[0])
     body = node.child_by_field_name("body")
     for field in ("value", "right"):
         inner = node.child_by_field_name(field)
         if body is None and inner is not None:
             body = inner.child_by_field_name("body")
-    end = min(whole.end_byte if body is None else body.start_byte, start + _SIGNATURE_BYTES)
+    end = min(widened.end_byte if body is None else body.start_byte, start + _SIGNATURE_BYTES)
     text = data[start:end].decode("utf-8", "replace")
-    if body is None and one.kind not in _FUNCTIONS:
+    if body is None and scope.kind not in _FUNCTIONS:
         text = text.partition("{")[0]
     return _BRACKET.sub("", _line(text.rstrip().rstrip("{:;")))
 
@@ -241,13 +241,15 @@ def _first_words(lines: Iterable[str], *, but: re.Pattern[str] | None = None) ->
 
 
 def _comment_line(comments: list[Node], but: re.Pattern[str] | None = None) -> str:
-    return _first_words((line for one in comments for line in node_text(one).splitlines()), but=but)
+    return _first_words((line for comment in comments for line in node_text(comment).splitlines()), but=but)
 
 
 def _docstring(node: Node) -> str:
     """The first line of the string that a body begins with (Python)."""
     body = node if node.type == "module" else node.child_by_field_name("body")
-    first = next((one for one in body.named_children if one.type != "comment"), None) if body is not None else None
+    first = (
+        next((child for child in body.named_children if child.type != "comment"), None) if body is not None else None
+    )
     inner = first.named_child(0) if first is not None and first.type == "expression_statement" else None
     if inner is None or inner.type != "string":
         return ""
@@ -263,36 +265,40 @@ def _file_doc(root: Node, language: str) -> str:
             top.append(node)
         elif node.type not in ("hash_bang_line", "package_clause") or top:
             break
-    if any(_LICENCE.search(node_text(one)) for one in top[:1]):  # its lines go together
-        block = [one for one, after in zip(top, [*top[1:], None], strict=True) if after is None or _gap(one, after)]
+    if any(_LICENCE.search(node_text(comment)) for comment in top[:1]):  # its lines go together
+        block = [
+            comment
+            for comment, after in zip(top, [*top[1:], None], strict=True)
+            if after is None or _gap(comment, after)
+        ]
         top = top[top.index(block[0]) + 1 :] if block else []
     return _comment_line(top, _LICENCE)
 
 
-def _gap(one: Node, after: Node) -> bool:
-    return bool(after.start_point[0] > one.end_point[0] + 1)
+def _gap(comment: Node, after: Node) -> bool:
+    return bool(after.start_point[0] > comment.end_point[0] + 1)
 
 
-def _references(found: Captures, own: set[int]) -> tuple[str, ...]:
+def _references(captures: Captures, name_starts: set[int]) -> tuple[str, ...]:
     """Names used, each once, by first use; the names that definitions have of themselves are none."""
     first: dict[str, int] = {}
     for capture in ("ref", "cap"):
-        for node in found.get(capture, ()):
-            place = node.start_byte
-            if place in own:
+        for node in captures.get(capture, ()):
+            start = node.start_byte
+            if start in name_starts:
                 continue
             name = node_text(node)
-            if (capture == "ref" or name[:1].isupper()) and place < first.get(name, place + 1):
-                first[name] = place
+            if (capture == "ref" or name[:1].isupper()) and start < first.get(name, start + 1):
+                first[name] = start
     return tuple(sorted(first, key=first.__getitem__))
 
 
-def _implements(found: Captures, scopes: list[_NamingNode]) -> tuple[tuple[str, str], ...]:
+def _implements(captures: Captures, scopes: list[_NamingNode]) -> tuple[tuple[str, str], ...]:
     """(class, base) by place; the class is the nearest around its base."""
     classes = [scope for scope in scopes if scope.kind in _CLASS_LIKE][::-1]  # the first is last
     around: list[_NamingNode] = []
     pairs: dict[tuple[str, str], None] = {}
-    for base in sorted(found.get("base", ()), key=lambda node: node.start_byte):
+    for base in sorted(captures.get("base", ()), key=lambda node: node.start_byte):
         while classes and classes[-1].start <= base.start_byte:
             around.append(classes.pop())
             while len(around) > 1 and around[-2].end <= around[-1].start:

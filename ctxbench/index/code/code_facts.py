@@ -22,7 +22,7 @@ _FORM = "4"  # goes up with whatever changes the facts of a text, beside a query
 _MOST = 50_000  # texts whose facts stay in memory
 _BATCH = 500  # texts whose facts are written at once, so that a run that is stopped keeps most
 _log = logging.getLogger(__name__)
-_known: dict[bytes, CodeFacts] = {}  # by `_key`; the oldest leave first
+_in_memory: dict[bytes, CodeFacts] = {}  # by `_key`; the oldest leave first
 
 
 def code_facts(path: str, content: str) -> CodeFacts:
@@ -55,11 +55,11 @@ def all_code_facts(contents: Mapping[str, str]) -> dict[str, CodeFacts]:
             facts[path] = CodeFacts(language_of(path), doc=_plain_doc(content), left_out=why)
         else:
             keys[path] = _key(name, content)
-    found = _found(keys, contents)
-    _known.update(found)
-    while len(_known) > _MOST:
-        _known.pop(next(iter(_known)), None)
-    return {path: facts[path] if path in facts else found[keys[path]] for path in contents}
+    by_key = _facts_by_key(keys, contents)
+    _in_memory.update(by_key)
+    while len(_in_memory) > _MOST:
+        _in_memory.pop(next(iter(_in_memory)), None)
+    return {path: facts[path] if path in facts else by_key[keys[path]] for path in contents}
 
 
 def _left_out(name: str | None, content: str) -> str:
@@ -86,32 +86,32 @@ def _key(name: str, content: str) -> bytes:
     return hashlib.sha256(made_by.encode() + content.encode("utf-8", "surrogatepass")).digest()
 
 
-def _found(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dict[bytes, CodeFacts]:
+def _facts_by_key(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dict[bytes, CodeFacts]:
     """The facts of all keys: from memory, else from the cache, else from the text."""
-    found = {key: facts for key in keys.values() if (facts := _known.get(key)) is not None}
-    missing = {key: path for path, key in keys.items() if key not in found}
+    by_key = {key: facts for key in keys.values() if (facts := _in_memory.get(key)) is not None}
+    missing = {key: path for path, key in keys.items() if key not in by_key}
     if not missing:
-        return found
+        return by_key
     rows = OptionalRows(cache_dir() / "code-1.sqlite", "facts")
     try:
-        found |= {key: _from_json(value) for key, value in rows.get(missing).items()}
-        made: dict[bytes, bytes] = {}
+        by_key |= {key: _from_json(value) for key, value in rows.get(missing).items()}
+        unsaved: dict[bytes, bytes] = {}
         for key, path in missing.items():
-            loaded = grammar(grammar_name(path) or "") if key not in found else None
+            loaded = grammar(grammar_name(path) or "") if key not in by_key else None
             if loaded is not None:
                 facts = extracted(contents[path], language_of(path) or "", loaded)
-                found[key] = replace(facts, doc=_plain_doc(contents[path])) if facts.left_out else facts
-                made[key] = _to_json(found[key])
-            if len(made) == _BATCH:
-                rows.put(made)
-                made = {}
-        rows.put(made)
+                by_key[key] = replace(facts, doc=_plain_doc(contents[path])) if facts.left_out else facts
+                unsaved[key] = _to_json(by_key[key])
+            if len(unsaved) == _BATCH:
+                rows.put(unsaved)
+                unsaved = {}
+        rows.put(unsaved)
     finally:
         rows.close()
     for key, path in missing.items():
-        if found[key].left_out:
-            _log.warning("%s is read as plain text, without its definitions: %s", one_line(path), found[key].left_out)
-    return found
+        if by_key[key].left_out:
+            _log.warning("%s is read as plain text, without its definitions: %s", one_line(path), by_key[key].left_out)
+    return by_key
 
 
 def _to_json(facts: CodeFacts) -> bytes:
@@ -131,8 +131,8 @@ def _from_json(value: bytes) -> CodeFacts:
         language=language,
         doc=doc,
         package=package,
-        definitions=tuple(CodeDefinition(*one) for one in definitions),
-        imports=tuple(Import(target, tuple(names), *others) for target, names, *others in imports),
+        definitions=tuple(CodeDefinition(*fields) for fields in definitions),
+        imports=tuple(Import(target, tuple(names), *fields) for target, names, *fields in imports),
         references=tuple(references),
         implements=tuple((name, base) for name, base in implements),
         parsed=parsed,

@@ -27,9 +27,9 @@ def import_edges(contents: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
         of what is no file of the tree (standard libraries, packages installed) are left out.
     """
     tree = SourceTree(contents, all_code_facts({path: contents[path] for path in contents if grammar_name(path)}))
-    found: dict[str, set[str]] = {}
+    edges: dict[str, set[str]] = {}
     for rule in _RULES:
         for path, imported in rule(tree):
             if imported != path:
-                found.setdefault(path, set()).add(imported)
-    return {path: tuple(sorted(found[path])) for path in contents if path in found}
+                edges.setdefault(path, set()).add(imported)
+    return {path: tuple(sorted(edges[path])) for path in contents if path in edges}

@@ -44,29 +44,29 @@ def read_imports(nodes: Iterable[Node], language: str, modules: Iterable[Node] =
         "java": _java_import,
     }
     read = readers.get(language, _script_import)
-    seen = set()
+    targets = set()
     n_characters = 0
-    for node in sorted(nodes, key=lambda one: one.start_byte):
-        for one in read(node, node.start_point[0] + 1):
-            n_characters += len(one.target)
+    for node in sorted(nodes, key=lambda node: node.start_byte):
+        for statement in read(node, node.start_point[0] + 1):
+            n_characters += len(statement.target)
             if n_characters > MOST_NAMES:
                 raise TooComplexError("the paths of its imports are too long")
-            if one.kind != "code" or one.target not in seen:  # of what code says many times the first
-                yield one
-            seen.add(one.target)
+            if statement.kind != "code" or statement.target not in targets:  # of what code says many times the first
+                yield statement
+            targets.add(statement.target)
 
 
 def _python_import(node: Node, line: int) -> Iterator[Import]:
-    names = [one.child_by_field_name("name") or one for one in node.children_by_field_name("name")]
+    names = [child.child_by_field_name("name") or child for child in node.children_by_field_name("name")]
     if node.type == "import_statement":
-        yield from (Import(node_text(one), line=line) for one in names)
+        yield from (Import(node_text(name), line=line) for name in names)
         return
     module = node.child_by_field_name("module_name")
     dotted = node_text(module) if module is not None else ""
     target = _SPACE.sub("", dotted)
-    every = any(one.type == "wildcard_import" for one in node.named_children)
-    taken = ("*",) if every else tuple(node_text(one) for one in names)
-    yield Import(target.lstrip("."), taken, len(target) - len(target.lstrip(".")), "from", line)
+    is_wildcard = any(child.type == "wildcard_import" for child in node.named_children)
+    imported = ("*",) if is_wildcard else tuple(node_text(name) for name in names)
+    yield Import(target.lstrip("."), imported, len(target) - len(target.lstrip(".")), "from", line)
 
 
 def _script_import(node: Node, line: int) -> Iterator[Import]:
@@ -81,12 +81,16 @@ def _script_import(node: Node, line: int) -> Iterator[Import]:
     for clause in node.named_children if node.type != "call_expression" else ():
         if clause.type == "import_require_clause":
             source = clause.child_by_field_name("source")
-        for one in clause.named_children:
-            if one.type == "named_imports":
-                names += [node_text(name) for each in one.named_children if (name := each.child_by_field_name("name"))]
-            elif one.type in ("export_specifier", "identifier"):
-                names.append(node_text(one.child_by_field_name("name") or one) if "_" in one.type else "default")
-            elif one.type == "namespace_import":
+        for child in clause.named_children:
+            if child.type == "named_imports":
+                names += [
+                    node_text(name)
+                    for specifier in child.named_children
+                    if (name := specifier.child_by_field_name("name"))
+                ]
+            elif child.type in ("export_specifier", "identifier"):
+                names.append(node_text(child.child_by_field_name("name") or child) if "_" in child.type else "default")
+            elif child.type == "namespace_import":
                 names.append("*")
     if source is not None:
         yield Import(node_text(source)[1:-1], tuple(names), kind=kind, line=line)
@@ -99,10 +103,12 @@ def _go_import(node: Node, line: int) -> Iterator[Import]:
 
 
 def _java_import(node: Node, line: int) -> Iterator[Import]:
-    text = "".join(node_text(one) for one in node.named_children if one.type in ("identifier", "scoped_identifier"))
-    every = ("*",) if any(one.type == "asterisk" for one in node.named_children) else ()
-    static = any(one.type == "static" for one in node.children)
-    yield Import(text, every, kind="static" if static else "import", line=line)
+    text = "".join(
+        node_text(child) for child in node.named_children if child.type in ("identifier", "scoped_identifier")
+    )
+    wildcard = ("*",) if any(child.type == "asterisk" for child in node.named_children) else ()
+    static = any(child.type == "static" for child in node.children)
+    yield Import(text, wildcard, kind="static" if static else "import", line=line)
 
 
 class _RustImports:
@@ -130,8 +136,8 @@ class _RustImports:
             if node.child_by_field_name("body") is None:
                 name = "::".join([*inside, node_text(node.child_by_field_name("name"))])
                 matches = (_PATH.search(text) for text in _attributes(node))
-                place = next((match[1] for match in matches if match), "")
-                yield Import(name, (place,) if place else (), kind="path" if place else "mod", line=line)
+                file = next((match[1] for match in matches if match), "")
+                yield Import(name, (file,) if file else (), kind="path" if file else "mod", line=line)
         elif node.type == "extern_crate_declaration":
             name = node_text(node.child_by_field_name("name"))
             yield Import(name, (node_text(node.child_by_field_name("alias")) or name,), kind="use", line=line)
@@ -164,12 +170,12 @@ def _without_closed(string: re.Match[str]) -> str:
 
 def _rust_path(node: Node) -> str:
     """The whole path that begins with a node; empty for one that says where a name is visible."""
-    whole, parent = node, node.parent
+    outermost, parent = node, node.parent
     while parent is not None and parent.type in ("scoped_identifier", "scoped_type_identifier", "generic_type"):
-        whole, parent = parent, parent.parent
+        outermost, parent = parent, parent.parent
     if parent is not None and parent.type == "visibility_modifier":
         return ""
-    return node_text(whole).partition("<")[0].strip().removesuffix("::")
+    return node_text(outermost).partition("<")[0].strip().removesuffix("::")
 
 
 def _rust_code(path: str, line: int, inside: list[str]) -> Import:

@@ -18,18 +18,20 @@ def go_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     """
     modules: dict[str, str] = {}
     for path in tree.named("go.mod"):
-        found = _GO_MODULE.search(tree.contents[path])
-        if found:
-            modules.setdefault(found[1], folder_of(path))
+        match = _GO_MODULE.search(tree.contents[path])
+        if match:
+            modules.setdefault(match[1], folder_of(path))
     packages: dict[str, list[str]] = {}
     for path, _ in tree.of("go"):
         if not path.endswith("_test.go") and not _is_left_out(tree.contents[path]):
             packages.setdefault(folder_of(path), []).append(path)
     for path, facts in tree.of("go"):
-        for one in facts.imports:
-            owner = max((name for name in modules if f"{one.target}/".startswith(f"{name}/")), key=len, default=None)
+        for statement in facts.imports:
+            owner = max(
+                (name for name in modules if f"{statement.target}/".startswith(f"{name}/")), key=len, default=None
+            )
             if owner is not None:
-                folder = f"{modules[owner]}{one.target[len(owner) :]}".removeprefix("/")
+                folder = f"{modules[owner]}{statement.target[len(owner) :]}".removeprefix("/")
                 yield from ((path, file) for file in packages.get(folder, ()))
 
 
@@ -53,18 +55,18 @@ def java_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
             classes.setdefault(f"{facts.package}.{stem}".lstrip("."), []).append(path)
             packages.setdefault(facts.package, []).append(path)
     for path, facts in tree.of("java"):
-        for one in facts.imports:
-            if one.names and one.kind == "import" and one.target in packages:
-                yield from ((path, file) for file in packages[one.target])
+        for statement in facts.imports:
+            if statement.names and statement.kind == "import" and statement.target in packages:
+                yield from ((path, file) for file in packages[statement.target])
                 continue
-            name = one.target
+            name = statement.target
             while name and name not in classes:
                 name = name.rpartition(".")[0]
             if name:
                 yield path, max(classes[name], key=lambda file: (_shared(path, file), file))
 
 
-def _shared(one: str, other: str) -> int:
+def _shared(left: str, right: str) -> int:
     """How many folders two paths begin with together."""
-    pairs = zip(one.split("/")[:-1], other.split("/")[:-1], strict=False)
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(one.count("/"), other.count("/")))
+    pairs = zip(left.split("/")[:-1], right.split("/")[:-1], strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(left.count("/"), right.count("/")))

@@ -28,8 +28,8 @@ def python_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     """
     modules = _PythonModules(tree)
     for path, facts in tree.of("python"):
-        for one in facts.imports:
-            yield from ((path, found) for found in modules.imported(path, one))
+        for statement in facts.imports:
+            yield from ((path, file) for file in modules.imported(path, statement))
 
 
 class _PythonModules:
@@ -40,21 +40,21 @@ class _PythonModules:
         self._projects = _project_roots(tree)
         self._roots: dict[str, tuple[str, ...]] = {}
 
-    def imported(self, path: str, one: Import) -> Iterator[str]:
+    def imported(self, path: str, statement: Import) -> Iterator[str]:
         """The files that an import of a file means."""
-        folder, parts = folder_of(path), one.target.split(".") if one.target else []
-        if one.level:
-            bases = [folder, *above(folder)][one.level - 1 : one.level]
+        folder, parts = folder_of(path), statement.target.split(".") if statement.target else []
+        if statement.level:
+            bases = [folder, *above(folder)][statement.level - 1 : statement.level]
         else:
             bases = [root for root in self._seen_from(path) if self._is_top(root, parts[0], folder)][:1]
         for base in bases:
-            if one.kind == "import":
-                found = (self._file(base, parts[:end]) for end in range(len(parts), 0, -1))
-                yield from [file for file in found if file][:1]
+            if statement.kind == "import":
+                files = (self._file(base, parts[:end]) for end in range(len(parts), 0, -1))
+                yield from [file for file in files if file][:1]
             else:
-                yield from self._taken(base, parts, one.names)
+                yield from self._from_import(base, parts, statement.names)
 
-    def _taken(self, base: str, parts: list[str], names: tuple[str, ...]) -> Iterator[str]:
+    def _from_import(self, base: str, parts: list[str], names: tuple[str, ...]) -> Iterator[str]:
         """What `from PARTS import NAMES` means."""
         module = self._file(base, parts)
         if module is None and "/".join([*filter(None, [base]), *parts]) not in self._tree.folders:
@@ -68,17 +68,17 @@ class _PythonModules:
                 yield module
 
     def _file(self, base: str, parts: list[str]) -> str | None:
-        place = "/".join([*filter(None, [base]), *parts])
-        inside = f"{place}/" if place else ""
+        module = "/".join([*filter(None, [base]), *parts])
+        inside = f"{module}/" if module else ""
         names = [f"{inside}__init__.py", f"{inside}__init__.pyi"]
-        return self._tree.first(*names, *([f"{place}.py", f"{place}.pyi"] if parts else []))
+        return self._tree.first(*names, *([f"{module}.py", f"{module}.pyi"] if parts else []))
 
     def _is_top(self, root: str, name: str, folder: str) -> bool:
         """Whether a root has a top-level module or package of a name, which the standard library does not hide."""
         if name in _STANDARD:  # only what lies beside a script comes before it
             return root == folder and self._file(root, [name]) is not None
-        place = f"{root}/{name}" if root else name
-        return self._file(root, [name]) is not None or place in self._tree.folders
+        module = f"{root}/{name}" if root else name
+        return self._file(root, [name]) is not None or module in self._tree.folders
 
     def _seen_from(self, path: str) -> tuple[str, ...]:
         """The roots that a file sees, in the order in which they are looked through."""
@@ -88,9 +88,13 @@ class _PythonModules:
             while top and self._file(top, []) is not None:
                 top = folder_of(top)
             around = [folder, *above(folder)]
-            tests = [one for one in around if self._tree.first(f"{one}/conftest.py" if one else "conftest.py")]
-            tests = [one for one in tests if self._file(one, []) is None]
-            near = [one for one in self._projects if one in around or folder_of(one) in around]
+            tests = [
+                ancestor
+                for ancestor in around
+                if self._tree.first(f"{ancestor}/conftest.py" if ancestor else "conftest.py")
+            ]
+            tests = [ancestor for ancestor in tests if self._file(ancestor, []) is None]
+            near = [project for project in self._projects if project in around or folder_of(project) in around]
             near.sort(key=len, reverse=True)
             self._roots[folder] = tuple(dict.fromkeys([top, *tests, *near, *self._projects]))
         return self._roots[folder]
@@ -102,7 +106,7 @@ def _is_package(path: str) -> bool:
 
 def _bound(facts: CodeFacts | None) -> set[str]:
     """The names that a module defines itself."""
-    return {one.name for one in facts.definitions} if facts else set()
+    return {definition.name for definition in facts.definitions} if facts else set()
 
 
 def _project_roots(tree: SourceTree) -> list[str]:
@@ -112,7 +116,7 @@ def _project_roots(tree: SourceTree) -> list[str]:
     for folder in folders:
         manifest = f"{folder}/" if folder else ""
         declared = [*_declared(tree.toml(f"{manifest}pyproject.toml")), *_configured(tree, f"{manifest}setup.cfg")]
-        roots += [root for one in [*declared, *_USUAL] if (root := joined(folder, one)) is not None]
+        roots += [root for source in [*declared, *_USUAL] if (root := joined(folder, source)) is not None]
     return [root for root in dict.fromkeys(roots) if root in tree.folders]
 
 
@@ -122,10 +126,10 @@ def _declared(manifest: object) -> Iterator[str]:
     yield from texts(at(setuptools, "packages", "find", "where"))
     yield from texts(at(setuptools, "package-dir", ""))
     yield from texts(at(pytest, "ini_options", "pythonpath"))
-    for one in at(manifest, "tool", "poetry", "packages") or ():
-        yield from texts(at(one, "from"))
-    for one in texts(at(manifest, "tool", "hatch", "build", "targets", "wheel", "packages")):
-        yield folder_of(one)
+    for entry in at(manifest, "tool", "poetry", "packages") or ():
+        yield from texts(at(entry, "from"))
+    for package in texts(at(manifest, "tool", "hatch", "build", "targets", "wheel", "packages")):
+        yield folder_of(package)
 
 
 def _configured(tree: SourceTree, path: str) -> Iterator[str]:

@@ -27,11 +27,15 @@ def rust_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     crates = _Crates(tree)
     yield from crates.declared
     for path, facts in tree.of("rust"):
-        here = crates.module_of.get(path)
-        for one in facts.imports if here else ():
-            found = crates.resolved(here, one.target.split("::")) if here and one.kind in ("use", "code") else None
-            if found is not None:
-                yield path, found
+        importer = crates.module_of.get(path)
+        for statement in facts.imports if importer else ():
+            imported = (
+                crates.resolved(importer, statement.target.split("::"))
+                if importer and statement.kind in ("use", "code")
+                else None
+            )
+            if imported is not None:
+                yield path, imported
 
 
 class _Crates:
@@ -62,26 +66,26 @@ class _Crates:
         for root in self._package:
             self._add(root)
 
-    def resolved(self, here: _Module, parts: list[str]) -> str | None:
+    def resolved(self, importer: _Module, parts: list[str]) -> str | None:
         """The file of the last module that a path names; None for what is of another crate, or of none."""
-        found = self._followed(here, parts, 0)
-        return None if found is None else self.file_of.get(found[0])
+        target = self._followed(importer, parts, 0)
+        return None if target is None else self.file_of.get(target[0])
 
-    def _followed(self, here: _Module, parts: list[str], steps: int) -> tuple[_Module, bool] | None:
+    def _followed(self, importer: _Module, parts: list[str], steps: int) -> tuple[_Module, bool] | None:
         """The last module that a path names, and whether it is all of the path, after some steps of `use`."""
-        module, names = self._begun(here, parts, steps)
+        module, names = self._begun(importer, parts, steps)
         if module is None:
             return None
         for name in names:
-            found = self._inner(module, name, steps)
-            if found is None:
+            inner = self._inner(module, name, steps)
+            if inner is None:
                 return module, False
-            module = found
+            module = inner
         return module, True
 
-    def _begun(self, here: _Module, parts: list[str], steps: int) -> tuple[_Module | None, list[str]]:
+    def _begun(self, importer: _Module, parts: list[str], steps: int) -> tuple[_Module | None, list[str]]:
         """The module that a path begins in, and the names that follow."""
-        root, inside = here
+        root, inside = importer
         first, *names = parts
         while first == "super" and inside:
             inside = inside[:-1]
@@ -90,59 +94,59 @@ class _Crates:
             first, *names = names
         if first in ("crate", "self", "super"):
             return (root, () if first == "crate" else inside), names
-        if found := self._inner(here, first, steps):
-            return found, names
-        if first in (known := self._crates_known(self._package[root])):
-            return (known[first], ()), names
+        if inner := self._inner(importer, first, steps):
+            return inner, names
+        if first in (crates := self._crates_known(self._package[root])):
+            return (crates[first], ()), names
         return (self._inner((root, ()), first, steps) if self._is_old(root) else None), names
 
     def _inner(self, module: _Module, name: str, steps: int) -> _Module | None:
         """The module that a name is in another: its own, or one that a `use` brings in."""
-        own = (module[0], (*module[1], name))
-        if own in self.file_of:
-            return own
+        submodule = (module[0], (*module[1], name))
+        if submodule in self.file_of:
+            return submodule
         path = self._used.get(module, {}).get(name)
         if path is None or steps == _MOST_STEPS:
             return None
-        if own not in self._brought:
-            self._brought[own] = None  # while it is looked for, as it may lead back here
-            found = self._followed(module, path, steps + 1)
-            self._brought[own] = found[0] if found and found[1] else None
-        return self._brought[own]
+        if submodule not in self._brought:
+            self._brought[submodule] = None  # while it is looked for, as it may lead back here
+            target = self._followed(module, path, steps + 1)
+            self._brought[submodule] = target[0] if target and target[1] else None
+        return self._brought[submodule]
 
     def _add(self, root: str) -> None:
         """Note the file of a crate's root, and those of all modules declared in it and below."""
         waiting: list[tuple[str, tuple[str, ...]]] = [(root, ())]
-        seen = set()
+        visited = set()
         while waiting:
             path, inside = waiting.pop()
             facts = self._tree.facts.get(path)
-            if facts is None or path in seen:
+            if facts is None or path in visited:
                 continue
-            seen.add(path)
+            visited.add(path)
             self.file_of.setdefault((root, inside), path)  # of two by `cfg`, the first
             self.module_of.setdefault(path, (root, inside))
             for inline in facts.definitions:
                 if inline.kind == "module":
                     self.file_of.setdefault((root, (*inside, *inline.name.split("."))), path)
             used = self._used.setdefault((root, inside), {})
-            for one in facts.imports:
-                if one.kind == "use":
-                    used.setdefault(one.names[0], one.target.split("::"))
-                file = self._declared(path, one, is_root=path == root)
+            for statement in facts.imports:
+                if statement.kind == "use":
+                    used.setdefault(statement.names[0], statement.target.split("::"))
+                file = self._declared(path, statement, is_root=path == root)
                 if file is not None:
                     self.declared.append((path, file))
-                    waiting.append((file, (*inside, *one.target.split("::"))))
+                    waiting.append((file, (*inside, *statement.target.split("::"))))
 
-    def _declared(self, path: str, one: Import, *, is_root: bool) -> str | None:
+    def _declared(self, path: str, statement: Import, *, is_root: bool) -> str | None:
         """The file of a module that a file declares; None for other imports."""
         folder, stem = folder_of(path), path.rpartition("/")[2].removesuffix(".rs")
         inner = folder if is_root or stem == "mod" else f"{folder}/{stem}"
-        name = one.target.replace("::", "/")
-        if one.kind == "mod":
+        name = statement.target.replace("::", "/")
+        if statement.kind == "mod":
             return self._tree.first(joined(inner, f"{name}.rs"), joined(inner, f"{name}/mod.rs"))
-        if one.kind == "path":
-            return self._tree.first(joined(f"{inner}/{folder_of(name)}" if "/" in name else folder, one.names[0]))
+        if statement.kind == "path":
+            return self._tree.first(joined(f"{inner}/{folder_of(name)}" if "/" in name else folder, statement.names[0]))
         return None
 
     def _roots(self, path: str) -> Iterator[str]:
@@ -152,10 +156,10 @@ class _Crates:
             return
         declared = [at(manifest, "lib", "path"), at(manifest, "package", "build")]
         for kind in ("bin", "example", "test", "bench"):
-            declared += [at(one, "path") for one in manifest.get(kind) or () if isinstance(one, dict)]
-        for one in texts(declared):
-            if self._tree.first(joined(folder, one)):
-                yield joined(folder, one) or ""
+            declared += [at(entry, "path") for entry in manifest.get(kind) or () if isinstance(entry, dict)]
+        for file in texts(declared):
+            if self._tree.first(joined(folder, file)):
+                yield joined(folder, file) or ""
         start = f"{folder}/" if folder else ""
         yield from (
             file
@@ -174,21 +178,25 @@ class _Crates:
         if path in self._known:
             return self._known[path]
         manifest, folder = self._manifests.get(path, {}), folder_of(path)
-        found: dict[str, str | None] = {}
+        libraries: dict[str, str | None] = {}
         tables = [manifest, *(manifest.get("target") or {}).values()]
-        for table in [one.get(kind) for one in tables if isinstance(one, dict) for kind in _DEPENDENCIES]:
-            for name, one in table.items() if isinstance(table, dict) else ():
-                start, where = folder, at(one, "path")
-                if at(one, "workspace") is True:
+        for table in [entry.get(kind) for entry in tables if isinstance(entry, dict) for kind in _DEPENDENCIES]:
+            for name, dependency in table.items() if isinstance(table, dict) else ():
+                start, where = folder, at(dependency, "path")
+                if at(dependency, "workspace") is True:
                     start, where = self._of_workspace(path, name)
-                if isinstance(where, str) and (place := joined(start, where)) is not None:
-                    other = f"{place}/Cargo.toml" if place else "Cargo.toml"
-                    said = at(self._manifests.get(other), "lib", "name") if at(one, "package") is None else None
-                    found[_crate_name(said or name)] = self._library(other)
-        own: Any = at(manifest, "lib", "name") or at(manifest, "package", "name")
-        if isinstance(own, str):
-            found[_crate_name(own)] = self._library(path)
-        self._known[path] = {name: file for name, file in found.items() if file is not None}
+                if isinstance(where, str) and (package_folder := joined(start, where)) is not None:
+                    dependency_manifest = f"{package_folder}/Cargo.toml" if package_folder else "Cargo.toml"
+                    library_name = (
+                        at(self._manifests.get(dependency_manifest), "lib", "name")
+                        if at(dependency, "package") is None
+                        else None
+                    )
+                    libraries[_crate_name(library_name or name)] = self._library(dependency_manifest)
+        package_name: Any = at(manifest, "lib", "name") or at(manifest, "package", "name")
+        if isinstance(package_name, str):
+            libraries[_crate_name(package_name)] = self._library(path)
+        self._known[path] = {name: file for name, file in libraries.items() if file is not None}
         return self._known[path]
 
     def _of_workspace(self, path: str, name: str) -> tuple[str, Any]:

@@ -23,10 +23,10 @@ def script_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     """
     finder = _Scripts(tree)
     for path, facts in tree.of("javascript", "typescript"):
-        for one in facts.imports:
-            found = finder.file_of(folder_of(path), re.split(r"[?]", one.target, maxsplit=1)[0])
-            if found is not None:
-                yield path, found
+        for statement in facts.imports:
+            imported = finder.file_of(folder_of(path), re.split(r"[?]", statement.target, maxsplit=1)[0])
+            if imported is not None:
+                yield path, imported
 
 
 class _Scripts:
@@ -42,24 +42,24 @@ class _Scripts:
         if target.startswith("."):
             return self._file(joined(folder, target), inside=target.endswith(("/", ".")))
         config = self._config(folder)
-        for place in _mapped(target, config):
-            found = self._file(place)
-            if found is not None:
-                return found
+        for path in _mapped(target, config):
+            file = self._file(path)
+            if file is not None:
+                return file
         matched = _PACKAGE.fullmatch(target)
         if matched is None or matched[1] not in self._packages:
             return None
         package = self._packages[matched[1]]
         return self._entry(package) if not matched[2] else self._sub(package, matched[2])
 
-    def _file(self, place: str | None, *, inside: bool = False) -> str | None:
+    def _file(self, path: str | None, *, inside: bool = False) -> str | None:
         """The file that a path without an ending means, or the folder's of that path."""
-        if place is None:
+        if path is None:
             return None
-        stem, dot, ending = place.rpartition(".")
-        others = [f"{stem}{one}" for one in _WRITTEN_AS.get(f"{dot}{ending}", ())] if stem else []
-        files = [] if inside or not place else [place, *(f"{place}{one}" for one in _ENDINGS), *others]
-        return self._tree.first(*files) or (self._entry(place) if place in self._tree.folders else None)
+        stem, dot, ending = path.rpartition(".")
+        sources = [f"{stem}{suffix}" for suffix in _WRITTEN_AS.get(f"{dot}{ending}", ())] if stem else []
+        files = [] if inside or not path else [path, *(f"{path}{suffix}" for suffix in _ENDINGS), *sources]
+        return self._tree.first(*files) or (self._entry(path) if path in self._tree.folders else None)
 
     def _entry(self, folder: str) -> str | None:
         """What a folder is when it is imported: its package's main file, else its index."""
@@ -68,22 +68,22 @@ class _Scripts:
         exported = package.get("exports")
         exported = at(exported, ".") or exported
         mains = [*_leaves(exported), *texts([package.get(key) for key in ("source", "types", "module", "main")])]
-        places = [joined(folder, one) for one in mains]
-        places += [joined(folder, f"{below}index") for below in ("", "src/") if not below or package]
-        for place in places:
-            if place is not None and place != folder:
-                found = self._tree.first(place, *(f"{place}{one}" for one in _ENDINGS), f"{place}/index.js")
-                if found is not None:
-                    return found
+        paths = [joined(folder, main) for main in mains]
+        paths += [joined(folder, f"{below}index") for below in ("", "src/") if not below or package]
+        for path in paths:
+            if path is not None and path != folder:
+                file = self._tree.first(path, *(f"{path}{suffix}" for suffix in _ENDINGS), f"{path}/index.js")
+                if file is not None:
+                    return file
         return None
 
     def _sub(self, package: str, below: str) -> str | None:
         """A path below a package, as its `exports` map it, else as files lie."""
         exported = self._tree.json(f"{package}/package.json" if package else "package.json").get("exports")
-        for one in _leaves(at(exported, f"./{below}")):
-            found = self._file(joined(package, one))
-            if found is not None:
-                return found
+        for leaf in _leaves(at(exported, f"./{below}")):
+            file = self._file(joined(package, leaf))
+            if file is not None:
+                return file
         return self._file(joined(package, below)) or self._file(joined(package, f"src/{below}"))
 
     def _config(self, folder: str) -> dict[str, Any]:
@@ -97,12 +97,18 @@ class _Scripts:
     def _read_config(self, path: str, levels: int) -> dict[str, Any]:
         config, folder = self._tree.json(path), folder_of(path)
         read: dict[str, Any] = {}
-        others = [*texts(config.get("extends"))]
+        includes = [*texts(config.get("extends"))]
         if at(config, "compilerOptions", "paths") is None:  # one that only refers to those of its parts
-            others += texts([at(one, "path") for one in config.get("references") or () if isinstance(one, dict)])
-        for one in others if levels else ():
-            place = joined(folder, one) if one.startswith(".") else None
-            file = self._tree.first(place, f"{place}.json", f"{place}/tsconfig.json") if place is not None else None
+            includes += texts(
+                [at(reference, "path") for reference in config.get("references") or () if isinstance(reference, dict)]
+            )
+        for include in includes if levels else ():
+            include_path = joined(folder, include) if include.startswith(".") else None
+            file = (
+                self._tree.first(include_path, f"{include_path}.json", f"{include_path}/tsconfig.json")
+                if include_path is not None
+                else None
+            )
             if file is not None:
                 read |= self._read_config(file, levels - 1)
         base = at(config, "compilerOptions", "baseUrl")
@@ -111,7 +117,7 @@ class _Scripts:
         paths = at(config, "compilerOptions", "paths")
         if isinstance(paths, dict):
             start = read.get("base", folder)
-            read["paths"] = {key: [joined(start or "", one) for one in texts(value)] for key, value in paths.items()}
+            read["paths"] = {key: [joined(start or "", text) for text in texts(value)] for key, value in paths.items()}
         return read
 
 
@@ -127,7 +133,7 @@ def _mapped(target: str, config: dict[str, Any]) -> Iterator[str]:
         pattern = max(fitting)[1]
         start, _, end = pattern.partition("*")
         middle = target[len(start) : len(target) - len(end)]
-        yield from (place.replace("*", middle, 1) for place in paths[pattern] if place is not None)
+        yield from (path.replace("*", middle, 1) for path in paths[pattern] if path is not None)
     base = config.get("base")
     if base is not None:
         yield f"{base}/{target}" if base else target
@@ -136,7 +142,7 @@ def _mapped(target: str, config: dict[str, Any]) -> Iterator[str]:
 def _leaves(exported: object) -> list[str]:
     """The paths that an entry of `exports` names, whatever its conditions."""
     if isinstance(exported, dict):
-        return [leaf for key, one in exported.items() if not key.startswith("./") for leaf in _leaves(one)]
+        return [leaf for key, value in exported.items() if not key.startswith("./") for leaf in _leaves(value)]
     return texts(exported) if exported is not None else []
 
 
@@ -146,23 +152,23 @@ def _workspace_packages(tree: SourceTree) -> dict[str, str]:
     for path in tree.named("package.json"):
         listed = tree.json(path).get("workspaces")
         listed = listed.get("packages") if isinstance(listed, dict) else listed
-        patterns += [(folder_of(path), one) for one in texts(listed)]
+        patterns += [(folder_of(path), pattern) for pattern in texts(listed)]
     for path in tree.named("pnpm-workspace.yaml"):
         listed = re.findall(r"^\s*-\s*[\"']?([^\"'#\s]+)", tree.contents[path], re.MULTILINE)
-        patterns += [(folder_of(path), one) for one in listed]
-    found: dict[str, str] = {}
+        patterns += [(folder_of(path), pattern) for pattern in listed]
+    packages: dict[str, str] = {}
     for path in tree.named("package.json"):
         name, folder = tree.json(path).get("name"), folder_of(path)
         if isinstance(name, str) and _is_listed(folder, patterns):
-            found.setdefault(name, folder)
-    return found
+            packages.setdefault(name, folder)
+    return packages
 
 
 def _is_listed(folder: str, patterns: list[tuple[str, str]]) -> bool:
     listed = False
     for root, pattern in patterns:
-        place = joined(root, pattern.removeprefix("!"))
-        levels = place is not None and ("**" in place or place.count("/") == folder.count("/"))
-        if place is not None and levels and fnmatchcase(folder, place.replace("**", "*")):
+        location = joined(root, pattern.removeprefix("!"))
+        levels = location is not None and ("**" in location or location.count("/") == folder.count("/"))
+        if location is not None and levels and fnmatchcase(folder, location.replace("**", "*")):
             listed = not pattern.startswith("!")
     return listed

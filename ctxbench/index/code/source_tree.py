@@ -27,12 +27,12 @@ class SourceTree:
 
     def of(self, *languages: str) -> Iterator[tuple[str, CodeFacts]]:
         """The files of some languages that have facts."""
-        return ((path, one) for path, one in self.facts.items() if one.language in languages)
+        return ((path, facts) for path, facts in self.facts.items() if facts.language in languages)
 
     def named(self, *names: str) -> list[str]:
         """The files of some names, in any folder: those nearest the root first."""
-        found = [path for path in self.contents if path.rpartition("/")[2] in names]
-        return sorted(found, key=lambda path: (path.count("/"), path))
+        paths = [path for path in self.contents if path.rpartition("/")[2] in names]
+        return sorted(paths, key=lambda path: (path.count("/"), path))
 
     def first(self, *paths: str | None) -> str | None:
         """The first of some paths that is a file here."""
@@ -49,10 +49,10 @@ class SourceTree:
         """What a JSON file says, comments allowed; nothing where it is missing, broken or no object."""
         if path not in self._json:
             try:
-                found = json.loads(plain_json(self.contents.get(path, "")))
+                content = json.loads(plain_json(self.contents.get(path, "")))
             except (ValueError, RecursionError):
-                found = {}
-            self._json[path] = found if isinstance(found, dict) else {}
+                content = {}
+            self._json[path] = content if isinstance(content, dict) else {}
         return self._json[path]
 
 
@@ -91,4 +91,4 @@ def at(value: object, *keys: str) -> Any:
 def texts(value: object) -> list[str]:
     """The strings of a value that should be a list of such, or one."""
     values = value if isinstance(value, list) else [value]
-    return [one for one in values if isinstance(one, str)]
+    return [text for text in values if isinstance(text, str)]

@@ -74,7 +74,7 @@ def refusal(name: str, faults: Sequence[Fault]) -> str:
         name: of what was to be checked.
         faults: what is wrong, never empty.
     """
-    cases = [_Case(fault.place or "comparable", "error", "cannot judge", str(fault)) for fault in faults[:SHOWN]]
+    cases = [_Case(fault.location or "comparable", "error", "cannot judge", str(fault)) for fault in faults[:SHOWN]]
     if len(faults) > SHOWN:
         cases.append(_Case("and more", "error", "cannot judge", f"and {len(faults) - SHOWN:,} more"))
     return _document(name, [(name, cases)])
@@ -124,10 +124,10 @@ def _metrics(check: SelectorCheck, strict: bool, locations: Locations) -> Iterat
     for judged in check.metrics:
         metric = parse_metric(judged.metric)
         message = (
-            f"{judged.verdict}: {check_texts.means(judged)}, "
-            f"difference {check_texts.difference(metric, judged.comparison)}{check_texts.p_value_note(check, judged)}, "
-            f"tolerance {check_texts.size_text(metric, judged.tolerance)}, "
-            f"detectable {check_texts.size_text(metric, judged.detectable)}"
+            f"{judged.verdict}: {check_texts.means(judged)}, difference "
+            f"{check_texts.difference(metric, judged.comparison)}{check_texts.p_value_note(check, judged)}, "
+            f"tolerance {check_texts.size_text(metric, judged.tolerance)}, detectable "
+            f"{check_texts.size_text(metric, judged.detectable)}"
         )
         outcome = _outcome(judged.verdict, strict)
         if outcome and (group := metric_cause(check, judged)) is not None:

@@ -88,7 +88,9 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
         name=name,
         title=f"{dataset.dataset}: what is complete, and at what price",
         caption=(
-            f"Further up and to the left is better.{_LINES * bool(lines)} Marks are the contenders of the table below, by its numbers: a diamond is recommended, a square the base's defaults; an arrow says that the mark lies beyond the axes, that way. Tuning split.{log}"
+            f"Further up and to the left is better.{_LINES * bool(lines)} Marks are the contenders of the "
+            f"table below, by its numbers: a diamond is recommended, a square the base's defaults; an arrow "
+            f"says that the mark lies beyond the axes, that way. Tuning split.{log}"
         ),
         svg=line_charts(panels, columns=2, size=MEDIUM, name=name),
     )
@@ -191,7 +193,9 @@ def sensitivity(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | Non
         name=name,
         title=f"{dataset.dataset}, {outcome.policy.name}: each parameter on its own",
         caption=(
-            "One row a parameter, all others as recommended; the diamond is what is chosen. A flat line says that the parameter hardly matters there, a steep one that it must be set with care; a line that ends at the foot goes on below. Tints are 95% intervals. Tuning split."
+            "One row a parameter, all others as recommended; the diamond is what is chosen. A flat line says "
+            "that the parameter hardly matters there, a steep one that it must be set with care; a line that "
+            "ends at the foot goes on below. Tints are 95% intervals. Tuning split."
         ),
         svg=line_charts(panels, columns=2, size=SMALL, name=name),
     )
@@ -261,7 +265,9 @@ def two_at_a_time(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | N
         name=name,
         title=f"{dataset.dataset}, {outcome.policy.name}: two parameters at a time",
         caption=(
-            f"One row a pair of parameters, all others as recommended; darker is more, and the frame is what is chosen. A better setting would be one where completeness is still dark while tokens are pale. Means over the tuning split, without intervals.{thinned}"
+            f"One row a pair of parameters, all others as recommended; darker is more, and the frame is what "
+            f"is chosen. A better setting would be one where completeness is still dark while tokens are "
+            f"pale. Means over the tuning split, without intervals.{thinned}"
         ),
         svg=heat_maps(maps, columns=2, name=name),
     )

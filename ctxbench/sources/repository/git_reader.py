@@ -142,8 +142,8 @@ class GitRepository:
         answer = self._run("rev-parse", "--is-bare-repository", "--is-shallow-repository", "--is-inside-work-tree")
         if answer.returncode and b"not a git repository" in answer.stderr:
             raise StorageError(
-                f"{path} is no git repository: expected a folder in a checkout, or a bare repository; "
-                "`git init` makes one"
+                f"{path} is no git repository: expected a folder in a checkout, or a bare repository; `git "
+                f"init` makes one"
             )
         bare, shallow, working = checked_output(answer, self.path).split()
         self.shallow = shallow == b"true"
@@ -234,7 +234,7 @@ class GitRepository:
             stdin.write(_lines(requested))
             stdin.seek(0)
             with GitStream(
-                self._folder, "cat-file", "--batch", given=stdin, settings=_settings(), only=_only_env()
+                self._folder, "cat-file", "--batch", stdin=stdin, settings=_settings(), environment=_only_env()
             ) as git:
                 for sha in requested:
                     yield sha, self._next_object(sha, git)
@@ -291,7 +291,7 @@ class GitRepository:
             )
             stdin.seek(0)
             how = (*words, *_DIFFERENCES, *self._renamed())
-            with GitStream(self._folder, *how, given=stdin, settings=_settings(), only=_only_env()) as git:
+            with GitStream(self._folder, *how, stdin=stdin, settings=_settings(), environment=_only_env()) as git:
                 sha, hunks, file_hunks = "", dict[tuple[str, str], Sequence[LineHunk]](), list[LineHunk]()
                 for line in git:
                     if (match := _PATCHED.match(line)) is None:  # the lines themselves begin with a sign
@@ -338,7 +338,7 @@ class GitRepository:
         return {sha: tuple(some) for sha, some in changes.items()}
 
     def _run(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return run_git(self._folder, *words, given=stdin, settings=_settings(), only=_only_env())
+        return run_git(self._folder, *words, stdin=stdin, settings=_settings(), variables=_only_env())
 
     def _git(self, *words: str, stdin: bytes = b"") -> bytes:
         return checked_output(self._run(*words, stdin=stdin), self.path)

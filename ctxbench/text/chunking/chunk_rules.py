@@ -25,13 +25,13 @@ def chunk_rule(spec: RuleSpec, *, parameter: str) -> Rule:
         ParameterError: there is no such rule, or a parameter does not suit it.
     """
     named: Mapping[str, Any] = {spec: None} if isinstance(spec, str) else spec
-    name, given = next(iter(named.items()), ("", None))
-    given = {} if given is None else given
-    if len(named) != 1 or not isinstance(name, str) or not isinstance(given, Mapping):
-        what = "must be a rule by name, or one name with its parameters, for example {windows: {size: 40}}"
-        raise ParameterError(f"{parameter} {what}; got {spec!r}")
+    name, parameters = next(iter(named.items()), ("", None))
+    parameters = {} if parameters is None else parameters
+    if len(named) != 1 or not isinstance(name, str) or not isinstance(parameters, Mapping):
+        message = "must be a rule by name, or one name with its parameters, for example {windows: {size: 40}}"
+        raise ParameterError(f"{parameter} {message}; got {spec!r}")
     try:
-        rule: Rule = registry.build("chunk", name, given)
+        rule: Rule = registry.build("chunk", name, parameters)
     except UserError as error:
         raise ParameterError(f"{parameter}: {error}") from error
     return rule
@@ -89,11 +89,11 @@ class WholeRule:
         return [text] if js_trim(text) else []
 
 
-def check_least(name: str, value: int, least: int) -> None:
+def check_least(name: str, value: int, low: int) -> None:
     """Refuse a parameter below its least value.
 
     Raises:
         ParameterError: it is.
     """
-    if value < least:
-        raise ParameterError(f"{name} must be {least} or more, got {value}")
+    if value < low:
+        raise ParameterError(f"{name} must be {low} or more, got {value}")

@@ -56,10 +56,10 @@ class Marked:
             if block.code:
                 spans.append((block.start, block.end))
                 continue
-            found = list(sentences(text, block.body, block.end)) or [(block.body, block.end)]
-            spans += [(block.start, found[0][1]), *found[1:]]
-        whole = (part for span in _telling(text, spans) for part in _divided(text, span, self.limit))
-        return [text[start:end] for start, end in whole]
+            sentence_spans = list(sentences(text, block.body, block.end)) or [(block.body, block.end)]
+            spans += [(block.start, sentence_spans[0][1]), *sentence_spans[1:]]
+        pieces = (part for span in _telling(text, spans) for part in _divided(text, span, self.limit))
+        return [text[start:end] for start, end in pieces]
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class ClauseRule:
                 continue
             for start, end in sentences(text, block.body, block.end):
                 spans += self._clauses(text, start, end)
-        whole = (part for span in _telling(text, spans) for part in _divided(text, span, self.limit))
-        return [text[start:end] for start, end in whole]
+        pieces = (part for span in _telling(text, spans) for part in _divided(text, span, self.limit))
+        return [text[start:end] for start, end in pieces]
 
     def _clauses(self, text: str, start: int, end: int) -> Iterator[Span]:
         """The clauses of one sentence."""
@@ -142,7 +142,7 @@ class WindowRule:
 
     def __call__(self, text: str) -> list[str]:
         """Split a text."""
-        words = [found.span() for found in _WORD.finditer(text)]
+        words = [match.span() for match in _WORD.finditer(text)]
         if self.unit == "characters":
             words = [(at, min(at + self.size, end)) for start, end in words for at in range(start, end, self.size)]
         spans = self._by_words(words) if self.unit == "words" else self._by_characters(words)
@@ -166,26 +166,26 @@ class WindowRule:
                 return
             keep = words[last][1] - self.overlap
             first += 1
-            more = words[last + 1][1] - self.size  # a window that does not reach further tells nothing new
-            while first <= last and words[first][0] < max(keep, more):
+            reach = words[last + 1][1] - self.size  # a window that does not reach further tells nothing new
+            while first <= last and words[first][0] < max(keep, reach):
                 first += 1
 
 
 def _telling(text: str, spans: Iterable[Span]) -> Iterator[Span]:
     """Spans, but one that tells nothing joins the one before it, or, where none is, the one behind it."""
-    held: Span | None = None
-    told = False
+    pending: Span | None = None
+    has_content = False
     for start, end in spans:
-        tells = tells_something(text[start:end])
-        if held is None:
-            held, told = (start, end), tells
-        elif tells and told:
-            yield held
-            held = (start, end)
+        is_informative = tells_something(text[start:end])
+        if pending is None:
+            pending, has_content = (start, end), is_informative
+        elif is_informative and has_content:
+            yield pending
+            pending = (start, end)
         else:
-            held, told = (held[0], end), told or tells
-    if held is not None and told:
-        yield held
+            pending, has_content = (pending[0], end), has_content or is_informative
+    if pending is not None and has_content:
+        yield pending
 
 
 def tells_something(text: str) -> bool:
@@ -214,6 +214,6 @@ def _stripped(text: str, span: Span) -> Span:
     return start, end
 
 
-def _fewer_words(text: str, span: Span, least: int) -> bool:
+def _fewer_words(text: str, span: Span, n_words: int) -> bool:
     """Whether there are fewer than `least` words."""
-    return sum(1 for _, _ in zip(range(least), _WORD.finditer(text, *span), strict=False)) < least
+    return sum(1 for _, _ in zip(range(n_words), _WORD.finditer(text, *span), strict=False)) < n_words

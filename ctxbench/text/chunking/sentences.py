@@ -89,7 +89,7 @@ def closed_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
 
     One that holds everything between the two is none: people send whole requests in quotes.
     """
-    spans = [found.span() for found in _CLOSED.finditer(text, start, end)]
+    spans = [match.span() for match in _CLOSED.finditer(text, start, end)]
     return closed_spans(text, start + 1, end - 1) if spans == [(start, end)] else spans
 
 
@@ -97,8 +97,8 @@ def _ends(text: str, mark: re.Match[str], first: int, *, inside: bool) -> bool:
     """Whether a sentence that began at `first` ends with this mark, which may close quotes or brackets."""
     if mark.group()[0] in "。！？｡":
         return True
-    place = cast("re.Match[str]", _NEXT.match(text, mark.end())).end()
-    follows = text[place : place + 1]
+    position = cast("re.Match[str]", _NEXT.match(text, mark.end())).end()
+    follows = text[position : position + 1]
     if inside:
         return not follows.islower()
     run = mark.group().rstrip("\"'”’»)]*_`")
@@ -109,10 +109,10 @@ def _ends(text: str, mark: re.Match[str], first: int, *, inside: bool) -> bool:
     word = _word_before(text, first, mark.start())
     if word.isdigit() and not text[first : mark.start() - len(word)].strip(JS_WHITESPACE + "("):
         return False
-    return _ends_after(word, follows, text, place)
+    return _ends_after(word, follows, text, position)
 
 
-def _ends_after(word: str, follows: str, text: str, place: int) -> bool:
+def _ends_after(word: str, follows: str, text: str, position: int) -> bool:
     """Whether a full stop behind `word` ends a sentence, before what stands at `place`."""
     low = word.lower()
     if low in _NEVER:
@@ -123,7 +123,7 @@ def _ends_after(word: str, follows: str, text: str, place: int) -> bool:
         return follows.isupper()
     initial = len(word) == 1 and word.isupper() and word != "I"
     if low in _NAMES or initial or _LETTERS.fullmatch(word):
-        follower = cast("re.Match[str]", _WORD.match(text, place, place + _BEFORE))
+        follower = cast("re.Match[str]", _WORD.match(text, position, position + _BEFORE))
         return follows.isupper() and follower.group().lower() in _STARTERS
     return True
 
@@ -134,8 +134,8 @@ def _word_before(text: str, first: int, stop: int) -> str:
     return words[-1].lstrip("\"'“‘«([{*_`")
 
 
-def _skipped(text: str, place: int, end: int) -> int:
+def _skipped(text: str, position: int, end: int) -> int:
     """The first place from `place` on that holds no white space."""
-    while place < end and text[place] in JS_WHITESPACE:
-        place += 1
-    return place
+    while position < end and text[position] in JS_WHITESPACE:
+        position += 1
+    return position

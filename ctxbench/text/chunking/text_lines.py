@@ -44,18 +44,18 @@ def blocks(text: str, *, joined: bool) -> Iterator[Block]:
     """
     start = body = end = -1  # of the block that is open; start < 0: none is
     fence = ""
-    for found in _LINE.finditer(text):
-        line = found.group().strip(JS_WHITESPACE)
-        if not found.group():
+    for match in _LINE.finditer(text):
+        line = match.group().strip(JS_WHITESPACE)
+        if not match.group():
             break
-        first = found.start() + len(found.group()) - len(found.group().lstrip(JS_WHITESPACE))
+        first = match.start() + len(match.group()) - len(match.group().lstrip(JS_WHITESPACE))
         if fence:
             end = first + len(line) if line else end
             if line.startswith(fence) and not line.strip(fence[0]):
                 yield Block(start, end, start, code=True)
                 start, fence = -1, ""
             continue
-        opening, marker = _FENCE.match(line), _MARKER.match(found.group())
+        opening, marker = _FENCE.match(line), _MARKER.match(match.group())
         alone = bool(opening or marker or _HEADING.match(line) or not joined)
         if start >= 0 and (alone or not line):
             yield Block(start, end, body)
@@ -63,7 +63,7 @@ def blocks(text: str, *, joined: bool) -> Iterator[Block]:
         if not line:
             continue
         if start < 0:
-            start, body = first, found.start() + marker.end() if marker else first
+            start, body = first, match.start() + marker.end() if marker else first
         end = first + len(line)
         if opening:
             fence = opening.group(1)

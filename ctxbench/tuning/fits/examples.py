@@ -15,7 +15,7 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stages import ByDomain, Resources
+from ctxbench.core.stages import PerType, Resources
 from ctxbench.data.curation.splits import bundles_of
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery
@@ -130,7 +130,7 @@ def make_examples(
         UnknownNameError: a column is unknown.
         ParameterError: all rows have the same label, so that nothing can be learned.
     """
-    rank = tuple(step for step in pipeline.refine if isinstance(step, ByDomain) or step.kind == "rank")
+    rank = tuple(step for step in pipeline.refine if isinstance(step, PerType) or step.kind == "rank")
     outcome = replace(pipeline, refine=rank).run(dataset.batch(), resources)
     query, table = outcome.query, outcome.candidates
     required, groups = _required(dataset, table)

@@ -99,8 +99,8 @@ def fit_regression(prior: Prior, features: FloatArray, label: BoolArray, weight:
     if not label.any() or label.all():
         kinds = "required" if label.any() else "never required"
         raise ParameterError(
-            f"a fit would see {len(label)} rows that are all {kinds}; use another number of folds, or label more "
-            "queries"
+            f"a fit would see {len(label)} rows that are all {kinds}; use another number of folds, or label "
+            f"more queries"
         )
     rows = np.concatenate([np.ones((len(label), 1)), np.clip(features, prior.low, prior.high) / prior.scale], axis=1)
     centre = np.concatenate([[prior.intercept], prior.weights * prior.scale])
@@ -188,11 +188,7 @@ class FusionWeights:
 
 
 def fit_weights(
-    dataset: Dataset,
-    candidates: Candidates,
-    *,
-    normalise: str = "min_max",
-    lowest: Mapping[str, float] | None = None,
+    dataset: Dataset, candidates: Candidates, *, normalise: str = "min_max", lowest: Mapping[str, float] | None = None
 ) -> FusionWeights:
     """Fit the weights of a fusion on a dataset's queries.
 
@@ -211,14 +207,14 @@ def fit_weights(
     sources = tuple(sources_of(candidates))
     if len(sources) < 2:
         raise ParameterError(
-            "weights can be fitted behind a merge of at least two retrievers only; "
-            "name a selector with one, such as `hybrid`, or with a step `linear`"
+            "weights can be fitted behind a merge of at least two retrievers only; name a selector with one, "
+            "such as `hybrid`, or with a step `linear`"
         )
     if candidates.n_requests != len(dataset):
         raise ParameterError(
             f"the candidates are of {candidates.n_requests} requests; dataset {dataset.name} has {len(dataset)} queries"
         )
-    ranked = candidates.taken(candidates.ranked)
+    ranked = candidates.select_rows(candidates.ranked)
     scores = normalised(ranked, normalise, lowest=lowest)
     grid = list(compositions(STEPS if len(sources) == 2 else STEPS // 2, len(sources)))
     fusions = [fused(scores, dict(zip(sources, parts, strict=True))) for parts in grid]

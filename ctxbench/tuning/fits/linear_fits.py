@@ -17,7 +17,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Resources, Step
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.columns import VERSION, feature_rows
-from ctxbench.features.stored_fits import LINEAR, Fit, behind
+from ctxbench.features.stored_fits import LINEAR, Fit, describe_context
 from ctxbench.steps.linear import Linear
 from ctxbench.tuning.fits.examples import folds_of, groups_of, labelled_queries
 from ctxbench.tuning.fits.line_search import LineSearch, fit_linear
@@ -145,7 +145,7 @@ def fit_columns(
         dataset_hash=part.hash,
         catalog=dataset.catalog.hash,
         embedder=resources.identity("embedder"),
-        behind=behind(pipeline, linear_index(pipeline)),
+        behind=describe_context(pipeline, linear_index(pipeline)),
         split=split,
         queries=len(part),
         values=examples.fit(metric),

@@ -16,7 +16,15 @@ from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.columns import TEXT, VERSION, Logistic
 from ctxbench.features.found import LABELLED
-from ctxbench.features.stored_fits import PROBABILITY, SHIPPED, WEIGHTS, Fit, behind, in_front, open_calibrations
+from ctxbench.features.stored_fits import (
+    PROBABILITY,
+    SHIPPED,
+    WEIGHTS,
+    Fit,
+    describe_context,
+    in_front,
+    open_calibrations,
+)
 from ctxbench.tuning.fits.examples import Examples, folds_of, labelled_queries, make_examples
 from ctxbench.tuning.fits.fitted_weights import Prior, fit_regression, fit_weights, levelled
 
@@ -67,7 +75,7 @@ def fit(
         dataset_hash=part.hash,
         catalog=dataset.catalog.hash,
         embedder=resources.identity("embedder"),
-        behind=behind(pipeline, 0 if kind == WEIGHTS else len(front.refine)),
+        behind=describe_context(pipeline, 0 if kind == WEIGHTS else len(front.refine)),
         split=split,
         queries=len(part),
         values=values,
@@ -231,8 +239,8 @@ def _fit_abstention(examples: Examples, strength: float, vector_scale: float) ->
     label = examples.label
     if not label.any() or label.all():
         raise ParameterError(
-            f"a fit would see {len(label)} rows that are {'all' if label.any() else 'never'} of requests that need "
-            "something; use another number of folds, or label more queries"
+            f"a fit would see {len(label)} rows that are {'all' if label.any() else 'never'} of requests "
+            f"that need something; use another number of folds, or label more queries"
         )
     mean, scale = examples.features.mean(axis=0), examples.features.std(axis=0)
     varies = scale > 1e-9

@@ -239,9 +239,9 @@ class SettingRunner:
 
     def _run(self, pipeline: Pipeline) -> Outcome:
         if pipeline.fitted:
-            from ctxbench.features.stored_fits import hold_to_fits
+            from ctxbench.features.stored_fits import require_matching_fits
 
-            hold_to_fits(pipeline, self._batch.catalog)
+            require_matching_fits(pipeline, self._batch.catalog)
         return pipeline.run(self._batch, self._resources, memo=self._memo)
 
 

@@ -240,7 +240,9 @@ def _by_length(
     ranking = any(measure.reachable for measure in measures)
     for length in range(int(position.max(initial=-1)) + 2):
         shorter = (
-            remove_added(table, position >= length) if ranking else table.taken(table.chosen & (position < length))
+            remove_added(table, position >= length)
+            if ranking
+            else table.select_rows(table.chosen & (position < length))
         )
         for measure, values in measure_answers(shorter, labels, measures).items():
             by_measure[measure].append(values)
@@ -251,7 +253,7 @@ def remove_added(table: Candidates, rows: BoolArray) -> Candidates:
     """A table as if an expansion had not added some rows: those that were found before get their old rank, excluded."""
     before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
     back = rows & ~np.isnan(before)
-    reduced = table.marked(back, "not_brought_in").taken(~rows | back)
+    reduced = table.exclude(back, "not_brought_in").select_rows(~rows | back)
     back, before = back[~rows | back], before[~rows | back]
     return reduced.reordered(
         score=np.where(back, before, reduced.score),

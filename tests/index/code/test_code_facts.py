@@ -33,7 +33,7 @@ def test_facts_of_a_text_are_computed_once_a_process(counted):
 
 def test_facts_are_read_from_disk_as_they_were(counted, monkeypatch):
     before = code_facts("a.py", TEXT)
-    monkeypatch.setattr(facts_module, "_known", {})
+    monkeypatch.setattr(facts_module, "_in_memory", {})
     assert code_facts("a.py", TEXT) == before
     assert len(counted) == 1
 
@@ -47,7 +47,7 @@ def test_another_grammar_version_is_other_facts(counted, monkeypatch):
 
 def test_without_a_place_to_keep_them_facts_are_the_same(cache):
     before = code_facts("a.py", TEXT)
-    facts_module._known.clear()
+    facts_module._in_memory.clear()
     (cache / "code-1.sqlite").unlink()
     cache.rmdir()
     cache.write_text("a file, where the folder should be")
@@ -57,7 +57,7 @@ def test_without_a_place_to_keep_them_facts_are_the_same(cache):
 def test_memory_is_bounded(monkeypatch):
     monkeypatch.setattr(facts_module, "_MOST", 2)
     assert len(all_code_facts({f"{n}.py": f"x = {n}" for n in range(5)})) == 5
-    assert len(facts_module._known) == 2
+    assert len(facts_module._in_memory) == 2
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from ctxbench import testing
 from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, mean, parse_metric
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
+from ctxbench.features.stored_fits import describe_context, read_calibrations, write_calibrations
 from ctxbench.tuning.fits import linear_fits
 from ctxbench.tuning.fits.linear_fits import fit_columns, linear_index
 from tests.tuning.fits.fit_cases import dataset, query, words_dataset
@@ -47,7 +47,7 @@ def test_the_step_reads_the_fit_and_reaches_what_it_promises(data, resources, tm
     fit, figures = fit_columns(data, pipeline(weights=WRONG), resources, RR)
     assert figures is None
     assert (fit.what, fit.dataset, fit.queries, fit.catalog) == ("linear", "made", 24, data.catalog.hash)
-    assert fit.behind == behind(pipeline(weights=WRONG), 0)
+    assert fit.behind == describe_context(pipeline(weights=WRONG), 0)
     assert list(fit.values["weights"]) == list(WRONG)
     assert fit.values["before"] == measured(data, pipeline(weights=WRONG), resources) < fit.values["value"]
     write_calibrations(tmp_path / "fits.json", [fit])

@@ -17,7 +17,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import Label
 from ctxbench.features.columns import TEXT, Logistic
 from ctxbench.features.found import LABELLED
-from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
+from ctxbench.features.stored_fits import describe_context, read_calibrations, write_calibrations
 from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
 from ctxbench.tuning.fits.curves import measure
 from ctxbench.tuning.fits.examples import folds_of, groups_of, labelled_queries, make_examples
@@ -159,7 +159,7 @@ class TestFit:
         assert (found.what, found.dataset, found.split, found.queries) == ("abstention", "made", "all", 24)
         assert (found.catalog, found.dataset_hash) == (CATALOG.hash, data.hash)
         assert found.embedder == resources.identity("embedder")
-        assert found.behind == behind(PIPELINE)
+        assert found.behind == describe_context(PIPELINE)
 
     def test_a_fit_is_the_same_again_and_for_shuffled_queries(self, data, resources):
         mixed = Dataset(name="made", version="1", catalog=CATALOG, queries=data.queries[::-1], labels=data.labels)
@@ -301,7 +301,7 @@ class TestPooled:
         assert (found.what, found.dataset, found.catalog, found.queries) == ("probability", "made + small", "", 26)
         assert found.values["datasets"] == ["made", "small"]
         assert tuple(found.values["columns"]) == TEXT
-        assert found.behind == behind(PIPELINE)
+        assert found.behind == describe_context(PIPELINE)
         assert found.embedder == resources.identity("embedder")
         assert found.dataset_hash != POOLED.fit_pooled([other, data], PIPELINE, resources).dataset_hash
         Logistic.read(found.values)
@@ -338,7 +338,7 @@ class TestInFront:
             {"retrieve": "dense", "refine": [{"features": {"columns": ["item.tool"]}}, "probability", "price"]}
         )
         found = fit("probability", data, whole, resources)
-        assert found.behind == behind(PIPELINE)
+        assert found.behind == describe_context(PIPELINE)
         assert found.values == fit("probability", data, PIPELINE, resources).values
 
 

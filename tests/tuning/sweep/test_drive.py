@@ -155,7 +155,7 @@ def offered(step, candidates: Candidates, *, alone: bool = True) -> list[list[in
     """What a step offers, by the sweep: the rows that no cut looks at, and the first of those that it does."""
     brought_in = candidates.chosen & (candidates.origin > Origin.SEARCH)
     labels = labels_of(candidates.n_requests, int(candidates.item.max(initial=0)) + 1)
-    rankings = MeasuredRankings.of(candidates.taken(~brought_in), labels, [ITEMS])
+    rankings = MeasuredRankings.of(candidates.select_rows(~brought_in), labels, [ITEMS])
     family, setting, swept, threshold = families(step, alone)
     own, lengths = family.offered_prefix(rankings, setting)
     for line in swept.lines(rankings):

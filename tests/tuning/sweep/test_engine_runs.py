@@ -170,7 +170,7 @@ class Counted:
 
     def __init__(self) -> None:
         self.mock, self.asked = mock_resources(), Counter()
-        self.kept, self.tokens, self.identity = self.mock.kept, self.mock.tokens, self.mock.identity
+        self.get_or_create, self.tokens, self.identity = self.mock.get_or_create, self.mock.tokens, self.mock.identity
 
     def vectors(self, texts):
         self.asked["vectors"] += 1

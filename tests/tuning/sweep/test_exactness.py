@@ -195,7 +195,7 @@ def required_of(case: Case, table: Candidates, name: str) -> np.ndarray:
     rows: list[set[int]] = [set() for _ in range(table.n_requests)]
     for row in np.flatnonzero(table.chosen).tolist():
         query, item = int(table.request[row]), int(table.item[row])
-        if table.whole[row] or (f"q{query}", CATALOG[item].key) in quoted:
+        if table.shows_all[row] or (f"q{query}", CATALOG[item].key) in quoted:
             rows[query].add(item)
     pairs = zip(rows, case.requirements, strict=True)
     return np.array([float(sum(bool(group & row) for group in typed(groups, name))) for row, groups in pairs])

@@ -157,7 +157,7 @@ def test_a_metric_without_a_fast_form_is_computed_at_every_length(monkeypatch):
 def test_what_is_marked_out_is_no_part_of_a_ranking():
     table = table_of("abc")
     rankings = measured_rankings(
-        table.marked(table.item == 1, "not this one"), labels_of(("", {"c": 2})), "completeness"
+        table.exclude(table.item == 1, "not this one"), labels_of(("", {"c": 2})), "completeness"
     )
     assert (rankings.items.item.tolist(), rankings.chunk_rank.tolist()) == ([0, 2], [0, 2])
     assert curve(rankings, "completeness") == [[0], [0], [1]]

@@ -135,7 +135,7 @@ class ExportedCard:
         if not isinstance(card, dict) or any(not isinstance(card.get(n, kind()), kind) for n, kind in kinds.items()):
             raise InputError([Fault("expected an object with 'dataset', as `ctxbench data export` writes it", path, 1)])
         row = Row(card.get("scopes", {}), faults, path, 1)
-        return cls(card=card, scopes={name: row.each(name, read_key, expected="an item id") for name in row.data})
+        return cls(card=card, scopes={name: row.read_list(name, read_key, expected="an item id") for name in row.data})
 
 
 @dataclass
@@ -316,7 +316,7 @@ def _shown_name(path: Path, files: Sequence[Path]) -> str:
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(read_bytes(readable(path, again=True))).hexdigest()
+    return hashlib.sha256(read_bytes(readable(path, repeatedly=True))).hexdigest()
 
 
 def _some(names: Sequence[str], limit: int = _SHOWN) -> str:
