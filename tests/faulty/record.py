@@ -19,17 +19,17 @@ def main() -> int:
     lines = FACTS.read_text("utf-8").splitlines() if FACTS.exists() else []
     recorded = {row.pop("id"): row for row in map(json.loads, lines)}
     facts, changed = {}, 0
-    for case in read_cases():
-        facts[case.id] = recorded.get(case.id)
-        if options.ids and not case.id.startswith(tuple(options.ids)):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "work").mkdir()
-            facts[case.id] = run(case, Path(folder) / "work", cache=Path(folder) / "cache")
-        if facts[case.id] != recorded.get(case.id):
+    with tempfile.TemporaryDirectory() as cache:
+        for case in read_cases():
+            facts[case.id] = recorded.get(case.id)
+            if not options.ids or case.id.startswith(tuple(options.ids)):
+                with tempfile.TemporaryDirectory() as folder:
+                    facts[case.id] = run(case, Path(folder).resolve(), Path(cache))
+    for id_, row in facts.items():
+        if row != recorded.get(id_):
             changed += 1
-            before = [f"- {json.dumps(recorded[case.id])}"] if case.id in recorded else []
-            print(case.id, *before, f"+ {json.dumps(facts[case.id], ensure_ascii=False)}", sep="\n")  # noqa: T201
+            before = [f"- {json.dumps(recorded[id_], ensure_ascii=False)}"] if id_ in recorded else []
+            print(id_, *before, f"+ {json.dumps(row, ensure_ascii=False)}", sep="\n")  # noqa: T201
     gone = sorted(recorded.keys() - facts.keys())
     print(f"{len(facts)} cases, {changed} new or changed, {len(gone)} gone {' '.join(gone)}")  # noqa: T201
     if not options.check:
