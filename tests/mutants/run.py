@@ -165,6 +165,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=900, help="seconds for a mutant")
     parser.add_argument("--fresh", action="store_true", help="run again what has a result")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the copy is removed
     mutants = read_mutants()
     if options.only:
         mutants = [mutant for mutant in mutants if mutant.id in options.only.split(",")]
@@ -186,7 +187,7 @@ def main() -> None:
             done[mutant.id] = {**row, "seconds": round(time.monotonic() - began, 1)}
             with results.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(done[mutant.id]) + "\n")
-            sys.stdout.write(report([done[mutant.id]]).splitlines()[0] + "\n")
+            sys.stdout.write(report([done[mutant.id]]).splitlines()[0] + "\n" + row.get("output", ""))
             sys.stdout.flush()
     sys.stdout.write("\n" + report([done[mutant.id] for mutant in mutants]) + "\n")
 
