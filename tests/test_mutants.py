@@ -7,7 +7,7 @@ from textwrap import indent
 
 import pytest
 
-from tests.mutants.mutate import MUTANTS, Mutant, NotFoundError, find, functions, read_mutants, sites
+from tests.mutants.mutate import MUTANTS, Mutant, NotFoundError, find, functions_of, read_mutants
 
 ALL = read_mutants()
 MODULE = '''
@@ -40,7 +40,7 @@ def drawn(tmp_path):
     path = tmp_path / "ctxbench" / "old.py"
     path.parent.mkdir()
     path.write_text(MODULE)
-    found = [site for pair in functions(ast.parse(MODULE)) for site in sites(path, *pair)]
+    found = [site for function in functions_of(path) for site in function.sites()]
     return {
         site.operator: (Mutant("a", "ctxbench/old.py", "total", site.operator, site.index, site.shape), site.lines()[1])
         for site in found

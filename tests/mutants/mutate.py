@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -182,27 +183,54 @@ OPERATORS: dict[str, Callable[[ast.AST], ast.AST | None]] = {
 # ------------------------------------------------------------------------------------------ sites
 
 
-def functions(tree: ast.Module) -> Iterator[tuple[str, FunctionNode]]:
-    """All functions of a module with their qualified names, but those inside functions, which belong to these."""
-    for node in tree.body:
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A function of a file; those inside functions belong to these.
+
+    Attributes:
+        path: of the file.
+        name: the qualified name.
+        node: the syntax tree.
+    """
+
+    path: Path
+    name: str
+    node: FunctionNode
+
+    @cached_property
+    def shape(self) -> str:
+        """That of its syntax tree."""
+        return shape_of(self.node)
+
+    def sites(self) -> Iterator[Site]:
+        """All places that can be changed, by operator and in the order of the source."""
+        counts: dict[str, int] = {}
+        for node in _nodes(self.node):
+            for operator, target, changed in _changes(node):
+                index = counts[operator] = counts.get(operator, -1) + 1
+                replacement = ast.unparse(ast.fix_missing_locations(changed))
+                if isinstance(target, ast.expr) and not isinstance(target, ast.Slice | ast.Constant | ast.Call):
+                    replacement = f"({replacement})"
+                shape = f"{self.shape} {shape_of(target)}"
+                yield Site(self.path, self.name, operator, index, shape, target, replacement)
+
+
+def functions_of(path: Path) -> tuple[Function, ...]:
+    """All functions of a file."""
+    return _functions_of(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1000)
+def _functions_of(path: Path, _time: int) -> tuple[Function, ...]:
+    return tuple(Function(path, *pair) for pair in _named_functions(ast.parse(path.read_text("utf-8")).body))
+
+
+def _named_functions(body: Sequence[ast.stmt], prefix: str = "") -> Iterator[tuple[str, FunctionNode]]:
+    for node in body:
         if isinstance(node, FunctionNode):
-            yield node.name, node
+            yield f"{prefix}{node.name}", node
         elif isinstance(node, ast.ClassDef):
-            for name, method in functions(ast.Module(node.body, [])):
-                yield f"{node.name}.{name}", method
-
-
-def sites(path: Path, name: str, function: FunctionNode) -> Iterator[Site]:
-    """All places in a function that can be changed, by operator and in the order of the source."""
-    counts: dict[str, int] = {}
-    shape = shape_of(function)
-    for node in _nodes(function):
-        for operator, target, changed in _changes(node):
-            index = counts[operator] = counts.get(operator, -1) + 1
-            replacement = ast.unparse(ast.fix_missing_locations(changed))
-            if isinstance(target, ast.expr) and not isinstance(target, ast.Slice | ast.Constant | ast.Call):
-                replacement = f"({replacement})"
-            yield Site(path, name, operator, index, f"{shape} {shape_of(target)}", target, replacement)
+            yield from _named_functions(node.body, f"{prefix}{node.name}.")
 
 
 def _nodes(node: ast.AST) -> Iterator[ast.AST]:
@@ -253,40 +281,40 @@ def read_mutants() -> list[Mutant]:
 
 
 def find(mutant: Mutant, root: Path = ROOT) -> Site:
-    """The place that a mutant changes, wherever the function is defined now.
+    """The place that a mutant changes, wherever the function is defined now, and whatever it is called.
 
     Raises:
         NotFoundError: there is none, or it cannot be told which of several.
     """
-    hint, name = root / mutant.path, mutant.function.rpartition(".")[2]
+    hint, name, shape = root / mutant.path, mutant.function.rpartition(".")[2], mutant.shape.split()[0]
     if hint.exists():
-        matching = [pair for pair in _functions_of(hint) if pair[0] == mutant.function]
-        if matching:
-            return _site(mutant, hint, *matching[0])
-    everywhere = sorted((root / "ctxbench").rglob("*.py"))
-    defining = [path for path in everywhere if f"def {name}(" in path.read_text("utf-8")]
-    pairs = [(path, *pair) for path in defining for pair in _functions_of(path)]
-    for same in (
-        [pair for pair in pairs if pair[1] == mutant.function],
-        [pair for pair in pairs if pair[1].rpartition(".")[2] == name],
-    ):
-        alike = [pair for pair in same if shape_of(pair[2]) == mutant.shape.split()[0]]
-        for chosen in (alike, same):
-            if len(chosen) == 1:
-                return _site(mutant, *chosen[0])
-    pairs = [(path, *pair) for path in everywhere for pair in _functions_of(path)]
-    alike = [pair for pair in pairs if shape_of(pair[2]) == mutant.shape.split()[0]]
-    if len(alike) == 1:
-        return _site(mutant, *alike[0])
+        for function in functions_of(hint):
+            if function.name == mutant.function:
+                return _site(mutant, function)
+    paths = sorted((root / "ctxbench").rglob("*.py"))
+    named = [
+        function
+        for path in paths
+        if f"def {name}(" in path.read_text("utf-8")
+        for function in functions_of(path)
+        if function.name.rpartition(".")[2] == name
+    ]
+    groups = (
+        lambda: [function for function in named if function.shape == shape],
+        lambda: [function for path in paths for function in functions_of(path) if function.shape == shape],
+        lambda: [function for function in named if function.name == mutant.function],
+        lambda: named,
+    )
+    for group in groups:
+        functions = group()
+        found = [function for function in functions if function.name == mutant.function] or functions
+        if len(found) == 1:
+            return _site(mutant, found[0])
     raise NotFoundError(f"{mutant.id}: no function of the package is {mutant.function} of {mutant.path}")
 
 
-def _functions_of(path: Path) -> list[tuple[str, FunctionNode]]:
-    return list(functions(ast.parse(path.read_text("utf-8"))))
-
-
-def _site(mutant: Mutant, path: Path, name: str, function: FunctionNode) -> Site:
-    candidates = [site for site in sites(path, name, function) if site.operator == mutant.operator]
+def _site(mutant: Mutant, function: Function) -> Site:
+    candidates = [site for site in function.sites() if site.operator == mutant.operator]
     node_shape = mutant.shape.split()[1]
     alike = [site for site in candidates if site.shape.split()[1] == node_shape]
     if mutant.index < len(candidates) and candidates[mutant.index] in alike:
@@ -294,5 +322,6 @@ def _site(mutant: Mutant, path: Path, name: str, function: FunctionNode) -> Site
     if len(alike) == 1:
         return alike[0]
     raise NotFoundError(
-        f"{mutant.id}: {name} in {path} has {len(alike)} nodes for '{mutant.operator}' of the recorded shape"
+        f"{mutant.id}: {function.name} in {function.path} has {len(alike)} nodes for '{mutant.operator}' of the "
+        "recorded shape"
     )
