@@ -131,8 +131,8 @@ def run(case: Case, folder: Path, cache_folder: Path) -> dict[str, Any]:
 
     Returns:
         `error`: the error's class, `none` where there is none, the exit code where a command prints faults. `faults`:
-        of each fault, or without an error of each line on standard error, the `file` and `line` that it names, and its
-        `terms`: what it quotes, identifiers and numbers. `written`: files and folders that changed.
+        of each fault, or without an error of each notice, the `file` and `line` that it names, and its `terms`: what it
+        quotes, identifiers and numbers. `written`: files and folders that changed.
     """
     case.write(folder, cache_folder)
     before = _contents(folder)
@@ -145,7 +145,9 @@ def run(case: Case, folder: Path, cache_folder: Path) -> dict[str, Any]:
         faults = list(_faults(error))
     else:
         facts = {"error": f"exit {code}" if code else "none"}
-        faults = [(line.strip(), "", 0) for line in (output if code else err.getvalue()).splitlines()]
+        lines = output.splitlines()
+        notices = [line for line in lines if _QUOTED.search(line) or _LINE.search(line)]
+        faults = [(line.strip(), "", 0) for line in (lines if code else [*err.getvalue().splitlines(), *notices])]
     facts["faults"] = [_fault(message, path, line, folder) for message, path, line in faults]
     return {**facts, **({"written": written} if written else {})}
 
