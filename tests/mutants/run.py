@@ -19,10 +19,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.children import child
 from tests.mutants.mutate import ROOT, Mutant, Site, find, read_mutants
 
 RESULTS = ROOT / "runs" / "mutants"
@@ -128,19 +129,16 @@ class Runner:
         """The exit code, None where time is over, and the output."""
         environment = {**os.environ, "PYTHONPATH": str(self.copy)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        seconds = max(seconds, 1.0)
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", *words]
         with tempfile.TemporaryFile("w+") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "pytest", "-q", "--tb=no", *words],
-                cwd=self.copy, env=environment, stdout=output, stderr=output, start_new_session=True,
-            )  # fmt: skip
-            try:
-                code: int | None = process.wait(timeout=max(seconds, 1))
-            except subprocess.TimeoutExpired:
-                code = None
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait(timeout=10)
+            streams = {"stdout": output, "stderr": output, "start_new_session": True}
+            with child(command, limit=seconds + 60, cwd=self.copy, env=environment, **streams) as process:
+                code: int | None = None
+                with suppress(subprocess.TimeoutExpired):
+                    code = process.wait(timeout=seconds)
+                if code is None:
+                    os.killpg(process.pid, signal.SIGKILL)  # what tests started, too
             output.seek(0)
             return code, output.read()
 
