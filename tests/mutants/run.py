@@ -68,8 +68,8 @@ def working_copy() -> Iterator[Path]:
             _git("worktree", "remove", "--force", str(copy))
 
 
-def ordered_tests(site: Site, copy: Path, *, room_only: bool) -> list[str]:
-    """Test files, those that are likeliest to catch a mutant first."""
+def ordered_tests(site: Site, copy: Path) -> tuple[list[str], list[str]]:
+    """The test files that import the module or are of its room, and all others; the likeliest to catch it first."""
     parts = site.path.relative_to(copy).with_suffix("").parts
     module, room, name = ".".join(parts), parts[1], site.function.rpartition(".")[2]
 
@@ -77,10 +77,13 @@ def ordered_tests(site: Site, copy: Path, *, room_only: bool) -> list[str]:
         text = path.read_text("utf-8")
         return module not in text, path.relative_to(copy / "tests").parts[0] != room, name not in text, str(path)
 
-    files = [path for path in (copy / "tests").rglob("test_*.py") if "benchmarks" not in path.parts]
-    if room_only:
-        files = [path for path in files if not all(rank(path)[:2])]
-    return [str(path.relative_to(copy)) for path in sorted(files, key=rank)]
+    passed_over = ("benchmarks", "test_mutants.py")  # the second would see each mutant, as one that is there already
+    files = [path for path in (copy / "tests").rglob("test_*.py") if not set(passed_over) & set(path.parts)]
+    near: list[str] = []
+    far: list[str] = []
+    for path in sorted(files, key=rank):
+        (far if all(rank(path)[:2]) else near).append(str(path.relative_to(copy)))
+    return near, far
 
 
 class Runner:
@@ -100,9 +103,16 @@ class Runner:
     def outcome(self, mutant: Mutant, *, room_only: bool, paths: Sequence[str] = ()) -> dict[str, Any]:
         """What becomes of a mutant: `caught`, `survived`, `timeout` or `error`, and the test that caught it."""
         site = find(mutant, self.copy)
-        source = site.source(mutated=False)
-        tests = [*paths] or ordered_tests(site, self.copy, room_only=room_only)
+        near, far = ordered_tests(site, self.copy)
         end = time.monotonic() + self.limit
+        row: dict[str, Any] = {"outcome": "survived"}
+        for tests in [[*paths]] if paths else [near] if room_only else [near, far]:
+            if tests and row["outcome"] == "survived":
+                row = self._outcome(site, tests, end)
+        return row
+
+    def _outcome(self, site: Site, tests: Sequence[str], end: float) -> dict[str, Any]:
+        source = site.source(mutated=False)
         while True:
             site.path.write_text(site.source(mutated=True), "utf-8")
             try:
@@ -174,7 +184,7 @@ def main() -> None:
     key = hashlib.sha256(" ".join([options.m, *options.paths]).encode()).hexdigest()[:6]
     results = RESULTS / f"{options.tier}-{tree_hash()}-{key}.jsonl"
     rows = [json.loads(line) for line in results.read_text("utf-8").splitlines()] if results.exists() else []
-    done = {} if options.fresh else {row["mutant"]: row for row in rows}
+    done = {} if options.fresh else {row["mutant"]: row for row in rows if row["outcome"] != "error"}
     with working_copy() as copy:
         runner = Runner(copy, words, options.limit)
         for mutant in mutants:
