@@ -248,6 +248,16 @@ def test_a_share_of_the_base_is_held_by_the_paired_difference():
     assert end(100 + fewest) >= optimum.limits[0].end - 1e-9 > end(99 + fewest)
 
 
+@pytest.mark.parametrize(("lost", "expected"), [(0, True), (18, False)])
+def test_what_is_maximised_must_not_be_worse_beyond_doubt(lost, expected):
+    """100 queries, 80 complete by the base; a better mean alone, of 20 gained and 18 lost, is not enough."""
+    base = (np.arange(100) < 80) * 1.0
+    own = np.where(np.arange(100) < lost, 0.0, np.where(np.arange(100) < 80, base, 1.0))
+    asked = policy(limit("tokens", at_most=100), objective=COMPLETENESS.metric, minimise=False)
+    one = against({COMPLETENESS: base}, {TOKENS: flat(50, n=100), COMPLETENESS: own[None]})
+    assert (ran(asked, one, base={COMPLETENESS: 0.8, TOKENS: 50.0}).best is not None) == expected
+
+
 def test_what_differs_nowhere_is_recommended_where_there_are_labels_enough():
     """2.6 x sqrt(2) / n is within 1.5 points and a fiftieth of the base, 0.015 + 0.02 x 0.8, from n = 118.6 on."""
     for n, does in [(115, False), (120, True)]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ctxbench.core.errors import InputError
@@ -223,6 +225,9 @@ def test_a_mapping_leads_into_lists_and_keeps_grades(tmp_path):
     assert labels_of(found) == [("a", REFUND, 2, ""), ("a", "tool:crm:search", 0, ""), ("a", RULE, 1, "")]
     assert found.dataset.queries[1].needs_nothing
     assert found.ids[PASSED_OVER] == []
+    as_text = {"id": "a", "judged": {"relevance": json.dumps(relevance)}}
+    of_text = imported(tmp_path, as_text, names={"expected": "judged.relevance.doc_id"}, grades={1: 1, 2: 2})
+    assert labels_of(of_text) == labels_of(found)
     with pytest.raises(InputError, match="which no record has"):
         imported(tmp_path, *rows[:1], names={"expected": "judged.relevance.document"})
     rows[0]["judged"]["relevance"] = [{"doc_id": "refund_order"}, {"name": "refunds"}]
