@@ -335,11 +335,11 @@ class GitRepository:
             commit += _changes(field, os.fsdecode(old), os.fsdecode(path), self.inside)
         return {sha: tuple(some) for sha, some in found.items()}
 
-    def _run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return run_git(self._folder, *words, stdin=given, settings=_settings(), variables=_only())
+    def _run(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return run_git(self._folder, *words, stdin=stdin, settings=_settings(), variables=_only())
 
-    def _git(self, *words: str, given: bytes = b"") -> bytes:
-        return checked_output(self._run(*words, given=given), self.path)
+    def _git(self, *words: str, stdin: bytes = b"") -> bytes:
+        return checked_output(self._run(*words, stdin=stdin), self.path)
 
 
 def _check_regular(folder: Path) -> None:
