@@ -113,7 +113,7 @@ class Candidates:
         self._refuse(nan & ~in_session, "has a NaN score; a score must be a number")
         self._refuse((self.tier == 0) != in_session, "stands in a tier that is not its own")
         self._refuse((self.shown_to < 0) & (self.shown_from != 0), "shows a part without an end")
-        self._refuse(~self.whole & (self.tokens < 0), "shows a part, but not what it costs; use `showing`")
+        self._refuse(~self.shows_all & (self.tokens < 0), "shows a part, but not what it costs; use `showing`")
         self._refuse(self._repeated(), "stands twice; an item may stand once in a request")
         self._refuse(self._out_of_order(nan), "stands out of order; build the table with `Candidates.build`")
 

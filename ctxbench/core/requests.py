@@ -325,7 +325,7 @@ class _Resolver:
     def _masks(self, shared: _Shared, without: Sequence[Sequence[int]]) -> Masks:
         return Masks(
             n_items=len(self.catalog),
-            scope=np.array(shared.places, dtype=np.int64),
+            scope=np.array(shared.rows, dtype=np.int64),
             shared=list(shared.masks.values()),
             start=starts([len(items) for items in without]),
             without=np.array([item for items in without for item in items], dtype=np.int64),
@@ -386,13 +386,13 @@ class _Shared:
 
     def __init__(self) -> None:
         self.masks: dict[Any, BoolArray] = {}
-        self.place: dict[Any, int] = {}
-        self.places: list[int] = []
+        self.row_of: dict[Any, int] = {}
+        self.rows: list[int] = []
 
     def of(self, key: Any, make: Callable[[], BoolArray]) -> BoolArray:
         """The mask of the next request."""
         if key not in self.masks:
-            self.place[key] = len(self.masks)
+            self.row_of[key] = len(self.masks)
             self.masks[key] = make()
-        self.places.append(self.place[key])
+        self.rows.append(self.row_of[key])
         return self.masks[key]

@@ -219,7 +219,7 @@ def facts_of(catalog: Catalog) -> dict:
     facts = catalog.facts
     named = {name: getattr(facts, name) for name in ("type", "workspace", "user", "conversation", "kind")}
     rows = {name: (one.code.tolist(), one.names) for name, one in named.items()} | {"links": facts.link_types}
-    arrays = ("searchable", "always", "created", "until", "confidence", "link_start", "link_item", "link_type")
+    arrays = ("searchable", "always_offered", "created", "until", "confidence", "link_start", "link_item", "link_type")
     return rows | {name: getattr(facts, name).tobytes() for name in arrays}
 
 

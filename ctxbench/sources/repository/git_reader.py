@@ -142,8 +142,7 @@ class GitRepository:
         answer = self._run("rev-parse", "--is-bare-repository", "--is-shallow-repository", "--is-inside-work-tree")
         if answer.returncode and b"not a git repository" in answer.stderr:
             raise StorageError(
-                f"{path} is no git repository: expected a folder in a checkout, or a bare repository; `git "
-                f"init` makes one"
+                f"{path} is no git repository: expected a folder in a checkout, or a bare repository; `git init` makes one"
             )
         bare, shallow, working = checked_output(answer, self.path).split()
         self.shallow = shallow == b"true"
