@@ -1,7 +1,5 @@
 """`ctxbench report`: a finished run again, or what was accepted over time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -50,8 +50,8 @@ def hidden(item: Item, redactor: Redactor) -> Item:
 def _texts(item: Item) -> Iterator[tuple[str, str]]:
     """Every text of an item with its kind; names last."""
     yield from (("text", item.text), ("description", item.description), ("title", item.title))
-    for field, value in (("schema", item.schema), ("metadata", item.metadata)):
-        yield from ((field, text) for text in _leaves(value))
+    for part, value in (("schema", item.schema), ("metadata", item.metadata)):
+        yield from ((part, text) for text in _leaves(value))
     yield from (("name", item.name), ("server's name", item.server or ""))
     yield from (("names of fields", name) for value in (item.schema, item.metadata) for name in _names(value))
 

@@ -59,11 +59,11 @@ def read_field_names(
 def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
     """A tool with its fields renamed by the mapping; mapped fields that it lacks stay as they are."""
     out = dict(data)
-    for field, theirs in names.items():
+    for name, theirs in names.items():
         value = _inner(data, theirs.split("."))
         if value is not None:
             out.pop(theirs, None)
-            out["inputSchema" if field == "schema" else field] = value
+            out["inputSchema" if name == "schema" else name] = value
     return out
 
 
@@ -82,11 +82,11 @@ def suggested(tools: Iterable[Mapping[str, Any]], missing: Iterable[str]) -> dic
     """Which of the tools' fields, each in most of the tools, the missing ones may be; empty if none looks like it."""
     listed = list(tools)
     names: dict[str, str] = {}
-    for field in missing:
-        for candidate in (*_otherwise_written(field, listed), *OTHER_NAMES[field]):
-            has = sum(_fits(field, tool.get(candidate)) for tool in listed)
+    for name in missing:
+        for candidate in (*_otherwise_written(name, listed), *OTHER_NAMES[name]):
+            has = sum(_fits(name, tool.get(candidate)) for tool in listed)
             if 2 * has > len(listed) and candidate not in names.values():
-                names[field] = candidate
+                names[name] = candidate
                 break
     return names
 

@@ -30,8 +30,9 @@ class Citations(Strategy):
     The source is a path or name, of a message its role and thread; what the session holds has no relevance. An id is
     the same in every process, and is longer where two would be the same or a text holds it; marks are longer where the
     text holds such. Which citations a reply names, and the list of sources below it, tell `cited` and `sources_text`
-    of `ctxbench.text.citation_list`. Items stand in the one order; tools are sent as tools. Nothing chosen: no such
-    message. Cost: linear in the items, and the matches of what is shown. Source: document 002, "Citation Management".
+    of `ctxbench.text.citation_list`. Items stand in the one order; tools are sent as tools.
+    Nothing chosen: no such message. Cost: linear in the items, and the matches of what is shown. Source: document 002,
+    "Citation Management".
     """
 
     marks: bool = True

@@ -124,8 +124,8 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
 def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Interner) -> None:
     """Set the fields of a record that its messages give."""
     summary = summarise_messages(messages, history=interner.history)
-    for field in fields(summary):
-        setattr(record, field.name, getattr(summary, field.name))
+    for attribute in fields(summary):
+        setattr(record, attribute.name, getattr(summary, attribute.name))
     record.history, record.after = interner.messages(summary.history), interner.messages(summary.after)
 
 

@@ -51,13 +51,13 @@ def call_names(value: Any) -> set[str]:
     if not isinstance(value, dict):
         return set()
     names: set[str] = set()
-    for field, inner in value.items():
-        if field in _CALL_LISTS and isinstance(inner, list):
+    for key, inner in value.items():
+        if key in _CALL_LISTS and isinstance(inner, list):
             names |= {name for call in inner if (name := _called(call))}
-        elif field in _CALL_FIELDS and (name := _called(inner)):
+        elif key in _CALL_FIELDS and (name := _called(inner)):
             names.add(name)
-        elif field not in _NO_ANSWERS:
-            names |= call_names(inner[:1] if field in _FIRST_ALONE and isinstance(inner, list) else inner)
+        elif key not in _NO_ANSWERS:
+            names |= call_names(inner[:1] if key in _FIRST_ALONE and isinstance(inner, list) else inner)
     kind = value.get("type")
     if isinstance(kind, str) and kind != HOSTED and LIKE_CALLS.fullmatch(kind) and (name := _called(value)):
         names.add(name)

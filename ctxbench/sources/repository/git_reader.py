@@ -326,14 +326,14 @@ class GitRepository:
         data = self._git(*words, *how, stdin=_lines(pairs))
         changes: dict[str, list[FileChange]] = {}
         fields = iter(data.split(b"\0")[:-1])
-        for field in fields:
-            if not field.startswith(b":"):
-                commit = changes.setdefault(field.decode(), [])
+        for part in fields:
+            if not part.startswith(b":"):
+                commit = changes.setdefault(part.decode(), [])
                 continue
             old = path = next(fields)
-            if field[-4:-3] == b"R":  # `R086`
+            if part[-4:-3] == b"R":  # `R086`
                 path = next(fields)
-            commit += _changes(field, os.fsdecode(old), os.fsdecode(path), self.inside)
+            commit += _changes(part, os.fsdecode(old), os.fsdecode(path), self.inside)
         return {sha: tuple(some) for sha, some in changes.items()}
 
     def _run(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -117,8 +117,8 @@ def import_golden(
             forbidden; or it is a log.
     """
     file, names = Path(file), dict(names or {})
-    for field in names:
-        check_choice("the field that is mapped", field, MAPPED)
+    for mapped in names:
+        check_choice("the field that is mapped", mapped, MAPPED)
     odd = (NOTHING, UNSAID, NONE_REQUIRED, AVAILABLE, NOT_IN_CATALOG, AGAIN, UNNAMED, PASSED_OVER, RENAMED)
     draft = Draft(settings or ImportSettings(), odd)
     rows = list(read_records(file, draft.faults))
