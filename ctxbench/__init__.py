@@ -13,92 +13,101 @@ lists it. Nothing is loaded before it is asked for.
 # Nothing is imported here: a command sets up what Ctrl-C does before it loads anything.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ctxbench.core.candidates import Candidates as Candidates
-    from ctxbench.core.candidates import Mode as Mode
-    from ctxbench.core.candidates import Origin as Origin
-    from ctxbench.core.candidates import add_expanded as add_expanded
-    from ctxbench.core.candidates import place_among as place_among
-    from ctxbench.core.candidates import rescored as rescored
-    from ctxbench.core.errors import ParameterError as ParameterError
-    from ctxbench.core.errors import SelectorError as SelectorError
-    from ctxbench.core.errors import UserError as UserError
-    from ctxbench.core.items import Catalog as Catalog
-    from ctxbench.core.items import Item as Item
-    from ctxbench.core.items import ItemKey as ItemKey
-    from ctxbench.core.items import Link as Link
-    from ctxbench.core.masks import Masks as Masks
-    from ctxbench.core.notes import Note as Note
-    from ctxbench.core.pipeline import Outcome as Outcome
-    from ctxbench.core.pipeline import Pipeline as Pipeline
-    from ctxbench.core.query import ChunkKind as ChunkKind
-    from ctxbench.core.query import Query as Query
-    from ctxbench.core.requests import Batch as Batch
-    from ctxbench.core.requests import Filter as Filter
-    from ctxbench.core.requests import Message as Message
-    from ctxbench.core.requests import Request as Request
-    from ctxbench.core.requests import SessionItem as SessionItem
-    from ctxbench.core.rules import Rule as Rule
-    from ctxbench.core.selection import Prompt as Prompt
-    from ctxbench.core.selection import Selection as Selection
-    from ctxbench.core.selection import selections as selections
-    from ctxbench.core.shown import text_shown as text_shown
-    from ctxbench.core.stages import Resource as Resource
-    from ctxbench.core.stages import Resources as Resources
-    from ctxbench.core.strategy import Strategy as Strategy
-    from ctxbench.index.ranked import ranked_by as ranked_by
-    from ctxbench.library.baseline_check import Checked as Checked
-    from ctxbench.library.baseline_check import check as check
-    from ctxbench.library.conversation import Conversation as Conversation
-    from ctxbench.library.conversation import conversation as conversation
-    from ctxbench.library.dataset_frames import Data as Data
-    from ctxbench.library.dataset_frames import catalog as catalog
-    from ctxbench.library.dataset_frames import dataset as dataset
-    from ctxbench.library.dataset_frames import load as load
-    from ctxbench.library.evaluation import evaluate as evaluate
-    from ctxbench.library.evaluation import run as run
-    from ctxbench.library.label_review import Review as Review
-    from ctxbench.library.label_review import review as review
-    from ctxbench.library.labelling import Labelling as Labelling
-    from ctxbench.library.labelling import Question as Question
-    from ctxbench.library.labelling import from_logs as from_logs
-    from ctxbench.library.labelling import label as label
-    from ctxbench.library.one_request import Selected as Selected
-    from ctxbench.library.one_request import select as select
-    from ctxbench.library.result_frames import Results as Results
-    from ctxbench.library.selectors import Preset as Preset
-    from ctxbench.library.selectors import answers as answers
-    from ctxbench.library.selectors import pipeline as pipeline
-    from ctxbench.library.selectors import step as step
-    from ctxbench.library.tuning import Tuned as Tuned
-    from ctxbench.library.tuning import tune as tune
+    from ctxbench.api.evaluation import Tuned as Tuned
+    from ctxbench.api.evaluation import evaluate as evaluate
+    from ctxbench.api.evaluation import run as run
+    from ctxbench.api.evaluation import tune as tune
+    from ctxbench.api.inputs import Data as Data
+    from ctxbench.api.inputs import Preset as Preset
+    from ctxbench.api.inputs import answers as answers
+    from ctxbench.api.inputs import catalog as catalog
+    from ctxbench.api.inputs import dataset as dataset
+    from ctxbench.api.inputs import load as load
+    from ctxbench.api.inputs import pipeline as pipeline
+    from ctxbench.api.inputs import step as step
+    from ctxbench.api.labelling import Conversation as Conversation
+    from ctxbench.api.labelling import Labelling as Labelling
+    from ctxbench.api.labelling import Question as Question
+    from ctxbench.api.labelling import Review as Review
+    from ctxbench.api.labelling import conversation as conversation
+    from ctxbench.api.labelling import from_logs as from_logs
+    from ctxbench.api.labelling import label as label
+    from ctxbench.api.labelling import review as review
+    from ctxbench.api.results import Checked as Checked
+    from ctxbench.api.results import Results as Results
+    from ctxbench.api.results import Selected as Selected
+    from ctxbench.api.results import check as check
+    from ctxbench.api.results import select as select
+    from ctxbench.io.errors import ParameterError as ParameterError
+    from ctxbench.io.errors import SelectorError as SelectorError
+    from ctxbench.io.errors import UserError as UserError
+    from ctxbench.model.arrays import Masks as Masks
+    from ctxbench.model.candidates import Candidates as Candidates
+    from ctxbench.model.candidates import Mode as Mode
+    from ctxbench.model.candidates import Note as Note
+    from ctxbench.model.candidates import Origin as Origin
+    from ctxbench.model.candidates import Rule as Rule
+    from ctxbench.model.candidates import add_expanded as add_expanded
+    from ctxbench.model.candidates import place_among as place_among
+    from ctxbench.model.candidates import rescored as rescored
+    from ctxbench.model.candidates import text_shown as text_shown
+    from ctxbench.model.items import Catalog as Catalog
+    from ctxbench.model.items import Item as Item
+    from ctxbench.model.items import ItemKey as ItemKey
+    from ctxbench.model.items import Link as Link
+    from ctxbench.model.requests import Batch as Batch
+    from ctxbench.model.requests import ChunkKind as ChunkKind
+    from ctxbench.model.requests import Filter as Filter
+    from ctxbench.model.requests import Message as Message
+    from ctxbench.model.requests import Query as Query
+    from ctxbench.model.requests import Request as Request
+    from ctxbench.model.requests import SessionItem as SessionItem
+    from ctxbench.model.resources import Resource as Resource
+    from ctxbench.model.resources import Resources as Resources
+    from ctxbench.model.selection import Prompt as Prompt
+    from ctxbench.model.selection import Selection as Selection
+    from ctxbench.model.selection import selections as selections
+    from ctxbench.model.strategies import Strategy as Strategy
+    from ctxbench.pipelines.pipeline import Outcome as Outcome
+    from ctxbench.pipelines.pipeline import Pipeline as Pipeline
+    from ctxbench.search.dense import ranked_by as ranked_by
 
 __version__ = "0.1.0"
 
 _MODULES = {
-    "core.candidates": ("Candidates", "Mode", "Origin", "add_expanded", "place_among", "rescored"),
-    "core.errors": ("ParameterError", "SelectorError", "UserError"),
-    "core.items": ("Catalog", "Item", "ItemKey", "Link"),
-    "core.masks": ("Masks",),
-    "core.notes": ("Note",),
-    "core.pipeline": ("Outcome", "Pipeline"),
-    "core.query": ("ChunkKind", "Query"),
-    "core.requests": ("Batch", "Message", "Filter", "Request", "SessionItem"),
-    "core.rules": ("Rule",),
-    "core.selection": ("Prompt", "Selection", "selections"),
-    "core.shown": ("text_shown",),
-    "core.stages": ("Resource", "Resources"),
-    "core.strategy": ("Strategy",),
-    "index.ranked": ("ranked_by",),
-    "library.baseline_check": ("Checked", "check"),
-    "library.conversation": ("Conversation", "conversation"),
-    "library.dataset_frames": ("Data", "catalog", "dataset", "load"),
-    "library.evaluation": ("evaluate", "run"),
-    "library.label_review": ("Review", "review"),
-    "library.labelling": ("Labelling", "Question", "from_logs", "label"),
-    "library.one_request": ("Selected", "select"),
-    "library.result_frames": ("Results",),
-    "library.selectors": ("Preset", "answers", "pipeline", "step"),
-    "library.tuning": ("Tuned", "tune"),
+    "api.evaluation": ("Tuned", "evaluate", "run", "tune"),
+    "api.inputs": ("Data", "Preset", "answers", "catalog", "dataset", "load", "pipeline", "step"),
+    "api.labelling": (
+        "Conversation",
+        "Labelling",
+        "Question",
+        "Review",
+        "conversation",
+        "from_logs",
+        "label",
+        "review",
+    ),
+    "api.results": ("Checked", "Results", "Selected", "check", "select"),
+    "io.errors": ("ParameterError", "SelectorError", "UserError"),
+    "model.arrays": ("Masks",),
+    "model.candidates": (
+        "Candidates",
+        "Mode",
+        "Note",
+        "Origin",
+        "Rule",
+        "add_expanded",
+        "place_among",
+        "rescored",
+        "text_shown",
+    ),
+    "model.items": ("Catalog", "Item", "ItemKey", "Link"),
+    "model.requests": ("Batch", "ChunkKind", "Filter", "Message", "Query", "Request", "SessionItem"),
+    "model.resources": ("Resource", "Resources"),
+    "model.selection": ("Prompt", "Selection", "selections"),
+    "model.strategies": ("Strategy",),
+    "pipelines.pipeline": ("Outcome", "Pipeline"),
+    "search.dense": ("ranked_by",),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = ["__version__", *sorted(_PLACES)]  # noqa: PLE0604 - all of them are texts

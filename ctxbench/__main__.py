@@ -36,7 +36,7 @@ def _run(run: "Callable[[], None]") -> None:
     try:
         run()
     finally:
-        foreign = sys.modules.get("ctxbench.selectors.user_code")
+        foreign = sys.modules.get("ctxbench.selectors.callable")
         if foreign is not None:
             foreign.leave()
 

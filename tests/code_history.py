@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ctxbench.core.items import Catalog, Item, ItemKey, Link
-from ctxbench.core.requests import Request
+from ctxbench.model.items import Catalog, Item, ItemKey, Link
+from ctxbench.model.requests import Request
 
 
 def day(n: int, *, hour: int = 12) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ctxbench.bench.experiment_file import Experiment, examine
-from ctxbench.core.errors import raise_faults
+from ctxbench.evaluation.experiment import Experiment, examine
+from ctxbench.io.errors import raise_faults
 
 
 def read_experiment(path: Path) -> Experiment:

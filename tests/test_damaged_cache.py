@@ -10,19 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.requests import Batch
-from ctxbench.data.datasets import lookup
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.labelling import pool
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.model_files import file_sha256
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.cache import cache_dir
+from ctxbench.catalogs.snapshots import read_catalog
+from ctxbench.datasets import lookup
+from ctxbench.datasets.files import read_dataset
+from ctxbench.io.files import cache_dir
+from ctxbench.labelling import pools
+from ctxbench.model.requests import Batch
+from ctxbench.search import tokens
+from ctxbench.search.embedders import HashingEmbedder, Vectors, VectorStore
+from ctxbench.search.minilm import file_sha256
+from ctxbench.search.resources import LocalResources
 from ctxbench.selectors.external import External
 from ctxbench.selectors.protocol import RawAnswer
-from ctxbench.sources.catalogs import read_catalog
-from ctxbench.text import tokens
 from tests.draws import draws
 
 SMOKE = Path(__file__).parents[1] / "datasets" / "smoke"
@@ -90,14 +89,14 @@ def results(place):
     embedder = HashingEmbedder()
     vectors = VectorStore(embedder.identity)
     resources = LocalResources(Vectors(embedder, vectors), tokens.open_counter("o200k", cache=cache_dir()))
-    selectors = pool.open_selectors(SELECTORS, resources)
+    selectors = pools.open_selectors(SELECTORS, resources)
     batch = Batch.of(read_catalog("published"), [query.request for query in dataset.queries])
     endpoint = External(Endpoint(), name="outside", cache=cache_dir() / "answers")
     out = {
         "dataset": (dataset.hash, dataset.card),
         "tokens": resources.tokens(batch.catalog).tolist(),
         "selections": [offers(selector.select(batch)) for selector in selectors.values()],
-        "pool": repr(pool.make_pool(dataset, selectors, exposures={}).offers),  # scores that are NaN are not equal
+        "pool": repr(pools.make_pool(dataset, selectors, exposures={}).offers),  # scores that are NaN are not equal
         "answers": offers(endpoint.select(batch)),
         "weights": file_sha256(place / "weights"),
     }

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import yaml
 
-from ctxbench.bench.metrics import Evidence, OfferedItems, evaluate, parse_metrics
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.data.datasets import read_dataset, split_of, validate
-from ctxbench.data.datasets.layout import CARD_FIELDS, QRELS_HEADER
-from ctxbench.data.datasets.query_labels import QUERY_FIELDS
-from ctxbench.sources.catalogs import ITEM_FIELDS
+from ctxbench.catalogs.snapshots import ITEM_FIELDS
+from ctxbench.datasets.dataset import split_of
+from ctxbench.datasets.files import read_dataset, validate
+from ctxbench.datasets.layout import CARD_FIELDS, QRELS_HEADER
+from ctxbench.datasets.queries import QUERY_FIELDS
+from ctxbench.evaluation.metrics import evaluate, parse_metrics
+from ctxbench.model.labels import Evidence, OfferedItems
+from ctxbench.pipelines.pipeline import Pipeline
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.items import Item
-from ctxbench.core.requests import Request
-from ctxbench.core.times import instant
-from ctxbench.data.datasets import Dataset, read_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.index.resources import LocalResources
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import read_dataset
+from ctxbench.io.rows import instant
+from ctxbench.model.items import Item
+from ctxbench.model.requests import Request
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.text.tokens import open_counter
+from ctxbench.selectors.selector import PipelineSelector
 
 TAGS = {
     *("alternatives", "as-of", "confidence", "contradiction", "linked", "multi", "nothing", "paraphrase", "people"),

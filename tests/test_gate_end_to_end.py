@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from ctxbench.io.yaml_files import load_yaml
+from ctxbench.io.documents import load_yaml
 
 ROOT = Path(__file__).parents[1]
 READY = ROOT / "experiments" / "gate"

@@ -56,15 +56,15 @@ REPEATED = {
 SELECT = """
 import json, os, sys
 from pathlib import Path
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import VectorStore
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.data.labelling.pool import open_selectors
-from ctxbench.index.resources import LocalResources
-from ctxbench.core.items import Catalog
-from ctxbench.core.requests import Batch, Request
-from ctxbench.sources.catalogs import read_catalog
-from ctxbench.text.tokens import open_counter
+from ctxbench.search.embedders import HashingEmbedder
+from ctxbench.search.embedders import VectorStore
+from ctxbench.search.embedders import Vectors
+from ctxbench.labelling.pools import open_selectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.model.items import Catalog
+from ctxbench.model.requests import Batch, Request
+from ctxbench.catalogs.snapshots import read_catalog
+from ctxbench.search.tokens import open_counter
 
 def select(corpus, cache, repeated, size):
     embedder = HashingEmbedder()

@@ -16,37 +16,27 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 # A module may import what stands in a lower layer, and in its own layer what stands to the left of it. A name
 # covers everything below it, the longest name wins; inside one name any import goes that makes no cycle.
 LAYERS = (
-    (
-        "io.visible io.console core.errors core.arrays io.leftovers io.other_forms io.near_files io.files "
-        "io.output_paths io.system_faults net.http_limits net.http_connection io.merge_conflicts io.json_files "
-        "io.yaml_kinds io.yaml_files io.yaml_form io.process_lock"
-    ),
-    (
-        "io.cache io.checked_rows core.times core.facts core.catalog_hashes core.items core.strategy core.registry "
-        "core.rules core.notes core.stored_pipelines core.candidates core.shown core.masks core.request_checks "
-        "core.requests core.candidate_tables core.query core.selection core.side_by_side core.stages core.step_outputs "
-        "core.pipeline core io"
-    ),
-    (
-        "text.original_rules text.chunking text.byte_pairs text.tokens text.redaction_rules text.redaction "
-        "text.encodings text.secrets text features.stored_fits net embedding index planning features sources stores"
-    ),
-    "steps",
-    "selectors bench.selector_specs bench.experiment_file session",
-    (
-        "bench.progress_listener bench.metrics bench.stats bench.machine data.datasets.row_groups "
-        "data.datasets.query_labels data.datasets.content_checks data.datasets.dataset "
-        "data.datasets.layout data.datasets.reader data.datasets.replacement data.datasets.writer data.importers "
-        "data.datasets.lookup data.datasets data.fetch data.labelling.query_files "
-        "data.traces bench.provenance bench.slices "
-        "bench.stored_answers bench.labels bench.answer_rows bench.results data.curation bench.prepared bench.summary "
-        "bench.dataset_run bench.runner bench.latency data.labelling data tuning.sweep bench tuning gate"
-    ),
+    "io",
+    "model",
+    "search",
+    "catalogs",
+    "pipelines",
+    "datasets",
+    "selectors",
+    "evaluation",
+    "labelling",
+    "tuning",
+    "gate",
     "report",
-    "library",
+    "api",
     "memory",
-    "server cli testing pytest_plugin __main__",
+    "testing",
+    "cli __main__",
+    "pytest_plugin",
 )
+
+
+STRATEGIES = "pipelines.strategies."
 
 
 def layer_order(layers: tuple[str, ...]) -> dict[str, tuple[int, int]]:
@@ -102,6 +92,17 @@ def name_of(module: str, order: dict[str, tuple[int, int]]) -> str | None:
     return next((name for name in names if name in order), None)
 
 
+def private_imports(module: str, path: Path, package: str) -> list[str]:
+    """Private names that a file imports from another module of its package."""
+    return [
+        f"{module or package}, line {node.lineno}: imports the private name {alias.name}"
+        for node in statements(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").split(".")[0] == package)
+        for alias in node.names
+        if alias.name.startswith("_") and not alias.name.startswith("__")
+    ]
+
+
 def faults_of(root: Path, order: dict[str, tuple[int, int]]) -> list[str]:
     """Everything that is wrong in the imports of a package."""
     modules = modules_of(root)
@@ -123,8 +124,9 @@ def faults_of(root: Path, order: dict[str, tuple[int, int]]) -> list[str]:
             theirs = name_of(other, order)
             if mine and theirs and mine != theirs and order[theirs] >= order[mine]:
                 faults.append(f"{where}: imports {other}, which stands above or to the right")
-            if mine == theirs == "steps" and module != other and "." in other and "." in module:
-                faults.append(f"{where}: imports {other}; step families never import each other")
+            if module != other and all(name.startswith(STRATEGIES) for name in (module, other)):
+                faults.append(f"{where}: imports {other}; strategies never import each other")
+        faults += private_imports(module, path, root.name)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -139,9 +141,11 @@ def test_imports_go_down_only() -> None:
 
 def test_every_module_is_read() -> None:
     modules = modules_of(ROOT)
-    assert {"", "core.errors", "core.pipeline", "steps.cut", "bench.metrics.kernels"} <= set(modules)
-    edges = dict(imports_of("core.pipeline", modules["core.pipeline"], "ctxbench", set(modules)))
-    assert {"core.registry", "core.candidates", "core.requests"} <= set(edges)
+    assert {"", "io.errors", "pipelines.pipeline", "pipelines.strategies.cut", "evaluation.metric_kernels"} <= set(
+        modules
+    )
+    edges = dict(imports_of("pipelines.pipeline", modules["pipelines.pipeline"], "ctxbench", set(modules)))
+    assert {"model.registry", "model.candidates", "model.requests"} <= set(edges)
 
 
 @pytest.fixture
@@ -152,10 +156,11 @@ def tree(tmp_path: Path) -> Path:
         "__init__.py": "version = 1",
         "low.py": "import json",
         "next.py": "from pack import low",
-        "steps/__init__.py": "",
-        "steps/cut.py": "from pack.low import anything\nfrom pack import next",
-        "steps/rank.py": "from ..low import anything",
-        "top.py": "import pack.steps.cut",
+        "pipelines/__init__.py": "",
+        "pipelines/strategies/__init__.py": "",
+        "pipelines/strategies/cut.py": "from pack.low import anything\nfrom pack import next",
+        "pipelines/strategies/rank.py": "from ...low import anything",
+        "top.py": "import pack.pipelines.strategies.cut",
     }
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +168,8 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-SMALL = layer_order(("low next", "steps", "top"))
+FOLDER = "pipelines/strategies"
+SMALL = layer_order(("low next", "pipelines", "top"))
 
 
 def test_a_package_in_order_has_no_fault(tree: Path) -> None:
@@ -173,26 +179,25 @@ def test_a_package_in_order_has_no_fault(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "fault"),
     [
-        ("low.py", "import os\nimport pack.steps.cut", "low, line 2: imports steps.cut, which stands above"),
+        (
+            "low.py",
+            "import os\nimport pack.pipelines.strategies.cut",
+            "low, line 2: imports pipelines.strategies.cut, which stands above",
+        ),
         ("low.py", "def late():\n    from pack import top", "low, line 2: imports top, which stands above"),
         ("low.py", "from pack.next import x", "low, line 1: imports next, which stands above or to the right"),
-        ("steps/rank.py", "from pack.steps.cut import x", "imports steps.cut; step families never"),
-        ("steps/rank.py", "from . import cut", "steps.rank, line 1: imports steps.cut; step families never"),
-        ("steps/rank.py", "from pack import version", "steps.rank, line 1: imports the package root"),
-        ("steps/rank.py", "import pack", "steps.rank, line 1: imports the package root"),
-        (
-            "steps/__init__.py",
-            "from pack.steps.cut import x\nfrom .. import version",
-            "steps, line 2: imports the pack",
-        ),
+        ("top.py", "from pack.low import _x", "top, line 1: imports the private name _x"),
+        (f"{FOLDER}/rank.py", "from pack.pipelines.strategies.cut import x", "strategies never import each other"),
+        (f"{FOLDER}/rank.py", "from . import cut", "line 1: imports pipelines.strategies.cut; strategies never"),
+        (f"{FOLDER}/rank.py", "from pack import version", "strategies.rank, line 1: imports the package root"),
+        (f"{FOLDER}/rank.py", "import pack", "strategies.rank, line 1: imports the package root"),
+        (f"{FOLDER}/__init__.py", "\nfrom ... import version", "strategies, line 2: imports the package root"),
         ("other.py", "", "other: stands in no layer"),
         ("top.py", "from pack.gone import x", "top, line 1: imports gone, which is no module"),
-        ("steps/cut/__init__.py", "from ...top import x", "steps.cut, line 1: imports top, which stands above"),
+        (f"{FOLDER}/deep/__init__.py", "from ....top import x", "strategies.deep, line 1: imports top, which stands"),
     ],
 )
 def test_each_kind_of_fault_is_found(tree: Path, file: str, text: str, fault: str) -> None:
-    if file == "steps/cut/__init__.py":
-        (tree / "steps" / "cut.py").unlink()
     (tree / file).parent.mkdir(exist_ok=True)
     (tree / file).write_text(text)
     found = faults_of(tree, SMALL)
@@ -206,15 +211,15 @@ def test_a_cycle_is_found_even_where_it_serves_types_only(tree: Path) -> None:
 
 
 def test_a_cycle_inside_one_name_is_found(tree: Path) -> None:
-    (tree / "steps" / "parts").mkdir()
-    for name, text in {"__init__": "", "a": "from pack.steps.parts import b", "b": "from .a import x"}.items():
-        (tree / "steps" / "parts" / f"{name}.py").write_text(text)
-    assert any("steps.parts.a" in fault and "cycle" in fault for fault in faults_of(tree, SMALL))
+    (tree / "pipelines" / "parts").mkdir()
+    for name, text in {"__init__": "", "a": "from pack.pipelines.parts import b", "b": "from .a import x"}.items():
+        (tree / "pipelines" / "parts" / f"{name}.py").write_text(text)
+    assert any("pipelines.parts.a" in fault and "cycle" in fault for fault in faults_of(tree, SMALL))
 
 
 @pytest.mark.parametrize(
     "module",
-    ["ctxbench", "ctxbench.core.registry", "ctxbench.core.errors", "ctxbench.core.items", "ctxbench.pytest_plugin"],
+    ["ctxbench", "ctxbench.model.registry", "ctxbench.io.errors", "ctxbench.model.items", "ctxbench.pytest_plugin"],
 )
 def test_light_modules_load_no_numpy(module: str) -> None:
     code = f"import sys, {module}; print(*sorted({{'numpy', 'pandas', 'onnxruntime', 'typer'}} & set(sys.modules)))"

@@ -13,7 +13,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from ctxbench.selectors.presets import read_presets
+from ctxbench.selectors.definitions import read_presets
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"

@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.data.datasets import Dataset, read_dataset
-from ctxbench.data.importers.livemcpbench import LiveMCPBench
-from ctxbench.data.importers.locomo import LoCoMo
-from ctxbench.data.importers.metatool import MetaTool
-from ctxbench.data.importers.toollens import ToolLens
-from ctxbench.data.labelling.agreement import agreement, read_labelling
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.index.resources import LocalResources
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import read_dataset
+from ctxbench.labelling.chat_benchmarks import LoCoMo
+from ctxbench.labelling.review import agreement, read_labelling
+from ctxbench.labelling.tool_benchmarks import LiveMCPBench, MetaTool, ToolLens
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.text.tokens import open_counter
+from ctxbench.selectors.selector import PipelineSelector
 
 ROOT = Path(__file__).parents[1] / "datasets"
 SHARED = ROOT.parents[1] / "shared" / "data"

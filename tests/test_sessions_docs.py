@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ctxbench.session.exchange import FIELDS
+from ctxbench.selectors.conversations import FIELDS
 
 PAGE = (Path(__file__).parents[1] / "datasets" / "sessions.md").read_text("utf-8")
 

@@ -9,16 +9,15 @@ import sys
 import numpy as np
 import pytest
 
-from ctxbench.core import registry
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError, UnknownNameError, UserError
-from ctxbench.core.items import ITEM_TYPES, Catalog
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch
+from ctxbench.io.errors import ParameterError, UnknownNameError, UserError
+from ctxbench.model import registry
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import ITEM_TYPES, Catalog
+from ctxbench.model.requests import Batch
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.callable import CallableSource
 from ctxbench.selectors.external import External
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.selectors.selector import Answers
+from ctxbench.selectors.selector import Answers, PipelineSelector
 from ctxbench.testing import (
     ConformanceError,
     check_selector,
@@ -230,11 +229,11 @@ BAD = """
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 import numpy as np
-from ctxbench.core.candidates import Candidates, add_expanded
-from ctxbench.core.query import Query
-from ctxbench.core.selection import Prompt
-from ctxbench.steps.cut import First
-from ctxbench.steps.retrieve import Dense, Everything
+from ctxbench.model.candidates import Candidates, add_expanded
+from ctxbench.model.requests import Query
+from ctxbench.model.selection import Prompt
+from ctxbench.pipelines.strategies.cut import First
+from ctxbench.pipelines.strategies.retrieve import Dense, Everything
 
 CALLS = []
 

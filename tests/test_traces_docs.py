@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.labelling.query_files import SIGNALS, Exposure
-from ctxbench.data.traces.builder import SEARCHES, SHELLS, is_search, is_shell
-from ctxbench.data.traces.import_report import _SENTENCES, COUNTS
-from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces, redactor_for
-from ctxbench.data.traces.log_reader import TURN_FIELDS
-from ctxbench.data.traces.records import STATUSES
-from ctxbench.sources.catalogs import read_catalog
-from ctxbench.sources.name_resolver import NameResolver
-from ctxbench.text.redaction import KINDS, read_rules, redactor
+from ctxbench.catalogs.snapshots import read_catalog
+from ctxbench.datasets.layout import SIGNALS, Exposure
+from ctxbench.io.redaction import KINDS, read_rules, redactor
+from ctxbench.labelling.record_files import NameResolver
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces, redactor_for
+from ctxbench.labelling.trace_labels import _SENTENCES, COUNTS, SEARCHES, SHELLS, is_search, is_shell
+from ctxbench.labelling.trace_messages import STATUSES
+from ctxbench.labelling.trace_turns import TURN_FIELDS
+from ctxbench.model.items import Catalog, Item
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "datasets" / "traces.md").read_text("utf-8")

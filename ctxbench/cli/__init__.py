@@ -1,1 +1,1 @@
-"""The command line: parse, call one public function, print. Data on stdout, progress and errors on stderr."""
+"""The command line: parse arguments, call the library, print results."""

@@ -1,20 +1,18 @@
-"""`ctxbench data capture` and `data import tools.json`: catalogs from servers and lists of tools."""
+"""`ctxbench data capture`; servers of a gate's agents, and lines of rules in their files."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ctxbench.cli.output import print_json
-from ctxbench.cli.progress import Progress, progress
-from ctxbench.core.errors import ParameterError, StorageError, UserError
-from ctxbench.io.console import say
-from ctxbench.io.visible import message_lines, one_line
-from ctxbench.sources.catalog_snapshots import (
+from ctxbench.catalogs.instructions import Page, read_page, truth
+from ctxbench.catalogs.mcp_config import disabled_servers, read_mcp_config, server_names
+from ctxbench.catalogs.snapshots import (
     CAPTURE,
     SERVER,
     CatalogSnapshot,
@@ -28,6 +26,13 @@ from ctxbench.sources.catalog_snapshots import (
     refuse_other,
     write_snapshot,
 )
+from ctxbench.cli.common import print_json
+from ctxbench.io.console import Progress, printing_to_stderr, progress, say
+from ctxbench.io.errors import InputError, ParameterError, StorageError, UserError, message_lines, one_line, suggest
+from ctxbench.io.files import read_text
+
+if TYPE_CHECKING:
+    from ctxbench.catalogs.agent_file import AgentFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +68,7 @@ def capture_agent(agent: Path, request: CaptureRequest, *, out: Path | None, as_
         UserError: the file is faulty or names no servers, or something else is to be captured with it; and as of
             `capture_all`.
     """
-    from ctxbench.sources.agent_file import read_agent
+    from ctxbench.catalogs.agent_file import read_agent
 
     if request.mcp_config or request.rules or request.references or out is not None:
         raise ParameterError(
@@ -108,11 +113,10 @@ def capture_all(request: CaptureRequest, *, out: Path | None, as_json: bool) -> 
 
 
 def _sources(request: CaptureRequest, bar: Progress) -> Iterator[Source]:
-    from ctxbench.sources.instructions import references_folder, rules_folder
+    from ctxbench.catalogs.instructions import references_folder, rules_folder
 
     if request.mcp_config is not None:
-        from ctxbench.sources.mcp.capturing import mcp_servers
-        from ctxbench.sources.mcp.client import Limits
+        from ctxbench.catalogs.mcp_capture import Limits, mcp_servers
 
         yield mcp_servers(
             request.mcp_config,
@@ -135,8 +139,7 @@ def import_tools(
     Raises:
         UserError: the file is no list of tools, `names` no mapping, or the folder is missing or holds something else.
     """
-    from ctxbench.sources.field_names import read_field_names
-    from ctxbench.sources.toollists import tool_list
+    from ctxbench.catalogs.tool_lists import read_field_names, tool_list
 
     if out is None:
         raise ParameterError(f"name the folder that the tools of {path} go to: --out FOLDER")
@@ -201,7 +204,7 @@ def _failed(snapshot: CatalogSnapshot) -> str:
 
 
 def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
-    from ctxbench.io.visible import count
+    from ctxbench.io.errors import count
 
     width = max(len(part.name) for part in snapshot.parts)
     for part in snapshot.parts:
@@ -223,7 +226,7 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
 
 def _say_notes(agent: Path | None) -> None:
     """Print what is odd in the other sources of an agent; faults are reported where its items are read."""
-    from ctxbench.sources.agent_file import read_agent
+    from ctxbench.catalogs.agent_file import read_agent
 
     if agent is not None:
         with suppress(UserError):
@@ -248,3 +251,164 @@ def _missing_fields(part: SnapshotPart) -> Iterator[str]:
     }
     for name, count in missing_fields(part.items).items():
         yield f"{count:,} of {tools:,} tools {words[name]}"
+
+
+def recapture(gate: Path, *, skip: Sequence[str] = ()) -> dict[Path, dict[str, str]]:
+    """Ask the servers of all agents again and store their tools; of one that fails the earlier tools are kept.
+
+    What is wrong with the gate file or an agent file is left to the check, which says it with the rest.
+
+    Args:
+        gate: the gate file.
+        skip: names of servers that are not asked.
+
+    Returns:
+        By agent file (resolved) and server that was asked: what went wrong; empty where it answered.
+
+    Raises:
+        UserError: a server fails of which nothing was captured before, or a name to skip is of none.
+    """
+    agents = list(_agents(gate))
+    if not agents:
+        why = f"no dataset of {gate} is over an agent file that can be read and names servers"
+        say(f"--recapture asks nobody: {why}", err=True)
+    names = {name for _, config in agents for name in server_names(config)}
+    if agents and (unknown := [name for name in skip if name not in names]):
+        raise ParameterError(f"--skip: there is no server {unknown[0]!r}{suggest(unknown[0], sorted(names))}")
+    return {agent.path.resolve(): _recapture(agent, config, skip) for agent, config in agents}
+
+
+def _recapture(agent: AgentFile, config: Path, skip: Sequence[str]) -> dict[str, str]:
+    """Ask the servers of one agent; see `recapture`."""
+    from ctxbench.catalogs.snapshots import CAPTURE, SERVER, SnapshotPart, earlier_parts
+
+    earlier = {
+        part.name: part
+        for part in (earlier_parts(agent.snapshot) if (agent.snapshot / CAPTURE).is_file() else ())
+        if part.kind == SERVER
+    }
+    names = [name for name in server_names(config) if name not in skip]
+    errors, startable = dict.fromkeys(names, ""), []
+    for name in names:
+        try:
+            read_mcp_config(config, only=[name])
+            startable.append(name)
+        except InputError as error:  # such as a variable that is not set, as secrets are not for a fork
+            errors[name] = "; ".join(fault.message.removeprefix(f"server {name!r}: ") for fault in error.faults)
+    parts = {part.name: part for part in _ask(config, startable)}
+    errors |= {name: part.error for name, part in parts.items() if part.state == "failed"}
+    if lost := [name for name in names if errors[name] and not (name in earlier and earlier[name].items)]:
+        why = f"server {lost[0]} gave no tools, and {agent.snapshot} holds none of it ({errors[lost[0]]})"
+        raise StorageError(f"{why}; fix that, or leave it out with --skip {shlex.quote(lost[0])}")
+    parts |= {name: SnapshotPart(name=name, kind=SERVER, state="disabled") for name in disabled_servers(config)}
+    parts |= {
+        name: earlier[name] for name in [*skip, *(name for name, why in errors.items() if why)] if name in earlier
+    }
+    with printing_to_stderr():
+        for name, why in errors.items():
+            if why:
+                say(*message_lines(f"{name}: {why}"))
+        if startable:
+            order = [*server_names(config), *disabled_servers(config)]
+            keep([lambda: [parts[name] for name in order if name in parts]], out=agent.snapshot, as_json=False)
+    return errors
+
+
+def _ask(config: Path, names: Sequence[str]) -> Sequence[SnapshotPart]:
+    """The tools that some servers of a configuration have now."""
+    from ctxbench.catalogs.mcp_capture import mcp_servers
+    from ctxbench.io.console import progress
+
+    if not names:
+        return ()
+    with progress() as bar:
+        source = mcp_servers(
+            config, only=names, progress=lambda done, total: bar("asking servers for their tools", done, total)
+        )
+        return source()
+
+
+def tell_captured(gate: Path) -> None:
+    """Print to standard error how old the captured tools are, before they are accepted."""
+    from ctxbench.gate.verdict import server_reasons
+
+    for agent, _ in _agents(gate):
+        for reason in server_reasons(agent.captured_servers()):
+            say(one_line(f"{agent.path}: {reason}"), err=True)
+
+
+def _agents(gate: Path) -> Iterator[tuple[AgentFile, Path]]:
+    """The agents of a gate file's datasets, each once, with the configuration of its servers."""
+    from ctxbench.catalogs.agent_file import read_agent
+    from ctxbench.datasets.layout import agent_of
+    from ctxbench.datasets.lookup import user_folder
+    from ctxbench.io.documents import load_yaml
+
+    visited: set[Path] = set()
+    try:
+        data, _ = load_yaml(gate)
+    except UserError:
+        return
+    names = data.get("datasets") if isinstance(data, dict) else None
+    for name in names if isinstance(names, list) else ():
+        folder = user_folder(name, gate.parent) if isinstance(name, str) else None
+        path = None if folder is None else agent_of(folder)
+        if path is None or path.resolve() in visited:
+            continue
+        visited.add(path.resolve())
+        try:
+            agent = read_agent(path)
+        except UserError:
+            continue
+        if agent.mcp is not None:
+            yield agent, agent.mcp
+
+
+_ENDINGS = (".md", ".mdc", ".markdown")
+_FLAGS = ("alwaysApply", "disable-model-invocation")
+_GLOBS = ("globs", "paths", "applyTo")
+
+
+def edited_line(path: Path, line: int, edited: Collection[str], former: str | None = None) -> int:
+    """The first line of a rule file that differs from before.
+
+    Args:
+        path: of the file.
+        line: in which the text of the rule begins, 1-based.
+        edited: fields of the item that differ.
+        former: the text that the rule had; None = not known.
+
+    Returns:
+        The first line of the front matter that gave one of the fields, or of the text that differs; `line` where
+        neither is known, or where the file is of another kind.
+    """
+    if not edited or path.suffix not in _ENDINGS:
+        return line
+    try:
+        page = read_page(read_text(path))
+    except UserError:
+        return line
+    lines = []
+    for item_field in edited:
+        names = [name for name in _field_sources(item_field, page, edited) if name in page.lines]
+        lines += [page.lines[name] for name in names[:1]]
+    if "text" in edited and former is not None:
+        lines.append(page.line + differing_line(former, page.text) - 1)
+    return min(lines, default=line)
+
+
+def differing_line(was: str, new: str) -> int:
+    """The first line of a text that differs from what it was, 1-based; the last one where only its end is gone."""
+    lines = new.split("\n")
+    pairs = enumerate(zip_longest(was.split("\n"), lines), 1)
+    return min(next((number for number, (before, after) in pairs if before != after), 1), len(lines))
+
+
+def _field_sources(item_field: str, page: Page, edited: Collection[str]) -> tuple[str, ...]:
+    """The fields of front matter that may have given a field of an item, the likelier first."""
+    if item_field == "include":
+        on = any(truth(page.fields.get(name)) for name in _FLAGS)
+        return (*_FLAGS, *_GLOBS) if on else (*_GLOBS, *_FLAGS)
+    if item_field == "metadata":  # patterns; it says why the mode is what it is, too
+        return () if "include" in edited else _GLOBS
+    return {"description": ("description",), "title": ("name", "title"), "name": ("name",)}.get(item_field, ())

@@ -1,31 +1,217 @@
-"""`ctxbench check`: compares with a baseline, or two runs with each other; accepts a baseline."""
+"""`ctxbench check`, its output files, and locations in edited files."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import traceback
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
-from ctxbench.cli.check_files import SUMMARY, is_step_summary, write_file, write_summary
-from ctxbench.cli.check_places import find_places, in_repository
-from ctxbench.cli.output import print_json, without_keys
-from ctxbench.cli.progress import progress
-from ctxbench.core.errors import InputError, ParameterError, StorageError, UserError, faults_of
-from ctxbench.io.console import drop_output, is_plain, printing_to_stderr, say, show_json, write_own
-from ctxbench.io.output_paths import refuse_outputs
-from ctxbench.io.system_faults import system_fault
+from ctxbench.catalogs.snapshots import CORPUS
+from ctxbench.cli.common import print_json, without_keys
+from ctxbench.io.cache import refuse_outputs
+from ctxbench.io.console import drop_output, is_plain, printing_to_stderr, progress, say, show_json, write_own
+from ctxbench.io.errors import InputError, ParameterError, StorageError, UserError, faults_of, system_fault
+from ctxbench.io.files import read_text, write_atomic
 
 if TYPE_CHECKING:
     from ctxbench.gate.gate import GateCheck
-    from ctxbench.gate.model import Check
+    from ctxbench.gate.results import Check
+    from ctxbench.gate.snapshots import ItemFact
+    from ctxbench.report.check_texts import Location, Locations
     from ctxbench.report.document import Document
-    from ctxbench.report.gate.places import Locations
+
+
+Find: TypeAlias = Callable[[Path, str], tuple[Path, int]]
+"""Finds the file and line of an id in a dataset's folder."""
+
+
+def find_places(done: GateCheck) -> Locations:
+    """The locations of pins, selectors, items and queries, as far as they are in the repository."""
+    from ctxbench.datasets.layout import DatasetLines
+    from ctxbench.datasets.lookup import dataset_folder
+    from ctxbench.io.documents import line_of
+    from ctxbench.report.check_texts import Locations
+
+    experiment, references, lines = done.file.experiment, done.references, DatasetLines()
+
+    def find_in(find: Find, dataset: str, name: str) -> tuple[Path, int]:
+        folder = experiment.base / references[dataset]
+        return find(folder if folder.is_dir() else dataset_folder(references[dataset]), name)
+
+    def finding(find: Find) -> Callable[[str, str], Location]:
+        def locate(dataset: str, name: str) -> Location:
+            path, line = find_in(find, dataset, name)
+            return in_repository(path), line
+
+        return locate
+
+    def item(dataset: str, name: str) -> Location:
+        if not name and (
+            changed := [changed_item for of, changed_item in {**done.former, **done.edited} if of == dataset]
+        ):
+            return _most_common([item(dataset, changed_item) for changed_item in changed])
+        fact = done.former.get((dataset, name))
+        path, line = find_in(partial(lines.item, former=former_path(fact)), dataset, name)
+        if name.startswith("tool:") and {*done.edited.get((dataset, name), ())} == {"include"}:
+            path, line = find_in(partial(_mode_place, source=(path, line)), dataset, name)
+            return in_repository(path), line
+        return in_repository(path), line if fact is None else _line_of_edit(done, (dataset, name), path, line)
+
+    def external_file(name: str) -> str:
+        path = experiment.base / name
+        return in_repository(path) if name and path.is_file() else ""
+
+    return Locations(
+        gate=in_repository(done.file.path),
+        selectors={selector.name: selector.line for selector in experiment.selectors},
+        files=dict(_agents(done.file.path)),
+        external_file=external_file,
+        embedder=line_of(experiment.lines, ("embedder",)),
+        gone=lambda file: not (_root() / file).exists(),
+        item=item,
+        query=finding(lines.query),
+        labels=lambda dataset, query, item="": finding(partial(lines.labels, item=item))(dataset, query),
+    )
+
+
+def former_path(fact: ItemFact | None) -> str:
+    """The path that the metadata of an item of the baseline gives; empty where it gives none, or is kept out."""
+    row = None if fact is None else fact.row
+    return str((row or {}).get("metadata", {}).get("path", ""))
+
+
+def _mode_place(folder: Path, item: str, *, source: tuple[Path, int]) -> tuple[Path, int]:
+    """The line of the agent file that sets the include mode of a tool.
+
+    Its source, where that alone can have set it; what a server says of its tools has no modes.
+    """
+    from ctxbench.catalogs.agent_file import mode_path, read_agent
+    from ctxbench.datasets.layout import agent_of
+    from ctxbench.io.documents import line_of
+
+    path = agent_of(folder)
+    if path is None:
+        return source
+    agent = read_agent(path)
+    if agent.include is not None:
+        return path, line_of(agent.lines, ("include", *mode_path(item, **agent.include)))
+    return (path, 0) if source[0].name == CORPUS else source
+
+
+def _line_of_edit(done: GateCheck, item: tuple[str, str], path: Path, line: int) -> int:
+    """The line of a file that an item of the baseline was edited in; `line` where that is not known."""
+    from ctxbench.cli.capture import differing_line, edited_line
+
+    row = done.former[item].row
+    if row is not None:
+        return edited_line(path, line, done.edited.get(item, ()), row.get("text", ""))
+    if item not in done.edited or not line or path.name == CORPUS:
+        return line
+    before = _text_at(done.file.baseline, path)
+    try:
+        return line if before is None or (after := read_text(path)) == before else differing_line(before, after)
+    except UserError:
+        return line
+
+
+def _text_at(baseline: Path, path: Path) -> str | None:
+    """What git has of a file at the last commit that changed the baseline; None where it has none."""
+    from ctxbench.io.git import Repository
+
+    try:
+        repository = Repository.around(baseline)
+        commits = [] if repository is None else repository.commits(baseline, limit=1)
+        return repository.text(commits[0], path) if repository is not None and commits else None
+    except StorageError:
+        return None
+
+
+def _most_common(locations: Sequence[Location]) -> Location:
+    """The file of most of the locations, and the line if they share one; there is at least one location."""
+    (file, _), *_ = Counter(file for file, _ in locations).most_common(1)
+    lines = {line for name, line in locations if name == file}
+    return file, lines.pop() if len(lines) == 1 else 0
+
+
+def _agents(gate: Path) -> Iterator[tuple[str, Location]]:
+    """The names of selectors of a gate file that are agent files, each with the line of its settings."""
+    from ctxbench.catalogs.agent_file import is_agent_file
+    from ctxbench.io.documents import line_of, load_yaml
+    from ctxbench.selectors.definitions import selector_name
+
+    data, _ = load_yaml(gate)
+    for entry in data.get("selectors", ()) if isinstance(data, dict) else ():
+        about = entry if isinstance(entry, dict) else {"selector": entry}
+        path = gate.parent / str(about.get("selector", ""))
+        if is_agent_file(path):
+            _, lines = load_yaml(path)
+            name = about.get("name") or selector_name(path.name, about.get("preset"))
+            line = lines.get(("settings",)) or line_of(lines, ("selector",))
+            yield str(name), (in_repository(path), line)
+
+
+def in_repository(path: Path) -> str:
+    """The path from the root of the checkout, or from here; empty for a file elsewhere."""
+    root, resolved = _root(), path.resolve()
+    return resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else ""
+
+
+def _root() -> Path:
+    return Path(os.environ.get("GITHUB_WORKSPACE") or ".").resolve()
+
+
+SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+def write_summary(document: Document, path: Path) -> None:
+    """Write the summary; append it if the file is the summary of a workflow's step.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    from ctxbench.report.document import LIMIT, markdown
+
+    if not is_step_summary(path):
+        write_file(path, markdown(document))
+        return
+    try:
+        size = path.stat().st_size if path.exists() else 0
+        with path.open("ab") as stream:
+            stream.write(b"\n" * bool(size) + markdown(document, limit=LIMIT - size - 1).encode())
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def is_step_summary(path: Path) -> bool:
+    """Whether a file is the summary of a workflow's step, which grows with every step's."""
+    step = os.environ.get(SUMMARY, "")
+    return bool(step) and path.resolve() == Path(step).resolve()
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file atomically; write directly into what is no regular file, such as a pipe or /dev/null.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    if not path.exists() or path.is_file():
+        write_atomic(path, text)
+        return
+    try:
+        with path.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
 
 GATE = "gate.yaml"  # where nothing else is named
 
@@ -93,7 +279,7 @@ def run(request: CheckRequest, outputs: Outputs) -> None:
         if outputs.json and not outputs.annotations:
             _write_refusal(error, request, Outputs(json=True))
         raise
-    from ctxbench.gate.plugins import guard_exit
+    from ctxbench.gate.settings import guard_exit
 
     if request.accept:
         with _refusals(request, Outputs(json=outputs.json)), guard_exit():
@@ -179,7 +365,7 @@ def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:
 
 
 def _accept(request: CheckRequest, *, as_json: bool) -> None:
-    from ctxbench.cli.agent_servers import recapture, tell_captured
+    from ctxbench.cli.capture import recapture, tell_captured
     from ctxbench.gate.gate import accept
 
     if request.recapture:
@@ -192,7 +378,7 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
     with progress() as bar, printing_to_stderr():
         done = accept(_gate_path(request), texts=request.texts, vectors=request.vectors, notify=bar.say, progress=bar)
     if as_json:
-        from ctxbench.report.gate.as_json import pin_dict, summary_dict
+        from ctxbench.report.check_files import pin_dict, summary_dict
 
         names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
         files = {name: [path.as_posix() for path in paths] for name, paths in names.items()}
@@ -201,7 +387,7 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
         payload = {"baseline": done.folder.as_posix(), **files, "accepted": accepted, "pins": pins, "error": None}
         print_json(payload)
         return
-    from ctxbench.report.gate import check_texts
+    from ctxbench.report import check_texts
 
     for path in done.written:
         say(f"written: {path}")
@@ -257,12 +443,11 @@ class _Result:
 def _run_check(request: CheckRequest) -> _Result:
     """Run the check, with what plugins print on stderr, and without texts if the baseline has none."""
     from ctxbench.gate.gate import check_gate, check_runs
-    from ctxbench.report.gate.check_texts import without_texts
-    from ctxbench.report.gate.places import Locations
+    from ctxbench.report.check_texts import Locations, without_texts
 
     outcomes = None
     if request.recapture:
-        from ctxbench.cli.agent_servers import recapture
+        from ctxbench.cli.capture import recapture
 
         outcomes = recapture(_gate_path(request), skip=request.skip)
     with progress() as bar, printing_to_stderr():
@@ -290,14 +475,14 @@ def _steps_before_accepting(done: GateCheck) -> str:
 
     Labels that name gone items are judged, but not accepted.
     """
-    from ctxbench.report.gate.acceptance import is_acceptable, label_advice
+    from ctxbench.report.check_texts import is_acceptable, label_advice
 
     renamed = {selector.dataset: selector.renamed for selector in done.check.selectors if selector.renamed}
     if not (renamed or is_acceptable(done.check)):
         return ""
-    from ctxbench.data.datasets.layout import agent_of
-    from ctxbench.data.datasets.lookup import user_folder
-    from ctxbench.gate.edited_dataset import open_edited  # most checks find nothing to accept
+    from ctxbench.datasets.layout import agent_of
+    from ctxbench.datasets.lookup import user_folder
+    from ctxbench.gate.comparability import open_edited  # most checks find nothing to accept
 
     for name, reference in done.references.items():
         try:
@@ -321,7 +506,7 @@ def _accept_command(request: CheckRequest, done: GateCheck) -> str:
 
 def _write_outputs(result: _Result, request: CheckRequest, outputs: Outputs) -> None:
     """Write files, then standard output, so that the files are there even if its reader leaves."""
-    from ctxbench.report.gate.check_document import MORE, document
+    from ctxbench.report.check_document import MORE, document
 
     check = result.check
     report = document(
@@ -330,18 +515,18 @@ def _write_outputs(result: _Result, request: CheckRequest, outputs: Outputs) -> 
     if outputs.markdown is not None:
         write_summary(report, outputs.markdown)
     if outputs.junit is not None:
-        from ctxbench.report.gate.junit import junit
+        from ctxbench.report.check_files import junit
 
         write_file(outputs.junit, junit(check, strict=request.strict, locations=result.locations))
     if outputs.json:
-        from ctxbench.io.json_files import dump_json
-        from ctxbench.report.gate.as_json import check_dict
+        from ctxbench.io.documents import dump_json
+        from ctxbench.report.check_files import check_dict
 
         _print(json=dump_json(check_dict(check, strict=request.strict, locations=result.locations), indent=2))
         return
     commands = ""
     if outputs.annotations:
-        from ctxbench.report.gate.annotations import workflow_commands
+        from ctxbench.report.check_files import workflow_commands
 
         commands = workflow_commands(check, locations=result.locations, strict=request.strict)
     _print(_console(report if outputs.verbose else report.brief(MORE)), commands=commands)
@@ -350,7 +535,7 @@ def _write_outputs(result: _Result, request: CheckRequest, outputs: Outputs) -> 
 def _console(document: Document) -> list[str]:
     import shutil
 
-    from ctxbench.report.document_console import console_text
+    from ctxbench.report.document import console_text
 
     return console_text(document, width=shutil.get_terminal_size((100, 24)).columns, plain=is_plain()).splitlines()
 
@@ -362,20 +547,20 @@ def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) ->
     """
     error = without_keys(error)
     if outputs.json:
-        from ctxbench.io.json_files import dump_json
-        from ctxbench.report.gate.as_json import refusal_dict
+        from ctxbench.io.documents import dump_json
+        from ctxbench.report.check_files import refusal_dict
 
         _print(json=dump_json(refusal_dict(request.name, error), indent=2))
     if outputs.annotations:
-        from ctxbench.report.gate.annotations import refusal as commands
+        from ctxbench.report.check_files import refusal_commands as commands
 
         _print(commands=commands(faults_of(error), file=in_repository))
     if outputs.markdown is not None:
-        from ctxbench.report.gate.check_document import refusal as refusal_document
+        from ctxbench.report.check_document import refusal as refusal_document
 
         write_summary(refusal_document(request.name, error), outputs.markdown)
     if outputs.junit is not None:
-        from ctxbench.report.gate.junit import refusal as cases
+        from ctxbench.report.check_files import refusal_xml as cases
 
         write_file(outputs.junit, cases(request.name, faults_of(error)))
 

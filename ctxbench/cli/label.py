@@ -1,36 +1,163 @@
-"""`ctxbench data label`: questions on a terminal, one key per answer."""
+"""`ctxbench data label`, `review`, `pool` and `agreement`."""
 
 from __future__ import annotations
 
 import math
+import shlex
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.cli.key_input import Keys, refuse_closed
-from ctxbench.cli.label_screen import item_line, item_name, number_of, request_lines, tell
-from ctxbench.cli.label_search import SHOWN, ItemSearch
-from ctxbench.cli.output import print_json
-from ctxbench.cli.progress import progress
-from ctxbench.core.errors import ParameterError
-from ctxbench.io.console import say
-from ctxbench.io.visible import count
+from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.io.cache import refuse_outputs, row_with
+from ctxbench.io.console import Keys, progress, refuse_closed, say
+from ctxbench.io.errors import ParameterError, count, quoted
 
 if TYPE_CHECKING:
-    from ctxbench.data.datasets.dataset import Dataset
-    from ctxbench.data.labelling.answer_log import KeyPress
-    from ctxbench.data.labelling.labelling_session import (
-        LabellingSession,
-        LabelPrompt,
-        LikelyItem,
-        PromptAnswer,
-        Report,
-    )
-    from ctxbench.data.labelling.pool import Pool
-    from ctxbench.data.labelling.query_files import Exposure
+    from ctxbench.datasets.dataset import Dataset
+    from ctxbench.datasets.layout import Exposure
+    from ctxbench.labelling.answer_log import KeyPress
+    from ctxbench.labelling.pools import Pool
+    from ctxbench.labelling.review import Agreement, Correction, Finding
+    from ctxbench.labelling.session import LabellingSession, LabelPrompt, LikelyItem, PromptAnswer, Report
+    from ctxbench.model.items import Item, ItemKey
+    from ctxbench.model.requests import Request
+
+
+WIDTH = 100
+MESSAGES = 4  # of the history, the last ones
+
+
+def request_lines(request: Request) -> list[str]:
+    """The request under a heading, with the end of its history above it.
+
+    Every line of the request is marked with a bar, those of the history are not; a history is cut to a line a message.
+    """
+    history = request.history[-MESSAGES:]
+    lines = []
+    if history:
+        n = len(request.history)
+        lines += ["", f"earlier ({f'the last {len(history)} of {n}' if n > len(history) else n} messages):"]
+        lines += [f"    {message.role}: {short(message.content)}" for message in history]
+    return [*lines, "", *quoted(f"the request:\n{request.text or '(an empty request)'}"), ""]
+
+
+def item_name(key: ItemKey) -> str:
+    """An item as people call it: `tracker / create_issue (tool)`, `Code review (rule)`."""
+    return f"{key.name if key.server is None else f'{key.server} / {key.name}'} ({key.type})"
+
+
+def item_line(item: Item, *, reserved: int = 14) -> str:
+    """An item in one line that fits the terminal with `reserved` other characters; its name is never cut."""
+    name = item_name(item.key)
+    return f"{name}: {short(item.description or item.text, reserved=reserved + len(name) + 2)}"
+
+
+def short(text: str, *, reserved: int = 16) -> str:
+    """A text in one line that fits the terminal with `reserved` other characters."""
+    flat = " ".join(text.split())
+    room = max(shutil.get_terminal_size((WIDTH, 24)).columns - reserved, 12)
+    return flat if len(flat) <= room else flat[: room - 3] + "..."
+
+
+def tell(*lines: str) -> None:
+    """Print to the person, not to a program."""
+    say(*lines, err=True)
+
+
+def number_of(key: str) -> int:
+    """The digit that a key is; 0 for any other key."""
+    return int(key) if key.isascii() and key.isdigit() else 0
+
+
+SHOWN = 9  # items with a number
+_MARKED = {2: "needed", 1: "marked helpful", 0: "marked not needed"}
+
+
+class ItemSearch:
+    """Finds items by parts of their names or descriptions."""
+
+    def __init__(self, session: LabellingSession, keys: Keys) -> None:
+        """Search the catalog of a session."""
+        self._session = session
+        self._catalog = session.pool.dataset.catalog
+        self._keys = keys
+        self._last_marked: tuple[str, int] | None = None  # the query and the marked item that the last search found
+
+    def ask(self, query: str) -> int | None:
+        """The item that a typed search finds; None if there is none, which is printed.
+
+        What has a mark for this query already is said to have it, and is no answer: only what is marked helpful or not
+        needed can be marked needed, by the same search once more.
+        """
+        previous, self._last_marked = self._last_marked, None
+        matches = self._search()
+        if not matches:
+            return None
+        marked = {item: grade for item in matches if (grade := self._session.grade_of(query, item)) is not None}
+        if len(matches) == 1 and marked:
+            (item, grade), self._last_marked = (matches[0], marked[matches[0]]), (query, matches[0])
+            if grade != 2 and previous == self._last_marked:
+                return item
+            hint = "" if grade == 2 else "; the same search once more marks it needed"
+            tell(f"already {_MARKED[grade]}: {item_name(self._catalog[item].key)}; nothing was changed{hint}")
+            return None
+        for item, grade in list(marked.items())[:SHOWN]:
+            tell(f"  already {_MARKED[grade]}: {self._line(item, reserved=len(_MARKED[grade]) + 13)}")
+        new = [item for item in matches if item not in marked and self._session.can_need(query, item)]
+        if new:
+            return self._chosen(new) if marked or len(new) > 1 else new[0]
+        if not marked:
+            named = ", ".join(item_name(self._catalog[item].key) for item in matches[:3]) + ", ..." * (len(matches) > 3)
+            tell(f"this query cannot get {named} (not available to it, disabled, or added by hand only)")
+        return None
+
+    def _search(self) -> Sequence[int]:
+        """Items that hold all words that are typed, or the one that is called just so."""
+        typed = " ".join(self._keys.text("search: ").lower().split())
+        words = typed.split()
+        matches = [
+            i for i, item in enumerate(self._catalog) if words and all(word in _searched(item) for word in words)
+        ]
+        if not matches:
+            tell("no item holds all these words in its name or description" if words else "no words to search for")
+        exact = [i for i in matches if typed in _called(self._catalog[i])]
+        return exact if len(exact) == 1 else matches
+
+    def _chosen(self, matches: Sequence[int]) -> int | None:
+        """The chosen one of several; a key that is no digit is left for the question."""
+        for number, item in enumerate(matches[:SHOWN], start=1):
+            tell(f"  {number} {self._line(item)}")
+        if len(matches) > SHOWN:
+            tell(f"  and {len(matches) - SHOWN} more; search with more words")
+        tell("its number? (0 none of them)")
+        key = self._keys.key()
+        number = number_of(key)
+        if 1 <= number <= min(len(matches), SHOWN):
+            return matches[number - 1]
+        if key == "0" or number:
+            tell("none of them" if key == "0" else f"no item has the number {number}; nothing was chosen")
+        else:
+            self._keys.back(key)
+        return None
+
+    def _line(self, item: int, *, reserved: int = 14) -> str:
+        return item_line(self._catalog[item], reserved=reserved)
+
+
+def _searched(item: Item) -> str:
+    return f"{item.id} {item_name(item.key)} {item.search_text}".lower()
+
+
+def _called(item: Item) -> tuple[str, ...]:
+    """What names one item alone: its id, its name with the type, and that of its server before its own."""
+    return item.id.lower(), item_name(item.key).lower(), f"{item.server} / {item.name}".lower() if item.server else ""
+
 
 _HELP = "1-9 needed  0 nothing more  / another item  m more  w known one is wrong  h helpful  x nothing at all"
 ALWAYS = "s skip  u undo  q quit"
@@ -40,9 +167,9 @@ def label(
     folder: Path, *, minutes: float, selectors: list[str], figures: list[str], embedder: str, as_json: bool
 ) -> None:
     """Ask for `minutes`, then say what the figures are; 0 writes no file."""
-    from ctxbench.data.labelling.folder import opened
-    from ctxbench.data.labelling.predict import Predictor
-    from ctxbench.data.labelling.query_files import read_exposures
+    from ctxbench.datasets.layout import read_exposures
+    from ctxbench.labelling.pools import Predictor
+    from ctxbench.labelling.session import opened
 
     if not (math.isfinite(minutes) and minutes >= 0):
         raise ParameterError(f"minutes must be 0 or more, got {minutes}")
@@ -77,12 +204,11 @@ def label(
 
 def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposures: Mapping[str, Exposure]) -> Pool:
     """What selectors (the usual ones if none is named) offer for a dataset's queries."""
-    from ctxbench.data.labelling.pool import make_pool, open_selectors, usual_selectors
-    from ctxbench.embedding.embedder_names import open_embedder
-    from ctxbench.embedding.vectors import open_vectors
-    from ctxbench.index.resources import LocalResources
-    from ctxbench.io.cache import cache_dir
-    from ctxbench.text.tokens import open_counter
+    from ctxbench.io.files import cache_dir
+    from ctxbench.labelling.pools import make_pool, open_selectors, usual_selectors
+    from ctxbench.search.embedders import open_embedder, open_vectors
+    from ctxbench.search.resources import LocalResources
+    from ctxbench.search.tokens import open_counter
 
     opened = open_embedder(embedder)
     with progress() as bar:
@@ -157,7 +283,7 @@ class _LabellingDialogue:
 
     def _reply(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
         """The answer of a key; None where it has no meaning, which is printed."""
-        from ctxbench.data.labelling.labelling_session import PromptAnswer
+        from ctxbench.labelling.session import PromptAnswer
 
         if key == "/" and prompt.kind == "needed":
             item = self.search.ask(prompt.query)
@@ -172,7 +298,7 @@ class _LabellingDialogue:
         return reply
 
     def _of_key(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
-        from ctxbench.data.labelling.labelling_session import PromptAnswer
+        from ctxbench.labelling.session import PromptAnswer
 
         if key == "s":
             return PromptAnswer("skip")
@@ -289,3 +415,270 @@ def _report_json(report: Report) -> dict[str, Any]:
         "minutes_per_answer": None if math.isnan(per_answer) else per_answer,
         "answers_per_query": report.answers_per_query,
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """How pairs are drawn.
+
+    Attributes:
+        share: of the queries, in (0, 1].
+        random: items drawn at random a query.
+        seed: of both draws.
+    """
+
+    share: float = 0.2
+    random: int = 10
+    seed: int = 0
+
+
+def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: Path, as_json: bool = False) -> None:
+    """Write the pairs that a second person is to judge, one query a line, without any label."""
+    from ctxbench.datasets.lookup import open_dataset
+    from ctxbench.io.documents import dump_jsonl
+    from ctxbench.io.files import write_atomic
+    from ctxbench.labelling.review import pooled_pairs, sample_queries
+
+    read = {**dataset_inputs(name), **selector_inputs(*selectors)}
+    refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("_id", "text", "items")})
+    with progress() as bar:
+        dataset = open_dataset(name, notify=bar.say)
+    ids = [query.id for query in dataset.queries]
+    sample = dataset.take(sample_queries(ids, share=drawn.share, seed=drawn.seed))
+    candidates = make_pool_for(sample, selectors, embedder, {})
+    pairs = pooled_pairs(candidates, [query.id for query in sample.queries], random=drawn.random, seed=drawn.seed)
+    rows = []
+    for query in sample.queries:
+        of_query = [pair for pair in pairs if pair.query == query.id]
+        items = [dataset.catalog[dataset.catalog.position(pair.item)].as_row() for pair in of_query]
+        rows.append(
+            {**_select_fields(query.as_row(), _ASKED), "items": [_select_fields(item, _SHOWN) for item in items]}
+        )
+    write_atomic(out, dump_jsonl(rows))
+    if as_json:
+        print_json({"pairs": len(pairs), "queries": len(rows), "written": str(out)})
+    else:
+        from ctxbench.io.errors import count
+
+        say(f"{count(len(pairs), 'pair')} of {count(len(rows), 'query', 'queries')} written to {out}", err=True)
+
+
+_ASKED = ("_id", "text", "history", "session", "scope")
+_SHOWN = ("_id", "description", "text", "include")
+
+
+def _select_fields(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: row[name] for name in names if name in row}
+
+
+def compare(first: Path, second: Path, *, as_json: bool) -> None:
+    """Print the agreement of two labellings of the same pairs."""
+    from ctxbench.labelling.review import agreement, read_labelling
+
+    result = agreement(read_labelling(first), read_labelling(second))
+    if as_json:
+        print_json(_as_dict(result))
+        return
+    from ctxbench.io.errors import count
+
+    say(f"{count(result.pairs, 'pair')} of {count(result.queries, 'query', 'queries')} judged by both")
+    for path, n in ((first, result.only_first), (second, result.only_second)):
+        if n:
+            stand = "stands in {} only and is" if n == 1 else "stand in {} only and are"
+            say(f"{count(n, 'pair')} {stand.format(path)} left out")
+    say("", "first \\ second  irrelevant   helpful  required")
+    for grade, name in enumerate(("irrelevant", "helpful", "required")):
+        say(f"{name:<14}" + "".join(f"{int(n):>10,}" for n in result.table[grade]))
+    say("", "question               kappa  95% interval  agreement  by chance")
+    for kappa in result.kappas:
+        value, interval = (
+            ("-", "-") if isnan(kappa.value) else (f"{kappa.value:.3f}", f"{kappa.low:.3f}-{kappa.high:.3f}")
+        )
+        say(f"{kappa.question:<21} {value:>6}  {interval:>12}  {kappa.observed:>9.4f}  {kappa.expected:>9.4f}")
+    if any(isnan(kappa.value) for kappa in result.kappas):
+        say("-: kappa needs pairs with different answers to the question; here both answer all alike, as by chance")
+    say(
+        "",
+        (
+            "kappa: agreement beyond what chance would give; 1 = always, 0 = no more than chance. By grade, "
+            "irrelevant against required counts as twice as far apart as neighbours (linear weights)."
+        ),
+        "",
+        f"{count(len(result.disagreements), 'pair')} on which the grades differ",
+    )
+    if result.disagreements:
+        say("  query  item  first second (0 irrelevant, 1 helpful, 2 required)")
+    for query, item, one_grade, other_grade in result.disagreements:
+        say(f"  {query}  {item.id}  {one_grade} {other_grade}")
+
+
+def _as_dict(result: Agreement) -> dict[str, Any]:
+    return {
+        "queries": result.queries,
+        "pairs": result.pairs,
+        "only_first": result.only_first,
+        "only_second": result.only_second,
+        "table": result.table.tolist(),
+        "kappas": [
+            {
+                "question": kappa.question,
+                "kappa": kappa.value,
+                "low": kappa.low,
+                "high": kappa.high,
+                "observed": kappa.observed,
+                "expected": kappa.expected,
+            }
+            for kappa in result.kappas
+        ],
+        "disagreements": [
+            {"query": query, "item": item.id, "first": a, "second": b} for query, item, a, b in result.disagreements
+        ],
+    }
+
+
+def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool, embedder: str, as_json: bool) -> None:
+    """List contradicted labels, or ask about each and write the accepted corrections as a patch."""
+    from ctxbench.datasets.lookup import open_dataset
+    from ctxbench.labelling.review import findings, is_patch, write_patch
+
+    with progress() as bar:
+        dataset = open_dataset(name, notify=bar.say)
+    if not (listed or as_json) and patch is None:
+        raise ParameterError("name the file for corrections with --patch FILE, or only list with --list")
+    refuse_outputs({"--patch": patch}, dataset_inputs(name))
+    if patch is not None and not (listed or as_json) and patch.exists():
+        if not is_patch(patch):
+            raise ParameterError(f"{patch} is there and is no file of corrections; name another file for them")
+        raise ParameterError(
+            f"{patch} holds corrections already; apply it with "
+            f"`{shlex.join(['ctxbench', 'data', 'review', name, '--apply', str(patch)])}`, or name another "
+            f"file"
+        )
+    if not (listed or as_json):
+        refuse_closed()
+    pool = make_pool_for(dataset, selectors, embedder, {})
+    contradictions = findings(pool)
+    if as_json:
+        print_json([finding.as_dict() for finding in contradictions])
+        return
+    if listed or patch is None:
+        for finding in contradictions:
+            say(_finding_line(finding))
+        say(f"{len(contradictions)} labels that {', '.join(pool.names)} contradict")
+        return
+    asking = _Review(dataset, contradictions, write=lambda accepted: write_patch(accepted, patch))
+    try:
+        corrections = asking.run()
+    except KeyboardInterrupt as stopped:
+        if asking.corrections.corrections:
+            stopped.add_note(f"what was accepted so far is in {patch}")
+        raise
+    if not patch.exists():
+        say("no label was changed; nothing is written")
+        return
+    say(f"{len(corrections)} changed labels written to {patch}; apply with: data review {name} --apply {patch}")
+
+
+def apply_patch(folder: Path, patch: Path) -> None:
+    """Apply a patch to the dataset in a folder; nobody labels it meanwhile."""
+    from ctxbench.labelling.session import opened
+
+    with opened(folder) as work:
+        tell(*work.notes)
+        before = work.dataset
+        changed = work.correct(patch)
+        lost = len(set(work.dataset.unlabelled) - set(before.unlabelled))
+    say(f"{changed} labels changed in {folder}")
+    if lost:
+        say(f"{lost} queries have no required item any more and count as unlabelled")
+
+
+def _finding_line(finding: Finding) -> str:
+    ranks = ", ".join(f"{name} {rank if rank is not None else '-'}" for name, rank in finding.ranks.items())
+    grade = "no label" if finding.label is None else f"grade {finding.label.grade}"
+    return (
+        f"{finding.severity:.2f}  {finding.query}  {item_name(finding.item)}  {finding.kind} ({grade}; ranks: {ranks})"
+    )
+
+
+class _Review:
+    """Asks about findings one by one."""
+
+    def __init__(self, dataset: Dataset, findings: list[Finding], *, write: Callable[[list[Correction]], None]) -> None:
+        """`write` is called with all corrections whenever one was accepted or taken back."""
+        from ctxbench.labelling.review import Corrections
+
+        self.dataset = dataset
+        self._write = write
+        self.findings = findings
+        self.keys = Keys()
+        self.corrections = Corrections(dataset)
+        self.grades = {"0": 0, "1": 1, "2": 2}
+
+    def run(self) -> list[Correction]:
+        """Ask, and return the accepted corrections in the order of the findings."""
+        position = 0
+        with self.keys, suppress(EOFError):
+            while position < len(self.findings):
+                self._show(position)
+                key = self.keys.key()
+                if key == "q":
+                    break
+                if key == "u":
+                    position = max(position - 1, 0)
+                    if self.corrections.take_back(position):
+                        self._write(self.corrections.corrections)
+                    continue
+                if not self._take(position, key):
+                    self.keys.drop()
+                    tell(f"{key!r} is no answer here")
+                    continue
+                position += 1
+        return self.corrections.corrections
+
+    def _take(self, position: int, key: str) -> bool:
+        finding = self.findings[position]
+        if key in ("k", "s"):
+            return True
+        before = self.corrections.corrections
+        if key in self.grades:
+            self.corrections.regrade(position, finding.item, self.grades[key], query=finding.query, why=finding.kind)
+        elif key == "a":
+            required = self._alternatives(self.corrections.dataset, finding)
+            if len(required) > 1:
+                tell("its number?")
+            number = number_of(self.keys.key()) if len(required) > 1 else 1
+            if not 1 <= number <= len(required):
+                return False
+            self.corrections.alternative(
+                position, finding.item, required[number - 1], query=finding.query, why=finding.kind
+            )
+        else:
+            return False
+        if self.corrections.corrections != before:
+            self._write(self.corrections.corrections)
+        return True
+
+    def _alternatives(self, dataset: Dataset, finding: Finding) -> list[ItemKey]:
+        return [i.item for i in dataset.labels_of(finding.query) if i.grade == 2 and i.item != finding.item]
+
+    def _show(self, position: int) -> None:
+        finding, dataset = self.findings[position], self.dataset
+        query = next(query for query in dataset.queries if query.id == finding.query)
+        tell(
+            "",
+            f"-- {position + 1} of {len(self.findings)}: {finding.kind}; query {finding.query}",
+            *request_lines(query.request),
+        )
+        tell(f"   {item_line(dataset.catalog[dataset.catalog.position(finding.item)])}")
+        for name, rank in finding.ranks.items():
+            score = finding.scores[name]
+            tell(
+                f"   {name}: " + ("not ranked" if rank is None or score is None else f"rank {rank}, score {score:.3f}")
+            )
+        for number, key in enumerate(self._alternatives(self.corrections.dataset, finding), start=1):
+            tell(f"   required {number}: {item_line(dataset.catalog[dataset.catalog.position(key)])}")
+        label_text = "no label" if finding.label is None else f"grade {finding.label.grade}"
+        tell(
+            f"now {label_text}.  k keep  2 required  1 helpful  0 irrelevant  a alternative of a required one  {ALWAYS}"
+        )

@@ -9,8 +9,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from ctxbench.cli.light import Command, Group
-from ctxbench.cli.options import EmbedderName, JsonFlag
+from ctxbench.cli.common import Command, EmbedderName, Group, JsonFlag
 
 C = TypeVar("C", bound=Callable[..., None])
 StoreFile = Annotated[Path, typer.Argument(metavar="STORE.db", help="The database of memories, an SQLite file.")]
@@ -126,7 +125,7 @@ def memory_import(
 
     ctxbench memory import memories.db rows.jsonl --workspace home
     """
-    from ctxbench.cli.memory_command import import_file
+    from ctxbench.cli.memory import import_file
 
     import_file(store, file, workspace, embedder=embedder, as_json=json_)
 
@@ -140,7 +139,7 @@ def memory_search(**options: Any) -> None:
 
     ctxbench memory search memories.db "what does Ben drink?" -w home
     """
-    from ctxbench.cli.memory_command import search
+    from ctxbench.cli.memory import search
 
     search(**options)
 
@@ -157,7 +156,7 @@ def memory_build(**options: Any) -> None:
 
     ctxbench memory build memories.db "what does Ben drink?" -w home
     """
-    from ctxbench.cli.memory_command import build
+    from ctxbench.cli.memory import build
 
     build(**options)
 
@@ -173,6 +172,6 @@ def memory_preview(**options: Any) -> None:
 
     ctxbench memory preview memories.db "what does Ben drink?" -w home
     """
-    from ctxbench.cli.memory_command import preview
+    from ctxbench.cli.memory import preview
 
     preview(**options)

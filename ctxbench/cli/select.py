@@ -1,28 +1,332 @@
-"""`ctxbench select`: one request, explained."""
+"""`ctxbench select`: one request, explained, also within a session."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.cli.candidate_lines import candidate_lines
-from ctxbench.cli.file_selector import IN_CHAT, ITS_OWN, explained, listed_selector, own_lines, stand_in
-from ctxbench.cli.output import print_json
-from ctxbench.cli.sessions import Chat, open_session, read_history, read_tool_results
-from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.cli.common import print_json
 from ctxbench.io.console import say
-from ctxbench.io.visible import count
+from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError, count, raise_faults
+from ctxbench.model.items import ItemKey
 
 if TYPE_CHECKING:
-    from ctxbench.core.items import Catalog
-    from ctxbench.core.pipeline import Pipeline
-    from ctxbench.core.requests import Request
+    from collections.abc import Sequence
+
+    from ctxbench.model.items import Catalog
+    from ctxbench.model.requests import Message, Request
+    from ctxbench.model.resources import Resources
+    from ctxbench.pipelines.pipeline import Pipeline
     from ctxbench.selectors.definition import Definition
-    from ctxbench.selectors.explain import Explanation
-    from ctxbench.selectors.parameters import Value
-    from ctxbench.session.session import Session
+    from ctxbench.selectors.definitions import SelectorSpec
+    from ctxbench.selectors.explain import Explained, Explanation, OwnExplanation
+    from ctxbench.selectors.selector import Value
+    from ctxbench.selectors.session import Session
+
+
+WIDTH = 60
+_VERSION = re.compile(r"@[0-9a-f]{12}(\.\d+)?$")  # behind a file's name, where a catalog holds several
+
+
+def candidate_lines(
+    rows: tuple[Explained, ...], *, pairs: bool, headed: bool = False, paths: bool = False
+) -> list[str]:
+    """One candidate per line: score, mode, tokens and id; below it the exclusion rule and the best matching pair.
+
+    With `paths` files and their parts are named by path, such as `src/core.py::Context`, not by id.
+    """
+    required = any(candidate.probability is not None for candidate in rows)
+    columns = ["score", *["likely to be required"] * required, "how it gets in (include mode)", "price", "item"]
+    lines = [" | ".join(columns)] if headed else []
+    for candidate in rows:
+        score = "      " if candidate.offered.score is None else f"{candidate.offered.score:6.3f}"
+        likely = "" if candidate.probability is None else f"  {candidate.probability:4.0%} likely"
+        name = _display_id(candidate.offered.id, paths=paths)
+        lines.append(f"{score}{likely}  {candidate.offered.mode:<9} {candidate.tokens:>5} tokens  {name}")
+        if candidate.offered.rule:
+            lines.append(f"        {candidate.offered.rule}")
+        if candidate.loads:
+            lines.append(f"        loads {candidate.loads:,} tokens more where the model asks for it")
+        if candidate.offered.span:
+            start, end = candidate.offered.span
+            of = f"{len(candidate.item.prompt_text):,}"
+            lines.append(f"        shown in part: characters {start + 1:,} to {end:,} of {of}")
+        if pairs and (pair := winning_pair(candidate, paths=paths)):
+            lines.append(f"        {pair}")
+    return lines
+
+
+def winning_pair(candidate: Explained, *, paths: bool = False) -> str:
+    """The item that led to a candidate, if one did, and the matching pair of texts; empty if neither is known."""
+    led = f"led to by {_display_id(candidate.offered.via, paths=paths)}" if candidate.offered.via else ""
+    pair = f"“{_short(candidate.query_chunk)}” matches “{_short(candidate.item_chunk)}”" if candidate.item_chunk else ""
+    return ": ".join(filter(None, (led, pair)))
+
+
+def _display_id(item: str, *, paths: bool) -> str:
+    """An id as a person reads it; with `paths` that of a file or a part of one as its name, without its version."""
+    key = ItemKey.parse(item)
+    return _VERSION.sub("", key.name) if paths and key.type in ("file", "chunk") and key.server is None else item
+
+
+def _short(text: str) -> str:
+    one_line = " ".join(text.split())
+    return one_line if len(one_line) <= WIDTH else one_line[: WIDTH - 1] + "…"
+
+
+@dataclass(frozen=True)
+class Chat:
+    """The session and the history of a request.
+
+    Attributes:
+        session: a session's file, or None for a new one.
+        history: a file of messages or of stored conversations (FILE or FILE#CONVERSATION), or None.
+        add, remove: ids, or paths of files, each changed in the session before the request is asked; no file is.
+        tool_results: TOOL=FILE, each: what a tool that was called for the request has answered.
+    """
+
+    session: Path | None = None
+    history: str | None = None
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    tool_results: tuple[str, ...] = ()
+
+    @property
+    def alone(self) -> bool:
+        """Whether the request has no session and no history."""
+        return (self.session, self.history, self.add, self.remove) == (None, None, (), ())
+
+
+def open_session(
+    chat: Chat, catalog: Catalog, definition: Definition, preset: str | None, overrides: Mapping[str, Value]
+) -> Session:
+    """The session of a request, with what the options change in it.
+
+    Raises:
+        UserError: a file is faulty, a change is none, a preset is named although the session has settings, or one
+            of `overrides` has no effect with them.
+    """
+    from ctxbench.selectors.conversations import read_session
+    from ctxbench.selectors.session import Agent, Session
+
+    agent = Agent(catalog=catalog, selector=definition, settings=definition.values(preset))
+    if chat.session is None:
+        session = Session.start(agent, "select")
+    else:
+        session = read_session(chat.session, agent)
+        changed = [name for name, value in session.settings.items() if value != agent.settings[name]]
+        if preset is not None and changed:
+            raise ParameterError(f"{chat.session} has settings of its own ({', '.join(changed)}); leave out the preset")
+    for key in chat.remove:
+        session = session.remove(_id_of(key, catalog))
+    for key in chat.add:
+        session = session.add(_id_of(key, catalog))
+    session = session.with_settings(**overrides)
+    if idle := [fault for name in overrides if (fault := definition.idle(name, session.settings))]:
+        raise ParameterError("; ".join(idle))
+    return session
+
+
+def _id_of(text: str, catalog: Catalog) -> str:
+    """The id of a file, or of a part of one, that is named as answers name it; else the text itself."""
+    from ctxbench.model.items import ItemKey
+
+    files = (ItemKey(kind, None, text) for kind in ("file", "chunk"))
+    return next((key.id for key in files if catalog.find(key) is not None), text)
+
+
+def read_tool_results(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The results of tools, (tool, text), from TOOL=FILE.
+
+    Raises:
+        ParameterError: one is not of this form.
+        StorageError: a file is missing or cannot be read.
+    """
+    from ctxbench.io.files import read_text
+
+    results = []
+    for pair in pairs:
+        tool, mark, file = pair.partition("=")
+        if not (tool and mark and file):
+            raise ParameterError(
+                f"--tool-result needs TOOL=FILE, the tool's name and a text file of what it answered; got {pair!r}"
+            )
+        results.append((tool, read_text(Path(file))))
+    return tuple(results)
+
+
+def read_history(source: str) -> tuple[Message, ...]:
+    """Earlier messages from a JSON list of `{"role", "content"}`, or of one stored conversation.
+
+    Args:
+        source: a file, FILE#CONVERSATION where a store holds several, or the list itself.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is neither; file and line of all faults.
+        ParameterError: it holds several conversations, or not the one that is named.
+    """
+    from ctxbench.io.files import read_text
+    from ctxbench.selectors.conversations import ConversationStore
+
+    if source.lstrip().startswith("[") and not Path(source[:200]).exists():
+        return _read_messages(source, Path("--history"))
+    name, mark, conversation = (source, "", "") if Path(source).exists() else source.rpartition("#")
+    path = Path(name if mark else source)
+    text = read_text(path)
+    if text.lstrip().startswith("["):
+        if mark:
+            raise ParameterError(f"{path} is a list of messages, not of conversations; leave out #{conversation}")
+        return _read_messages(text, path)
+    if re.match(r'\s*\{\s*"(role|content)"', text):
+        problem = 'messages must be a JSON list, [{"role": "user", "content": "..."}, ...]; put them in brackets'
+        raise InputError([Fault(problem, path, 1)])
+    exchanges = ConversationStore(path).exchanges()
+    names = list(dict.fromkeys(exchange.conversation for exchange in exchanges))
+    if mark and conversation not in names:
+        raise ParameterError(f"{path} holds no conversation {conversation!r}; it holds {_listed(names)}")
+    if not mark and len(names) > 1:
+        problem = f"{path} holds {len(names)} conversations; name one, as {path}#{names[0]}; it holds {_listed(names)}"
+        raise ParameterError(problem)
+    chosen = conversation if mark else next(iter(names), "")
+    return tuple(message for exchange in exchanges if exchange.conversation == chosen for message in exchange.messages)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "") if names else "none"
+
+
+def _read_messages(text: str, path: Path) -> tuple[Message, ...]:
+    """The messages of a JSON list, entry by entry, so that a fault has its line."""
+    from ctxbench.io.documents import parse_json
+    from ctxbench.selectors.conversations import read_message
+
+    entries = parse_json(text, path=path)
+    decoder, position, faults, out = json.JSONDecoder(), text.index("[") + 1, [], []
+    for number, entry in enumerate(entries, start=1):
+        while text[position] in " \t\r\n,":
+            position += 1
+        line = text.count("\n", 0, position) + 1
+        _, position = decoder.raw_decode(text, position)
+        try:
+            out.append(read_message(entry))
+        except TypeError:
+            problem = f'message {number}: expected {{"role", "content"}}, both texts, got {entry!r:.60}'
+            faults.append(Fault(problem, path, line))
+        except ParameterError as error:
+            faults.append(Fault(f"message {number}: {error}", path, line))
+    if faults:
+        raise InputError(faults)
+    return tuple(out)
+
+
+IN_CHAT = "semantic"  # whose settings a session holds, as the documents have it
+ITS_OWN = "Your selector alone knows why: ctxbench sees its answer, not the rules inside it."
+
+
+def listed_selector(
+    selector: str | None, experiment: Path | None, options: Mapping[str, object]
+) -> SelectorSpec | None:
+    """The named selector of an experiment, or the external selector of an agent file; None for any other.
+
+    Args:
+        selector: its name, or the agent file.
+        experiment: the file that names it, or None.
+        options: by name, those that only a definition takes; empty values are not given.
+
+    Raises:
+        UserError: the file is faulty, there is no such selector, or an option does not apply to it.
+    """
+    from ctxbench.selectors.definitions import agent_own_spec
+
+    if experiment is None:
+        spec = None if selector is None else agent_own_spec(selector)
+    else:
+        spec = _of_experiment(experiment, selector)
+    if spec is not None and (idle := [name for name, value in options.items() if value]):
+        raise ParameterError(f"{spec.name} is as its file says; leave {' and '.join(idle)} out")
+    return spec
+
+
+def _of_experiment(path: Path, selector: str | None) -> SelectorSpec:
+    """A selector of an experiment file, or of a gate file.
+
+    Raises:
+        UserError: the file is faulty, or has no such selector.
+    """
+    from ctxbench.evaluation.experiment import examine
+
+    experiment, faults = examine(path)
+    specs = {spec.name: spec for spec in experiment.selectors}
+    if selector in specs:
+        return specs[selector]
+    raise_faults(faults)
+    if selector is None:
+        raise ParameterError(f"--experiment needs --selector, which of those in the file: {', '.join(specs)}")
+    raise UnknownNameError("selector of the experiment", selector, specs)
+
+
+def stand_in(spec: SelectorSpec) -> Definition:
+    """What keeps a session's items where the selector has no settings of a session's."""
+    from ctxbench.selectors.definitions import definition
+
+    return replace(definition(IN_CHAT), name=spec.name)
+
+
+def _system(items: str) -> str:
+    """The system prompt of the agent whose items these are; empty for other catalogs."""
+    from ctxbench.catalogs.agent_file import is_agent_file, read_agent
+
+    return read_agent(Path(items)).system if is_agent_file(items) else ""
+
+
+def explained(
+    spec: SelectorSpec, pipeline: Pipeline, request: Request, catalog: Catalog, resources: Resources, *, items: str
+) -> tuple[Explanation, Pipeline]:
+    """Ask a selector of a file.
+
+    Args:
+        spec: the selector.
+        pipeline: that of `stand_in`.
+        request, catalog, resources: what is asked, of what, with what.
+        items: where the catalog comes from, as it was named.
+
+    Returns:
+        The explanation, and the selector's pipeline; `pipeline` where it is one of the user's own.
+
+    Raises:
+        UserError: the selector failed, or gave no answer.
+    """
+    from ctxbench.model.requests import Batch
+    from ctxbench.selectors.explain import explain, explain_own
+    from ctxbench.selectors.selector import PipelineSelector
+
+    selector = spec.make(resources, {})
+    if isinstance(selector, PipelineSelector):
+        return explain(selector.pipeline, catalog, request, resources, live=True), selector.pipeline
+    form: Any = pipeline.format.call  # messages, as `IN_CHAT` has it
+    try:
+        system = _system(items)
+        form = replace(form, system=system) if system else form
+        return explain_own(selector, Batch.of(catalog, [request]), resources, form=form), pipeline
+    finally:
+        getattr(selector, "close", lambda: None)()
+
+
+def own_lines(explanation: OwnExplanation) -> list[str]:
+    """The time and the notes of an external selector's answer."""
+    from ctxbench.report.run_tables import note_text
+
+    start = "" if explanation.timed else ", with its start where it had to be started"
+    lines = [f"answered in {explanation.seconds:.3f} s{start}"]
+    if explanation.not_named:
+        lines.append(f"not named in the answer: {count(explanation.not_named, 'item')}")
+    return lines + [f"note: {note_text(name, value)}" for name, value in explanation.notes.items()]
+
 
 OUTSIDE = 0.5  # share of the items offered with features that the fit has not seen, above which it is said
 DEFAULT = "learned"
@@ -63,15 +367,13 @@ class SelectRequest:
 
 def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) -> None:
     """Select and print."""
-    from ctxbench.cli.progress import embedding_progress
-    from ctxbench.embedding.embedder_names import open_embedder
-    from ctxbench.embedding.vectors import open_vectors
-    from ctxbench.features.stored_fits import fit_notices
-    from ctxbench.index.resources import LocalResources
-    from ctxbench.io.cache import cache_dir
-    from ctxbench.selectors.explain import explain
-    from ctxbench.selectors.explain_own import OwnExplanation
-    from ctxbench.text.tokens import open_counter
+    from ctxbench.io.console import embedding_progress
+    from ctxbench.io.files import cache_dir
+    from ctxbench.pipelines.fits import fit_notices
+    from ctxbench.search.embedders import open_embedder, open_vectors
+    from ctxbench.search.resources import LocalResources
+    from ctxbench.search.tokens import open_counter
+    from ctxbench.selectors.explain import OwnExplanation, explain
 
     options = {"--presets": question.presets, "--preset": question.preset, "--set": question.set}
     options |= {"--max-files": () if question.max_files is None else (str(question.max_files),)}
@@ -120,8 +422,8 @@ def _request(
     Raises:
         UserError: an option does not suit, or a file cannot be read.
     """
-    from ctxbench.core.requests import Request
-    from ctxbench.core.times import named_instant
+    from ctxbench.io.rows import named_instant
+    from ctxbench.model.requests import Request
     from ctxbench.selectors.definitions import refuse_time_of_tree
 
     catalog = find_catalog(question.catalog)  # a slip in its name may have led to another selector
@@ -181,7 +483,7 @@ def _default(question: SelectRequest) -> str:
 
 def _reads_results(pipeline: Pipeline) -> bool:
     """Whether a step looks at results of tools, as far as is known: a step of others may."""
-    from ctxbench.core.stored_pipelines import StoredPipeline
+    from ctxbench.model.registry import StoredPipeline
 
     stored = StoredPipeline.of({"pipeline": pipeline.describe()})
     steps = [] if stored is None else stored.steps()
@@ -200,7 +502,7 @@ def _resolve_selector(question: SelectRequest) -> tuple[Definition, str | None, 
         name = question.selector or _default(question)
         definition, preset = find_definition(name, question.preset)
         return definition, preset, selector_name(name, question.preset)
-    from ctxbench.selectors.presets import read_presets
+    from ctxbench.selectors.definitions import read_presets
 
     if question.selector is not None:
         raise ParameterError(f"{question.presets} says the selector of every preset; leave --selector out")
@@ -221,7 +523,7 @@ def what_is_asked(
         ParameterError: neither a catalog nor an agent is named, or both.
         UserError: the agent file cannot be read, or is none.
     """
-    from ctxbench.sources.agent_file import read_agent
+    from ctxbench.catalogs.agent_file import read_agent
 
     if catalog is not None and agent is not None:
         raise ParameterError("--catalog and --agent both say which items there are; leave one out")
@@ -240,14 +542,14 @@ def find_catalog(name: str) -> Catalog:
         StorageError: there is none, or its source is not installed.
         InputError: it is faulty.
     """
-    from ctxbench.sources.agent_file import open_catalog
+    from ctxbench.catalogs.agent_file import open_catalog
 
     try:
         return open_catalog(name)
     except StorageError:
-        from ctxbench.cli.progress import progress
-        from ctxbench.data.datasets.layout import agent_of
-        from ctxbench.data.datasets.lookup import importers, open_dataset
+        from ctxbench.datasets.layout import agent_of
+        from ctxbench.datasets.lookup import importers, open_dataset
+        from ctxbench.io.console import progress
 
         if (agent := agent_of(Path(name))) is not None:
             return open_catalog(agent)
@@ -263,7 +565,7 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
     Raises:
         ParameterError: one is not of this form, or a name occurs twice.
     """
-    from ctxbench.selectors.parameters import value_text
+    from ctxbench.selectors.selector import value_text
 
     values: dict[str, Value] = {}
     for pair in pairs:
@@ -296,7 +598,7 @@ def _messages(explanation: Explanation) -> list[dict[str, str]]:
 
 
 def _lines(explanation: Explanation, label: str, counter: str, near: int) -> list[str]:
-    from ctxbench.selectors.explain_own import OwnExplanation
+    from ctxbench.selectors.explain import OwnExplanation
 
     n = len(explanation.chosen)
     n_session = sum(candidate.offered.origin == "session" for candidate in explanation.chosen)
@@ -332,13 +634,13 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
 
 def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
     """An explanation of scores that include a price, and of the margin that cuts them; empty for other selectors."""
-    from ctxbench.core.stored_pipelines import StoredPipeline
+    from ctxbench.model.registry import StoredPipeline
 
     stored = StoredPipeline.of(about := {"pipeline": pipeline.describe()})
     scored = any(candidate.offered.score is not None for candidate in (*explanation.chosen, *explanation.left_out))
     if not scored or stored is None or not any(step.name == "price" for step in stored.steps()):
         return []
-    from ctxbench.report.thresholds import bounds_of  # statistics wait until there is a margin
+    from ctxbench.report.scores import bounds_of  # statistics wait until there is a margin
 
     margins = [
         bound

@@ -1,26 +1,32 @@
-"""`ctxbench tune`: presets by policy, a report, and presets files that experiments read."""
+"""`ctxbench tune` and `ctxbench calibrate`."""
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.cli.output import print_json
-from ctxbench.cli.progress import progress
-from ctxbench.cli.read_files import dataset_inputs
-from ctxbench.core.errors import ParameterError, UserError
-from ctxbench.io.console import is_plain, say
+from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.io.cache import files_in, refuse_outputs, refuse_unwritable
+from ctxbench.io.console import is_plain, progress, say
+from ctxbench.io.errors import InputError, ParameterError, UserError
 from ctxbench.io.files import read_text
-from ctxbench.io.output_paths import files_in, refuse_outputs, refuse_unwritable
 
 if TYPE_CHECKING:
-    from ctxbench.tuning.opened_inputs import TuningInputs
-    from ctxbench.tuning.policy_file import PolicyFile
-    from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
+    from ctxbench.evaluation.statistics import Estimate
+    from ctxbench.pipelines.fits import Fit
+    from ctxbench.pipelines.pipeline import Pipeline
+    from ctxbench.tuning.inputs import TuningInputs
+    from ctxbench.tuning.linear_fits import WeightFigures
+    from ctxbench.tuning.policy import PolicyFile
+    from ctxbench.tuning.preset_files import BudgetSetting
+    from ctxbench.tuning.query_fits import FoldFigures
+    from ctxbench.tuning.results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 
 _OWN_CUT = (
@@ -58,9 +64,10 @@ def tune_presets(
         UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
     from ctxbench.report.pages import refuse_foreign_tables
-    from ctxbench.report.tuning import console_table, write_markdown, write_report
-    from ctxbench.selectors.answers_file import all_empty
-    from ctxbench.tuning.policy_file import read_policies
+    from ctxbench.report.tuning_document import write_markdown, write_report
+    from ctxbench.report.tuning_tables import console_table
+    from ctxbench.selectors.external import all_empty
+    from ctxbench.tuning.policy import read_policies
     from ctxbench.tuning.preset_files import fit_files, open_fitted, together, write_presets_of
     from ctxbench.tuning.tuner import tune
 
@@ -69,7 +76,7 @@ def tune_presets(
         file = read_policies(policy)
         names = [Path(dataset).resolve().name for dataset in datasets]
         folder = paths.out or Path("runs") / f"tune-{file.name}-{together(names)}"
-        _refuse_foreign(folder)
+        _check_results_folder(folder)
         refuse_outputs({"--markdown": markdown}, {"the policies": [policy], **dataset_inputs(*datasets)})
         if markdown is not None and len(datasets) > 1:
             refuse_foreign_tables(markdown)
@@ -89,7 +96,7 @@ def tune_presets(
         if write_presets_of(dataset, ready, path):
             written.append(path)
     if as_json:
-        print_json(_facts(tuning, ready, written, folder))
+        print_json(_tuning_facts(tuning, ready, written, folder))
         return
     say(*console_table(tuning, plain=is_plain()).splitlines())
     for dataset in tuning.datasets:
@@ -106,9 +113,9 @@ def _ways_to_take(tuning: Tuning, ready: TuningInputs, file: PolicyFile) -> list
     Of a selector outside ctxbench, whose rankings were cut, the cut that it is to make itself, also where an agent file
     names it. `file` is the policy file as the user has it, in which fitted selectors are not replaced yet.
     """
+    from ctxbench.catalogs.agent_file import is_agent_file, read_agent
     from ctxbench.selectors.definitions import agent_definition
-    from ctxbench.selectors.parameters import value_text
-    from ctxbench.sources.agent_file import is_agent_file, read_agent
+    from ctxbench.selectors.selector import value_text
 
     paths = {
         selector.name: file.base / selector.selector
@@ -140,8 +147,8 @@ def _ways_to_take(tuning: Tuning, ready: TuningInputs, file: PolicyFile) -> list
 
 def _way_to_use(tuning: Tuning, ready: TuningInputs, folder: Path) -> list[str]:
     """How an agent file names a preset that is not of an agent's own selector; nothing where there is none."""
+    from ctxbench.catalogs.agent_file import is_agent_file
     from ctxbench.selectors.definitions import is_file
-    from ctxbench.sources.agent_file import is_agent_file
 
     tunables = (*ready.tunables, *(preset.tunable for preset in ready.shipped))
     sources = {tunable.name: str(ready.file.base / tunable.source) for tunable in tunables if tunable.answers is None}
@@ -170,7 +177,7 @@ def _way_to_use(tuning: Tuning, ready: TuningInputs, folder: Path) -> list[str]:
     return []
 
 
-def _refuse_foreign(folder: Path) -> None:
+def _check_results_folder(folder: Path) -> None:
     """Refuse to overwrite results of another command.
 
     Raises:
@@ -211,7 +218,7 @@ def _command(datasets: Sequence[str], policy: Path, markdown: Path | None, *, te
     return shlex.join([*words, *(["--markdown", str(markdown)] if markdown is not None else [])])
 
 
-def _facts(tuning: Tuning, ready: TuningInputs, written: Sequence[Path], folder: Path) -> dict[str, Any]:
+def _tuning_facts(tuning: Tuning, ready: TuningInputs, written: Sequence[Path], folder: Path) -> dict[str, Any]:
     return {
         "name": tuning.name,
         "seed": tuning.seed,
@@ -236,7 +243,7 @@ def _dataset(dataset: DatasetTuning) -> dict[str, Any]:
 
 
 def _result(result: SettingResult) -> dict[str, Any]:
-    from ctxbench.bench.summary import estimate_dict
+    from ctxbench.evaluation.run_folder import estimate_dict
 
     splits = {"tuning": result.tuning, "test": result.test} if result.test else {"all": result.tuning}
     figures = {
@@ -247,10 +254,10 @@ def _result(result: SettingResult) -> dict[str, Any]:
 
 
 def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> dict[str, Any]:
-    from ctxbench.bench.summary import comparison_dict
-    from ctxbench.report.tuning.advice import advice
+    from ctxbench.evaluation.run_folder import comparison_dict
+    from ctxbench.report.tuning_tables import advice
     from ctxbench.tuning.preset_files import policy_block, verdict_block
-    from ctxbench.tuning.tuning_results import LEARNED_NORMAL
+    from ctxbench.tuning.results import LEARNED_NORMAL
 
     chosen, shortfall = outcome.recommended, dataset.shortfall(outcome)
     (members,) = (group for group in dataset.same_advice() if outcome in group)
@@ -280,3 +287,414 @@ def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> dict[str, Any]:
         "ranking": comparisons(outcome.ranking),
         "worse": [{"query": request.query, "missing": list(request.missing)} for request in outcome.worse],
     }
+
+
+DEFAULT = "learned"
+"""The selector that a budget is set on unless another is named, or the agent has one that will do."""
+
+
+@dataclass(frozen=True)
+class Budgeted:
+    """What the command line asks for.
+
+    Attributes:
+        catalog: a file, a folder, or a dataset's name.
+        requests: a dataset, a `.jsonl` file, or a text file with one request a line.
+        tokens: the budget a request, on average.
+        selector: a shipped selector, `name/preset`, or a YAML file.
+        out: the presets file to write.
+        note: why it is not the agent's own selector, where one line must say so; else empty.
+    """
+
+    catalog: str
+    requests: str
+    tokens: float
+    selector: str
+    out: Path
+    note: str = ""
+
+
+def checked_budget(
+    datasets: Sequence[str],
+    policy: Path | None,
+    unlabelled: str | None,
+    tokens: float | None,
+    selector: str | None,
+    out: Path | None,
+    *,
+    options: Mapping[str, bool],
+) -> Budgeted | None:
+    """The budget in the options; None where they name a policy.
+
+    Args:
+        options: those that only a policy has, and whether they are given.
+
+    Raises:
+        ParameterError: neither or both are, or something is missing, or an option of one is given with the other.
+    """
+    if unlabelled is None and tokens is None:
+        if policy is None:
+            raise ParameterError("tune needs --policy FILE, or --unlabelled REQUESTS --tokens N; see --help")
+        if selector is not None:
+            raise ParameterError("--selector goes with --unlabelled; with --policy the file names the selectors")
+        return None
+    if policy is not None:
+        raise ParameterError("--policy needs labels, and --unlabelled has none; leave one of the two out")
+    if unlabelled is None or tokens is None:
+        raise ParameterError("--unlabelled REQUESTS and --tokens N go together: what a request may cost, and on which")
+    if len(datasets) != 1:
+        raise ParameterError(f"with --unlabelled one catalog is tuned, got {len(datasets)}: {', '.join(datasets)}")
+    if names := [name for name, is_given in options.items() if is_given]:
+        raise ParameterError(f"{' and '.join(names)} goes with --policy; with --unlabelled there is no report")
+    chosen, note = (selector, "") if selector else _selector_for(datasets[0])
+    return Budgeted(
+        catalog=datasets[0],
+        requests=unlabelled,
+        tokens=tokens,
+        selector=chosen,
+        out=out or Path("runs") / f"within-{tokens:g}.yaml",
+        note=note,
+    )
+
+
+def _selector_for(catalog: str) -> tuple[str, str]:
+    """The selector of a catalog's agent, and a note where another one is used instead.
+
+    Raises:
+        InputError: the agent's selector or its settings are faulty.
+    """
+    from ctxbench.catalogs.agent_file import is_agent_file, own_kind, read_agent
+    from ctxbench.datasets.layout import agent_of
+    from ctxbench.selectors.definitions import find_definition
+    from ctxbench.tuning.preset_files import checked_cut
+
+    path = Path(catalog) if is_agent_file(catalog) else agent_of(Path(catalog))
+    if path is None:
+        return DEFAULT, ""
+    if external := read_agent(path).own:
+        why = f"the selector of {path} is a {own_kind(external)} of your own, on which no budget can be set"
+        return DEFAULT, f"{why}; it is set on {DEFAULT}"
+    definition, preset = find_definition(str(path))
+    try:
+        checked_cut(definition, definition.values(preset))
+    except ParameterError as error:
+        return DEFAULT, f"{error}; it is set on {DEFAULT}"
+    return str(path), ""
+
+
+def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
+    """Find the setting, write it as a presets file, and say what it costs.
+
+    Raises:
+        UserError: a file is faulty, the selector has no cut that a budget can set, or the budget is below one item.
+    """
+    from ctxbench.cli.select import find_catalog
+    from ctxbench.io.files import cache_dir
+    from ctxbench.model.requests import Batch
+    from ctxbench.search.embedders import open_embedder, open_vectors
+    from ctxbench.search.resources import LocalResources
+    from ctxbench.search.tokens import open_counter
+    from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
+    from ctxbench.selectors.definitions import find_definition, is_file, write_presets
+    from ctxbench.tuning.preset_files import budget_setting, read_requests
+
+    _check(budget)
+    if budget.note:
+        say(budget.note, err=True)
+    definition, preset = find_definition(budget.selector)
+    requests = read_requests(budget.requests)
+    catalog = find_catalog(budget.catalog)
+    embedder, counter = open_embedder("minilm"), open_counter("o200k", cache=cache_dir())
+    with progress() as bar:
+        vectors = open_vectors(embedder, progress=partial(bar, "embedding texts"))
+        result = budget_setting(
+            definition,
+            definition.values(preset),
+            Batch.of(catalog, requests),
+            LocalResources(vectors, counter),
+            tokens=budget.tokens,
+        )
+    tuned_preset = TunedPreset(
+        set=definition.in_force(result.values),
+        about=f"about {budget.tokens:g} prompt tokens a request, found on {result.requests:,} requests without labels",
+        selector=budget.selector if is_file(budget.selector) else definition.name,
+        definition=definition_hash(definition),
+        parameters=parameter_texts(definition),
+    )
+    tuned = {
+        "dataset": catalog_name(budget.catalog),
+        "requests": budget.requests,
+        "n": result.requests,
+        "budget": budget.tokens,
+        "embedder": embedder.identity.as_dict(),
+        "tokens": counter.name,
+    }
+    write_presets(budget.out, tuned=tuned, presets={f"within-{budget.tokens:g}": tuned_preset}, test_split="")
+    if as_json:
+        facts = {
+            "set": dict(tuned_preset.set),
+            "tokens": result.tokens,
+            "items": result.items,
+            "requests": result.requests,
+        }
+        print_json({**facts, "halves": list(result.halves), "written": str(budget.out)})
+        return
+    setting = ", ".join(f"{key} {value:g}" for key, value in tuned_preset.set.items() if not isinstance(value, str))
+    say(*_lines(budget, result, f"{definition.name} with {setting}", counter.name))
+
+
+def _check(budget: Budgeted) -> None:
+    """Refuse an invalid budget or path of the presets file, before anything is read.
+
+    Raises:
+        ParameterError: it is none.
+    """
+    if not (math.isfinite(budget.tokens) and budget.tokens > 0):
+        raise ParameterError(f"--tokens must be a finite number above 0, got {budget.tokens:g}")
+    if budget.out.suffix not in (".yaml", ".yml"):
+        raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {budget.out}")
+    requests = {"the requests": [Path(budget.requests)]}
+    refuse_outputs(
+        {"--out": budget.out}, {**requests, **dataset_inputs(budget.catalog), **selector_inputs(budget.selector)}
+    )
+    _check_presets_file(budget.out)
+
+
+def _lines(budget: Budgeted, setting: BudgetSetting, selector: str, counter: str) -> Iterator[str]:
+    """What the setting costs, for people."""
+    yield (
+        f"within-{budget.tokens:g}: {selector} offers {setting.tokens:,.0f} prompt tokens ({counter}), "
+        f"{setting.items:.1f} items, on average over {setting.requests:,} requests"
+    )
+    if setting.tokens < 0.9 * budget.tokens:
+        yield "that is all that the selector can offer; a larger budget changes nothing"
+    elif setting.halves:
+        shares = " and ".join(f"{share:.2f}" for share in setting.halves)
+        yield f"found on one half of the requests, the other half costs {shares} times the budget"
+    yield "how complete it is cannot be told without labels: `ctxbench data label` asks for some"
+    yield f"written: {budget.out}"
+
+
+def _check_presets_file(out: Path) -> None:
+    """Refuse to overwrite a file that is no presets file.
+
+    Raises:
+        ParameterError: there is one in its place.
+    """
+    from ctxbench.selectors.definitions import read_presets
+
+    if out.exists():
+        try:
+            read_presets(out)
+        except UserError as error:
+            raise ParameterError(f"{out} is there and is no presets file; name another one with --out") from error
+
+
+def catalog_name(catalog: str) -> str:
+    """What a presets file calls the catalog that it was made on."""
+    path = Path(catalog)
+    return path.parent.name if path.name == "corpus.jsonl" and path.parent.name else path.stem
+
+
+FEW = 30  # labelled queries below which it is said how few a fit has seen
+_HEADS = {
+    "items": "items a query",
+    "recall": "recall",
+    "lost": "in need, offered nothing",
+    "spared": "in no need, offered nothing",
+}
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What the command line asks for.
+
+    Attributes:
+        kind: `probability`, `abstention` or `weights`.
+        datasets: names or folders, one fit each.
+        selector: what the fitted step is to stand behind: a shipped selector, `name/preset`, or a YAML file.
+        split: whose queries are used; `all` = those of every split.
+        folds: 0 = no figures out of fold.
+        embedder: as `open_embedder` reads it.
+        texts: whether a fit of a probability keeps the labelled requests, with their texts.
+        metric: that the weights of a step `linear` are to raise; None = nDCG@10.
+    """
+
+    kind: str
+    datasets: Sequence[str]
+    selector: str
+    split: str
+    folds: int
+    embedder: str
+    texts: bool = True
+    metric: str | None = None
+
+
+def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
+    """Fit, write, and print what was fitted and, with folds, what it is worth.
+
+    Raises:
+        ParameterError: there is no such kind, the weights of a fusion are asked for out of fold or by another metric,
+            or two datasets have one name.
+        UserError: as of `ctxbench.tuning.query_fits.fit`.
+    """
+    from ctxbench.pipelines.fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, write_calibrations
+    from ctxbench.selectors.definitions import find_definition
+    from ctxbench.tuning.linear_fits import linear_index
+    from ctxbench.tuning.preset_files import fitted_file, fitted_index, write_fitted
+
+    kinds = [kind for kind in KINDS if kind != LINEAR]  # those of columns are asked for as weights, too
+    if request.kind not in kinds:
+        raise ParameterError(f"what is fitted must be one of {', '.join(kinds)}, got {request.kind!r}")
+    refuse_outputs({"--out": out}, {**dataset_inputs(*request.datasets), **selector_inputs(request.selector)})
+    _check_fits_file(out)
+    definition, preset = find_definition(request.selector)
+    pipeline = definition.pipeline(definition.values(preset))
+    linear = request.kind == WEIGHTS and linear_index(pipeline) is not None
+    if request.folds and request.kind == WEIGHTS and not linear:
+        fitted = "probability, abstention and the weights of a step `linear`"
+        raise ParameterError(f"folds are for {fitted}; those of a fusion are measured by an experiment")
+    if request.metric is not None and not linear:
+        raise ParameterError("a metric is for the weights of a selector with a step `linear`")
+    writes_selector = request.kind == PROBABILITY and fitted_index(definition.written, PROBABILITY) is not None
+    if writes_selector:
+        fitted_file(definition, out)  # what stands in the way is said before anything is fitted
+    fits, figures = _fitted(request, pipeline, linear=linear)
+    write_calibrations(out, fits.values())
+    selector = write_fitted(definition, out, preset) if writes_selector else None
+    say(*(_warning(fit) for fit in fits.values() if fit.queries < FEW), err=True)
+    if as_json:
+        facts = {name: _fit_facts(fits[name], figures.get(name)) for name in fits}
+        print_json({"fits": facts, "written": str(out), "selector": None if selector is None else str(selector)})
+        return
+    for name, fit in fits.items():
+        say(_summary(fit))
+        if name in figures:
+            say(*_table(figures[name]))
+    say(f"written to {out}")
+    if selector is not None:
+        say(f"the selector with it: {selector}, wherever a shipped name may stand")
+
+
+def _warning(fit: Fit) -> str:
+    """The warning that a fit has seen few queries."""
+    from ctxbench.io.errors import count
+
+    text = f"{fit.dataset}: {fit.what} is fitted on {count(fit.queries, 'labelled query', 'labelled queries')} only"
+    return f"warning: {text}, which says little about others; label about {FEW} or more (`ctxbench data label`)"
+
+
+def _fitted(
+    request: FitRequest, pipeline: Pipeline, *, linear: bool
+) -> tuple[dict[str, Fit], dict[str, FoldFigures | WeightFigures]]:
+    """The fits by dataset, and with folds the figures of each on requests that it was not fitted to."""
+    from ctxbench.datasets.lookup import open_dataset
+    from ctxbench.evaluation.metrics import parse_metric
+    from ctxbench.io.files import cache_dir
+    from ctxbench.search.embedders import open_embedder, open_vectors
+    from ctxbench.search.resources import LocalResources
+    from ctxbench.search.tokens import open_counter
+    from ctxbench.tuning.fit_examples import METRIC, labelled_queries, make_examples
+    from ctxbench.tuning.linear_fits import fit_columns
+    from ctxbench.tuning.query_fits import columns_of, fit, measure
+
+    embedder, metric = open_embedder(request.embedder), parse_metric(request.metric or METRIC)
+    fits: dict[str, Fit] = {}
+    figures: dict[str, FoldFigures | WeightFigures] = {}
+    with progress() as bar:
+        opened = [open_dataset(name, notify=bar.say) for name in request.datasets]
+        names = [dataset.name for dataset in opened]
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise ParameterError(f"two datasets are called {', '.join(twice)}; name each once, or rename one")
+        vectors = open_vectors(embedder, progress=partial(bar, "embedding texts"))
+        resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+        for dataset in opened:
+            if linear:
+                fits[dataset.name], held_out = fit_columns(
+                    dataset, pipeline, resources, metric, split=request.split, folds=request.folds
+                )
+                figures.update({} if held_out is None else {dataset.name: held_out})
+                continue
+            fits[dataset.name] = fit(
+                request.kind, dataset, pipeline, resources, split=request.split, requests=request.texts
+            )
+            if request.folds:
+                part, columns = labelled_queries(dataset, request.split), columns_of(requests=request.texts)
+                examples = make_examples(request.kind, part, pipeline, resources, columns=columns)
+                figures[dataset.name] = measure(
+                    examples, request.folds, progress=partial(bar, f"{dataset.name}: folds")
+                )
+    return fits, figures
+
+
+def _check_fits_file(out: Path) -> None:
+    """Refuse to overwrite a file of something else, before anything is fitted.
+
+    Raises:
+        ParameterError: it stands where the fits go.
+    """
+    from ctxbench.pipelines.fits import read_calibrations
+
+    try:
+        if out.exists():
+            read_calibrations(out)
+    except InputError as error:
+        problem = f"{out} is there and is no file of fits that can be read"
+        raise ParameterError(f"{problem}; name another --out") from error
+
+
+def _fit_facts(fit: Fit, figures: FoldFigures | WeightFigures | None) -> dict[str, Any]:
+    facts = {"what": fit.what, "catalog": fit.catalog, "split": fit.split, "queries": fit.queries}
+    return facts | ({"values": fit.values} if figures is None else {"out_of_fold": figures.as_dict()})
+
+
+def _summary(fit: Fit) -> str:
+    where = "every split" if fit.split == "all" else f"split {fit.split}"
+    from ctxbench.io.errors import count
+
+    kind = "weights of columns" if fit.what == "linear" else fit.what
+    line = f"{fit.dataset}: {kind} fitted on {count(fit.queries, 'query', 'queries')} of {where}"
+    weights = fit.values.get("weights")
+    if isinstance(weights, Mapping):
+        line += ": " + ", ".join(f"{name} {value:g}" for name, value in weights.items())
+    if "before" in fit.values:
+        line += "; {metric} {value:.3f} there, {before:.3f} with those it had".format(**fit.values)
+    if requests := fit.values.get("requests"):
+        line += f"; the file holds the texts of {count(len(requests), 'labelled request')} and what they need"
+    return line
+
+
+def _table(figures: FoldFigures | WeightFigures) -> list[str]:
+    """The figures as lines of text."""
+    from ctxbench.io.errors import count
+    from ctxbench.tuning.linear_fits import WeightFigures
+
+    if isinstance(figures, WeightFigures):
+        comparison, gain = figures.compared, figures.compared.interval
+        of = f"{figures.folds} folds of {count(comparison.n, 'query', 'queries')} in {count(figures.groups, 'group')}"
+        means = f"{figures.metric} {comparison.other:.3f}, {comparison.base:.3f} with the weights it had"
+        text = f"{means}: {comparison.difference:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
+        return [f"  Measured on requests it was not fitted on ({of}): {text}"]
+
+    of_items = "items" in figures.columns
+    statement = (
+        "a required item scores above one that is not" if of_items else "a request in need scores above one in none"
+    )
+    queries, groups = count(figures.queries, "query", "queries"), count(figures.groups, "group")
+    head = (
+        f"  Measured on requests it was not fitted on ({figures.folds} folds of {queries} in {groups}): how "
+        f"often {statement} (1 = always): {figures.roc_area:.3f} [{figures.interval.low:.3f}, "
+        f"{figures.interval.high:.3f}]. Below: what comes of each threshold; in brackets 95% intervals."
+    )
+    names = [_HEADS[name] for name in figures.columns]
+    lines = [head, f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}"]
+    lines += [
+        f"  {point[0]:>10.4f}  {_estimate_text(point[1]):>28}  {_estimate_text(point[2]):>28}"
+        for point in figures.points
+    ]
+    return lines
+
+
+def _estimate_text(value: Estimate) -> str:
+    digits = 3 if value.value <= 1 else 2
+    return f"{value.value:.{digits}f} [{value.interval.low:.{digits}f}, {value.interval.high:.{digits}f}]"

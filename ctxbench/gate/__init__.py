@@ -1,1 +1,1 @@
-"""The regression gate: an accepted baseline, what changed since, why, and whether it is worse."""
+"""The gate: compare a selector with its accepted baseline, and explain what changed."""

@@ -1,51 +1,254 @@
-"""Writes baselines: what was accepted, as text to be reviewed in a diff; written whole or not at all.
-
-What belongs into the files is what a check needs to compare and to name a cause: content hashes and texts, what the
-selector says of itself, the model, and the version and code of ctxbench. Versions of Python and libraries differ from
-one machine to the next; they stay as they stand while nothing else changes. The commit is left out: it would change
-each time, and the commit that the baseline is in says it.
-"""
+"""Write baselines without rounding differences between machines, and reuse unchanged answers."""
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxbench.bench.metrics import Metric, summarise
-from ctxbench.bench.stats import Estimate, estimate, estimates
-from ctxbench.core.arrays import Float32Array
-from ctxbench.core.errors import ParameterError, StorageError, UserError
-from ctxbench.core.rules import Rule
-from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.gate.baseline_layout import (
+from ctxbench.datasets.layout import files_hash
+from ctxbench.datasets.lookup import dataset_reference, user_folder
+from ctxbench.datasets.queries import group_pairs
+from ctxbench.evaluation.comparisons import estimates
+from ctxbench.evaluation.experiment import Experiment, versions
+from ctxbench.evaluation.metrics import Metric, summarise
+from ctxbench.evaluation.statistics import Estimate, estimate
+from ctxbench.gate.baseline_reader import NewerFormatError, read_baseline, read_manifest, vectors_bytes
+from ctxbench.gate.baseline_rows import (
     FORMAT,
     ITEMS,
     MANIFEST,
     QUERIES,
     SESSIONS,
     VECTORS,
+    answer_row,
     answers_file,
     dataset_file,
     figures_of,
     file_hash,
+    item_row,
     manifest_hash,
     other_content,
+    query_row,
+    rounded,
+    session_items,
+    session_row,
 )
-from ctxbench.gate.baseline_noise import undo_noise
-from ctxbench.gate.baseline_reader import NewerFormatError, read_baseline, read_manifest
-from ctxbench.gate.baseline_rows import answer_row, item_row, query_row, session_items, session_row
-from ctxbench.gate.check_settings import CheckSettings
-from ctxbench.gate.model import PinFailure
-from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.stored_vectors import vectors_bytes
-from ctxbench.io.files import atomic_folder, read_bytes, recover_folder, write_atomic
-from ctxbench.io.json_files import dump_json, dump_jsonl
+from ctxbench.gate.comparability import Comparability
+from ctxbench.gate.differences import differences, is_unmoved, noise_margin
+from ctxbench.gate.results import PinFailure
+from ctxbench.gate.settings import CheckSettings, GateFile, plugin_steps
+from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, SelectorSnapshot, content_hash
+from ctxbench.io.documents import dump_json, dump_jsonl
+from ctxbench.io.errors import ParameterError, StorageError, UserError
+from ctxbench.io.files import atomic_folder, cache_dir, read_bytes, recover_folder, write_atomic
+from ctxbench.model.arrays import Float32Array, FloatArray
+from ctxbench.model.candidates import Rule
+from ctxbench.model.registry import foreign_code
+from ctxbench.model.selection import Offered
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import local_resources
+from ctxbench.search.tokens import open_counter
+
+if TYPE_CHECKING:
+    from ctxbench.datasets.dataset import Dataset
+    from ctxbench.gate.baseline_reader import GateResources
+
+
+_NEAR_COMPARED = 4 * NEAR  # candidates that stayed out among which an order by noise is put right
+_ROUNDING = 1e-9  # of a metric's value, as a share of it: sums in another order
+
+
+def undo_noise(new: SelectorSnapshot, old: SelectorSnapshot | None) -> SelectorSnapshot:
+    """The snapshot to write: `NEAR` candidates, rounded scores, and old values where noise alone moved them.
+
+    Args:
+        new: of a run; every query answered.
+        old: of the same selector and dataset in the baseline so far; None = there is none.
+
+    Raises:
+        ParameterError: a query has no answer, or one with a score that is no finite number, or an unknown item.
+    """
+    if unanswered := [query for query in new.queries if query not in new.answers]:
+        message = (
+            f"{new.selector} on {new.dataset} has no answer to {len(unanswered)} queries ({', '.join(unanswered[:3])})"
+        )
+        raise ParameterError(f"{message}; a baseline needs all of them: run again")
+    for query in new.queries:
+        _check_answer(new, new.answers[query])
+    rounded_answers = {
+        query: replace(answer, offered=_as_stored(answer.offered), near=_as_stored(answer.near[:_NEAR_COMPARED]))
+        for query, answer in ((query, new.answers[query]) for query in new.queries)
+    }
+    values = {metric: column.copy() for metric, column in new.metrics.items()}
+    answers = {query: replace(answer, near=answer.near[:NEAR]) for query, answer in rounded_answers.items()}
+    if old is not None:
+        noise_filter = _NoiseFilter(new, old)
+        for query in noise_filter.same_queries:
+            answers[query] = noise_filter.filter_answer(rounded_answers[query])
+            undone = _answer_ids(answers[query]) != _answer_ids(rounded_answers[query])
+            noise_filter.restore_values(
+                values, query, undone=undone and _answer_ids(answers[query])[0] == _answer_ids(old.answers[query])[0]
+            )
+    return replace(new, answers=answers, metrics=values)
+
+
+def _check_answer(new: SelectorSnapshot, answer: AnswerFact) -> None:
+    """Raise an error for an answer that cannot be written or compared."""
+    for candidate in (*answer.offered, *answer.near):
+        fault = "" if candidate.id in new.items else "is no item of the catalog"
+        if candidate.score is not None and not math.isfinite(candidate.score):
+            fault = f"has a score of {candidate.score}; a score is a finite number"
+        if fault:
+            raise ParameterError(f"{new.selector} on {new.dataset}, query {answer.query}: {candidate.id} {fault}")
+
+
+def _as_stored(candidates: Sequence[Offered]) -> tuple[Offered, ...]:
+    """Candidates as a baseline has them: rounded scores, no pairs of chunks."""
+    return tuple(
+        [
+            replace(
+                candidate,
+                score=rounded(candidate.score),
+                pair=None,
+                span=None,
+                tokens=None if candidate.rule else candidate.tokens,
+            )
+            for candidate in candidates
+        ]
+    )
+
+
+def _answer_ids(answer: AnswerFact) -> tuple[list[str], list[str]]:
+    return [candidate.id for candidate in answer.offered], [candidate.id for candidate in answer.near[:NEAR]]
+
+
+class _NoiseFilter:
+    """Undoes the noise between an old and a new snapshot of one selector on one dataset.
+
+    Attributes:
+        same_queries: queries that are asked and labelled as they were.
+    """
+
+    def __init__(self, new: SelectorSnapshot, old: SelectorSnapshot) -> None:
+        self.new = new
+        self.old = old
+        self.same_queries = tuple(
+            query
+            for query, fact in new.queries.items()
+            if query in old.queries
+            and fact.request_hash == old.queries[query].request_hash
+            and fact.labelled == old.queries[query].labelled
+        )
+        self._swaps = frozenset(differences(old, new, Comparability(queries=self.same_queries)).swaps)
+        self._same_selector = new.identity.same_as(old.identity, ["code"])
+        self._rows = [{query: row for row, query in enumerate(side.queries)} for side in (new, old)]
+
+    def filter_answer(self, answer: AnswerFact) -> AnswerFact:
+        """The answer with old values where noise alone moved them; `near` cut to `NEAR`.
+
+        Args:
+            answer: to one of `same_queries`.
+        """
+        before = self.old.answers[answer.query]
+        margin = noise_margin([*before.score_of.values(), *answer.score_of.values()])
+        swapped = answer.query in self._swaps and self._same_selector and self._has_same_items(answer.query)
+        if swapped and _scores_unmoved(before, answer, margin):
+            return before
+        old_candidates = {candidate.id: candidate for candidate in (*before.offered, *before.near)}
+        candidates = [self._with_old_score(candidate, old_candidates, margin) for candidate in answer.offered]
+        offered = _in_old_order(candidates, before.offered, math.inf, margin)
+        last = len(before.near) if len(before.near) == NEAR else math.inf  # what a full list left out came behind it
+        near = _in_old_order(
+            [self._with_old_score(candidate, old_candidates, margin) for candidate in answer.near],
+            before.near,
+            last,
+            margin,
+        )
+        return replace(answer, offered=tuple(offered), near=tuple(near[:NEAR]))
+
+    def restore_values(self, values: Mapping[Metric, FloatArray], query: str, *, undone: bool) -> None:
+        """Restore metric values of a query that moved by rounding only, or by a swap that was `undone`."""
+        row, before = (rows[query] for rows in self._rows)
+        all_back = undone and self._has_same_items(query)
+        for metric, column in values.items():
+            if metric in self.old.metrics:
+                value, old = float(column[row]), float(self.old.metrics[metric][before])
+                if all_back or math.isclose(value, old, rel_tol=_ROUNDING, abs_tol=0.0):
+                    column[row] = old
+
+    def _with_old_score(self, candidate: Offered, old_candidates: Mapping[str, Offered], margin: float) -> Offered:
+        """The candidate with its old score, if the score moved by no more than the margin.
+
+        And with the old rule, where the same selector keeps the same item out: a rule may change with a threshold that
+        the score is on the edge of.
+        """
+        old = old_candidates.get(candidate.id)
+        if old is None or candidate.score is None or old.score is None or abs(candidate.score - old.score) > margin:
+            return candidate
+        old_rule = candidate.rule and old.rule and self._same_selector and self._is_same_item(candidate.id)
+        return replace(candidate, score=old.score, rule=old.rule if old_rule else candidate.rule)
+
+    def _has_same_items(self, query: str) -> bool:
+        """Whether all items that a query is or was offered are unchanged."""
+        offers = (*self.new.answers[query].offered, *self.old.answers[query].offered)
+        return all(self._is_same_item(candidate.id) for candidate in offers)
+
+    def _is_same_item(self, name: str) -> bool:
+        after, before = self.new.items.get(name), self.old.items.get(name)
+        return after is not None and before is not None and (after.hash, after.tokens) == (before.hash, before.tokens)
+
+
+def _scores_unmoved(before: AnswerFact, after: AnswerFact, margin: float) -> bool:
+    """Whether no old candidate moved by more than the margin, and no new one is among them."""
+    scores = after.score_of
+    if not all(is_unmoved(score, scores.get(name), margin=margin) for name, score in before.score_of.items()):
+        return False
+    lowest = min([candidate.score for candidate in before.near if candidate.score is not None], default=-math.inf)
+    limit = lowest + margin if len(before.near) == NEAR else -math.inf
+    old_ids = {candidate.id for candidate in (*before.offered, *before.near)}
+    return all(
+        candidate.id in old_ids or candidate.score is None or candidate.score <= limit
+        for candidate in after.near[:NEAR]
+    )
+
+
+def _in_old_order(candidates: list[Offered], before: Sequence[Offered], last: float, margin: float) -> list[Offered]:
+    """Sort candidates as before, where the scores of neighbours are no further apart than noise.
+
+    Args:
+        candidates: in the one order, with their old scores where these did not move.
+        before: the candidates of the old answer.
+        last: the position of an item that is not in `before`; infinite = it stays where it is.
+        margin: how far scores move by noise.
+    """
+    position = {candidate.id: number for number, candidate in enumerate(before)}
+    positions = [position.get(candidate.id, last) for candidate in candidates]
+    if all(x <= y for x, y in pairwise(positions)):
+        return candidates
+    moved = True
+    while moved:  # every exchange brings one pair into its old order, so this ends
+        moved = False
+        for at in range(len(candidates) - 1):
+            upper, lower = candidates[at], candidates[at + 1]
+            if positions[at + 1] < positions[at] < math.inf and _tied(upper, lower, margin):
+                candidates[at : at + 2] = lower, upper
+                positions[at : at + 2] = positions[at + 1], positions[at]
+                moved = True
+    return candidates
+
+
+def _tied(first: Offered, second: Offered, margin: float) -> bool:
+    """Whether noise on two scores may have changed the order of two candidates; never without scores."""
+    return first.score is not None and second.score is not None and abs(first.score - second.score) <= 2 * margin
+
 
 OWN_VERSIONS = ("ctxbench", "code")  # the same on all machines of a team; those of Python and libraries are not
 _DEFAULT = CheckSettings()
@@ -414,3 +617,138 @@ def _estimate_row(mean: Estimate | None) -> dict[str, Any]:
     numbers = {"mean": mean.value, "low": mean.interval.low, "high": mean.interval.high}
     out = {name: float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None for name, value in numbers.items()}
     return {**out, "level": mean.interval.level, "n": mean.n, **({} if mean.interval.holds else {"holds": False})}
+
+
+class GateAnswers(NamedTuple):
+    """The answers of all selectors of a gate file.
+
+    Attributes:
+        snapshots: by dataset, then by selector, in the order of the experiment.
+        references: by dataset, what opens it from the gate file's folder: its folder, or its name.
+        resources: what they worked with; None where none was asked.
+    """
+
+    snapshots: list[SelectorSnapshot]
+    references: Mapping[str, str]
+    resources: GateResources | None = None
+
+
+def inputs_of(experiment: Experiment, dataset: str) -> str:
+    """Hash of the files of a dataset and of which of its queries an experiment asks; `SHORT` hex digits.
+
+    Empty for a dataset that is no folder, or whose files cannot be read.
+    """
+    folder = user_folder(dataset, experiment.base)
+    if folder is None:
+        return ""
+    try:
+        files = files_hash(folder)
+    except StorageError:
+        return ""
+    chosen = [experiment.split, experiment.sample, experiment.seed if experiment.sample else 0]
+    return content_hash([files, *chosen])
+
+
+def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnswers | None:
+    """Take the answers of the baseline, if nothing that decides them has changed.
+
+    Args:
+        file: without faults.
+        bases: the snapshots of its baseline.
+
+    Returns:
+        The answers of the baseline; None where anything that decides one has changed, or may have.
+    """
+    named = {snapshot.inputs: snapshot.dataset for snapshot in bases if snapshot.inputs}
+    datasets = [named.get(inputs_of(file.experiment, reference)) for reference in file.experiment.datasets]
+    if None in datasets or len(set(datasets)) < len(datasets):
+        return None
+    by_name = {(snapshot.dataset, snapshot.selector): snapshot for snapshot in bases}
+    pairs = list(product(datasets, [spec.name for spec in file.experiment.selectors]))
+    snapshots = [by_name[pair] for pair in pairs if pair in by_name]
+    if len(snapshots) < len(pairs) or not _selectors_unchanged(file, snapshots):
+        return None
+    pinned = {pin.query for pin in file.settings.pins if pin.query}.difference(
+        *(snapshot.queries for snapshot in snapshots)
+    )
+    if pinned and any(query.id in pinned for _, drawn in _drawn(file, bases) for query in drawn.queries):
+        return None  # a pin names a query that was not asked for its labels
+    references = {
+        dataset: dataset_reference(text, file.experiment.base)
+        for dataset, text in zip(datasets, file.experiment.datasets, strict=True)
+        if dataset is not None
+    }
+    shipped = {spec.name: spec.shipped for spec in file.experiment.selectors}
+    heads = [
+        replace(
+            snapshot,
+            source="this run",
+            reused=True,
+            identity=replace(snapshot.identity, shipped=shipped[snapshot.selector]),
+        )
+        for snapshot in snapshots
+    ]
+    return GateAnswers(heads, references)
+
+
+def with_unasked(
+    file: GateFile, heads: Sequence[SelectorSnapshot], bases: Sequence[SelectorSnapshot]
+) -> list[SelectorSnapshot]:
+    """Snapshots with the queries of their datasets that are not asked, which a baseline does not have.
+
+    Args:
+        file: without faults.
+        heads: as `reuse_answers` gives them.
+        bases: the snapshots of its baseline.
+    """
+    from ctxbench.gate.comparability import unasked
+
+    pinned = {pin.query for pin in file.settings.pins}
+    skipped = {dataset.name: unasked(dataset, drawn.measured(also=pinned)) for dataset, drawn in _drawn(file, bases)}
+    return [replace(snapshot, unasked=skipped[snapshot.dataset]) for snapshot in heads]
+
+
+def _drawn(file: GateFile, bases: Sequence[SelectorSnapshot]) -> Iterator[tuple[Dataset, Dataset]]:
+    """Every dataset of a gate file, and its split or sample that is asked."""
+    from ctxbench.datasets.dataset import select_queries  # most checks need no dataset
+    from ctxbench.gate.comparability import open_edited
+
+    experiment = file.experiment
+    for reference in experiment.datasets:
+        dataset = open_edited(reference, bases=bases, base=experiment.base)
+        yield dataset, select_queries(dataset, split=experiment.split, sample=experiment.sample, seed=experiment.seed)
+
+
+def _selectors_unchanged(file: GateFile, bases: Sequence[SelectorSnapshot]) -> bool:
+    """Whether selectors, versions and metrics are those of the baseline."""
+    experiment = file.experiment
+    parts = {part for metric in file.settings.metrics for part in metric.parts}
+    if any(spec.outside or spec.like is not None for spec in experiment.selectors):
+        return False
+    current_versions = versions()
+    if not all(
+        snapshot.identity.versions == current_versions and parts <= snapshot.metrics.keys() for snapshot in bases
+    ):
+        return False
+    try:
+        embedder = open_embedder(experiment.embedder)
+        counter = open_counter(experiment.tokens, cache=cache_dir())
+        selectors = experiment.make_selectors(local_resources(embedder, counter), {})
+        described = {name: selector.describe() for name, selector in selectors.items()}
+    except UserError:
+        return False  # computing it says what is wrong
+    if foreign_code(type(embedder)) or any(map(plugin_steps, described.values())):
+        return False
+    values = {spec.name: dict(spec.values) for spec in experiment.selectors}
+    return all(
+        _same_description(snapshot.identity, described[snapshot.selector], values[snapshot.selector], counter.name)
+        for snapshot in bases
+    )
+
+
+def _same_description(
+    before: Identity, description: Mapping[str, Any], values: Mapping[str, Any], counter: str
+) -> bool:
+    """Whether a selector describes itself as it did in the baseline."""
+    current = json.loads(dump_json([description, values]))
+    return not before.outside and before.tokens == counter and current == [before.selector, before.values]

@@ -1,29 +1,226 @@
-"""Finds the queries on which two snapshots can be compared: those asked and labelled alike on both sides."""
+"""Queries on which two snapshots can be compared, and datasets with an edited catalog."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.metrics import FORBIDDEN_OFFERED
-from ctxbench.core.items import Item, ItemKey
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery
-from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.gate.check_settings import PRICES, CheckSettings
-from ctxbench.gate.questions import Questions, scopes_of
-from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, TableAnswers, Unasked, failures
-from ctxbench.gate.value_texts import first_ids
+from ctxbench.catalogs.snapshots import read_item
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
+from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED
+from ctxbench.gate.baseline_rows import session_items
+from ctxbench.gate.settings import PRICES, CheckSettings
+from ctxbench.gate.snapshots import (
+    ItemFact,
+    LabelFact,
+    QueryFact,
+    SelectorSnapshot,
+    TableAnswers,
+    Unasked,
+    asked_hash,
+    failures,
+    first_ids,
+    label_facts,
+)
+from ctxbench.io.console import nothing_said
+from ctxbench.io.errors import count
 from ctxbench.io.rows import Row
-from ctxbench.io.visible import count
+from ctxbench.model.items import Item, ItemKey
+from ctxbench.model.labels import Grade
+from ctxbench.model.requests import SessionItem
 from ctxbench.selectors.protocol import NOT_ASKED
-from ctxbench.sources.catalogs import read_item
+
+
+def scopes_of(snapshot: SelectorSnapshot) -> dict[str, frozenset[str]]:
+    """The ids of the items that can be offered, by scope."""
+    groups = group_pairs((scope, name) for name, fact in snapshot.items.items() for scope in fact.scopes)
+    return {scope: frozenset(names) for scope, names in groups.items()}
+
+
+def items_without_scope(
+    base: SelectorSnapshot, scopes: Mapping[str, Collection[str]], renames: Mapping[str, str]
+) -> frozenset[str]:
+    """Ids at the base of items that queries with a scope require, and that are in no scope any more.
+
+    Args:
+        base: the snapshot.
+        scopes: the scopes now, ids by name; where there are none, nothing has left them.
+        renames: ids of items that go on under another one, old to new.
+    """
+    required = {item for query in base.queries.values() if query.scope for group in query.required for item in group}
+    scoped = {*chain.from_iterable(scopes.values())}
+    out = {item for item in required if renames.get(item, item) not in scoped} if scoped else set()
+    return frozenset(item for item in out if item in base.items and base.items[item].scopes)
+
+
+class Questions:
+    """Compares queries with those of a base snapshot.
+
+    Args:
+        base: the snapshot.
+        offered: ids of the items that can be offered now.
+        scopes: the scopes now, ids by name.
+        renames: ids of items that go on under another one, old to new.
+    """
+
+    def __init__(
+        self,
+        base: SelectorSnapshot,
+        *,
+        offered: Iterable[str],
+        scopes: Mapping[str, Collection[str]],
+        renames: Mapping[str, str],
+    ) -> None:
+        self._base = base
+        self._old = {new: old for old, new in renames.items()}
+        self._base_ids = base.all_items.keys()
+        self._shared = frozenset(base.items.keys() & {self._old.get(name, name) for name in offered})
+        self._before = {scope: ids & self._shared for scope, ids in scopes_of(base).items()}
+        self._left_scopes = items_without_scope(base, scopes, renames)
+        shared = {scope: self._shared_ids(ids) for scope, ids in scopes.items()}
+        unchanged = {scope for scope, ids in shared.items() if self._before.get(scope) == ids}
+        self._after = {scope: self._before[scope] if scope in unchanged else ids for scope, ids in shared.items()}
+
+    def is_same_question(self, fact: QueryFact, query: DatasetQuery | None) -> bool:
+        """Whether a query is the same question as at the base.
+
+        Args:
+            fact: of the query; the base has one of that id.
+            query: the query itself; without it, one that names other ids than before counts as another question.
+        """
+        before = self._base.queries[fact.id]
+        old_ids, new_ids = self._available(before, self._before), self._available(fact, self._after)
+        are_known = old_ids is not None and new_ids is not None
+        if old_ids is not None and new_ids is not None and old_ids is not new_ids:
+            passed_over = self._left_scopes if before.scope and fact.scope else frozenset()
+            if (old_ids ^ new_ids) - passed_over:
+                return False
+        if fact.request_hash == before.request_hash:
+            return True
+        versions = () if query is None else self._base_versions(query, before, available=are_known)
+        return any(asked_hash(version.as_row()) == before.request_hash for version in versions)
+
+    def has_same_labels(self, fact: QueryFact, query: DatasetQuery | None, labels: Sequence[Label]) -> bool:
+        """Whether a query has the same labels as at the base; arguments as in `is_same_question`, and its labels."""
+        before = self._base.queries[fact.id].labelled
+        if fact.labelled == before or query is None or not self._old:
+            return fact.labelled == before
+        return (
+            QueryFact.of(query, [replace(label, item=self._base_key(label.item)) for label in labels]).labelled
+            == before
+        )
+
+    def scope_changes(self, queries: Iterable[QueryFact]) -> Iterator[str]:
+        """What the scopes of some queries have lost and gained since the base, a text for each scope."""
+        pairs = {
+            (self._base.queries[query.id].scope, query.scope) for query in queries if query.id in self._base.queries
+        }
+        for old, new in sorted(pairs):
+            old_ids, new_ids = (
+                side.get(scope, frozenset()) - self._left_scopes
+                for side, scope in ((self._before, old), (self._after, new))
+            )
+            parts = [f"lost {first_ids(sorted(old_ids - new_ids))}"] if old_ids - new_ids else []
+            parts += [f"gained {first_ids(sorted(new_ids - old_ids))}"] if new_ids - old_ids else []
+            if old and new and parts:
+                yield f"scope {new} {' and '.join(parts)}"
+
+    def has_unknown_scopes(self, queries: Iterable[QueryFact]) -> bool:
+        """Whether the base lacks the items of some queries' scopes, as the first baselines do."""
+        before = self._base.queries
+        return any(
+            query.scope and not before[query.id].scope and query.request_hash == before[query.id].request_hash
+            for query in queries
+            if query.id in before
+        )
+
+    def _base_key(self, key: ItemKey) -> ItemKey:
+        return ItemKey.parse(self._old[key.id]) if key.id in self._old else key
+
+    def _shared_ids(self, ids: Iterable[str]) -> frozenset[str]:
+        return self._shared & {self._old.get(name, name) for name in ids}
+
+    def _available(self, fact: QueryFact, scopes: Mapping[str, frozenset[str]]) -> frozenset[str] | None:
+        """Ids at the base of the items on both sides that a query may get; None = all, or not known."""
+        if fact.scope:
+            return scopes.get(fact.scope, frozenset())
+        return self._shared_ids(fact.lists["available"]) if "available" in fact.lists else None
+
+    def _base_versions(self, query: DatasetQuery, before: QueryFact, *, available: bool) -> Iterator[DatasetQuery]:
+        """The query with the ids of the base; a second version where it has results of renamed tools.
+
+        Results of tools name these by texts, which may be of other tools, too: those that stand there come first.
+        """
+        request = query.request
+        lists: dict[str, Any] = {
+            name: self._base_list(getattr(request, name), before.lists.get(name, ()))
+            for name in ("removed", "explicit", "recent")
+        }
+        lists["uses"] = tuple((self._base_key(key), count) for key, count in request.uses)
+        if request.session is not None:
+            lists["session"] = self._base_session(request.session, before)
+        if request.available is not None:
+            lists["available"] = tuple(map(self._base_key, request.available))
+        if available:  # the same items, however they are told
+            listed = before.lists.get("available")
+            query = replace(query, scope=before.scope or None)
+            lists["available"] = None if listed is None else tuple(map(ItemKey.parse, listed))
+        request = replace(request, **lists)
+        yield replace(query, request=request)
+        results = self._base_results(request.tool_results)
+        if results != request.tool_results:
+            yield replace(query, request=replace(request, tool_results=results))
+
+    def _base_list(self, keys: Sequence[ItemKey], before: Sequence[str]) -> tuple[ItemKey, ...]:
+        """Items that a query names, by the ids of the base; as the base lists them if only gone items differ."""
+        old = [self._base_key(key) for key in keys]
+        is_same = self._without_gone([key.id for key in old]) == self._without_gone(before)
+        return tuple(map(ItemKey.parse, before)) if is_same else tuple(old)
+
+    def _base_session(self, session: Sequence[SessionItem], before: QueryFact) -> tuple[SessionItem, ...]:
+        """The items of a session, by the ids of the base; the base's session is known from what it offered."""
+        answer = self._base.answers.get(before.id)
+        parts = [text.split(" ") for text in (session_items(answer) if answer is not None else ())]
+        base_session = [SessionItem(ItemKey.parse(name), mode) for mode, name in parts]
+        old = [SessionItem(self._base_key(item.key), item.mode) for item in session]
+        left = [
+            sorted((item.key.id, item.mode) for item in side if self._without_gone([item.key.id]))
+            for side in (base_session, old)
+        ]
+        return tuple(base_session if left[0] == left[1] else old)
+
+    def _without_gone(self, ids: Iterable[str]) -> list[str]:
+        """Ids without those of items that are gone."""
+        return [name for name in ids if name in self._shared or name not in self._base_ids]
+
+    def _base_results(self, results: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        names = result_names({ItemKey.parse(new): ItemKey.parse(old) for new, old in self._old.items()})
+        return tuple((names.get(tool, tool), text) for tool, text in results)
+
+
+def result_names(renames: Mapping[ItemKey, ItemKey]) -> dict[str, str]:
+    """Names of renamed tools in results of tools, old to new: `name`, `server/name`, and the id."""
+    names: dict[str, str] = {}
+    for old, new in renames.items():
+        if old.type == "tool":
+            names |= dict(zip(tool_names(old), tool_names(new), strict=True))
+    return names
+
+
+def tool_names(tool: ItemKey) -> tuple[str, str, str]:
+    """The names by which a tool's result may name the tool."""
+    return tool.name, f"{tool.server}/{tool.name}" if tool.server else tool.name, tool.id
+
 
 _UNNAMED = "Evals without ids get others when records are put in or taken out before them: give each an `id`"
 _ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice
@@ -321,7 +518,7 @@ def _passed_on(base: SelectorSnapshot, head: SelectorSnapshot, stated: Mapping[s
         left = remaining
     if not left or len({*left.values()}) < len(left):
         return {}
-    from ctxbench.data.curation.renames import propose_renames  # most cards state no such rename
+    from ctxbench.labelling.rebase import propose_renames  # most cards state no such rename
 
     before, after = items_of(base.items[old] for old in left), items_of(head.items[new] for new in left.values())
     moved = {rename.old.id: rename.new.id for rename in propose_renames(before, after)[0]}
@@ -345,7 +542,7 @@ def find_renames(
     after = [item for item in added if item.key not in last]
     if not before or not after:
         return renames
-    from ctxbench.data.curation.renames import propose_renames  # most checks find no item renamed
+    from ctxbench.labelling.rebase import propose_renames  # most checks find no item renamed
 
     return renames | {rename.old: rename.new for rename in propose_renames(before, after)[0]}
 
@@ -358,3 +555,147 @@ def items_of(facts: Iterable[ItemFact]) -> list[Item]:
 def item_of(fact: ItemFact) -> Item | None:
     """The item that a fact is of; None where its text is not known."""
     return None if fact.row is None else read_item(Row(fact.row, [], Path(), 0))
+
+
+def open_edited(
+    name_or_path: str | Path,
+    *,
+    bases: Sequence[SelectorSnapshot],
+    base: Path | None = None,
+    notify: Callable[[str], None] = nothing_said,
+) -> Dataset:
+    """Open a dataset as it is to be judged against a baseline.
+
+    Args:
+        name_or_path, base, notify: as for `open_dataset`.
+        bases: the snapshots of the baseline. A dataset that is in none must be valid, but for `frozen` and `counts`.
+
+    Raises:
+        UserError: as `open_dataset`.
+    """
+    first = {snapshot.dataset: snapshot for snapshot in reversed(bases)}
+    before = {name: [*snapshot.all_items] for name, snapshot in first.items()}
+    dataset = open_dataset(name_or_path, base=base, notify=notify, former_ids=before)
+    return restore_labels(dataset, first[dataset.name]) if dataset.name in first else dataset
+
+
+def restore_labels(dataset: Dataset, base: SelectorSnapshot) -> Dataset:
+    """Restore the labels of an edited dataset from the baseline, where only the edit took them away.
+
+    Args:
+        dataset: read with the ids of the baseline's items as `former_ids`.
+        base: any selector's on that dataset.
+    """
+    offered = {item.id for item in dataset.current_catalog if item.enabled}
+    out = {name for name in base.items if name not in offered}
+    if not out:
+        return dataset
+    gone = [fact for name, fact in base.items.items() if name in out]
+    added = [item for item in dataset.current_catalog if item.enabled and item.id not in base.items]
+    renames = find_renames(gone, added, dataset.renames)
+    return _restore_dropped_labels(_follow_renames(dataset, renames) if renames else dataset, base, out, renames)
+
+
+def _follow_renames(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
+    """Give renamed items their new ids and names wherever a dataset names them, unless it names both.
+
+    A name of a tool's result is followed if no tool has it any more: else it may be that one's.
+    """
+
+    def new(keys: tuple[ItemKey, ...]) -> tuple[ItemKey, ...]:
+        present = set(keys)
+        return tuple(renames[key] if key in renames and renames[key] not in present else key for key in keys)
+
+    scopes = {name: new(keys) for name, keys in dataset.scopes.items()}
+    lists = {query.request.available for query in dataset.queries} - {None}
+    available = {keys: new(keys) for keys in lists if keys is not None}
+    used_names = {name for item in dataset.current_catalog if item.type == "tool" for name in tool_names(item.key)}
+    names = {old: name for old, name in result_names(renames).items() if old not in used_names}
+    queries = []
+    for query in dataset.queries:
+        keys = query.request.available
+        request = query.request if keys is None else replace(query.request, available=available[keys])
+        if request.tool_results:
+            results = tuple((names.get(tool, tool), text) for tool, text in request.tool_results)
+            request = replace(request, tool_results=results)
+        queries.append(replace(query, request=request))
+    labelled = {(label.query, label.item) for label in dataset.labels}
+    labels = [
+        label
+        if (label.query, renames.get(label.item, label.item)) in labelled
+        else replace(label, item=renames[label.item])
+        for label in dataset.labels
+    ]
+    return replace(dataset, queries=tuple(queries), labels=tuple(labels), scopes=scopes)
+
+
+def _restore_dropped_labels(
+    dataset: Dataset, base: SelectorSnapshot, out: set[str], renames: Mapping[ItemKey, ItemKey]
+) -> Dataset:
+    """Restore the labels that were dropped with items that can no longer be offered."""
+    ids = {old.id: new.id for old, new in renames.items()}
+    questions = Questions(
+        base,
+        offered=[item.id for item in dataset.current_catalog if item.enabled],
+        scopes={name: [key.id for key in keys] for name, keys in dataset.scopes.items()},
+        renames=ids,
+    )
+    back: dict[str, list[Label]] = {}
+    for query in dataset.queries:
+        base_query = base.queries.get(query.id)
+        if base_query is None:
+            continue
+        labels = _dropped_labels(query, base_query, dataset.labels_of(query.id), out, ids)
+        if labels and questions.is_same_question(QueryFact.of(query, ()), query):
+            back[query.id] = labels
+    if not back:
+        return dataset
+    queries = [
+        replace(query, partly_labelled=not base.queries[query.id].complete) if query.id in back else query
+        for query in dataset.queries
+    ]
+    labels = [label for label in dataset.labels if label.query not in back]
+    labels += [label for several in back.values() for label in several]
+    missing = sorted(
+        {label.item for label in labels if dataset.catalog.find(label.item) is None}, key=lambda key: key.id
+    )
+    items = [Item(type=key.type, server=key.server, name=key.name, enabled=False) for key in missing]
+    return replace(
+        dataset,
+        catalog=dataset.catalog.extended(items),
+        queries=tuple(queries),
+        labels=tuple(labels),
+        gone=dataset.gone + len(items),
+    )
+
+
+def _dropped_labels(
+    query: DatasetQuery, base_query: QueryFact, labels: Sequence[Label], out: set[str], ids: Mapping[str, str]
+) -> list[Label]:
+    """The baseline's labels of a query, if its own labels lack only those of items that can no longer be offered.
+
+    Empty if no label is missing, or if others differ. Whether the query is the same question is not looked at.
+    """
+    before = base_query.labels()
+    current = label_facts(labels)
+    if before is None or query.needs_nothing != base_query.needs_nothing:
+        return []
+    before = sorted((ids.get(name, name), grade, via, group) for name, grade, via, group in before)
+    if before == current or any(
+        name not in out for name in {label[0] for label in before} - {label[0] for label in current}
+    ):
+        return []
+    left = {label[0] for label in current}
+    if sorted(_without_single_alternatives([label for label in before if label[0] in left])) != current:
+        return []
+    sources = {label.item.id: label.source for label in labels}
+    return [
+        Label(query.id, ItemKey.parse(name), grade, via, alternatives, sources.get(name, ""))
+        for name, grade, via, alternatives in before
+    ]
+
+
+def _without_single_alternatives(labels: Sequence[LabelFact]) -> list[LabelFact]:
+    """Labels without the names of groups of alternatives that have one member left."""
+    groups = [alternatives for _, grade, _, alternatives in labels if grade == Grade.REQUIRED]
+    return [(name, grade, via, "" if groups.count(group) == 1 else group) for name, grade, via, group in labels]

@@ -1,20 +1,27 @@
-"""The history of a baseline: each version that git keeps, with its figures."""
+"""Accepted baselines in git, the replaced baseline, and changed gate settings."""
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from ctxbench.bench.metrics import Metric, parse_metric
-from ctxbench.core.errors import ParameterError, StorageError, UserError, faults_of
+import numpy as np
+
+from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, Metric, parse_metric
 from ctxbench.gate.baseline import AcceptedFigures, summarise_selector
-from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, accept_command, other_content
-from ctxbench.gate.baseline_reader import read_baseline, restore_advice
-from ctxbench.gate.gate_file import read_gate
-from ctxbench.io.files import temporary_folder
-from ctxbench.io.git import Commit, Repository
+from ctxbench.gate.baseline_reader import accepted_settings, read_baseline, read_manifest, restore_advice
+from ctxbench.gate.baseline_rows import MANIFEST, VECTORS, accept_command, figures_of, other_content
+from ctxbench.gate.results import FigureChange, Loosened, Replacement
+from ctxbench.gate.settings import CheckSettings, GateFile, Pin, Tolerance, read_gate
+from ctxbench.gate.snapshots import SelectorSnapshot
+from ctxbench.gate.verdict import pin_text
+from ctxbench.io.errors import ParameterError, StorageError, UserError, faults_of
+from ctxbench.io.files import read_bytes, temporary_folder
+from ctxbench.io.git import Commit, Repository, file_versions, merge_base
 
 COMPLETENESS, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 FIGURES: tuple[Metric, ...] = (COMPLETENESS, TOKENS)
@@ -152,3 +159,230 @@ def _worth_of(
         first, *rest = faults_of(error)
         message = str(first).replace(f"; {restore_advice()}", "").replace(str(target), str(folder))
         return (), f"{message}{f'; {len(rest)} more' if rest else ''}"
+
+
+def stricter_settings(
+    current: CheckSettings, before: CheckSettings, bases: Sequence[SelectorSnapshot]
+) -> tuple[CheckSettings, tuple[Loosened, ...]]:
+    """The settings with the baseline's where they are looser, and which those are; pins excepted, see `lost_pins`.
+
+    Args:
+        current: of the gate file.
+        before: those that the baseline was accepted with.
+        bases: the snapshots of the baseline: tolerances and allowances may depend on their figures.
+    """
+    gone = [metric for metric in before.metrics if metric not in current.metrics]
+    looser = [
+        metric
+        for metric in dict.fromkeys([*before.metrics, FORBIDDEN_OFFERED])  # the latter is judged without being named
+        if metric not in gone and _is_larger(current.tolerance(metric), before.tolerance(metric), metric, bases)
+    ]
+    loosened = [Loosened("metrics", str(metric)) for metric in gone]
+    loosened += [
+        Loosened(f"tolerance of {metric}", str(before.tolerance(metric)), str(current.tolerance(metric)))
+        for metric in looser
+    ]
+    numbers = {
+        "confidence": current.confidence > before.confidence,
+        "max_lost_required": _allows_more(current, before, bases),
+        "repeats": current.repeats < before.repeats,
+    }
+    stricter = {name: getattr(before, name) for name, is_looser in numbers.items() if is_looser}
+    loosened += [Loosened(name, _text(value), _text(getattr(current, name))) for name, value in stricter.items()]
+    metrics = (*current.metrics, *gone)
+    tolerances = {metric: current.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
+    tolerances |= {metric: before.tolerance(metric) for metric in (*gone, *looser)}
+    settings = replace(current, metrics=metrics, tolerances=tolerances, seed=before.seed, **stricter)
+    return settings, tuple(loosened)
+
+
+def lost_pins(current: Sequence[Pin], before: Sequence[Pin], renamed: Mapping[str, str]) -> tuple[Pin, ...]:
+    """What pins of the baseline demand and no pin of the gate file does any more, a pin for each demand.
+
+    Args:
+        current: the pins of the gate file.
+        before: those that the baseline was accepted with.
+        renamed: ids of items that go on under another id, old to new.
+    """
+    demands = (replace(demand, line=0) for pin in before for demand in pin.demands())
+    return tuple(demand for demand in demands if not any(pin.covers(demand, renamed) for pin in current))
+
+
+def loosened_pins(lost: Sequence[Pin]) -> Iterator[Loosened]:
+    """The pins that are gone or weaker, as loosened settings."""
+    return (Loosened("pins", pin_text(pin)) for pin in lost)
+
+
+def _text(value: float | None) -> str:
+    return "default" if value is None else f"{value}"
+
+
+def _is_larger(current: Tolerance, before: Tolerance, metric: Metric, bases: Sequence[SelectorSnapshot]) -> bool:
+    """Whether a tolerance is larger on any dataset; a share and an amount compare by the means of the baseline."""
+    if current.relative == before.relative:
+        return current.amount > before.amount
+    values = [base.metrics[part] for base in bases for part in metric.parts if part in base.metrics]
+    means = [float(np.nanmean(column)) for column in values if not np.isnan(column).all()]
+    return not means or any(current.of(mean) > before.of(mean) for mean in means)
+
+
+def _allows_more(current: CheckSettings, before: CheckSettings, bases: Sequence[SelectorSnapshot]) -> bool:
+    """Whether more required items may be lost of any selector; the default depends on how many queries need some."""
+    needs = [sum(bool(query.required) for query in base.queries.values()) for base in bases]
+    return any(current.allowed(need) > before.allowed(need) for need in needs)
+
+
+_HERE, _PARENT = "HEAD", "HEAD^1"
+_DEFAULT_BRANCHES = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
+_SHORT = 8  # digits of a commit's hash
+_QUERIES = "queries"
+
+
+class _Former(NamedTuple):
+    """The baseline before this change, as far as git has it.
+
+    Attributes:
+        is_known: whether it tells anything.
+        head: the manifest of the baseline that was there; None = there was none, or it is the one at hand.
+        commit: that has it.
+    """
+
+    is_known: bool
+    head: Mapping[str, Any] | None = None
+    commit: str = ""
+
+
+def find_replacement(file: GateFile, head: Mapping[str, Any], bases: Sequence[SelectorSnapshot]) -> Replacement | None:
+    """Find out whether the baseline of a gate file replaced another one in this change.
+
+    Args:
+        file: the gate file.
+        head: the manifest of its baseline.
+        bases: the snapshots of its baseline.
+    """
+    data = read_bytes(file.baseline / MANIFEST).replace(b"\r\n", b"\n")
+    former = _former_baseline(file, data, records_replaced="replaced" in head)
+    old = former.head if former.is_known else head.get("replaced")
+    if old is None or _content(old) == _content(head):
+        return None
+    return Replacement(
+        figures=tuple(_figure_changes(old, head)),
+        loosened=_loosened_by(old, accepted_settings(head, file.baseline), bases),
+        commit=former.commit,
+    )
+
+
+def replaced_by_accepting(file: GateFile) -> Mapping[str, Any] | None:
+    """The manifest of the baseline that accepting anew replaces; None where there is none that can be read."""
+    former = _former_baseline(file, None, records_replaced=True)
+    if former.head is not None:
+        return former.head if "settings" in former.head else None
+    try:
+        return read_manifest(file.baseline)
+    except UserError:
+        return None
+
+
+def _former_baseline(file: GateFile, data: bytes | None, *, records_replaced: bool) -> _Former:
+    """The baseline before this change, as git has it.
+
+    Args:
+        file: the gate file.
+        data: of the manifest at hand; None where it is about to be replaced.
+        records_replaced: whether the baseline itself has what it replaced, so that git must be looked at first.
+    """
+    path = file.baseline / MANIFEST
+    versions = file_versions(path, (_HERE, _PARENT, *_DEFAULT_BRANCHES))
+    is_merged = any(branch in versions for branch in _DEFAULT_BRANCHES)  # else this change may have moved it here
+    if is_merged and {*versions.values()} == {data} and (_PARENT in versions or not records_replaced):
+        return _Former(is_known=True)
+    revision = _revision_before(file.path.parent, committed=versions.get(_HERE) == data)
+    gate = file_versions(file.path, (revision,)) if revision else {}
+    before = file_versions(path, (revision,)) if revision else {}
+    if gate and not before:
+        before = file_versions(_baseline_at(file, gate[revision]) / MANIFEST, (revision,))
+    if not before:
+        return _Former(is_known=bool(gate))
+    if before[revision] == data:
+        return _Former(is_known=True)
+    return _Former(is_known=True, head=_parsed(before[revision]), commit=revision[:_SHORT])
+
+
+def _revision_before(folder: Path, *, committed: bool) -> str:
+    """The commit before this change; empty where git does not have it.
+
+    Args:
+        folder: in the checkout.
+        committed: whether the baseline at hand is the one in the last commit.
+    """
+    try:
+        head = merge_base(folder, _HERE)
+        forks = (merge_base(folder, branch) for branch in _DEFAULT_BRANCHES)
+        fork = next(filter(None, forks), head)
+    except UserError:
+        return ""
+    if fork != head or not head:
+        return fork
+    return _PARENT if committed else head
+
+
+def _baseline_at(file: GateFile, data: bytes) -> Path:
+    """The folder of the baseline that an earlier version of the gate file named; else the one at hand."""
+    import yaml  # most gate files name the folder that they named before
+
+    try:
+        name = yaml.safe_load(data)["baseline"]
+    except (yaml.YAMLError, LookupError, TypeError, ValueError):
+        name = f"{file.path.stem}.baseline"
+    return file.path.parent / str(name)
+
+
+def _parsed(data: bytes) -> Mapping[str, Any]:
+    """A manifest; one without figures where it cannot be read."""
+    try:
+        head = json.loads(data)
+        figures_of({"settings": {}, **head})
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return {"datasets": {}}
+    return dict(head)
+
+
+def _content(head: Mapping[str, Any]) -> Any:
+    """What counts as a difference: not the versions that it was written with."""
+    return [head.get("settings"), head["datasets"]]
+
+
+def _figure_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[FigureChange]:
+    """The figures that differ, in the order of the new manifest, then those that are gone."""
+    before, after = _figures(old), _figures(new)
+    for key in dict.fromkeys([*after, *before]):
+        if before.get(key) != after.get(key):
+            dataset, selector, metric = key
+            yield FigureChange(
+                dataset=dataset, selector=selector, metric=metric, before=before.get(key), after=after.get(key)
+            )
+
+
+def _figures(head: Mapping[str, Any]) -> dict[tuple[str, str, str], float | None]:
+    """The figures of a manifest by dataset, selector and metric."""
+    return {
+        (dataset, selector, metric): value
+        for dataset, about in head["datasets"].items()
+        for selector, facts in about["selectors"].items()
+        for metric, value in [
+            *((metric, row.get("mean")) for metric, row in facts["metrics"].items()),
+            (_QUERIES, about[_QUERIES]),
+        ]
+    }
+
+
+def _loosened_by(
+    old: Mapping[str, Any], current: CheckSettings, bases: Sequence[SelectorSnapshot]
+) -> tuple[Loosened, ...]:
+    """The settings that were loosened when the baseline was accepted anew; none where the old ones are not known."""
+    try:
+        before = accepted_settings(old, Path())
+    except UserError:
+        return ()
+    _, loosened = stricter_settings(current, before, bases)
+    return (*loosened, *loosened_pins(lost_pins(current.pins, before.pins, {})))

@@ -1,4 +1,4 @@
-"""Takes snapshots: of what an experiment's selectors answer now, or of a finished run."""
+"""Take snapshots from an experiment or from a finished run."""
 
 from __future__ import annotations
 
@@ -15,27 +15,20 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from ctxbench.bench.dataset_run import SLICE, answered, measured, with_forbidden
-from ctxbench.bench.labels import Labels, enough_shown
-from ctxbench.bench.metrics import Metric, parse_metric
-from ctxbench.bench.metrics import mean as mean_of
-from ctxbench.bench.prepared import Prepared, count_tokens, prepare
-from ctxbench.bench.progress_listener import Notify, Progress, silent
-from ctxbench.bench.provenance import versions
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.selector_specs import SelectorSpec
-from ctxbench.bench.slices import Slice, joined_slices
-from ctxbench.core.arrays import FloatArray
-from ctxbench.core.errors import Fault, ParameterError, StorageError, UserError
-from ctxbench.core.requests import Batch
-from ctxbench.core.rules import SHOWN_TOO_LITTLE
-from ctxbench.data.datasets.dataset import Dataset, select_queries
-from ctxbench.data.datasets.lookup import open_dataset, user_folder
-from ctxbench.gate.comparability import unasked
-from ctxbench.gate.edited_dataset import open_edited
-from ctxbench.gate.gate_file import GateFile
-from ctxbench.gate.plugins import guard_plugins, plugin_steps
-from ctxbench.gate.reused_answers import GateAnswers, inputs_of
+from ctxbench.catalogs.agent_file import AbsentServer, read_agent
+from ctxbench.datasets.dataset import Dataset, select_queries
+from ctxbench.datasets.lookup import open_dataset, user_folder
+from ctxbench.evaluation.answers import Labels, Slice, enough_shown, joined_slices
+from ctxbench.evaluation.experiment import versions
+from ctxbench.evaluation.inputs import Prepared, count_tokens, prepare
+from ctxbench.evaluation.metrics import Metric, parse_metric
+from ctxbench.evaluation.metrics import mean as mean_of
+from ctxbench.evaluation.run_folder import RunFolder
+from ctxbench.evaluation.runner import SLICE, answered, measured, with_forbidden
+from ctxbench.gate.baseline import GateAnswers, inputs_of
+from ctxbench.gate.baseline_reader import baseline_counts, gate_resources
+from ctxbench.gate.comparability import open_edited, unasked
+from ctxbench.gate.settings import GateFile, guard_plugins, plugin_steps
 from ctxbench.gate.snapshots import (
     Identity,
     ItemFact,
@@ -46,17 +39,19 @@ from ctxbench.gate.snapshots import (
     by_state,
     facts_of,
 )
-from ctxbench.gate.stored_vectors import baseline_counts, gate_resources
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.cache import cache_dir
-from ctxbench.io.json_files import dump_json
+from ctxbench.io.console import Notify, ProgressListener, silent
+from ctxbench.io.documents import dump_json
+from ctxbench.io.errors import Fault, ParameterError, StorageError, UserError
+from ctxbench.io.files import cache_dir
+from ctxbench.model.arrays import FloatArray
+from ctxbench.model.candidates import SHOWN_TOO_LITTLE
+from ctxbench.model.requests import Batch
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
+from ctxbench.selectors.definitions import SelectorSpec
 from ctxbench.selectors.external import External, FileSelector
-from ctxbench.selectors.pipelines import SizeMatched
 from ctxbench.selectors.protocol import shown_path
-from ctxbench.selectors.selector import Selector
-from ctxbench.sources.absent_servers import AbsentServer
-from ctxbench.sources.agent_file import read_agent
-from ctxbench.text.tokens import open_counter
+from ctxbench.selectors.selector import Selector, SizeMatched
 
 _Facts: TypeAlias = tuple[Mapping[str, ItemFact], Mapping[str, QueryFact]]
 
@@ -67,7 +62,7 @@ def take(
     repeats: int = 1,
     resources: LocalResources | None = None,
     pinned: Collection[str] = (),
-    progress: Progress = silent,
+    progress: ProgressListener = silent,
 ) -> list[SelectorSnapshot]:
     """Ask every selector of an experiment on every dataset, in memory; no run folder is written.
 
@@ -135,14 +130,14 @@ class _Taking:
         folders = [] if agent is None else [Path(agent).absolute().parent, self.prepared.experiment.base.absolute()]
         return frozenset(shown_path(path, folder) for path in files for folder in folders)
 
-    def snapshots(self, repeats: int, progress: Progress, end: ExitStack) -> list[SelectorSnapshot]:
+    def snapshots(self, repeats: int, progress: ProgressListener, end: ExitStack) -> list[SelectorSnapshot]:
         for selector in self.selectors.values():
             end.callback(getattr(selector, "close", lambda: None))
         rounds = self._ask_all(repeats, progress)
         facts = facts_of(self.dataset, self.prepared.item_tokens[self.name].tolist())
         return [self._snapshot(name, rounds[name], facts) for name in self.selectors]
 
-    def _ask_all(self, repeats: int, progress: Progress) -> dict[str, list[Slice]]:
+    def _ask_all(self, repeats: int, progress: ProgressListener) -> dict[str, list[Slice]]:
         """The answers of every selector, a slice of all queries for each time it was asked."""
         requests = self.dataset.requests()
         in_turn = sorted(self.selectors, key=lambda name: isinstance(self.selectors[name], SizeMatched))
@@ -366,7 +361,7 @@ def ask(
     faults: Sequence[Fault] = (),
     bases: Sequence[SelectorSnapshot] | None = None,
     notify: Notify,
-    progress: Progress,
+    progress: ProgressListener,
 ) -> GateAnswers:
     """Ask every selector on every dataset.
 

@@ -1,8 +1,9 @@
-"""Snapshots: what the gate knows of a selector on a dataset at one time, taken now or read from a run or baseline."""
+"""Snapshots of a selector on a dataset, flat pipeline steps, and values as text."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -12,21 +13,229 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.selection import Offered, offered_rows
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.io.json_files import dump_json
-from ctxbench.selectors.parameters import Parameter
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.io.documents import dump_json
+from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import ITEM_TYPES, Catalog, Item
+from ctxbench.model.labels import Grade
+from ctxbench.model.registry import AnyStored, StoredAnalyses, StoredMerge, StoredPipeline, StoredStep
+from ctxbench.model.selection import Offered, offered_rows
+from ctxbench.selectors.selector import Parameter
 
 if TYPE_CHECKING:
-    from ctxbench.bench.slices import Slice
-    from ctxbench.sources.absent_servers import AbsentServer
+    from ctxbench.catalogs.agent_file import AbsentServer
+    from ctxbench.evaluation.answers import Slice
+
+
+SCORING = ("analyse", "retrieve", "rank")  # kinds of steps that decide scores; all others decide what is kept of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatStep:
+    """One step of a pipeline, at any depth.
+
+    Attributes:
+        path: where, for a person: `refine.standard`, `refine.tool.margin`, `retrieve.dense`; a second step of the same
+            name in the same place has `#2` behind it. Distinct within a pipeline.
+        label: the end of the path: the name, with such a number.
+        kind: of the registry: `analyse`, `retrieve`, `rank`, `cut`, `expand`, `fit`.
+        name: of the registry.
+        types: the item types that it refines, in the order of `ITEM_TYPES`; all of them outside of domains.
+        values: its parameters, as JSON; `version`, `code` and `content` are kept in `source`.
+        source: version of the step, code of a plugin's and content of a file that it reads, as far as it has them.
+    """
+
+    path: str
+    label: str
+    kind: str
+    name: str
+    types: tuple[str, ...]
+    values: Mapping[str, Any]
+    source: Mapping[str, Any]
+
+    @property
+    def scores(self) -> bool:
+        """Whether it decides scores."""
+        return self.kind in SCORING
+
+
+def flat_steps(description: Mapping[str, Any]) -> tuple[FlatStep, ...] | None:
+    """The steps that decide a selection, in order; None where a selector does not describe itself as a pipeline.
+
+    `format` is left out: it decides how a prompt reads, not what is in it.
+
+    Raises:
+        ParameterError: it describes a pipeline that is none.
+    """
+    pipeline = StoredPipeline.of(description)
+    if pipeline is None:
+        return None
+    stages = (("analyse", pipeline.analyse), ("retrieve", pipeline.retrieve))
+    steps = [step for path, stage in stages if stage is not None for step in _stage_steps(stage, path, ITEM_TYPES)]
+    steps += [step for stage in pipeline.refine for step in _stage_steps(stage, "refine", ITEM_TYPES)]
+    counts: dict[str, int] = {}
+    out = []
+    for step in steps:
+        counts[step.path] = counts.get(step.path, 0) + 1
+        number = f"#{counts[step.path]}" if counts[step.path] > 1 else ""
+        out.append(replace(step, path=f"{step.path}{number}", label=f"{step.label}{number}"))
+    return tuple(out)
+
+
+def _stage_steps(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterator[FlatStep]:
+    if isinstance(stage, StoredStep):
+        yield FlatStep(
+            path=f"{path}.{stage.name}",
+            label=stage.name,
+            kind=stage.kind,
+            name=stage.name,
+            types=types,
+            values=stage.values,
+            source=stage.about,
+        )
+    elif isinstance(stage, StoredAnalyses):
+        for step in stage.steps:
+            yield from _stage_steps(step, path, types)
+    elif isinstance(stage, StoredMerge):
+        for name, step in stage.sources:
+            for flat_step in _stage_steps(step, path, types):
+                own_path = f"{path}.{name}" if name == step.name else f"{path}.{name}.{step.name}"
+                yield replace(flat_step, path=own_path)
+    else:
+        free = list(types)
+        for names, steps in stage.domains:
+            domain_types = tuple(item_type for item_type in free if item_type in names or "*" in names)
+            free = [item_type for item_type in free if item_type not in domain_types]
+            for inner in steps:
+                yield from _stage_steps(inner, f"{path}.{','.join(names)}", domain_types)
+
+
+NONE = "none"  # what a value is shown as where there is none
+_SHARES = ("yes/no", "share")
+_MAX_NAMED = 3  # ids that a message names
+_ROUNDING = 1e-9  # of sums in floating point, as a share
+_CLOSING = {"(": ")", "[": "]", "{": "}", '"': '"', "`": "`"}  # of brackets and quotes, by what opens them
+
+
+def first_ids(ids: Sequence[str]) -> str:
+    """The first few of some ids: `q1, q2, q3, ...`."""
+    return ", ".join(ids[:_MAX_NAMED]) + (", ..." if len(ids) > _MAX_NAMED else "")
+
+
+def first_few(texts: Sequence[str], at_most: int = _MAX_NAMED) -> str:
+    """The first few of some texts, and how many more there are: `a, b, c and 2 more`."""
+    suffix = f" and {len(texts) - at_most} more" if len(texts) > at_most else ""
+    return f"{', '.join(texts[:at_most])}{suffix}"
+
+
+def shortened(text: str, limit: int, *, at_word: bool = False) -> str:
+    """A text of at most so many characters: where it is cut it ends in `...`, and no bracket or quote stays open.
+
+    Args:
+        text: on one line.
+        limit: characters, 3 or more.
+        at_word: cut behind a word, unless more than half would go.
+    """
+    if len(text) <= limit:
+        return text
+    end = limit - 3
+    while True:
+        head = text[:end]
+        if at_word:
+            words = text[: end + 1].rpartition(" ")[0]
+            head = words if 2 * len(words) > limit else head.rstrip()
+        closing = _left_open(head)
+        if len(head) + 3 + len(closing) <= limit:
+            return f"{head}...{closing}"
+        end -= 1
+
+
+def _left_open(text: str) -> str:
+    """What closes the brackets and quotes that a text leaves open, the innermost first."""
+    ends: list[str] = []
+    for sign in text:
+        if sign in ends:
+            del ends[len(ends) - 1 - ends[::-1].index(sign) :]
+        elif sign in _CLOSING:
+            ends.append(_CLOSING[sign])
+    return "".join(reversed(ends))
+
+
+def level(metric: Metric, value: float) -> str:
+    """A mean: `96.7%`, `1,234` tokens, `3.25` of anything else."""
+    return f"{_digits(metric, value)}{'%' if _is_share(metric) else ''}"
+
+
+def levels(metric: Metric, before: float, after: float) -> str:
+    """Two means, `151.2 -> 151.9`: with as many decimals as their difference needs."""
+    _, _, decimals = _size(metric, abs(after - before)).partition(".")
+    min_decimals = len(decimals) if before != after and decimals.isdigit() else 0
+    unit = "%" if _is_share(metric) else ""
+    return " -> ".join(f"{_digits(metric, value, min_decimals=min_decimals)}{unit}" for value in (before, after))
+
+
+def signed_difference(metric: Metric, difference: float, *, beyond: float | None = None) -> str:
+    """A difference with its sign: `-3.3 points`, `+12`; what would be rounded to 0 keeps two digits that say it.
+
+    Args:
+        metric: whose.
+        difference: of two means.
+        beyond: a size that it exceeds, from which it is told apart by one or two digits more where these are needed.
+    """
+    sign = "+" if difference > 0 else "-" if difference < 0 else ""
+    text = _size(metric, abs(difference))
+    if beyond is not None and text == _size(metric, beyond):
+        scale = 100.0 if _is_share(metric) else 1.0
+        finer = [f"{abs(difference) * scale:,.{digits}f}" for digits in range(1, 5)]
+        text = next((candidate for candidate in finer if float(candidate.replace(",", "")) > beyond * scale), text)
+    return f"{sign}{text}{' points' if _is_share(metric) else ''}"
+
+
+def size(metric: Metric, value: float) -> str:
+    """A size of differences, >= 0: `1.0 points`, `12 tokens`; what would be rounded to 0 keeps two digits.
+
+    Below `_ROUNDING` it comes of adding in floating point, and is 0.
+    """
+    value = 0.0 if value < _ROUNDING else value
+    unit = "points" if _is_share(metric) else metric.declaration.unit
+    return f"{_size(metric, value)} {unit}".rstrip()
+
+
+def _is_share(metric: Metric) -> bool:
+    return metric.declaration.scale in _SHARES
+
+
+def _size(metric: Metric, value: float) -> str:
+    text = _digits(metric, value)
+    if value and not any(digit in text for digit in "123456789"):
+        return f"{value * (100.0 if _is_share(metric) else 1.0):.2g}"
+    return text
+
+
+def _digits(metric: Metric, value: float, *, min_decimals: int = 0) -> str:
+    """A value without its unit: one decimal for per cent, none for tokens from 10 on, two for others below 100.
+
+    `min_decimals` asks for more.
+    """
+    if _is_share(metric):
+        return f"{value * 100.0:.{max(1, min_decimals)}f}"
+    usual = (0 if abs(value) >= 10 else 1) if metric.declaration.unit == "tokens" else 2 if abs(value) < 100 else 0
+    return f"{value:,.{max(usual, min_decimals)}f}"
+
+
+def shown_value(value: Any) -> str:
+    """A value as short text: JSON, or a text without quotes, cut where it is long."""
+    text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
+    return shortened(text, 60)
+
+
+def short_hash(value: Any) -> str:
+    """As `shown_value`; a hash by its first eight digits."""
+    return value[:8] if isinstance(value, str) and re.fullmatch("[0-9a-f]{40,64}", value) else shown_value(value)
+
 
 NEAR = 5  # candidates that stayed out which a snapshot keeps of each query: what may come in next
 SHORT = 16  # hex digits of a content hash
@@ -417,3 +626,17 @@ def failures(answers: Mapping[str, AnswerFact]) -> dict[str, str]:
     if isinstance(answers, TableAnswers):
         return answers.errors
     return {query: fact.error for query, fact in answers.items() if fact.error}
+
+
+def shown_tokens(candidate: Offered, side: SelectorSnapshot) -> int:
+    """The prompt tokens of what is shown of an item; 0 where the item is not known."""
+    if candidate.tokens is not None:
+        return candidate.tokens
+    return side.items[candidate.id].tokens if candidate.id in side.items else 0
+
+
+def answer_tokens(answer: AnswerFact, side: SelectorSnapshot, *, session: bool = False) -> int:
+    """The prompt tokens that the selector added; with `session`, also those of the session's items."""
+    return sum(
+        shown_tokens(candidate, side) for candidate in answer.offered if session or candidate.origin != "session"
+    )

@@ -1,1 +1,1 @@
-"""Files, streams and the cache: reading with faults by line, writing whole or not at all."""
+"""Files, the cache, HTTP, git, the console, and errors."""

@@ -1,24 +1,167 @@
-"""Where ctxbench keeps what it can make again, and files of it that are checked when they are read.
-
-A sealed file starts with a line of its own, the checksum of its name and of what follows. A sealed folder holds a
-sealed file with the checksums of its other files. Rows are kept by `ctxbench.io.checked_rows`.
-"""
+"""The cache folder, an SQLite store of checksummed rows, and checks of output paths."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import logging
 import os
-from collections.abc import Iterable
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
+from threading import RLock
+from typing import Any, TypeVar
+from weakref import WeakSet
 from zlib import crc32
 
-from ctxbench.core.errors import StorageError
-from ctxbench.io.files import read_bytes, readable, write_atomic
-from ctxbench.io.leftovers import cache_dir, expanded, sweep
+from ctxbench.io.errors import ParameterError, StorageError
+from ctxbench.io.files import exclusive, make_folder, make_private_file, read_bytes, readable, sweep, write_atomic
 
-__all__ = ["altered", "cache_dir", "checksum", "expanded", "is_sealed", "read_sealed", "seal_folder", "write_sealed"]
+_TEXTS = {"--csv": ".csv", "--markdown": ".md", "--junit": ".xml"}  # options whose files are never read again
+_READ = (".yaml", ".yml", ".json", ".jsonl", ".tsv", ".npz", ".py")  # gate files, datasets, baselines, selectors
+
+
+def refuse_outputs(
+    outputs: Mapping[str, Path | None],
+    inputs: Mapping[str, Iterable[Path]],
+    *,
+    may_replace: Mapping[str, Callable[[str], bool]] | None = None,
+) -> None:
+    """Refuse files that cannot be written, that are one, or that would lie over what is read or what others wrote.
+
+    Args:
+        outputs: the files that are to be written, by their option; None = not asked for.
+        inputs: files and folders that are read, by what a message calls them; they need not be there.
+        own: by option, whether the first line of a file that is there shows that the command wrote it; an empty file
+            is replaced in any case. Options without one are looked at by the end of the name alone.
+
+    Raises:
+        ParameterError: an output is a folder, another output, one of the inputs or in one, is named as such files
+            are, or holds what the command did not write.
+        StorageError: it cannot be written.
+    """
+    paths = {option: path for option, path in outputs.items() if path is not None}
+    for option, path in paths.items():
+        if _path_kind(path) == "folder":
+            raise ParameterError(f"{path} is a folder, and {option} names a file; name one in it")
+        refuse_unwritable(path)
+    for (first_option, path), (second_option, second_path) in combinations(paths.items(), 2):
+        if _real(path) == _real(second_path):
+            raise ParameterError(f"{first_option} and {second_option} name one file, {path}; name two")
+    for option, path in paths.items():
+        for label, read in inputs.items():
+            if any(_covers(input_path, path) for input_path in read):
+                does = "overwrite" if os.path.lexists(path) else "be among"
+                raise ParameterError(f"{option} {path} would {does} {label}; name another file")
+        if option in _TEXTS and path.suffix.lower() in _READ:
+            ends = f"{option} {path} ends in {path.suffix}, as files that ctxbench reads do"
+            raise ParameterError(f"{ends}; name a file that ends otherwise, such as in {_TEXTS[option]}")
+        if (
+            may_replace
+            and option in may_replace
+            and _path_kind(path) == "file"
+            and not _is_own(path, may_replace[option])
+        ):
+            raise ParameterError(f"{option} {path} is there and is no earlier output of this command; name a new file")
+
+
+def row_with(*keys: str) -> Callable[[str], bool]:
+    """Tells lines that are a JSON object with all of these keys."""
+
+    def is_row(line: str) -> bool:
+        try:
+            row: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(row, dict) and row.keys() >= set(keys)
+
+    return is_row
+
+
+def line_from(start: str) -> Callable[[str], bool]:
+    """Tells lines that begin so, such as the head of a table."""
+    return lambda line: line.startswith(start)
+
+
+def _is_own(path: Path, is_ours: Callable[[str], bool]) -> bool:
+    """Whether a file is empty, or its first line is one of the command's; what cannot be read is not its own."""
+    try:
+        with path.open("rb") as stream:
+            line = stream.readline()
+        return not line or is_ours(line.decode("utf-8"))
+    except (OSError, ValueError):
+        return False
+
+
+def refuse_unwritable(path: Path, *, folder: str = "") -> None:
+    """Refuse a file, or a folder, that cannot be made; missing folders above it can.
+
+    Args:
+        path: the file or folder.
+        folder: what needs a folder there, such as `a run`; empty = it is a file.
+
+    Raises:
+        StorageError: it cannot be made.
+    """
+    parent = path
+    while not os.path.lexists(parent) and parent != parent.parent:
+        parent = parent.parent
+    if (folder or parent != path) and _path_kind(parent) in ("file", "device"):
+        if folder:
+            raise StorageError(f"{parent} is a file; {folder} needs a folder, name another one")
+        raise StorageError(f"cannot write {path}: {parent} is a file, no folder; name another place")
+    home = parent if _path_kind(parent) == "folder" else _real(parent).parent
+    for step in (path, *(home / name for name in path.relative_to(parent).parts)):
+        try:
+            step.stat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror or error}; name another one") from error
+    if _path_kind(path) == "device":
+        return
+    if not os.access(home, os.W_OK | os.X_OK):
+        raise StorageError(f"cannot write {path}: {home} may not be written in; name another place")
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """The files of a folder and of those in it; what is hidden, as what a killed process leaves, is left out."""
+    for folder_path, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(folder_path, name) for name in names if not name.startswith("."))
+
+
+def _covers(read: Path, path: Path) -> bool:
+    """Whether a path is what is read, or lies in it."""
+    inside, container = _real(path), _real(read)
+    return inside == container or container in inside.parents or _same_file(path, read)
+
+
+def _same_file(path: Path, second: Path) -> bool:
+    """Whether two names, which hard links give one file, are of the same."""
+    try:
+        return path.samefile(second)
+    except OSError:
+        return False
+
+
+def _path_kind(path: Path) -> str:
+    """What stands there: `file`, `folder` or `device`; empty where nothing does, or it may not be known."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return ""
+    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "device"
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
 
 _SEAL = ".checksums"  # in a sealed folder
 _log = logging.getLogger(__name__)
@@ -90,3 +233,364 @@ def _sum_of(folder: Path, name: str) -> str | None:
     with suppress(OSError, StorageError):
         return checksum(name, readable(folder / name).read_bytes())
     return None
+
+
+class ProcessLock:
+    """A reentrant lock, `with lock:`. A forked child has it free, unless the thread that forked holds it."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        _LOCKS.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def renew(self) -> None:
+        """Take a new lock, unless this thread may have the one there is."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:
+            self._lock = RLock()
+
+
+_LOCKS: WeakSet[ProcessLock] = WeakSet()
+
+
+def _renew_all() -> None:
+    for lock in list(_LOCKS):
+        lock.renew()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no forks
+    os.register_at_fork(after_in_child=_renew_all)
+
+
+_BUSY_SECONDS = 60.0  # how long to wait for another process's transaction, which takes some milliseconds
+_LOOK_UP = 500  # keys a statement, below SQLite's oldest limit of 999 variables
+_PAGE = 16384  # bytes; ten vectors of 384 numbers on a page and little left over
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_NOT_PERMITTED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY)
+_DAMAGE = (  # kinds of error that come of what the file holds; its header may say that it is read-only
+    *(sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA),
+    *(sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_READONLY),
+)
+_FAULTS = (sqlite3.Error, UnicodeDecodeError)  # the latter where SQLite's message quotes what is damaged
+
+
+_T = TypeVar("_T")
+
+
+class CheckedRows:
+    """Rows in a file, which is opened at the first use and made at the first write. May be used from several threads.
+
+    Where nothing can be read or written there are no rows, and `writable` is False: it is a cache.
+
+    Args:
+        path: the file.
+        table: what its rows are called.
+        maker: what made the values; rows that another made do not fit.
+    """
+
+    def __init__(self, path: Path, table: str, *, maker: str = "") -> None:
+        self.path = path
+        self._table = table
+        self._seed = crc32(f"{table}\n{maker}".encode())
+        self._schema = (
+            f"CREATE TABLE {table} (key BLOB NOT NULL UNIQUE, value BLOB NOT NULL, checksum INTEGER NOT NULL)"
+        )
+        self._lock = ProcessLock()
+        self._process = 0
+        self._connection: sqlite3.Connection | None = None
+        self._inherited: sqlite3.Connection | None = None
+        self._given_up = False
+        self._warned = False
+
+    @property
+    def writable(self) -> bool:
+        """Whether `put` can store anything. A file in a read-only place can still be read.
+
+        Raises:
+            StorageError: as for `put`.
+        """
+        return bool(self._used(lambda _: self._may_write(), make=True, action="opened"))
+
+    def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """The values that are there and fit their checksums, by key.
+
+        Raises:
+            StorageError: the file stays locked, or the disk fails.
+        """
+        unique_keys = dict.fromkeys(keys)
+        return self._used(lambda connection: self._read_rows(connection, unique_keys), action="read") or {}
+
+    def put(self, rows: Mapping[bytes, bytes]) -> None:
+        """Add rows in one transaction: all of them or, whatever happens, none. Those that are there stay.
+
+        Args:
+            rows: values by key; all keys of a file are of one length, or the checksum could not tell where they end.
+
+        Raises:
+            StorageError: the disk is full, the place cannot be written, or the file stays locked.
+        """
+        if not self.writable:
+            raise StorageError(
+                f"{self.path} cannot be written; free its folder, or choose another cache folder (CTXBENCH_CACHE)"
+            )
+        marked = [(key, value, crc32(value, crc32(key, self._seed))) for key, value in rows.items()]
+        insert = f"INSERT OR IGNORE INTO {self._table} VALUES (?, ?, ?)"  # noqa: S608
+        self._used(lambda connection: self._write(connection, insert, marked), make=True, action="written")
+
+    def remove(self, keys: Iterable[bytes]) -> None:
+        """Take rows out for good, by writing the file anew: afterwards no file holds them. Keys may be unknown.
+
+        Raises:
+            StorageError: the place cannot be written, or the file stays locked; then they are still there.
+        """
+        gone = [(key,) for key in keys]
+
+        def take(connection: sqlite3.Connection) -> None:
+            if not self._may_write():
+                raise StorageError(f"{self.path} cannot be written, so that nothing can be taken out; free its folder")
+            self._write(connection, f"DELETE FROM {self._table} WHERE key = ?", gone)  # noqa: S608
+            with self._alone():
+                connection.execute("VACUUM")
+
+        self._used(take, action="written")
+
+    def __len__(self) -> int:
+        count = f"SELECT count(*) FROM {self._table}"  # noqa: S608
+        return self._used(lambda connection: int(connection.execute(count).fetchone()[0]), action="read") or 0
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    # ---- rows
+
+    def _read_rows(self, connection: sqlite3.Connection, wanted_keys: Mapping[bytes, None]) -> dict[bytes, bytes]:
+        keys = list(wanted_keys)
+        values: dict[bytes, bytes] = {}
+        unfit = False
+        for start in range(0, len(keys), _LOOK_UP):
+            part = keys[start : start + _LOOK_UP]
+            marks = ",".join("?" * len(part))
+            query = f"SELECT key, value, checksum FROM {self._table} WHERE key IN ({marks})"  # noqa: S608
+            for key, value, checksum in connection.execute(query, part):
+                if self._fits(key, value, checksum) and key in wanted_keys:
+                    values[key] = value
+                else:
+                    unfit = True
+        if unfit:
+            if not self._warned:
+                _log.warning("rows of %s do not fit their checksums; what they held is made again", self.path)
+            self._warned = True
+            if self._may_write():
+                with self._alone():
+                    connection.execute("REINDEX")  # that a key leads to another's row is the index's fault
+                gone = [(key,) for key in keys if key not in values]
+                self._write(connection, f"DELETE FROM {self._table} WHERE key = ?", gone)  # noqa: S608
+        return values
+
+    def _fits(self, key: object, value: object, checksum: object) -> bool:
+        if not isinstance(key, bytes) or not isinstance(value, bytes):
+            return False
+        return crc32(value, crc32(key, self._seed)) == checksum
+
+    def _write(self, connection: sqlite3.Connection, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """Execute a statement for each row, in one transaction."""
+        with self._alone(), connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(statement, rows)
+
+    # ---- the file
+
+    def _used(self, use: Callable[[sqlite3.Connection], _T], *, make: bool = False, action: str) -> _T | None:
+        """What `use` makes of the file, after another try if it was replaced; None where there is no file to use."""
+        with self._lock:
+            for last in (False, False, True):
+                try:
+                    connection = self._open(make=make)
+                    return None if connection is None else use(connection)
+                except _FAULTS as error:
+                    self.close()
+                    if last or not self._usable_again(error):
+                        self._without(error, action)
+                        break
+                except BaseException:
+                    self.close()  # nobody knows how far it got
+                    raise
+            return None
+
+    def _open(self, *, make: bool) -> sqlite3.Connection | None:
+        """This process's connection; the file is opened the first time, and made if asked for."""
+        if self._process != os.getpid():
+            # SQLite forbids the use, and closing, of a connection that was inherited by a fork.
+            self._inherited, self._connection = self._connection, None
+            self._process = os.getpid()
+        if self._connection is None and not self._given_up:
+            self._connection = self._connect(make=make)
+        return self._connection
+
+    def _connect(self, *, make: bool) -> sqlite3.Connection | None:
+        """Open the file; None if there is none, or it has no table.
+
+        Raises:
+            sqlite3.DatabaseError: the file holds something else.
+        """
+        if make:
+            self._make_folder()
+        mode = "ro" if not self._may_write() else "rwc" if make else "rw"
+        if mode == "rwc":
+            make_private_file(self.path)
+        elif not self.path.exists():
+            return None
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_Unopened,
+        )
+        connection.__class__ = _Opened
+        connection.text_factory = bytes  # damage may make a text of a value, which need not be UTF-8
+        tables = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+        rows = connection.execute(tables).fetchall()
+        if not rows and mode == "rwc":  # a new file, or one of a process that was killed while it made it
+            connection.execute(f"PRAGMA page_size = {_PAGE}")
+            self._write(connection, self._schema.replace("TABLE", "TABLE IF NOT EXISTS", 1), [()])
+            rows = connection.execute(tables).fetchall()
+        if rows and rows != [(self._schema.encode(),)]:
+            raise sqlite3.DatabaseError("it holds other tables than expected")
+        return connection if rows else None
+
+    def _make_folder(self) -> None:
+        try:
+            make_folder(self.path.parent)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise StorageError(f"the folder {self.path.parent} cannot be made: {error.strerror}") from error
+
+    def _may_write(self) -> bool:
+        paths = [self.path.parent, self.path] if self.path.exists() else [self.path.parent]
+        return all(os.access(path, os.W_OK) for path in paths)
+
+    def _alone(self) -> contextlib.AbstractContextManager[None]:
+        """Keep other processes from writing the file, and from replacing it.
+
+        Raises:
+            StorageError: another process does so for long; or as for `exclusive`.
+        """
+        until = time.monotonic() + _BUSY_SECONDS
+
+        def wait() -> None:
+            if time.monotonic() > until:
+                raise StorageError(self._kept_locked())
+
+        return exclusive(self.path.with_name(f".{self.path.name}.lock"), waiting=wait)
+
+    # ---- what goes wrong
+
+    def _usable_again(self, error: Exception) -> bool:
+        """Replace the file if it is damaged; whether another try may succeed, or do without the file."""
+        if _error_kind(error) in (*_BUSY, sqlite3.SQLITE_FULL):
+            return False
+        why = f"{self.path} cannot be used ({str(error)!a})"
+        if not self._may_write():
+            self._give_up(f"{why} nor replaced: nothing is kept there")
+            return True
+        try:
+            with self._alone():
+                if self._is_damaged():  # or another process has replaced it
+                    for ending in ("-journal", ""):
+                        self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+                    _log.warning("%s: it was replaced, and what it held is made again", why)
+        except (OSError, StorageError) as fault:
+            self._give_up(f"{why} nor replaced ({fault}): nothing is kept there")
+        return True
+
+    def _is_damaged(self) -> bool:
+        try:
+            connection = self._connect(make=False)
+            if connection is None:
+                return False
+            with contextlib.closing(connection):
+                connection.execute("PRAGMA user_version = 0")  # a damaged header may forbid writing
+                return bool(connection.execute("PRAGMA integrity_check(1)").fetchone() != (b"ok",))
+        except _FAULTS as error:
+            return (
+                _error_kind(error) in _DAMAGE
+                or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHORT_READ
+            )
+
+    def _without(self, error: Exception, action: str) -> None:
+        """Do without the file from now on, where it cannot be opened.
+
+        Raises:
+            StorageError: it can be; says what SQLite's error means for the user.
+        """
+        kind = _error_kind(error)
+        if kind == sqlite3.SQLITE_FULL:
+            message = f"no room in {self.path}: {error}. Free some and run again; what was stored is kept"
+        elif kind in _BUSY:
+            message = self._kept_locked()
+        elif kind in _NOT_PERMITTED and action != "written":
+            self._give_up(f"{self.path} cannot be opened ({error}): nothing is kept there")
+            return
+        else:
+            message = (
+                f"{self.path} could not be {action}: {error}. Check its folder, "
+                "or choose another cache folder (CTXBENCH_CACHE)"
+            )
+        raise StorageError(message) from error
+
+    def _kept_locked(self) -> str:
+        return (
+            f"{self.path} was kept locked by another process for {_BUSY_SECONDS:.0f} s; "
+            "end that process, or choose another cache folder (CTXBENCH_CACHE)"
+        )
+
+    def _give_up(self, why: str) -> None:
+        self._given_up = True
+        _log.warning("%s", why)
+
+
+class OptionalRows(CheckedRows):
+    """Rows that are done without, and a warning, where the file stays locked or the disk fails."""
+
+    def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """The values that are there and fit their checksums, by key."""
+        try:
+            return super().get(keys)
+        except StorageError as error:
+            _log.warning("%s; what it held is made again", error)
+            return {}
+
+    def put(self, rows: Mapping[bytes, bytes]) -> None:
+        """Add rows, all of them or none; where that is not permitted, nothing happens."""
+        try:
+            if rows and self.writable:
+                super().put(rows)
+        except StorageError as error:
+            _log.warning("%s; what was made is not kept", error)
+
+
+class _Unopened(sqlite3.Connection):
+    """A connection that may fail to open, and then is not to be closed."""
+
+
+class _Opened(_Unopened):
+    """One that closes itself when it is collected, without a line of Python in which Ctrl-C would be lost."""
+
+    __del__ = sqlite3.Connection.close
+
+
+def _error_kind(error: Exception) -> int:
+    """SQLite's code of an error without the detail; damage for errors that have none."""
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)) & 0xFF

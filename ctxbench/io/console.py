@@ -1,10 +1,4 @@
-"""The one door to standard output and standard error: what others wrote passes it as `ctxbench.io.visible` says.
-
-Lines go through `say`, texts of several through `show_text`, tables through `show_tables`, JSON through `show_json`;
-control characters and commands that are ours through `write_own`. `guarded` makes the streams themselves such a door,
-for what libraries, code of others and Python itself write. No other module writes to a stream
-(`tests/io/test_console.py` reads the source).
-"""
+"""Standard output and error, progress messages, and keys from the terminal."""
 
 from __future__ import annotations
 
@@ -13,14 +7,16 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, Self, TextIO, TypeAlias, cast
 
-from ctxbench.io.visible import STYLE, harmless, joined, visible, visible_json
+from ctxbench.io.errors import STYLE, StorageError, harmless, joined, visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
 
 _NARROWEST = 40  # columns that tables take, whatever a terminal says that it has
 _OPEN = re.compile(rf"(?:\s|{STYLE})*:?")  # the beginning of a line that may yet become a command
@@ -222,3 +218,225 @@ def is_terminal(*, err: bool = False) -> bool:
 def is_plain(encoding: str | None = None) -> bool:
     """Whether an encoding, that of standard output if None, lacks Unicode, so that signs must be plain."""
     return not (encoding or getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
+
+
+Notify: TypeAlias = Callable[[str], None]
+
+
+ProgressListener: TypeAlias = Callable[[str, int, int], None]
+"""Called with the progress of a run: (text, done, total), where `done` of `total` parts of `text` are done."""
+
+
+def silent(text: str, done: int, total: int) -> None:
+    """Ignore how far a run is."""
+
+
+def nothing_said(_message: str) -> None:
+    """Ignore a message."""
+
+
+AFTER = 1.0  # seconds of silence first
+EVERY_TERMINAL = 0.1
+EVERY_FILE = 10.0
+
+
+class Progress:
+    """Shows progress; nothing in the first second."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._last_shown = 0.0
+        self._width = 0
+        self._terminal = is_terminal(err=True)
+
+    def __call__(self, text: str, done: int, total: int) -> None:
+        """Show that `done` of `total` of what `text` names are done."""
+        current = time.monotonic()
+        interval = EVERY_TERMINAL if self._terminal else EVERY_FILE
+        if current - self._begin < AFTER or current - self._last_shown < interval:
+            return
+        self._last_shown = current
+        line = joined([f"{text}: {done:,} of {total:,}"])
+        if self._terminal:
+            write_own("\r" + line.ljust(self._width), err=True)
+            self._width = len(line)
+        else:
+            say(line, err=True)
+
+    def say(self, text: str) -> None:
+        """Print one line that stays."""
+        self.close()
+        say(text, err=True)
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._terminal and self._width:
+            write_own("\r" + " " * self._width + "\r", err=True)
+            self._width = 0
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Progress that is cleared at the end."""
+    bar = Progress()
+    try:
+        yield bar
+    finally:
+        bar.close()
+
+
+@contextmanager
+def embedding_progress() -> Iterator[Callable[[int, int], None]]:
+    """Progress of texts being embedded."""
+    with progress() as bar:
+        yield lambda done, total: bar("embedding texts", done, total)
+
+
+CONTROL_C, END = "\x03", "\x04"
+
+
+def refuse_closed() -> None:
+    """Refuse to ask where nobody can answer, before anything is written.
+
+    Raises:
+        StorageError: standard input is closed.
+    """
+    if sys.stdin is None:
+        raise StorageError("standard input is closed, and answers are read from it; leave it open, or pipe keys in")
+
+
+class Keys:
+    """Reads single keys where standard input is a terminal; elsewhere lines, whose characters are the keys.
+
+    Use it as a context: a terminal is given back as it was at the end.
+
+    A line `/pull request` is the key `/` and then the text `pull request`; an empty line is the key Enter.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdin
+        self._terminal = self._stream.isatty()
+        self._buffer = ""
+        self._ahead = b""  # what a terminal sent behind a line of text
+        self._before: list[Any] | None = None
+
+    def __enter__(self) -> Self:
+        if self._terminal and sys.platform != "win32":
+            import termios
+
+            self._before = termios.tcgetattr(self._stream.fileno())
+            self._single(on=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._single(on=False)
+        self._before = None
+
+    def _single(self, *, on: bool) -> None:
+        """Take keys as they are pressed, without showing them, or lines, as terminals do."""
+        if self._before is None or sys.platform == "win32":
+            return
+        import termios
+        import tty
+
+        handle = self._stream.fileno()
+        if on:
+            tty.setcbreak(handle, termios.TCSADRAIN)  # what was typed ahead stays
+        else:
+            termios.tcsetattr(handle, termios.TCSADRAIN, self._before)
+
+    def key(self) -> str:
+        """The next key, in lower case; Enter is a line feed.
+
+        Raises:
+            EOFError: there is none.
+            KeyboardInterrupt: Ctrl-C.
+        """
+        if self._buffer:
+            key, self._buffer = self._buffer[0], self._buffer[1:]
+        elif self._terminal:
+            key = self._pressed()
+        else:
+            line = self._stream.readline()
+            if not line:
+                raise EOFError
+            text = line.strip()
+            key, self._buffer = text[:1] or "\n", text[1:]
+        if key == CONTROL_C:
+            raise KeyboardInterrupt
+        if key == END:
+            raise EOFError
+        return "\n" if key == "\r" else key.lower()
+
+    def text(self, prompt: str) -> str:
+        """A line of text; what is left of a piped line comes first.
+
+        Raises:
+            EOFError: there is none.
+        """
+        if self._buffer:
+            text, self._buffer = self._buffer, ""
+            return text.strip()
+        say(prompt, err=True, end="")
+        self._single(on=False)
+        try:
+            line = self._line()
+        finally:
+            self._single(on=True)
+        if not line:
+            raise EOFError
+        return line.strip()
+
+    def _line(self) -> str:
+        """A line with its end; empty where there is none. Keys pressed behind it on a terminal stay keys."""
+        if not self._terminal or sys.platform == "win32":
+            return self._stream.readline()
+        import os
+
+        line, end, self._ahead = self._ahead.partition(b"\n")
+        while not end and (data := os.read(self._stream.fileno(), 4096)):
+            chunk, end, self._ahead = data.partition(b"\n")
+            line += chunk
+        return (line + end).decode("utf-8", errors="replace")
+
+    def back(self, key: str) -> None:
+        """Put a key back: it is the next one."""
+        self._buffer = key + self._buffer
+
+    def drop(self) -> None:
+        """Forget what is left of a line: the key before it was not understood."""
+        self._buffer = ""
+
+    def _pressed(self) -> str:
+        if sys.platform == "win32":
+            import msvcrt
+
+            return msvcrt.getwch()
+        data = self._read(1)
+        if data == b"\x1b":  # an arrow or function key sends three bytes or more: one key that means nothing
+            data += self._rest()
+        elif data and data[0] >= 0xC0:  # the first byte of a character of several
+            data += self._read(2 if data[0] >= 0xE0 else 1)
+        if not data:
+            raise EOFError
+        return data.decode("utf-8", errors="replace")[:1]
+
+    def _rest(self) -> bytes:
+        """What a terminal sent with an escape: up to the letter or tilde that ends it."""
+        import select
+
+        sent = b""
+        while self._ahead or select.select([self._stream], [], [], 0.02)[0]:
+            sent += self._read(1)
+            if (sent[-1:].isalpha() and sent[-1:] != b"O") or sent[-1:] in (b"~", b""):
+                break
+        return sent
+
+    def _read(self, n: int) -> bytes:
+        """At most `n` bytes of a terminal, at least one unless it is closed."""
+        import os
+
+        if not self._ahead:
+            return os.read(self._stream.fileno(), n)
+        data, self._ahead = self._ahead[:n], self._ahead[n:]
+        return data

@@ -1,4 +1,4 @@
-"""What git keeps of a folder: the commits that changed it, and its files at each. The checkout is not touched."""
+"""Read commits and earlier versions of files from git, without touching the checkout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self, cast
 
-from ctxbench.core.errors import StorageError
+from ctxbench.io.errors import StorageError
 
 _SETTINGS = ("-c", "log.showSignature=false", "-c", "color.ui=false", "--literal-pathspecs", "--no-pager")
 SILENCE_S = 60.0

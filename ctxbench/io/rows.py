@@ -1,16 +1,68 @@
-"""Rows of files, field by field: what is wrong becomes a fault with its line, and reading goes on."""
+"""Read the fields of rows and YAML mappings with faults by line, and parse times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ctxbench.core.errors import Fault, ParameterError, suggest
-from ctxbench.core.items import ItemKey
-from ctxbench.io.json_files import iter_jsonl
-from ctxbench.io.yaml_files import YamlPath
+from ctxbench.io.documents import YamlPath, iter_jsonl, line_of
+from ctxbench.io.errors import Fault, InputError, ParameterError, UserError, suggest
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def instant(text: str) -> int:
+    """A time in microseconds since 1970, from ISO 8601.
+
+    A time without an offset is UTC, and a date without a time its first moment.
+
+    Raises:
+        ParameterError: it is no such text.
+    """
+    away = _moment(text) - _EPOCH
+    return (away.days * 86_400 + away.seconds) * 1_000_000 + away.microseconds
+
+
+def instant_text(when: int) -> str:
+    """A time from microseconds since 1970, as people read it: `2026-03-23 09:30:00`, in UTC."""
+    return (_EPOCH + timedelta(microseconds=when)).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def in_utc(text: str | None) -> str:
+    """A time in ISO 8601 and UTC, `2026-03-23T09:30:00+00:00`; None is now. In this form texts sort as times do.
+
+    Raises:
+        ParameterError: it is no such text, or in UTC of no year from 1 to 9999.
+    """
+    try:
+        return (datetime.now(UTC) if text is None else _moment(text).astimezone(UTC)).isoformat()
+    except OverflowError:
+        raise ParameterError(f"must be of the years 1 to 9999, got {text!r}") from None
+
+
+def _moment(text: str) -> datetime:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ParameterError(f"must be ISO 8601, such as 2026-03-23T09:30:00+00:00, got {text!r}") from None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def named_instant(name: str, text: str | None, where: str = "") -> int | None:
+    """As `instant`, of a value with a name; None of none.
+
+    Raises:
+        ParameterError: it is no such text; says the name, and `where` behind.
+    """
+    try:
+        return None if text is None else instant(text)
+    except ParameterError as error:
+        raise ParameterError(f"{name} {error}{where}") from None
+
 
 T = TypeVar("T")
 
@@ -119,16 +171,6 @@ def jsonl_rows(path: Path, faults: list[Fault]) -> Iterator[Row]:
         yield Row(data, faults, path, line)
 
 
-def read_key(value: Any) -> ItemKey:
-    """An item's key from its id.
-
-    Raises:
-        ParameterError: a text that is no item id.
-        TypeError: no text.
-    """
-    return ItemKey.parse(read_text_value(value))
-
-
 def read_text_value(value: Any) -> str:
     """A value that must be a text.
 
@@ -138,3 +180,87 @@ def read_text_value(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name does for a file or folder: not empty, no slash, no dot in front."""
+    return bool(name.strip()) and not name.startswith(".") and not {"/", "\\", "\0"} & set(name)
+
+
+@dataclass
+class YamlForm:
+    """Reads the values of a file and collects faults.
+
+    Attributes:
+        path, lines: of the file; None and nothing of what was made in Python.
+        faults: found so far.
+        misspelt: keys of the top that are missing while one that is nearly called so is there.
+    """
+
+    path: Path | None
+    lines: Mapping[YamlPath, int]
+    faults: list[Fault]
+    misspelt: set[str] = field(default_factory=set, kw_only=True)
+
+    @property
+    def base(self) -> Path:
+        """The folder that its paths are relative to."""
+        return Path() if self.path is None else self.path.parent
+
+    def fault(self, message: str, *where: str | int) -> None:
+        """Add a fault at a path of the file; that a misspelt key is missing has been told."""
+        if len(where) == 1 and where[0] in self.misspelt:
+            return
+        self.faults.append(Fault(message, self.path, line_of(self.lines, where)))
+
+    def refuse_unknown(
+        self, data: Iterable[Any], keys_allowed: Collection[str], description: str, *where: str | int
+    ) -> None:
+        """Add a fault for each key that is not known; `what` is what has no such key."""
+        keys = list(data)
+        for key in keys:
+            if key not in keys_allowed:
+                suggestions = () if where else get_close_matches(str(key), keys_allowed, cutoff=0.5)
+                self.misspelt.update(suggestion for suggestion in suggestions if suggestion not in keys)
+                self.fault(f"{description} has no {key!r}{suggest(str(key), keys_allowed)}", *where, key)
+
+    def attempt(self, read: Callable[[], T], *where: str | int) -> T | None:
+        """What a call returns; None if it raises what is the user's fault, which is noted."""
+        try:
+            return read()
+        except InputError as error:
+            self.faults.extend(error.faults)
+        except UserError as error:
+            self.fault(str(error), *where)
+        return None
+
+    def text(self, data: Mapping[str, Any], key: str, default: str) -> str:
+        """A text; `default` if nothing is said."""
+        value = data.get(key, default)
+        if isinstance(value, str):
+            return value
+        self.fault(f"{key} must be a text, got {value!r}", key)
+        return default
+
+    def name(self, data: Mapping[str, Any], default: str) -> str:
+        """A name that does for a folder."""
+        name = self.text(data, "name", default)
+        if not is_file_name(name):
+            self.fault(f"name must do for a folder: not empty, no slash, no dot in front; got {name!r}", "name")
+        return name
+
+    def seed(self, data: Mapping[str, Any]) -> int:
+        """A seed; 0 if nothing is said."""
+        seed = data.get("seed", 0)
+        if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32:
+            return seed
+        self.fault(f"seed must be an integer from 0 to 4294967295, got {seed!r}", "seed")
+        return 0
+
+    def sample(self, data: Mapping[str, Any]) -> int:
+        """How many queries a dataset at most; 0 if nothing is said."""
+        sample = data.get("sample")
+        if sample is None or (isinstance(sample, int) and not isinstance(sample, bool) and sample >= 1):
+            return sample or 0
+        self.fault(f"sample must be how many queries a dataset are asked at most, 1 or more, got {sample!r}", "sample")
+        return 0

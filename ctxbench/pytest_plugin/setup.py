@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.core.errors import ParameterError, UnknownNameError
+from ctxbench.io.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:
-    from ctxbench.core.items import Catalog
-    from ctxbench.index.resources import LocalResources
+    from ctxbench.model.items import Catalog
+    from ctxbench.search.resources import LocalResources
     from ctxbench.selectors.definition import Definition
     from ctxbench.selectors.selector import Selector
 
@@ -75,7 +75,7 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
     Raises:
         UserError: something is missing, unknown or faulty.
     """
-    from ctxbench.sources.agent_file import is_agent_file
+    from ctxbench.catalogs.agent_file import is_agent_file
 
     if setup.gate:
         return _of_gate(setup, root / setup.gate)
@@ -86,9 +86,9 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
             "nothing says which catalog to select from: set ctxbench_catalog (a file, folder or dataset's name) or "
             "ctxbench_gate (a gate file) in the ini options of pytest, or override the fixture ctxbench_setup"
         )
-    from ctxbench.bench.selector_specs import agent_own_spec
     from ctxbench.cli.select import find_catalog
-    from ctxbench.selectors.pipelines import PipelineSelector
+    from ctxbench.selectors.definitions import agent_own_spec
+    from ctxbench.selectors.selector import PipelineSelector
 
     path = root / catalog_name
     catalog = find_catalog(str(path) if path.exists() else catalog_name)
@@ -116,9 +116,8 @@ def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]
     Raises:
         ParameterError: a file without a preset holds no pipeline.
     """
-    from ctxbench.selectors.definitions import find_definition, is_file, read_definition, selector_name
-    from ctxbench.selectors.presets import read_presets
-    from ctxbench.sources.agent_file import is_agent_file
+    from ctxbench.catalogs.agent_file import is_agent_file
+    from ctxbench.selectors.definitions import find_definition, is_file, read_definition, read_presets, selector_name
 
     file, mark, preset = selector.partition("#")
     path = root / file
@@ -139,7 +138,7 @@ def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]
 
 
 def _holds_pipeline(path: Path) -> bool:
-    from ctxbench.io.yaml_files import load_yaml
+    from ctxbench.io.documents import load_yaml
 
     data, _ = load_yaml(path)
     return isinstance(data, Mapping) and "pipeline" in data
@@ -147,9 +146,9 @@ def _holds_pipeline(path: Path) -> bool:
 
 def _of_gate(setup: Setup, path: Path) -> OpenSetup:
     """One selector of a gate file on the catalog of one of its datasets."""
-    from ctxbench.data.datasets.lookup import open_dataset
-    from ctxbench.gate.baseline_layout import VECTORS
-    from ctxbench.gate.gate_file import read_gate
+    from ctxbench.datasets.lookup import open_dataset
+    from ctxbench.gate.baseline_rows import VECTORS
+    from ctxbench.gate.settings import read_gate
 
     gate = read_gate(path)
     experiment = gate.experiment
@@ -184,12 +183,11 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> Loc
         embedder, tokens: names; empty = the default.
         stored: vectors beside a baseline, used where they are there and of the same model.
     """
-    from ctxbench.embedding.embedder_names import open_embedder
-    from ctxbench.embedding.vectors import Store, Vectors, VectorStore
-    from ctxbench.gate.stored_vectors import BaselineStore, accepted_vectors
-    from ctxbench.index.resources import LocalResources
-    from ctxbench.io.cache import cache_dir
-    from ctxbench.text.tokens import open_counter
+    from ctxbench.gate.baseline_reader import BaselineStore, accepted_vectors
+    from ctxbench.io.files import cache_dir
+    from ctxbench.search.embedders import Store, Vectors, VectorStore, open_embedder
+    from ctxbench.search.resources import LocalResources
+    from ctxbench.search.tokens import open_counter
 
     model = open_embedder(embedder or _DEFAULT["embedder"])
     store: Store = VectorStore(model.identity)

@@ -1,1 +1,1 @@
-"""Views of a run: tables for the console, one HTML page."""
+"""Reports: tables, charts, pages, console, Markdown, JSON and JUnit."""

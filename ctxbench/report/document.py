@@ -1,14 +1,19 @@
-"""A report as a document made of blocks, which the console, Markdown and a page all render, so that they say the same.
-
-Each form has one writer for any document: `document_console`, `document_markdown` and `document_page`.
-"""
+"""Documents made of blocks, on the console and as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+import textwrap
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from enum import IntEnum
+from functools import partial
+from html import escape
 from typing import TypeAlias
+
+from ctxbench.model.items import ITEM_TYPES
+from ctxbench.report.wording import on_one_line, printable, without_surrogates
 
 BRIEF_ROWS = 3
 
@@ -204,3 +209,307 @@ def _brief(blocks: tuple[Block, ...], listed: set[tuple[str, Cell]]) -> Iterator
             title = f"{block.title}, {above:,} of them above" if above else block.title
             if n_shown:
                 yield replace(block, title=title, rows=tuple(unlisted), n_shown=n_shown)
+
+
+_NARROWEST = 40
+_GAP = "  "
+_FIXED = "\xa0"  # stands for a blank at which no line is broken
+
+
+def console_text(document: Document, *, width: int = 100, plain: bool = False) -> str:
+    """A document as text; ends with a line feed.
+
+    Args:
+        document: what is shown; figures by title and caption.
+        width: columns; a word that is longer stands out.
+        plain: whether the terminal lacks Unicode, so that signs must be plain.
+    """
+    width = max(width, _NARROWEST)
+    lines = _wrapped(document.title, 0, 2, width)
+    for block in (*(Text(text) for text in (document.answer, document.about) if text), *document.opening):
+        lines += ["", *_rendered(block, document, width, titled=False)]
+    for section in document.sections:
+        lines += ["", *_wrapped(section.title, 0, 2, width)]
+        for index, block in enumerate(section.blocks):
+            lines += [*([""] if index else []), *_rendered(block, document, width, titled=document.table_titles)]
+    for block in document.closing:
+        lines += [*([] if isinstance(block, Code) else [""]), *_rendered(block, document, width, titled=True)]
+    return "".join(f"{printable(line.rstrip(), plain)}\n" for line in lines)
+
+
+def _rendered(block: Block, document: Document, width: int, *, titled: bool) -> list[str]:
+    match block:
+        case Text() | Subheading():
+            return _wrapped(block.text, 0, 0, width)
+        case Bullets():
+            return [line for text in block.texts for line in _wrapped(f"- {text}", 2, 4, width)]
+        case Code():
+            return [f"  {_line(block.text)}"]
+        case Table():
+            return [*(_wrapped(block.title, 2, 4, width) if titled else []), *_console_table(block, document, width)]
+        case Drawing():
+            return [*_wrapped(block.title, 2, 4, width), *_wrapped(block.caption, 4, 4, width)]
+        case Details():
+            inner = [_rendered(part, document, width, titled=False) for part in block.blocks]
+            return [*_wrapped(block.title, 2, 4, width), *(line for lines in inner for line in lines)]
+
+
+def _console_table(table: Table, document: Document, width: int) -> list[str]:
+    rows = table.rows[: table.n_shown or None]
+    cells = [[_console_cell(cell) for cell in row] for row in rows]
+    lines = [] if table.stacked else _columns(table, cells)
+    if table.stacked or any(len(line) > width for line in lines):
+        lines = [line for row in cells for line in _stacked(table, row, width)]
+    hidden = len(table.rows) - len(rows)
+    where = f" (all of them: {' or '.join(document.whole_in)})" if document.whole_in else ""
+    return [*lines, *([f"    and {hidden:,} more{where}"] if hidden else [])]
+
+
+def _columns(table: Table, rows: Sequence[Sequence[str]]) -> list[str]:
+    """One line a row, the headings above."""
+    widths = [max(map(len, column)) for column in zip(table.head, *rows, strict=True)]
+    lines = []
+    for row in (table.head, *rows):
+        padded = [
+            cell.rjust(wide) if index in table.numbers else cell.ljust(wide)
+            for index, (cell, wide) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(f"    {_GAP.join(padded)}")
+    return lines
+
+
+def _stacked(table: Table, row: Sequence[str], width: int) -> Iterator[str]:
+    """The key cells of a row on one line, its other non-empty cells below with their headings."""
+    yield from _wrapped(_GAP.join(row[: table.key]), 4, 8, width)
+    texts = [
+        _keep_together(f"{name} {cell}", width) if table.joined and index in table.numbers else f"{name}: {cell}"
+        for index, (name, cell) in enumerate(zip(table.head, row, strict=True))
+        if index >= table.key and cell
+    ]
+    for text in ["; ".join(texts)] if table.joined else texts:
+        yield from _wrapped(text, 8, 10 - 2 * table.joined, width)
+
+
+def _keep_together(text: str, width: int) -> str:
+    """A heading and its number on one line, unless they are longer than any line."""
+    return text.replace(" ", _FIXED) if len(text) < width - 8 else text
+
+
+def _console_cell(cell: Cell) -> str:
+    """A cell on one line; the text after an id is in quotes."""
+    first, *rest = (cell,) if isinstance(cell, str) else cell
+    if rest and not isinstance(first, Quoted):
+        return _line(", ".join(cell))
+    return " ".join([_line(first), *(f'"{_line(part)}"' for part in rest)])
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _wrapped(text: str, first: int, rest: int, width: int) -> list[str]:
+    """Lines broken at blanks only, so that ids and options can be copied."""
+    lines = textwrap.wrap(
+        text,
+        width,
+        initial_indent=" " * first,
+        subsequent_indent=" " * rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(_FIXED, " ") for line in lines] or [""]
+
+
+LIMIT = (1 << 20) - (1 << 10)  # bytes: GitHub shows nothing of more than 1 MiB a step, nor of little less
+_IDS = rf"(?<!\w)(?:{'|'.join(ITEM_TYPES)}):(?:[\w%~.:-]*[\w%~-])"  # percent-encoded
+_APART = re.compile(rf"({_IDS}|\$)")  # what is written otherwise: ids, as code; a dollar, which may begin a formula
+# Mentions, issues, addresses; emoji, which are seen within words, too, as in tool:calendar:add.
+_LINKED = re.compile(r"[@#](?=[\w-])|:(?=//|[\w+\\-]+:)|(?i:www(?=\.)|gh(?=-\d))")
+_FIRST = re.compile(r"(?:\d+(?=[.)])|(?=[-#+=>]))")  # after this, what would begin a heading, a list or a quotation
+_SPECIAL = re.compile(r"([\\`*\[\]|~$]|<(?=[A-Za-z/!?])|&(?=[#A-Za-z])|(?<!\w)_|_(?!\w))")
+_LONGEST_ID = 300
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A block: lines that stay, and rows that may be left out from the end."""
+
+    head: str
+    rows: Sequence[str] = ()
+    weight: Weight = Weight.VERDICT
+
+    def text(self, rows: int, note: str) -> str:
+        """The text with at most `rows` rows; the note follows the number of those left out."""
+        left = len(self.rows) - rows
+        cut = f"\n\n{left:,} more rows {note}" if left > 0 else ""
+        return "\n".join([*filter(None, [self.head]), *self.rows[:rows]]) + cut
+
+
+def markdown(document: Document, *, limit: int | None = LIMIT, figures: str = "") -> str:
+    """Render a document.
+
+    Where it would be too long, rows are left out by their weight: details first, then the least costly of those that
+    cost something, then whole sections, the last ones first, and then the others; how many is said.
+
+    Args:
+        document: what is shown.
+        limit: bytes, 2,000 at least; the title alone may be longer than less. None = as long as it comes.
+        figures: what stands before the names of its figures in links, for example `figures/`.
+
+    Returns:
+        Text of at most so many bytes; ends with a line feed.
+    """
+    level, parts_of = document.level, partial(_parts, level=document.level + 2, figures=figures)
+    opening = [*_title(document), *parts_of(document.opening, titled=False)]
+    sections = [
+        [_heading(level + 1, section.title), *parts_of(section.blocks, titled=document.table_titles)]
+        for section in document.sections
+    ]
+    closing = list(parts_of(document.closing, titled=True))
+    longest = max((len(part.rows) for parts in (opening, *sections) for part in parts), default=0)
+    left_out = f"left out: no room here{f'; `{document.whole_in[0]}` has them' if document.whole_in else ''}."
+
+    def render(n_sections: int, rows: dict[Weight, int]) -> str:
+        left = len(sections) - n_sections
+        note = [_Part(f"{left:,} more {document.unit} {left_out}")] if left else []
+        parts = [*opening, *(part for section in sections[:n_sections] for part in section), *note, *closing]
+        return without_surrogates("\n\n".join(part.text(rows[part.weight], left_out) for part in parts) + "\n")
+
+    def fits(text: str) -> bool:
+        return limit is None or len(text.encode()) <= limit
+
+    rows, n_sections = dict.fromkeys(Weight, longest), len(sections)
+
+    def cut(weight: Weight) -> None:
+        if not fits(render(n_sections, rows)):
+            rows[weight] = _largest(longest, lambda n: fits(render(n_sections, {**rows, weight: n})))
+
+    cut(Weight.DETAIL)
+    cut(Weight.COST)
+    if not fits(render(n_sections, rows)):
+        n_sections = _largest(n_sections, lambda n: fits(render(n, rows)))
+    cut(Weight.VERDICT)
+    text = render(n_sections, rows)
+    return text if fits(text) else without_surrogates(f"{opening[0].head}\n")
+
+
+def escaped(text: str) -> str:
+    """A text on one line in which nothing is markup; it may still mention and link."""
+    return _SPECIAL.sub(r"\\\1", on_one_line(text))
+
+
+def _largest(limit: int, fits: Callable[[int], bool]) -> int:
+    """The largest number from 0 to `limit` that fits; 0 where none does."""
+    return bisect_left(range(1, limit + 1), True, key=lambda n: not fits(n))
+
+
+def _title(document: Document) -> Iterator[_Part]:
+    """The title, the answer and what the document is about."""
+    yield _heading(document.level, document.title, f"{document.kicker}: " if document.level > 1 else "")
+    if document.answer:
+        yield _Part(f"**{_sentence(document.answer)}**")
+    if document.about:
+        yield _Part(_paragraph(document.about))
+
+
+def _heading(level: int, text: str, before: str = "") -> _Part:
+    return _Part(f"{'#' * level} {before}{_sentence(text)}")
+
+
+def _parts(blocks: Iterable[Block], *, titled: bool, level: int, figures: str) -> Iterator[_Part]:
+    """The parts of blocks; blank lines go between them. Headings are of the level."""
+    for block in blocks:
+        match block:
+            case Subheading():
+                yield _heading(level, block.text)
+            case Text():
+                yield _Part(_paragraph(block.text))
+            case Bullets():
+                yield _Part("", tuple(f"* {_paragraph(text)}" for text in block.texts))
+            case Code():
+                yield _Part(_fenced(block.text))
+            case Table(weight=Weight.DETAIL):
+                yield from _folded(block.title, [_markdown_table(block, titled=False)])
+            case Table():
+                yield _markdown_table(block, titled=titled)
+            case Drawing():
+                yield _Part(f"![{_sentence(block.title)}]({figures}{block.name}.svg)")
+                yield _Part(_paragraph(block.caption))
+            case Details():
+                yield from _folded(block.title, _parts(block.blocks, titled=False, level=level, figures=figures))
+
+
+def _folded(title: str, parts: Iterable[_Part]) -> Iterator[_Part]:
+    """Parts that are shown on demand."""
+    yield _Part(f"<details><summary>{escape(on_one_line(title), quote=False)}</summary>")
+    yield from parts
+    yield _Part("</details>")
+
+
+def _markdown_table(table: Table, *, titled: bool) -> _Part:
+    rules = ["---:" if index in table.numbers else "---" for index in range(len(table.head))]
+    head = f"{_row(map(_sentence, table.head))}\n{_row(rules)}"
+    title = f"**{_sentence(table.title)}**\n\n" if titled else ""
+    return _Part(f"{title}{head}", tuple(_row(map(_markdown_cell, row)) for row in table.rows), table.weight)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _markdown_cell(cell: Cell) -> str:
+    """A text, or its parts: an id and its text on two lines, other parts on one."""
+    if isinstance(cell, str):
+        return _inline(cell)
+    return "<br>".join(map(_inline, cell)) if isinstance(cell[0], Quoted) else _sentence(", ".join(cell))
+
+
+def _inline(text: str) -> str:
+    return _code(text) if isinstance(text, Quoted) else _sentence(text)
+
+
+def _paragraph(text: str) -> str:
+    """A sentence that begins no heading, list or quotation."""
+    line = _sentence(text)
+    start = _FIRST.match(line)
+    return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
+
+
+def _sentence(text: str) -> str:
+    """A text on one line without markup, mentions and links; ids are code."""
+    parts = _APART.split(" ".join(text.split()))
+    return "".join(_special(part) if index % 2 else _plain(part) for index, part in enumerate(parts))
+
+
+def _special(part: str) -> str:
+    return "<span>$</span>" if part == "$" else _code(part)
+
+
+def _plain(part: str) -> str:
+    """Between two signs that mean nothing, which keep its blanks and what it begins and ends with as they are."""
+    return _LINKED.sub(_unlinked, escaped(f".{part}."))[1:-1] if part else ""
+
+
+def _unlinked(match: re.Match[str]) -> str:
+    """Disable a link: a backslash before an address's colon, a zero-width space after other signs."""
+    return r"\:" if match[0] == ":" and match.string.startswith("//", match.end()) else f"{match[0]}&#8203;"
+
+
+def _code(text: str) -> str:
+    """What someone else wrote, as code: no markup, no mention and no link in it, and no end of a cell."""
+    line = on_one_line(text)
+    line = line if len(line) <= _LONGEST_ID else f"{line[:_LONGEST_ID]}..."
+    if not line:
+        return ""
+    if "\\|" in line:  # which no code in a table can hold
+        entities = re.sub("[^A-Za-z0-9 ]", lambda match: f"&#{ord(match[0])};", line)
+        return f"<code>{entities.replace('&#64;', '&#64;&#8203;')}</code>"  # else an address of mail would be linked
+    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+    space = " " if line[0] == "`" or line[-1] == "`" else ""
+    return f"{fence}{space}{line.replace('|', chr(92) + '|')}{space}{fence}"
+
+
+def _fenced(text: str) -> str:
+    """A block of code whose fence is longer than any run of backticks in it."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}sh\n{on_one_line(text)}\n{fence}"

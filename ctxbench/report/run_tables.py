@@ -1,20 +1,153 @@
-"""The comparison of a dataset as a table of texts: what the console and the page both show."""
+"""Comparison tables of a run, their columns and selectors in words, and the opening sentence."""
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from ctxbench.bench.metrics import Metric, parse_metric
-from ctxbench.bench.stats import Comparison, Estimate
-from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
-from ctxbench.io.visible import count
+from ctxbench.evaluation.comparisons import refining
+from ctxbench.evaluation.metrics import Metric, parse_metric
+from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
+from ctxbench.evaluation.statistics import Comparison, Estimate
+from ctxbench.io.errors import UserError, count
+from ctxbench.model import registry
+from ctxbench.model.registry import AnyStored, StoredAnalyses, StoredDomains, StoredMerge, StoredPipeline, StoredRefine
+from ctxbench.pipelines.fits import SHIPPED, open_calibrations
 from ctxbench.report import wording
-from ctxbench.report.column_words import column_words
-from ctxbench.report.steps_text import may_have_seen, pipeline_text
-from ctxbench.selectors.parameters import value_text
+from ctxbench.selectors.selector import value_text
+
+Stage: TypeAlias = AnyStored | tuple[StoredRefine, ...] | None
+
+
+def pipeline_text(description: Mapping[str, Any]) -> str:
+    """The steps of a described pipeline in order; empty for any other selector."""
+    stages = stages_of(description)
+    return ", then ".join(stage_text(stages[name]) for name in ("analyse", "retrieve", "refine") if stages.get(name))
+
+
+def stages_of(description: Mapping[str, Any]) -> dict[str, Stage]:
+    """The described stages of a pipeline; none for any other selector."""
+    pipeline = StoredPipeline.of(description)
+    if pipeline is None:
+        return {"refine": ()}
+    stages = {"analyse": pipeline.analyse, "retrieve": pipeline.retrieve, "format": pipeline.format}
+    return {**stages, "refine": refining(pipeline.refine)}
+
+
+def stage_text(stage: Stage) -> str:
+    """Steps as one writes them, without the parameters that have their default."""
+    if stage is None:
+        return str(None)
+    if isinstance(stage, tuple):
+        return ", ".join(map(stage_text, stage)) or "nothing"
+    if isinstance(stage, StoredAnalyses):
+        return stage_text(stage.steps)
+    if isinstance(stage, StoredMerge):
+        return " beside ".join(
+            stage_text(step) if step.name == name else f"{name}: {stage_text(step)}" for name, step in stage.sources
+        )
+    if isinstance(stage, StoredDomains):
+        return "; ".join(f"{','.join(types)}: {stage_text(steps)}" for types, steps in stage.domains)
+    usual = _defaults(stage.kind, stage.name)
+    return _written(stage.name, {k: value for k, value in stage.values.items() if k not in usual or usual[k] != value})
+
+
+def _written(name: str, values: Mapping[str, Any]) -> str:
+    """`name (key value, ...)`."""
+    inside = ", ".join(_value(key, value) for key, value in values.items())
+    return f"{name} ({inside})" if inside else name
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return _written(key, value)
+    if key in ("calibration", "graph"):
+        return f"{key} {Path(str(value)).name}"
+    if isinstance(value, list | tuple):
+        return f"{key} {'+'.join(map(str, value))}"
+    return (
+        f"{key} {value:g}"
+        if isinstance(value, float)
+        else f"{key} {str(value).lower() if value in (True, False) else value}"
+    )
+
+
+def _defaults(kind: str, name: str) -> dict[str, Any]:
+    """The parameters that a strategy has by default; empty where it is not known here."""
+    try:
+        fields = dataclasses.fields(registry.find(kind, name))
+    except (UserError, KeyError):  # a plugin that is not installed here, or one of an older version
+        return {}
+    defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+    with suppress(UserError):  # one that needs a value cannot be made without
+        defaults |= registry.parameters(registry.build(kind, name, {}))
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
+
+
+def may_have_seen(description: Mapping[str, Any], datasets: Collection[str]) -> bool:
+    """Whether a step of a described pipeline uses a fit that may have been made from labels of these datasets.
+
+    What comes with ctxbench was fitted on datasets that it names, and on none of the user's; of another file of fits
+    nothing is known.
+    """
+    if not reads_a_fit(description):
+        return False
+    pipeline = StoredPipeline.of(description)
+    read = {step.values.get("calibration") for step in (pipeline.steps() if pipeline else ())} - {None, ""}
+    if read != {SHIPPED}:
+        return True
+    fitted = {name for fit in open_calibrations(SHIPPED).fits for name in fit.dataset.split(" + ")}
+    return any(name == source or name.startswith(f"{source}-") for name in datasets for source in fitted)
+
+
+def reads_a_fit(description: Mapping[str, Any]) -> bool:
+    """Whether any step of a described pipeline uses a file of fits."""
+    pipeline = StoredPipeline.of(description)
+    return pipeline is not None and any(step.values.get("calibration") for step in pipeline.steps())
+
+
+_WORDS = {
+    "completeness": "share of queries whose required items were all offered, or in the session",
+    "tokens": "what the items cost that were added to the prompt",
+    "total_tokens": "prompt tokens with what the session holds",
+    "loaded_tokens": "prompt tokens with the bodies of the required skills among them, which the model loads",
+    "model_tokens": "what the selector itself sent to a language model, and got from it, to choose",
+    "forbidden_offered": "share of the queries with forbidden items (labelled irrelevant) that were offered one",
+    "items": "how many items were added to the prompt",
+    "Comp": "share of queries whose required items are all among the first {k} ranks, or in the session",
+    "wrong_siblings": "offered items not needed that resemble a required one (same server, or like name)",
+    "abstention": "share of the requests that need nothing to which nothing was offered",
+}
+
+
+def column_words(columns: Iterable[tuple[str, Metric]]) -> str:
+    """One sentence per column, one for all k of the same metric; empty without columns.
+
+    Args:
+        columns: titles with their metrics, in order.
+    """
+    by_name: dict[str, list[tuple[str, Metric]]] = {}
+    for title, metric in columns:
+        by_name.setdefault(metric.name, []).append((title, metric))
+    return " ".join(_sentence(group) for group in by_name.values())
+
+
+def _sentence(columns: list[tuple[str, Metric]]) -> str:
+    title, metric = columns[0]
+    k = str(metric.k)
+    if len(columns) > 1:
+        title, k = f"{metric.name}@k", "k"
+    general = metric.declaration.text.rstrip(".").replace("first k ", "first {k} ")
+    words = _WORDS.get(metric.name, general).replace("{k}", k)
+    plain = re.fullmatch("[a-z ]+", title)  # no name of a metric that is spelt so
+    return f"{title[0].upper() + title[1:] if plain else title}: {words}."
+
 
 _SHOWN = (
     *(
@@ -477,3 +610,113 @@ def _selector_notes(dataset: DatasetSummary) -> list[str]:
         for selector in dataset.selectors
         if selector.notes
     ]
+
+
+_NAMED = 4  # selectors, of which more would be no sentence
+_BOUNDS = ("oracle", "everything", "random")  # what others lie between: nobody's choice
+COMPLETENESS, TOKENS = parse_metric("completeness"), parse_metric("tokens")
+
+
+def run_answer(summary: RunSummary) -> str:
+    """How the selectors of a run compare with the baseline; empty where none is compared.
+
+    Over several datasets the selectors that are seldom less and often more complete come first.
+    """
+    base = summary.compare_to
+    several = len(summary.datasets) > 1
+    names = [name for name in summary.manifest["selectors"] if name != base and name.split("/")[0] not in _BOUNDS]
+    if several:
+        names.sort(key=lambda name: _sort_key(summary.datasets, name))
+    tell = _on_several if several else _on_one
+    texts = {name: part for name in names if (part := tell(summary.datasets, name)) is not None}
+    first = dict(list(texts.items())[:_NAMED])
+    parts = [f"{wording.named(name)} {part}" for name, part in first.items() if part]
+    if alike := [wording.named(name) for name, part in first.items() if not part]:
+        parts.append(f"for {wording.listed(alike)} no difference shows")
+    if not parts:
+        return ""
+    remainder = [f"and {len(texts) - _NAMED} more below"] if len(texts) > _NAMED else []
+    on = f", on {len(summary.datasets)} datasets" if several else ""
+    rest = (
+        " On the rest no difference shows." if several and any(_leaves_some(summary.datasets, n) for n in first) else ""
+    )
+    return f"Beside {wording.named(base)}{on}: {'; '.join([*parts, *remainder])}.{rest}"
+
+
+def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:
+    """A table of several datasets: a heading, then for each dataset completeness and tokens of every selector."""
+    names = list(summary.manifest["selectors"])
+    yield ("dataset", *names)
+    for dataset in summary.datasets:
+        estimates = {selector.selector: selector.estimates for selector in dataset.selectors}
+        cells = [
+            [wording.number(metric, estimates[name][str(metric)].value) for metric in (COMPLETENESS, TOKENS)]
+            if name in estimates and {"completeness", "tokens"} <= estimates[name].keys()
+            else [wording.NONE]
+            for name in names
+        ]
+        yield (dataset.dataset, *(" / ".join(cell) for cell in cells))
+
+
+def _on_one(datasets: Sequence[DatasetSummary], name: str) -> str | None:
+    """By how much a selector differs on the one dataset; empty where no difference shows, None without a comparison."""
+    against = next((selector.against for selector in datasets[0].selectors if selector.selector == name), {})
+    comparisons = {key: comparison for key, comparison in against.items() if comparison.n}
+    clauses = []
+    for metric, unit in ((COMPLETENESS, "points of completeness"), (TOKENS, "prompt tokens a query")):
+        comparison = comparisons.get(str(metric))
+        if comparison is not None:
+            doubt = "" if comparison.distinguishable else " (cannot be told apart)"
+            clauses.append(f"{wording.signed(metric, comparison.difference)} {unit}{doubt}")
+    if not clauses:
+        return None
+    return " and ".join(clauses) if any(comparison.distinguishable for comparison in comparisons.values()) else ""
+
+
+def _on_several(datasets: Sequence[DatasetSummary], name: str) -> str | None:
+    """On how many datasets a selector is more complete, and costs fewer tokens, and on how many less, significantly.
+
+    Empty where it is nowhere, None where it was not compared.
+    """
+    higher, lower = _count_significant(datasets, name, COMPLETENESS)
+    dearer, cheaper = _count_significant(datasets, name, TOKENS)
+    if higher is None:
+        return None
+    complete = _counted("is", "complete", more=higher, less=lower)
+    return ", and ".join(filter(None, [complete, _counted("costs", "prompt tokens", fewer=cheaper, more=dearer)]))
+
+
+def _counted(verb: str, noun: str, **counts: int | None) -> str:
+    """`is more complete on 5 and less on 4`; what is counted nowhere is not in it."""
+    nonzero = [(word, n) for word, n in counts.items() if n]
+    parts = [f"{word}{'' if index else f' {noun}'} on {n}" for index, (word, n) in enumerate(nonzero)]
+    return f"{verb} {' and '.join(parts)}" if parts else ""
+
+
+def _leaves_some(datasets: Sequence[DatasetSummary], name: str) -> bool:
+    """Whether a selector differs on some datasets, in completeness or in tokens, and on others not."""
+    counts = [sum(n or 0 for n in _count_significant(datasets, name, metric)) for metric in (COMPLETENESS, TOKENS)]
+    return any(counts) and min(counts) < len(datasets)
+
+
+def _count_significant(datasets: Sequence[DatasetSummary], name: str, metric: Metric) -> tuple[int | None, int | None]:
+    """On how many datasets a metric is significantly higher, and lower; None where it was compared on none."""
+    comparisons = [
+        selector.against[str(metric)]
+        for dataset in datasets
+        for selector in dataset.selectors
+        if selector.selector == name and str(metric) in selector.against and selector.against[str(metric)].n
+    ]
+    if not comparisons:
+        return None, None
+    higher, lower = (
+        sum(comparison.distinguishable and sign * comparison.difference > 0 for comparison in comparisons)
+        for sign in (1, -1)
+    )
+    return higher, lower
+
+
+def _sort_key(datasets: Sequence[DatasetSummary], name: str) -> tuple[int, int, int]:
+    higher, lower = _count_significant(datasets, name, COMPLETENESS)
+    dearer, cheaper = _count_significant(datasets, name, TOKENS)
+    return lower or 0, -(higher or 0), (dearer or 0) - (cheaper or 0)

@@ -1,26 +1,196 @@
-"""Scores compared with thresholds: of required items, and of the best item that a query does not require."""
+"""Scores of required and other items compared with a selector's thresholds."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.bench.answer_rows import Part
-from ctxbench.bench.metrics import Grade
-from ctxbench.core.arrays import FloatArray
-from ctxbench.core.candidates import SEARCHED, Candidates, Origin
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.io.visible import count
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation.answers import Part
+from ctxbench.evaluation.comparisons import refining
+from ctxbench.io.errors import count
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.model.candidates import SEARCHED, Candidates, Origin
+from ctxbench.model.items import ITEM_TYPES
+from ctxbench.model.labels import Grade
+from ctxbench.model.registry import StoredDomains, StoredPipeline, StoredRefine, StoredStep
+from ctxbench.model.strategies import Step
 from ctxbench.report import wording
-from ctxbench.report.charts.axes import nice_step
-from ctxbench.report.label_codes import LabelCodes
-from ctxbench.report.thresholds import QUANTITIES, Bound, bounds_of
+from ctxbench.report.charts import nice_step
+
+MOST_CHOSEN = 60  # chosen items of one query that the page lists
+NEAREST = 10  # items that stayed out, of one query
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCodes:
+    """The labels of a dataset as codes `query * n_items + item`, so that tables are joined by one look-up.
+
+    Attributes:
+        n_items: of the catalog.
+        code: shape (n_labels,), rising.
+        grade: shape (n_labels,).
+        group: shape (n_labels,); alternatives of one query share it, -1 = not required.
+        complete: whether all required items of a query are known, shape (n_queries,).
+    """
+
+    n_items: int
+    code: IntArray
+    grade: IntArray
+    group: IntArray
+    complete: BoolArray
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> LabelCodes:
+        """Read the labels of a dataset."""
+        judgments, n_items = dataset.judgments, len(dataset.catalog)
+        request = np.repeat(np.arange(judgments.n_queries), np.diff(judgments.start))
+        code = request * max(n_items, 1) + judgments.item
+        order = np.argsort(code)
+        complete = np.ones(judgments.n_queries, dtype=np.bool_) if judgments.complete is None else judgments.complete
+        return cls(max(n_items, 1), code[order], judgments.grade[order], judgments.group[order], complete)
+
+    def of_complete(self) -> LabelCodes:
+        """The labels of queries whose required items are all known."""
+        rows = self.complete[self.request]
+        return replace(self, code=self.code[rows], grade=self.grade[rows], group=self.group[rows])
+
+    def between(self, first: int, n_queries: int) -> LabelCodes:
+        """The labels of some queries that follow each other, the first of them as query 0."""
+        ends = np.searchsorted(self.code, np.array([first, first + n_queries]) * self.n_items)
+        rows = slice(int(ends[0]), int(ends[1]))
+        complete = self.complete[first : first + n_queries]
+        code = self.code[rows] - first * self.n_items
+        return LabelCodes(self.n_items, code, self.grade[rows], self.group[rows], complete)
+
+    @property
+    def request(self) -> IntArray:
+        """The query of each label, shape (n_labels,)."""
+        return self.code // self.n_items
+
+    def with_grade(self, *grades: int) -> IntArray:
+        """The codes of these grades."""
+        return self.code[np.isin(self.grade, grades)]
+
+    def met(self, chosen: IntArray, n_queries: int) -> tuple[IntArray, IntArray]:
+        """Of each query's requirements (alternatives are one) how many there are, and how many are met.
+
+        Args:
+            chosen: codes of what stood in the prompts.
+            n_queries: length of both results.
+        """
+        required = self.grade == Grade.REQUIRED
+        groups = np.stack([self.request[required], self.group[required]], axis=1)
+        distinct, inverse = np.unique(groups, axis=0, return_inverse=True)
+        hit = np.zeros(len(distinct), dtype=np.bool_)
+        np.logical_or.at(hit, inverse.reshape(-1), np.isin(self.code[required], chosen))
+        return (
+            np.bincount(distinct[:, 0], minlength=n_queries).astype(np.int64),
+            np.bincount(distinct[hit, 0], minlength=n_queries).astype(np.int64),
+        )
+
+
+QUANTITIES = {
+    "score": "",
+    "difference": "distance to the best score of the same query",
+    "ratio": "score as a share of the best of the query",
+    "expansion": "score of what expansions brought in",
+}
+"""What thresholds may be compared with, with the title of its chart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A threshold of a selector.
+
+    Attributes:
+        quantity: one of `QUANTITIES`.
+        label: the parameter's name.
+        setting: what the parameter was set to.
+        value: from which on it includes; another one than the setting where that is a distance.
+        floor: how many items are included below it; 0 where none are, or where that is counted by domain.
+        types: the item types that it applies to, in the order of `ITEM_TYPES`; empty = all.
+    """
+
+    quantity: str
+    label: str
+    setting: float
+    value: float
+    floor: int = 0
+    types: tuple[str, ...] = ()
+
+
+def bounds_of(about: Mapping[str, Any]) -> tuple[Bound, ...]:
+    """The thresholds of a selector in the order of its steps, without those that are switched off.
+
+    A selector outside this package has none. What every domain of a `by_domain` is cut by is one threshold of all
+    items.
+
+    Args:
+        about: the selector in the manifest.
+    """
+    pipeline = None if about.get("outside") else StoredPipeline.of(about.get("description", {}))
+    return () if pipeline is None else _of_steps(refining(pipeline.refine))
+
+
+def threshold_of(about: Mapping[str, Any]) -> float | None:
+    """The score from which a selector always includes; None where it has no such score, or several.
+
+    Args:
+        about: the selector in the manifest.
+    """
+    bounds = {(bound.value, bound.types) for bound in bounds_of(about) if bound.quantity == "score"}
+    value, types = bounds.pop() if len(bounds) == 1 else (None, ())
+    return None if types else value
+
+
+def _of_steps(steps: Sequence[StoredRefine]) -> tuple[Bound, ...]:
+    bounds: list[Bound] = []
+    for step in steps:
+        bounds += _of_domains(step.domains) if isinstance(step, StoredDomains) else _of_step(step)
+    return tuple(dict.fromkeys(bounds))
+
+
+def _of_step(step: StoredStep) -> list[Bound]:
+    call = step.build()
+    if call is None:  # a plugin that is not here, or that has other parameters by now
+        return []
+    built = Step(step.kind, step.name, call)
+    thresholds: Mapping[str, Mapping[str, float]] = built.declared("thresholds")
+    floor = int(built.declared("floor"))
+    return [
+        Bound(quantity=quantity, label=label, setting=float(step.values.get(label, value)), value=value, floor=floor)
+        for quantity, values in thresholds.items()
+        for label, value in values.items()
+    ]
+
+
+def _of_domains(domains: Sequence[tuple[tuple[str, ...], Sequence[StoredRefine]]]) -> list[Bound]:
+    """The thresholds of each domain for its types; one for all items where every domain has it."""
+    left = list(ITEM_TYPES)
+    parts: list[tuple[tuple[str, ...], tuple[Bound, ...]]] = []
+    for named, steps in domains:
+        types = tuple(item_type for item_type in left if item_type in named or "*" in named)
+        left = [item_type for item_type in left if item_type not in types]
+        parts.append((types, _of_steps(steps)))
+    alike = [{replace(bound, floor=0) for bound in bounds} for _, bounds in parts]
+    shared = set.intersection(*alike) if alike else set()
+    merged = [
+        bound for bound in dict.fromkeys(replace(b, floor=0) for _, some in parts for b in some) if bound in shared
+    ]
+    for types, bounds in parts:
+        for bound in bounds:
+            if replace(bound, floor=0) not in shared:
+                inner = tuple(item_type for item_type in types if not bound.types or item_type in bound.types)
+                merged += [replace(bound, types=inner)] if inner else []
+    return merged
+
 
 _BINS = 50
 

@@ -1,13 +1,13 @@
-"""Numbers and verdicts as text, the same on the console and on the page."""
+"""Numbers, verdicts and units in words."""
 
 from __future__ import annotations
 
 import math
 import re
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.bench.stats import Comparison, Estimate, Interval
-from ctxbench.io.visible import one_line
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
+from ctxbench.io.errors import one_line
 
 MINUS, DASH = "\u2212", "\u2013"
 NONE = "-"  # stands where there is no value

@@ -1,1 +1,1 @@
-"""Selectors: shipped pipelines with their presets, and selectors of users outside this package."""
+"""Selectors: pipelines with presets, external selectors, explanations and sessions."""

@@ -1,4 +1,4 @@
-"""A command as a selector: a process of any language that reads requests and writes answers, a JSON line each."""
+"""A command as a selector: a child process that exchanges JSON lines."""
 
 from __future__ import annotations
 
@@ -6,20 +6,31 @@ import hashlib
 import math
 import os
 import queue
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from ctxbench.core.errors import ParameterError, check_choice, check_range
-from ctxbench.core.requests import Batch
-from ctxbench.selectors.command_words import checked_words
-from ctxbench.selectors.output_lines import malformed_line, queryless_line
-from ctxbench.selectors.process import LineProcess, OutputLine
+from ctxbench.catalogs.agent_file import OWN_FORM, program_form
+from ctxbench.catalogs.mcp_config import imported_files
+from ctxbench.io.errors import ParameterError, check_choice, check_range
+from ctxbench.io.files import is_utf16
+from ctxbench.io.secrets import shown_arguments
+from ctxbench.model.requests import Batch
 from ctxbench.selectors.protocol import (
+    NO_ANSWER,
     NOT_AWAITED,
     SENDS,
     CircuitBreaker,
@@ -34,8 +45,343 @@ from ctxbench.selectors.protocol import (
     request_messages,
     shown_path,
 )
-from ctxbench.selectors.source_files import code_of, source_files
-from ctxbench.text.secrets import shown_arguments
+
+_OPERATOR = re.compile(r"(?:^|\s)(\|\|?|&&?|;|>>?|<|2>|2>&1)(?=\s|$)")  # of a shell, as a word of its own
+_INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*|node|deno|bun|ruby|perl|php|bash|sh|zsh|Rscript|lua|tsx|ts-node")
+_SCRIPT = re.compile(r"\.(?:py|[cm]?[jt]s|rb|pl|php|sh|R|lua)")
+_NO_SCRIPT = re.compile(r"-(?:[cmepr]$|-eval|-print|-require|-import|-loader)")  # options that a word of theirs follows
+
+
+def split_command(command: str) -> list[str]:
+    """Split a text as a shell would.
+
+    Raises:
+        ParameterError: it cannot be split, or something in it is for a shell, which does not run it.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ParameterError(f"command cannot be split into words: {error}; give it as a list") from error
+    if (operator := _OPERATOR.search(command)) and operator.group(1) in words:
+        shell = f"{{command: [bash, -c, {shlex.quote(command)}]}}"
+        problem = f"command: no shell runs it, so that {operator.group(1)!r} would be an argument of {words[0]!r}"
+        raise ParameterError(f"{problem}; name the program alone, or a shell: {shell}")
+    return words
+
+
+def checked_words(command: Sequence[str] | str, base: Path) -> tuple[list[str], str]:
+    """The words of a command, and the program to run: of the path if it has no slash, else relative to `base`.
+
+    Raises:
+        ParameterError: it is empty, or there is no such program, or no such script for the program to run.
+    """
+    argv = split_command(command) if isinstance(command, str) else list(command)
+    if not argv:
+        raise ParameterError(f"command is empty; name the program and its arguments, {OWN_FORM}")
+    if not all(isinstance(part, str) and part and "\0" not in part for part in argv):
+        raise ParameterError("command must be a list of texts that are not empty, the program first")
+    program = _program(argv[0], base)
+    _refuse_missing_script(argv, base)
+    return argv, program
+
+
+def _program(name: str, base: Path) -> str:
+    if Path(name).name == name:
+        program = shutil.which(name)
+        if program is None:
+            raise ParameterError(f"command: there is no program {name!r} on the path; install it, or give its place")
+        return program
+    path = (base / name).absolute()
+    if shutil.which(str(path)) is None:
+        if not path.is_file():
+            raise ParameterError(f"command: the program {name!r} does not exist{_nearest(path)}")
+        how = program_form(name)
+        fix = f"run `chmod +x {shlex.quote(name)}`{f', or write {how}' if how else ''}"
+        raise ParameterError(f"command: the program {name!r} is not executable; {fix}")
+    return str(path)
+
+
+def _refuse_missing_script(argv: Sequence[str], base: Path) -> None:
+    """Refuse an interpreter's script that is not there, since the interpreter would fail for every query."""
+    if not _INTERPRETER.fullmatch(Path(argv[0]).name) or any(_NO_SCRIPT.match(part) for part in argv[1:]):
+        return
+    script = next((part for part in argv[1:] if not part.startswith("-")), "")
+    path = base / script
+    if _SCRIPT.fullmatch(Path(script).suffix) and not path.is_file():
+        raise ParameterError(f"command: there is no file {str(path)!r} for {argv[0]} to run{_nearest(path)}")
+
+
+def _nearest(missing: Path) -> str:
+    """'; did you mean ...?' for the file in its folder with the nearest name; empty where there is none."""
+    try:
+        names = [path.name for path in missing.parent.iterdir() if path.is_file()]
+    except OSError:
+        return ""
+    close = get_close_matches(missing.name, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+_PART = re.compile(r'[{\[]|[}\]]+,?|"(?:[^"\\]|\\.)*"\s*:.*')  # a line of JSON that is spread over lines
+
+
+def malformed_line(line: bytes, error: MalformedError) -> str:
+    """Why a line that is no JSON is no answer: over several lines, cut off, not in UTF-8, or no JSON at all."""
+    text = line.decode("utf-8", "replace").strip()
+    if not _is_utf8(line):
+        form = "UTF-16" if is_utf16(line) else "Latin-1 (Windows-1252)"
+        advice = f"it looks like {form}; write answers in UTF-8"
+    elif _PART.fullmatch(text):
+        advice = "an answer over several lines; write each on one line (json.dumps without indent)"
+    elif text.startswith("{"):
+        advice = "the answer is cut off or broken; write it whole, on one line, with a JSON library"
+    else:
+        advice = "write that to standard error"
+    return f"{NO_ANSWER} ({error}): {quoted(line.decode('utf-8', 'replace'))}; {advice}"
+
+
+def queryless_line(answer: Any, line: bytes) -> str:
+    """Why JSON without the id of a query is no answer."""
+    has_query = isinstance(answer, dict) and "query" in answer
+    problem = f"query must be a text, the id of the request; got {quoted(answer['query'])}" if has_query else "no query"
+    return f"{NO_ANSWER} ({problem}): {quoted(line.decode('utf-8', 'replace'))}"
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return not is_utf16(line)
+
+
+_LINE_LIMIT = 64 * 2**20  # bytes; a longer line arrives in pieces, none of which is an answer
+_STDERR_LINES = 40
+_LAST_LINES = 3  # of standard error, which a message quotes
+_ERROR = re.compile(r"^\s*(Uncaught )?[\w.]*(Error|Exception)\b")  # of many runtimes, Node first: before the stack
+_GRACE_S = 1.0  # how long a process may take to end once its standard input is closed
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLine:
+    """A line of a process without its end, or None for the end of its standard output; `at` is `perf_counter`."""
+
+    process: LineProcess
+    line: bytes | None
+    at: float
+
+
+class LineProcess:
+    """A running command: lines in by `write`, lines out as `OutputLine`s in a queue that several processes may share.
+
+    Three threads do the reading and writing, so a process that never reads, never writes or floods its output is
+    only ever waited for with a time limit. It leads a new process group, and the whole group is ended.
+    """
+
+    def __init__(self, argv: Sequence[str], *, cwd: Path, events: queue.Queue[OutputLine]) -> None:
+        """Start the command, without a shell.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        # A Python selector that forgets to flush would else look as if it hung.
+        environment = {"PYTHONUNBUFFERED": "1", **os.environ}
+        self._process = subprocess.Popen(  # noqa: S603 - running the user's own command is what this is for
+            list(argv),
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._events = events
+        self._ending = threading.Event()
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._threads = [
+            threading.Thread(target=work, args=(stream,), daemon=True)
+            for work, stream in (
+                (self._write, self._process.stdin),
+                (self._read, self._process.stdout),
+                (self._keep, self._process.stderr),
+            )
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def write(self, line: str) -> None:
+        """Queue a line for the process; returns at once."""
+        self._lines.put(line.encode("ascii") + b"\n")
+
+    def close(self) -> None:
+        """Close its input, give it a second to end, and end it."""
+        self._ending.set()
+        self._lines.put(None)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process and all that it started, at once. May be called twice."""
+        self._ending.set()
+        self._lines.put(None)
+        if sys.platform == "win32":
+            self._process.kill()
+        else:
+            with suppress(ProcessLookupError, PermissionError):  # the group is gone (macOS says the latter)
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for thread in self._threads:
+            thread.join(_GRACE_S)
+
+    def fate(self) -> str:
+        """How it ended, with the last lines of its standard error; waits for the end a moment, then ends it."""
+        try:
+            code = self._process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return f"the process closed its standard output{self.last_words()}"
+        self.kill()
+        how = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+        return f"the process {how}{self.last_words()}"
+
+    def last_words(self) -> str:
+        """The last three lines of its standard error, to be put behind a message; empty if there are none.
+
+        Before them the first of its last lines that names an error, where none of the three does: a stack, or what a
+        runtime adds, may follow it.
+        """
+        lines = [line for line in list(self._stderr) if line.strip()]
+        end = lines[-_LAST_LINES:]
+        error_line = next(filter(_ERROR.match, lines), None) or next((line for line in lines if "Error" in line), None)
+        first = "" if error_line is None or any("Error" in line for line in end) else f" says: {error_line.strip()}; it"
+        return f"; its standard error{first} ends: {' | '.join(end)}" if lines else ""
+
+    def _write(self, stream: IO[bytes]) -> None:
+        # A process that is gone, or reads no more, is found out by its standard output and its time limit.
+        with suppress(OSError, ValueError):
+            while (line := self._lines.get()) is not None:
+                stream.write(line)
+                stream.flush()
+        with suppress(OSError, ValueError):
+            stream.close()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        with stream:
+            while line := stream.readline(_LINE_LIMIT):
+                self._put(OutputLine(self, line.rstrip(b"\r\n"), time.perf_counter()))
+        self._put(OutputLine(self, None, time.perf_counter()))
+
+    def _put(self, event: OutputLine) -> None:
+        """Hand an event on; a flood waits here, so that it fills the pipe and not the memory."""
+        while not self._ending.is_set():
+            with suppress(queue.Full):
+                self._events.put(event, timeout=0.05)
+                return
+
+    def _keep(self, stream: IO[bytes]) -> None:
+        with stream:
+            while line := stream.readline(4096):
+                self._stderr.append(line.decode("utf-8", "replace").rstrip()[:200])
+
+
+MOST = 200
+"""So many files are hashed one by one; more count as one, by the name of their folder."""
+
+_MOST_SEEN = 20_000  # source files and folders; a home folder may hold more
+_CODE = frozenset(
+    (
+        *(".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".py", ".rb", ".go", ".rs", ".java", ".kt"),
+        *(".scala", ".cs", ".fs", ".php", ".pl", ".lua", ".ex", ".exs", ".erl", ".clj", ".swift", ".c", ".h", ".cc"),
+        *(".cpp", ".hpp", ".sh", ".bash", ".ps1", ".wasm"),
+    )
+)
+_SETTINGS = frozenset({"package.json", "tsconfig.json", "pyproject.toml", "Cargo.toml", "go.mod"})
+_PASSED_OVER = frozenset({"node_modules", "venv", "__pycache__", "runs", "target", "site-packages"})
+
+
+def code_of(source: Sequence[str] | str | None, base: Path) -> list[Path]:
+    """The files and folders that a user says hold the code of a command; none where nothing is said.
+
+    Raises:
+        ParameterError: one is not there.
+    """
+    named = [source] if isinstance(source, str) else source or ()
+    if missing := [name for name in named if not (base / name).exists()]:
+        raise ParameterError(f"source: there is no {missing[0]!r}; name files and folders of its code")
+    return [base / name for name in named]
+
+
+def source_files(
+    argv_files: Sequence[Path], base: Path, source: Sequence[Path] = ()
+) -> tuple[dict[str, str], list[str]]:
+    """The SHA-256 of the files of a command, by name, and which of them are known to be its own.
+
+    These are the files that it names, and the source code in the folder that it runs in and below, or, of a file that
+    lies elsewhere, in that file's folder and below; where `source` says what its code is, that in place of the folders.
+    Hidden folders, `node_modules` and the like are ignored, and so are data: what else a command reads is not
+    known here.
+
+    Args:
+        argv_files: that the command names; they are there.
+        base: the folder that the command runs in.
+        source: files and folders that hold its code; none = not said.
+
+    Returns:
+        Names relative to `base` where they lie below it, else to the folder that was searched; one hash for files of
+        one name. Where there are more than `MOST` that are not named, one hash for all those that are in no folder of
+        a named file, and where even these are more, for all. Behind it the names of its own files, sorted: those that
+        it names, and that these import; all where it names no source code, or `source` does.
+    """
+    hashes: dict[str, str] = {}
+    named = dict.fromkeys((*argv_files, *(path for path in source if not path.is_dir())))
+    for path in named:
+        _add(hashes, shown_path(path, base), _sha256(path))
+    own_folders = dict.fromkeys(path.parent for path in named if path.suffix in _CODE)
+    own_names = {shown_path(path, base) for path in named}
+    folders = [path for path in source if path.is_dir()] if source else [*(own_folders or [base])]
+    for folder in dict.fromkeys(base if path.is_relative_to(base) and not source else path for path in folders):
+        top = "" if folder == base else f"{shown_path(folder, base)}/"
+        nearby = {path: f"{top}{path.relative_to(folder).as_posix()}" for path in _code_below(folder, named)}
+        near = {path for path in nearby if any(path.is_relative_to(parent) for parent in own_folders)}
+        separate = nearby if len(nearby) <= MOST else near if len(near) <= MOST else ()
+        for path in separate:
+            _add(hashes, nearby[path], _sha256(path))
+        if rest := [path for path in nearby if path not in separate]:
+            _add(hashes, top or "./", _joined(*(nearby[path] for path in rest), *map(_sha256, rest)))
+        own_names |= {nearby[path] for path in imported_files([*named], separate, base)}
+    return hashes, sorted(own_names if own_folders and not source else hashes)
+
+
+def _add(hashes: dict[str, str], name: str, sha256: str) -> None:
+    hashes[name] = _joined(hashes[name], sha256) if name in hashes else sha256
+
+
+def _joined(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _code_below(folder: Path, named: Container[Path]) -> list[Path]:
+    """The source files of a folder and those below it, sorted, without the named, as far as it is looked through."""
+    paths: list[Path] = []
+    n_seen = 0
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not (name.startswith(".") or name in _PASSED_OVER))
+        code = sorted(name for name in files if name in _SETTINGS or os.path.splitext(name)[1] in _CODE)  # noqa: PTH122 - of thousands
+        paths += [path for name in code if (path := Path(root, name)) not in named and os.path.isfile(path)]  # noqa: PTH113 - False where it cannot be looked at
+        n_seen += 1 + len(code)
+        if n_seen >= _MOST_SEEN:
+            break
+    return paths
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return "unreadable"
+
 
 _ASKED_AT_MOST = 2  # a query during which the process ends is asked once more, of a new process
 _EVENTS = 10_000

@@ -1,26 +1,57 @@
-"""Selector definitions in YAML: those that ship, those of users, and those of agent files."""
+"""Selectors by name or file: definitions in YAML, presets files, and specs of an experiment."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, raise_faults, suggest
-from ctxbench.core.pipeline import Pipeline, PipelineError, SpecFault
-from ctxbench.core.registry import REFINE_KINDS, names
-from ctxbench.io.yaml_files import load_yaml
-from ctxbench.io.yaml_form import YamlForm
-from ctxbench.io.yaml_kinds import refuse_other_kind
-from ctxbench.selectors.definition import SEARCH, WHEN, Definition, switched_steps, used_names
-from ctxbench.selectors.parameters import Parameter, Value, choice_faults, need_faults, read_parameter, set_values
-from ctxbench.selectors.pipelines import NEEDS_LABELS, ORACLE
-from ctxbench.selectors.tuned_presets import read_with
-from ctxbench.sources.agent_file import AgentFile, is_agent_file, read_agent
-from ctxbench.sources.own_selectors import PRESET_FORM, own_kind, own_selector_advice, program_form
+from ctxbench.catalogs.agent_file import (
+    PRESET_FORM,
+    AgentFile,
+    is_agent_file,
+    own_kind,
+    own_selector_advice,
+    program_form,
+    read_agent,
+)
+from ctxbench.io.documents import dump_yaml, line_of, load_yaml, refuse_other_kind
+from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, raise_faults, suggest
+from ctxbench.io.files import write_atomic
+from ctxbench.io.rows import YamlForm
+from ctxbench.model.registry import REFINE_KINDS, names
+from ctxbench.model.resources import Resources
+from ctxbench.pipelines.pipeline import Pipeline, PipelineError, SpecFault
+from ctxbench.selectors.definition import (
+    FORMAT,
+    PRESET_KEYS,
+    SEARCH,
+    WHEN,
+    Definition,
+    PresetsFile,
+    TunedPreset,
+    read_with,
+    switched_steps,
+    used_names,
+)
+from ctxbench.selectors.selector import (
+    ABOUT,
+    NEEDS_LABELS,
+    ORACLE,
+    Oracle,
+    Parameter,
+    PipelineSelector,
+    Selector,
+    Value,
+    choice_faults,
+    need_faults,
+    read_parameter,
+    set_values,
+)
 
 _SHIPPED = Path(__file__).parent / "shipped"
 _JOINED = re.compile(r"(.+\.ya?ml)[#:/@]([^/]+)")  # a presets file and a preset, written as one
@@ -29,7 +60,7 @@ _FILES = ("calibration", "graph")  # parameters of steps that are paths
 
 def selector_of_tree(catalog: str) -> str | None:
     """The shipped selector for a catalog whose name means a tree of a repository; None for any other."""
-    from ctxbench.sources.repository.tree_catalog import tree_view
+    from ctxbench.catalogs.git_trees import tree_view
 
     view = tree_view(catalog)
     return None if view is None else "codebase/definitions" if view == "definitions" else "codebase"
@@ -41,7 +72,7 @@ def refuse_time_of_tree(catalog: str | None, time: str | None) -> None:
     Raises:
         ParameterError: both are given.
     """
-    from ctxbench.sources.repository.tree_catalog import tree_view
+    from ctxbench.catalogs.git_trees import tree_view
 
     if time is not None and catalog is not None and tree_view(catalog) is not None:
         raise ParameterError(f"{catalog} is one tree, whatever the time; name a commit of then: REPO@COMMIT")
@@ -394,3 +425,188 @@ class _DefinitionReader(YamlForm):
                     if fault not in reported:
                         self.fault(f"{where}{fault.message}", "pipeline", *fault.path)
                 reported |= set(error.faults)
+
+
+def read_presets(path: Path) -> PresetsFile:
+    """Read a presets file and check every preset in it against its selector as it is now.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is no presets file, or of another format; a selector is unknown, faulty or has changed; a value
+            is wrong or missing: all faults, with their lines.
+    """
+    return read_with(_selector, path)
+
+
+def _selector(selector: str) -> Definition:
+    return find_definition(selector)[0] if is_file(selector) else definition(selector)
+
+
+def write_presets(path: Path, *, tuned: Mapping[str, Any], presets: Mapping[str, TunedPreset], test_split: str) -> None:
+    """Write a presets file, whole or not at all. The same arguments give the same bytes.
+
+    Args:
+        path: the file.
+        tuned: what the presets were tuned on and with, in the order of the file: `dataset` first.
+        presets: by name, in order.
+        test_split: what the test split was read for, as a sentence; empty = it was not read.
+
+    Raises:
+        ParameterError: `tuned` names no dataset, or there is no preset.
+        StorageError: the file cannot be written.
+    """
+    if not isinstance(tuned.get("dataset"), str) or not presets:
+        raise ParameterError("a presets file needs the dataset that was tuned on, and a preset")
+    definitions = {preset.definition: preset.parameters for preset in presets.values() if preset.selector}
+    data = {
+        "format": FORMAT,
+        "tuned": tuned,
+        "test_split": test_split,
+        "definitions": definitions,
+        "presets": {name: _preset_block(preset, path) for name, preset in presets.items()},
+    }
+    if not definitions:
+        del data["definitions"]
+    head = _head(path, tuned["dataset"], next((name for name, preset in presets.items() if preset.selector), ""))
+    write_atomic(path, head + dump_yaml(_plain(data), short=True))
+
+
+def _head(path: Path, dataset: str, example: str) -> str:
+    """Comments that say how the file is used."""
+    lines = [f"Presets tuned on {dataset} by `ctxbench tune`, which writes this file anew."]
+    if example:
+        lines += [
+            "In an experiment, with this file's path relative to it:",
+            "  selectors:",
+            f"    - {{presets: {path.name}, preset: {example}}}",
+            "For one request:",
+            f"  ctxbench select TEXT --catalog CATALOG --presets {path.name} --preset {example}",
+        ]
+    return "".join(f"# {line}\n" for line in lines)
+
+
+def _preset_block(preset: TunedPreset, path: Path) -> dict[str, Any]:
+    """A preset as the file has it; what is empty is left out."""
+    selector = preset.selector
+    if is_file(selector):
+        selector = Path(os.path.relpath(selector, path.parent)).as_posix()
+    block = {name: getattr(preset, name) for name in PRESET_KEYS} | {"selector": selector}
+    return {name: value for name, value in block.items() if value or name == "set"}
+
+
+def _plain(value: Any) -> Any:
+    """Containers and numbers as YAML takes them, each container once; NaN and infinity as null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    value = value.item() if hasattr(value, "item") else value  # numpy's numbers
+    return None if isinstance(value, float) and value - value != 0 else value
+
+
+Make = Callable[[Resources, MutableMapping[str, Any]], Selector]
+
+
+@dataclass(frozen=True, eq=False)
+class SelectorSpec:
+    """A selector of an experiment, checked but not yet made.
+
+    Attributes:
+        name: the name in tables; unique in the experiment.
+        make: makes it from resources and a memo for shared steps.
+        about: one line for reports: the preset's or the selector's.
+        values: its parameters that have an effect, by name; empty for external selectors.
+        parameters: all of them, by name; empty where they have no names.
+        like: the selector whose sizes it takes, or None.
+        outside: True for a selector of the user's.
+        line: its line in the file, 1-based; 0 = in none.
+        shipped: of an agent whose file names none of the user's, the shipped selector that it is, such as
+            `learned/normal`; empty for others.
+    """
+
+    name: str
+    make: Make
+    about: str = ""
+    values: Mapping[str, Value] = field(default_factory=dict)
+    like: str | None = None
+    outside: bool = False
+    line: int = 0
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    shipped: str = ""
+
+
+def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
+    """A shipped selector, given as `name` or `name/preset`, one of a definition in a file, or that of an agent file.
+
+    Raises:
+        UserError: it is unknown or faulty.
+    """
+    if selector == ORACLE:
+        return oracle_spec(name)
+    if (spec := agent_own_spec(selector, name=name)) is not None:
+        return spec
+    definition, preset = find_definition(selector)
+    values = definition.values(preset)
+    return definition_spec(name, definition, values, definition.about if preset is None else definition.abouts[preset])
+
+
+def external_spec(config: Mapping[str, Any], *, base: Path) -> SelectorSpec:
+    """An external selector, from its block in a file; see `external_from_config`.
+
+    Raises:
+        UserError: the block is faulty.
+    """
+    from ctxbench.selectors.external import external_from_config  # slow to import
+
+    selector = external_from_config(config, base=base)
+    return SelectorSpec(selector.name, lambda _resources, _memo: selector, "a selector of the user's", outside=True)
+
+
+def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> SelectorSpec | None:
+    """The external selector that an agent file names; None where `selector` is no such file, or names another.
+
+    Args:
+        selector: as `find_definition` reads it.
+        name: the name in tables; empty = as `selector_name` says.
+        base: what a path is relative to.
+
+    Raises:
+        UserError: the agent file or the block is faulty.
+    """
+    if not is_agent_file(path := base / selector):
+        return None
+    agent = read_agent(path)
+    if not agent.own:
+        return None
+    block = {**agent.own, "name": name or selector_name(selector)}
+    try:
+        return external_spec(block, base=path.parent)
+    except InputError:
+        raise
+    except UserError as error:
+        raise InputError([Fault(str(error), path, line_of(agent.lines, ("selector",)))]) from error
+
+
+def definition_spec(name: str, definition: Definition, values: Mapping[str, Value], about: str = "") -> SelectorSpec:
+    """A definition with values of its parameters."""
+    return SelectorSpec(
+        name,
+        _pipeline_maker(name, definition.pipeline(values)),
+        about,
+        definition.in_force(values),
+        parameters=definition.parameters,
+        shipped=shipped_name(definition, values),
+    )
+
+
+def pipeline_spec(name: str, pipeline: Pipeline) -> SelectorSpec:
+    """A pipeline that the user wrote."""
+    return SelectorSpec(name, _pipeline_maker(name, pipeline), "")
+
+
+def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
+    return lambda resources, memo: PipelineSelector(name, pipeline, resources, memo)
+
+
+def oracle_spec(name: str) -> SelectorSpec:
+    return SelectorSpec(name, lambda resources, _memo: Oracle(name, resources), ABOUT)

@@ -1,38 +1,313 @@
-"""External selectors: anything that answers requests, by file, Python callable, command or HTTP."""
+"""External selectors by file of answers, callable, command or HTTP, with cached answers."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
+import math
+import os
+import threading
+import time
 import typing
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from ctxbench.core.errors import ParameterError, SelectorError, UserError, check_range, suggest
-from ctxbench.core.query import Query
-from ctxbench.core.registry import check_type
-from ctxbench.core.requests import Batch
-from ctxbench.io.cache import cache_dir
-from ctxbench.selectors.answer_cache import AnswerCache
-from ctxbench.selectors.answers import Answer, AnswerReader, table
-from ctxbench.selectors.answers_file import FileSource
+from ctxbench.catalogs.agent_file import expects
+from ctxbench.io.cache import checksum
+from ctxbench.io.documents import iter_records
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    ParameterError,
+    SelectorError,
+    UserError,
+    check_range,
+    merge_equal_faults,
+    raise_faults,
+    suggest,
+)
+from ctxbench.io.files import cache_dir, make_folder, read_bytes, readable
+from ctxbench.io.secrets import shown_arguments, shown_url
+from ctxbench.model.registry import check_type
+from ctxbench.model.requests import Batch, Query
+from ctxbench.search.chunking import js_trim
 from ctxbench.selectors.callable import CallableSource, load_callable
-from ctxbench.selectors.patience import Patience
-from ctxbench.selectors.protocol import VERSION, RawAnswer, Source, schema
+from ctxbench.selectors.protocol import (
+    VERSION,
+    Answer,
+    AnswerReader,
+    MalformedError,
+    RawAnswer,
+    Source,
+    catalog_hash,
+    loads,
+    quoted,
+    shown_path,
+    table,
+)
 from ctxbench.selectors.selector import EXTERNAL_KINDS as KINDS
 from ctxbench.selectors.selector import Answers
-from ctxbench.text.original_rules import js_trim
-from ctxbench.text.secrets import shown_arguments, shown_url
 
 if TYPE_CHECKING:
     from ctxbench.selectors.command import CommandOptions
-    from ctxbench.selectors.http_options import HttpOptions
+    from ctxbench.selectors.http import HttpOptions
 
-__all__ = ["KINDS", "External", "FileSelector", "external_from_config", "schema"]
+
+_log = logging.getLogger(__name__)
+
+
+class AnswerCache:
+    """Answers by catalog, request and repeat, in a file of JSON lines that only grows.
+
+    Each record starts with the checksum of the rest of its line; one that does not fit is ignored and reported. How
+    many were reported is a record, too, so that each is reported once.
+    A record is written with one system call behind a line end of its own, so that a process that is killed spoils
+    no record but the one that it is writing. Several processes may write at once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there; a missing file is an empty cache, and `unwritable` says why another cannot be read."""
+        self._path = path
+        self.unwritable = ""
+        try:
+            lines = path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            lines = []
+        except OSError as error:
+            lines = []
+            self.unwritable = error.strerror or type(error).__name__
+        written = [line for line in lines[:-1] if line]  # behind the last line end somebody may be writing
+        records = [record for line in written if (record := self._record(line)) is not None]
+        answer_records = [record for record in records if "said" not in record]
+        self._answers: dict[str, Any] = {
+            record["key"]: record["answer"] for record in answer_records
+        }  # the last one of a key
+        failed = len(written) - len(records)
+        if failed > max((record["said"] for record in records if "said" in record), default=0):
+            count = f"{failed:,} of {failed + len(answer_records):,} answers in {path}"
+            _log.warning("%s did not fit their checksums; they are asked for again", count)
+            self._append({"said": failed})
+
+    @classmethod
+    def of(cls, folder: Path, identity: str) -> AnswerCache:
+        """The cache of one selector and build.
+
+        Args:
+            folder: where such caches are, `cache_dir() / "answers"`.
+            identity: everything that decides the answers; only its SHA-256 is used.
+        """
+        return cls(folder / f"{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()}-2.jsonl")
+
+    def get(self, batch: Batch, row: int, repeat: int) -> Any:
+        """The answer kept for a request, or None."""
+        return self._answers.get(_key(batch, row, repeat))
+
+    def put(self, batch: Batch, row: int, repeat: int, answer: Any) -> None:
+        """Keep an answer. If the disk is full or read-only, `unwritable` says so, and no more is written."""
+        key = _key(batch, row, repeat)
+        if self.unwritable or key in self._answers:
+            return
+        self._answers[key] = answer
+        self._append({"key": key, "answer": answer})
+
+    def _append(self, record: dict[str, Any]) -> None:
+        rest = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode("ascii")[1:]
+        try:
+            make_folder(self._path.parent)
+            handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(handle, b"\n" + self._start(rest) + rest + b"\n")
+            finally:
+                os.close(handle)
+        except OSError as error:
+            self.unwritable = error.strerror or type(error).__name__
+
+    def _record(self, line: bytes) -> dict[str, Any] | None:
+        """What a line holds; None if it is not as it was written, or nested too deep to be read."""
+        start = len(self._start(b""))
+        if line[:start] != self._start(line[start:]):
+            return None
+        try:
+            return cast("dict[str, Any]", loads(line))
+        except MalformedError:
+            return None
+
+    def _start(self, rest: bytes) -> bytes:
+        """What the line of a record starts with: a checksum of the rest, and of whose answers the file holds."""
+        return b'{"checksum":"%s",' % checksum(self._path.name, rest).encode()
+
+
+def _key(batch: Batch, row: int, repeat: int) -> str:
+    parts = [catalog_hash(batch, row), batch.requests[row].as_dict(), repeat]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("ascii")).hexdigest()
+
+
+_ANSWERING = ("items", "ranking", "error")  # an answer has one of them
+_A_LINE = (
+    'a line is an answer to one query of the dataset: {"query": "q1", "items": [{"id": "tool:crm:search"}]}, '
+    'best first, and {"query": "q2", "items": []} for none'
+)
+
+
+class FileSource(Source):
+    """Answers from a file, read whole when the object is made.
+
+    Every query asked for must be answered in it; a query without an answer is an error of that query.
+    """
+
+    def __init__(self, path: Path | str, *, base: Path | None = None) -> None:
+        """Read the file.
+
+        Args:
+            path: JSON lines, or a list of answers; blank lines are ignored.
+            base: what a relative path is relative to, and what the path is shown relative to; default: the
+                working directory.
+
+        Raises:
+            StorageError: the file is missing or cannot be read.
+            InputError: the file is empty; no line is an answer; lines that are no JSON object with a query id, or
+                queries that are answered twice: all of them, with line and column, equal ones once.
+        """
+        base = Path.cwd() if base is None else base
+        self._path = readable(base / path, repeatedly=True)  # for each time that a selector is made
+        self._display_path = shown_path(Path(path), base)
+        self._sha256 = hashlib.sha256(read_bytes(self._path)).hexdigest()
+        self._lines, self._answers = _read(self._path)
+        self._requested: set[str] = set()
+
+    def describe(self) -> dict[str, Any]:
+        """The file and its SHA-256 (without a byte order mark)."""
+        return {"answers": self._display_path, "sha256": self._sha256}
+
+    def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
+        """The answers that the file holds for some requests."""
+        replies = []
+        for row in rows:
+            query = batch.requests[row].id
+            self._requested.add(query)
+            if query in self._answers:
+                where = f"{self._display_path}, line {self._lines[query]}"
+                replies.append(RawAnswer(answer=self._answers[query], where=where))
+            else:
+                replies.append(
+                    RawAnswer(error=f"{self._display_path} holds no answer for it (it answers {len(self._answers)})")
+                )
+        return replies
+
+    def unknown(self, queries: Iterable[str]) -> tuple[str, ...]:
+        """The queries that the file answers and that are not among `queries`, in file order."""
+        ids = set(queries)
+        return tuple(query for query in self._answers if query not in ids)
+
+    def notes(self) -> dict[str, Any]:
+        """How many of the answers no request has asked for yet, and the first ten of their queries."""
+        left = self.unknown(self._requested)
+        return {"answers_not_asked_for": len(left), "first_not_asked_for": list(left[:10])} if left else {}
+
+    def forget_notes(self) -> None:
+        """Forget which answers were asked for."""
+        self._requested.clear()
+
+
+def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
+    """Line and answer by query id."""
+    faults: list[Fault] = []
+    lines: dict[str, int] = {}
+    answers: dict[str, Any] = {}
+    objects: list[Mapping[str, Any]] = []
+    for number, text in iter_records(path, faults):
+        try:
+            answer = loads(text)
+        except MalformedError as error:
+            faults.append(Fault(f"{error}; expected one JSON object a line", path, number, error.column))
+            continue
+        if not isinstance(answer, dict):
+            faults.append(Fault(f"expected an answer {{query, items}}, got {quoted(answer)}", path, number, 1))
+            continue
+        objects.append(answer)
+        query = answer.get("query")
+        if not isinstance(query, str):
+            message = (
+                f"query must be the id of a query, a text; got {quoted(query)}" if "query" in answer else "no query"
+            )
+            faults.append(Fault(f"{message}; expected {{query, items}}", path, number, 1))
+        elif query in lines:
+            faults.append(
+                Fault(f"query {query!r} is answered twice, first in line {lines[query]}; keep one", path, number)
+            )
+        else:
+            lines[query] = number
+            answers[query] = answer
+    if not objects and not faults:
+        raise InputError([Fault(f"the file is empty; {_A_LINE}", path)])
+    if objects and not any(name in answer for answer in objects for name in _ANSWERING):
+        raise InputError([_no_answers(path, objects)])
+    raise_faults(merge_equal_faults(sorted(faults, key=lambda fault: fault.line)), subject="answers")
+    return lines, answers
+
+
+def _no_answers(path: Path, objects: Sequence[Mapping[str, Any]]) -> Fault:
+    """The fault of a file that holds something else than answers, and what it may be."""
+    names = list(dict.fromkeys(str(name) for answer in objects for name in answer))
+    message = f"these are no answers: no line has 'items' or 'ranking'; they have {', '.join(map(quoted, names[:8]))}"
+    hint = _A_LINE
+    if expects(objects):
+        hint += f"; evals, which say what is expected, are made a dataset by `ctxbench data import golden {path}`"
+    return Fault(f"{message}; {hint}", path)
+
+
+def all_empty(name: str, dataset: str) -> str:
+    """The message where a selector's answers offer nothing for any query of a dataset, which figures alone hide."""
+    return f"every answer of {name} on {dataset} is empty: nothing is offered for any query"
+
+
+_SILENCE = 15.0  # seconds without an answer until it is said
+_AGAIN = 60.0  # seconds until it is said once more, also of another query: a slow selector would fill the screen
+_LOOK = 1.0  # seconds between two looks
+
+
+class Patience:
+    """Watches what a source waits for, and logs it at most once per minute."""
+
+    def __init__(self, name: str, source: Source) -> None:
+        """Watch a source.
+
+        Args:
+            name: what the selector is called.
+            source: whose `waiting_for` is looked at, from another thread.
+        """
+        self._name = name
+        self._source = source
+        self._logged_at = -math.inf
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Log what is waited for while the block runs."""
+        done = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(done,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+
+    def _watch(self, done: threading.Event) -> None:
+        while not done.wait(min(_LOOK, _SILENCE)):
+            waits = self._source.waiting_for()
+            current = time.perf_counter()
+            if waits is None or current - waits.since < _SILENCE or current - self._logged_at < _AGAIN:
+                continue
+            self._logged_at = current
+            message = "waiting for %s: query %s has not been answered for %.0f s; %s"
+            _log.warning(message, quoted(self._name), quoted(waits.query), current - waits.since, waits.limit)
+
 
 MOST_REPEATS = 100
 _OPTIONS: dict[str, dict[str, Any]] = {  # besides the name, and the fields of `_settings`
@@ -316,7 +591,7 @@ def _settings(kind: str) -> type[CommandOptions | HttpOptions] | None:
 
         return CommandOptions
     if kind == "url":
-        from ctxbench.selectors.http_options import HttpOptions
+        from ctxbench.selectors.http import HttpOptions
 
         return HttpOptions
     return None
@@ -336,8 +611,7 @@ def _make_external(kind: str, block: Mapping[str, Any], base: Path) -> External:
 
         source = CommandSource(block["command"], options=CommandOptions(**options), base=base)
     else:
-        from ctxbench.selectors.http import HttpSource
-        from ctxbench.selectors.http_options import HttpOptions
+        from ctxbench.selectors.http import HttpOptions, HttpSource
 
         source = HttpSource(block["url"], options=HttpOptions(**options))
         cache = cache_dir() / "answers" if block.get("cache", True) else None

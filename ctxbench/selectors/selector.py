@@ -1,15 +1,23 @@
-"""The interface of every selector: a name, a description for manifests, and answers for a batch."""
+"""The selector protocol, parameters of selectors, and selectors that run a pipeline."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias, cast
 
-from ctxbench.core.arrays import FloatArray
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch
+import numpy as np
+
+from ctxbench.io.errors import ParameterError, SelectorError, suggest
+from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.model.candidates import AS_MANY_AS, Candidates, Origin, Rule, place_among
+from ctxbench.model.items import Catalog, ItemKey
+from ctxbench.model.registry import check_type
+from ctxbench.model.requests import Batch, Query
+from ctxbench.model.resources import CHAT, FORMAT, OLLAMA, Resources, kind_of
+from ctxbench.model.selection import concatenated, session_rows
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.chunking import js_trim
 
 EXTERNAL_KINDS = ("answers", "callable", "command", "url")  # keys that name a selector outside ctxbench
 
@@ -53,3 +61,390 @@ class Selector(Protocol):
 
     def select(self, batch: Batch) -> Answers:
         """Answer every request of the batch, each as if it stood alone."""
+
+
+Value: TypeAlias = bool | int | float | str
+
+_KEYS = ("default", "range", "choices", "needs", "tuned", "help")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter of a selector, by the name that users know: a number, a switch, or a choice of names.
+
+    Attributes:
+        name: for example `contextTopK`.
+        default: a number, true or false, or one of `choices`; None for a number that another parameter's choices set.
+        low, high: the allowed range of a number, ends included; ints where it must be whole.
+        choices: the names that a choice may take, each with the values that it sets of other parameters.
+        needs: by name of another parameter, the values with which this one has an effect; of several all must hold.
+        tuned: whether tuning tries other values where a policy lists none.
+        help: one line.
+    """
+
+    name: str
+    default: Value | None
+    low: float = 0
+    high: float = 0
+    choices: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    needs: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    tuned: bool = True
+    help: str = ""
+
+    @property
+    def ends(self) -> tuple[Value, Value]:
+        """The first and the last value that it may take."""
+        if self.choices:
+            names = tuple(self.choices)
+            return names[0], names[-1]
+        return (False, True) if isinstance(self.default, bool) else (self.low, self.high)
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The parameters that its choices set; all choices set the same."""
+        return tuple(next(iter(self.choices.values()), {}))
+
+    def checked(self, value: object) -> Value:
+        """Return `value` if it is allowed, as a float where that is meant.
+
+        Raises:
+            ParameterError: it is of the wrong type, out of range, or none of the choices.
+        """
+        if self.choices:
+            if not isinstance(value, str) or value not in self.choices:
+                raise ParameterError(f"{self.name} must be one of {', '.join(self.choices)}, got {value!r}")
+            return value
+        if isinstance(self.default, bool):
+            if not isinstance(value, bool):
+                raise ParameterError(f"{self.name} must be true or false, got {value!r}")
+            return value
+        kind = type(self.low + self.high if self.default is None else self.default)
+        check_type(self.name, value, kind)
+        number: float = cast("float", value)
+        if not self.low <= number <= self.high:
+            raise ParameterError(f"{self.name} must be {self.low:g} to {self.high:g}, got {value}")
+        return kind(number)
+
+
+def value_text(value: Value) -> str:
+    """A value as YAML and the command line take it; a number short where that is exact."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def read_parameter(name: str, block: Mapping[str, Any]) -> Parameter:
+    """A parameter from its block.
+
+    Raises:
+        ParameterError: it is none of the three kinds, or its default does not suit it.
+    """
+    if unknown := [key for key in block if key not in _KEYS]:
+        raise ParameterError(f"a parameter has no {unknown[0]!r}{suggest(str(unknown[0]), _KEYS)}")
+    default, ends = block.get("default"), block.get("range")
+    choices = _choices(block.get("choices"))
+    low, high = ends if isinstance(ends, list) and len(ends) == 2 else (None, None)
+    numbers = (low, high) if default is None else (default, low, high)
+    if choices:
+        right = default is not None and "range" not in block
+    elif isinstance(default, bool):
+        right = not {"range", "choices"} & set(block)
+    else:
+        right = all(type(number) in (int, float) for number in numbers) and "choices" not in block
+    if not right:
+        raise ParameterError(
+            f"parameter {name} needs default and range [low, high], all numbers; or default true or false; or default "
+            "and choices, a list of names or names with what they set"
+        )
+    parameter = Parameter(
+        name=name,
+        default=default,
+        low=0 if low is None else low,
+        high=0 if high is None else high,
+        choices=choices,
+        needs=_needs(name, block.get("needs")),
+        tuned=_tuned(name, block.get("tuned", True)),
+        help=str(block.get("help", "")),
+    )
+    if default is not None:
+        try:
+            parameter.checked(default)
+        except ParameterError as error:
+            raise ParameterError(f"default: {error}") from error
+    return parameter
+
+
+def _tuned(name: str, tuned: Any) -> bool:
+    if not isinstance(tuned, bool):
+        raise ParameterError(f"parameter {name}: tuned must be true or false, got {tuned!r:.60}")
+    return tuned
+
+
+def _choices(choices: Any) -> dict[str, Mapping[str, Any]]:
+    """What each choice sets, by its name; empty where `choices` is neither a list of names nor such a mapping."""
+    pairs: list[tuple[Any, Any]] = [(name, {}) for name in choices] if isinstance(choices, list) else []
+    pairs = list(choices.items()) if isinstance(choices, Mapping) else pairs
+    if not all(isinstance(name, str) and isinstance(values, Mapping) for name, values in pairs):
+        return {}
+    return dict(pairs)
+
+
+def _needs(name: str, needs: Any) -> dict[str, tuple[Value, ...]]:
+    """What a parameter needs: the name of a switch, or names, each with its value or a list of values."""
+    if needs is None:
+        return {}
+    mapping = needs if isinstance(needs, Mapping) else {needs: True} if isinstance(needs, str) else {}
+    by_name = {key: tuple(values) if isinstance(values, list) else (values,) for key, values in mapping.items()}
+    plain = all(isinstance(value, bool | int | float | str) for values in by_name.values() for value in values)
+    if not by_name or not all(by_name.values()) or not plain or not all(isinstance(key, str) for key in by_name):
+        message = "must name a parameter that is true or false, or map parameters to the values that each may have"
+        raise ParameterError(f"parameter {name}: needs {message}; got {needs!r}")
+    return by_name
+
+
+def needs_text(needs: Mapping[str, tuple[Value, ...]]) -> str:
+    """What a parameter needs, in words: `a is true`, `b is one of 1, 2`; empty where it needs nothing."""
+    return " and ".join(f"{name} is {any_of(values)}" for name, values in needs.items())
+
+
+def any_of(values: Sequence[Value]) -> str:
+    """One value as it is, several as `one of 1, 2`."""
+    listed = ", ".join(map(value_text, values))
+    return f"one of {listed}" if len(values) > 1 else listed
+
+
+def set_values(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Parameters without a fault, the values that their choices set being of the type of what they set."""
+
+    def typed(values: Mapping[str, Value]) -> dict[str, Value]:
+        return {name: parameters[name].checked(value) for name, value in values.items()}
+
+    return {
+        name: replace(parameter, choices={choice: typed(values) for choice, values in parameter.choices.items()})
+        for name, parameter in parameters.items()
+    }
+
+
+def need_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> Iterator[str]:
+    """What is wrong with what a parameter needs."""
+    for name, values in parameter.needs.items():
+        if name not in parameters or name == parameter.name:
+            yield f"parameter {parameter.name} needs {name!r}, which is no other parameter{suggest(name, parameters)}"
+            continue
+        for value in values:
+            try:
+                parameters[name].checked(value)
+            except ParameterError as error:
+                yield f"parameter {parameter.name} needs a value that {name} cannot have: {error}"
+
+
+def choice_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> Iterator[str]:
+    """What is wrong with the values that a parameter's choices set; and where a number is set by none, that."""
+    setters = [setter.name for setter in parameters.values() if parameter.name in setter.sets]
+    if parameter.default is None and len(setters) != 1:
+        detail = f"those of {' and '.join(setters)} do" if setters else "none do"
+        yield f"parameter {parameter.name} has no default, so the choices of one other parameter must set it; {detail}"
+    for choice, values in parameter.choices.items():
+        if set(values) != set(parameter.sets):
+            names = ", ".join(values) or "none"
+            yield f"every choice of {parameter.name} must set the same parameters; {choice} sets {names}"
+        for name, value in values.items():
+            if name not in parameters or parameters[name].default is not None:
+                yield f"choice {choice} sets {name!r}, which is no parameter without a default"
+                continue
+            try:
+                parameters[name].checked(value)
+            except ParameterError as error:
+                yield f"choice {choice}: {error}"
+
+
+ORACLE = "oracle"
+ABOUT = "Exactly what is required, of alternatives the cheapest: the floor of the price. It knows the labels."
+NEEDS_LABELS = (
+    "selector 'oracle' offers what the labels require, so it answers only in an experiment over labelled "
+    "datasets; name it under `selectors` there, and start `ctxbench run`"
+)
+
+Required: TypeAlias = Mapping[str, Sequence[Sequence[ItemKey]]]
+"""By query id, groups of required items: of each group one is needed."""
+
+
+def check_fits(pipeline: Pipeline, catalog: Catalog) -> None:
+    """Check that the fitted steps of a pipeline suit it and a catalog; without any, nothing is imported for it.
+
+    Raises:
+        ParameterError: a step was fitted for another catalog, or behind other steps.
+    """
+    if pipeline.fitted:
+        from ctxbench.pipelines.fits import require_matching_fits
+
+        require_matching_fits(pipeline, catalog)
+
+
+@dataclass(frozen=True, eq=False)
+class PipelineSelector:
+    """A pipeline as a selector.
+
+    Attributes:
+        name: the name in tables.
+        pipeline: its steps.
+        resources: what they use.
+        memo: outputs of steps shared with other pipelines, or None; see `Pipeline.run`. Whoever passes one empties it.
+    """
+
+    name: str
+    pipeline: Pipeline
+    resources: Resources
+    memo: MutableMapping[str, Any] | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Every step with its parameters, and the identities of the resources that the steps use."""
+        identities = {use: self.resources.identity(use) for use in self._uses}
+        return {"pipeline": self.pipeline.describe(), "identities": identities}
+
+    @property
+    def _uses(self) -> list[str]:
+        """The resources of all steps, but for the format, which the pipeline describes itself."""
+        steps = (self.pipeline.analyse, self.pipeline.retrieve, *self.pipeline.refine, self.pipeline.format)
+        return sorted({use for step in steps for use in step.uses} - {FORMAT})
+
+    def take_notes(self) -> dict[str, Any]:
+        """Use of language models by steps since the last call: how often, and how many tokens."""
+        all_notes = [self.resources.get(use).take_notes() for use in self._uses if kind_of(use) in (CHAT, OLLAMA)]
+        return {name: sum(entry.get(name, 0) for entry in all_notes) for notes in all_notes for name in notes}
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """How many items each retriever ranks, of those that say so."""
+        return self.pipeline.retrieve.depths
+
+    def select(self, batch: Batch) -> Answers:
+        """Run the pipeline.
+
+        Raises:
+            ParameterError: a step was fitted for another catalog, or behind other steps.
+        """
+        check_fits(self.pipeline, batch.catalog)
+        outcome = self.pipeline.run(batch, self.resources, memo=self.memo)
+        return Answers(
+            query=outcome.query, candidates=outcome.candidates, ranked=self.pipeline.ranks, scored=self.pipeline.ranks
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SizeMatched:
+    """Another selector's ranking, cut for each request to as many items as a second selector offers there.
+
+    With a random ranking this is the comparator "random at equal size".
+
+    Attributes:
+        name: the name in tables.
+        ranking: whose ranking is cut.
+        like: whose sizes are taken.
+    """
+
+    name: str
+    ranking: Selector
+    like: Selector
+
+    def describe(self) -> dict[str, Any]:
+        """The descriptions of both selectors."""
+        return {"ranking": self.ranking.describe(), "as many as": self.like.describe()}
+
+    def select(self, batch: Batch) -> Answers:
+        """Cut the ranking to the sizes of `like`; a request that `like` fails on fails here too."""
+        like = self.like.select(batch)
+        return self.sized(batch, offered_sizes(like.candidates), like.errors)
+
+    def sized(self, batch: Batch, sizes: IntArray, errors: Mapping[int, str]) -> Answers:
+        """Cut the ranking to given sizes.
+
+        Args:
+            batch: the requests.
+            sizes: how many items `like` offers each, shape (n_requests,).
+            errors: what went wrong there, by row of the batch.
+
+        Raises:
+            SelectorError: `like` offers more items than are ranked here, so that the sizes would differ.
+        """
+        answers = self.ranking.select(batch)
+        table = replace(answers.candidates, out=np.zeros(len(answers.candidates), dtype=np.int64))
+        searched = table.origin != Origin.SESSION
+        ranked = np.bincount(table.request[searched], minlength=table.n_requests)
+        depth = min(getattr(self.ranking, "depths", ()), default=0)
+        short = np.flatnonzero((sizes > ranked) & (ranked >= depth) & (depth > 0))
+        if len(short):
+            row = int(short[0])
+            raise SelectorError(
+                f"{self.name} cannot offer as many items as {self.like.name}: that offers {sizes[row]} for "
+                f"query {batch.ids[row]!r}, and only the best {depth} are ranked; set depth higher, or leave "
+                f"`like` out"
+            )
+        beyond = searched & (place_among(table, searched) >= sizes[table.request])
+        table = table.exclude(beyond, Rule.of(AS_MANY_AS, selector=self.like.name))
+        errors = {**errors, **answers.errors}
+        answered = ~np.isin(table.request, list(errors))
+        return replace(answers, candidates=table.select_rows(answered | ~searched), errors=errors)
+
+
+def offered_sizes(table: Candidates) -> IntArray:
+    """How many items each request was offered beyond its session, shape (n_requests,)."""
+    rows = table.chosen & (table.origin != Origin.SESSION)
+    return np.bincount(table.request[rows], minlength=table.n_requests).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Oracle:
+    """The required items of each request: the lower bound of tokens, and the upper bound of completeness.
+
+    Of a group of alternatives it offers the cheapest by prompt tokens, of equals the first in the catalog; none where
+    the session holds one of them. What a request may not get is not offered, so that it can be incomplete.
+
+    Attributes:
+        name: the name in tables.
+        resources: count prompt tokens.
+        required: what is required, by query id; None until an experiment gives it.
+    """
+
+    name: str
+    resources: Resources
+    required: Required | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """That it is the oracle, and what counts its tokens. The labels are those of the dataset that is run."""
+        return {"oracle": ABOUT, "identities": {"tokens": self.resources.identity("tokens")}}
+
+    def select(self, batch: Batch) -> Answers:
+        """Offer what is required of every request, each with score 1; a request that needs nothing gets nothing.
+
+        Raises:
+            ParameterError: it has no labels, or none of a request.
+        """
+        if self.required is None:
+            raise ParameterError(NEEDS_LABELS)
+        tokens = self.resources.tokens(batch.catalog)
+        request: list[int] = []
+        item: list[int] = []
+        for row, query in enumerate(batch.requests):
+            if query.id not in self.required:
+                raise ParameterError(
+                    f"the oracle has no labels of query {query.id!r}; ask it for queries of its dataset"
+                )
+            in_session = set(batch.session_item[batch.session_start[row] : batch.session_start[row + 1]].tolist())
+            for group in self.required[query.id]:
+                positions = {position for key in group if (position := batch.catalog.find(key)) is not None}
+                offered = [position for position in positions if batch.eligible[row, position]]
+                if offered and not positions & in_session:
+                    request.append(row)
+                    item.append(min(offered, key=lambda position: (tokens[position], position)))
+        rows, items = np.array(request, dtype=np.int64), np.array(item, dtype=np.int64)
+        required = Candidates.build(len(batch), rows, items, score=np.ones(len(items)))
+        return Answers(
+            query=Query.of_chunks(batch, [[query.text] if js_trim(query.text) else [] for query in batch.requests]),
+            candidates=concatenated([session_rows(batch), required]),
+            ranked=True,
+            scored=True,
+        )

@@ -1,8 +1,7 @@
 """Conformance checks for strategies, selectors and stores, and the mock data that they run on."""
 
-from ctxbench.testing.conformance import ConformanceError, check_selector, check_step
-from ctxbench.testing.mocks import mock_catalog, mock_requests, mock_resources
-from ctxbench.testing.store_contract import check_store
+from ctxbench.testing.conformance import ConformanceError, check_selector, check_step, check_store
+from ctxbench.testing.contract import mock_catalog, mock_requests, mock_resources
 
 __all__ = [
     "ConformanceError",

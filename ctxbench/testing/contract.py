@@ -1,19 +1,148 @@
-"""The contract of queries, tables of candidates and prompts: each check yields what is wrong."""
+"""Checks of queries, candidates and prompts, and mock catalogs to run them on."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.core.arrays import BoolArray, IntArray
-from ctxbench.core.candidates import RANKED, Candidates, Mode, Origin
-from ctxbench.core.query import ChunkKind, Query
-from ctxbench.core.requests import Batch
-from ctxbench.core.selection import Prompt
+from ctxbench.model.arrays import BoolArray, IntArray
+from ctxbench.model.candidates import MARGIN, RANKED, Candidates, Mode, Origin
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, ChunkKind, Message, Query, Request, SessionItem
+from ctxbench.model.selection import Prompt
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter
+
+_LONG = (
+    "Invoices are paid within thirty days of the date they bear. A reminder goes out after that, a second one ten "
+    "days later, and the third names the court! Is the sum disputed? Then the clock stops until both sides agree. "
+) * 4
+_SCHEMA = {
+    "type": "object",
+    "properties": {"title": {"type": "string"}, "labels": {"type": "array", "items": {"type": "string"}}},
+    "required": ["title"],
+}
+
+
+def mock_catalog() -> Catalog:
+    """Items of every type and include mode: exact duplicates, long and non-English texts, names with colons."""
+    tools = [
+        Item(type="tool", server=server, name=name, description=text, schema=_SCHEMA)
+        for server, name, text in (
+            ("tracker", "create_issue", "Open a new issue in a project, with a title and labels."),
+            ("backup", "create_issue", "Open a new issue in a project, with a title and labels."),
+            ("tracker", "close_issue", "Close an issue that is done."),
+            ("tracker", "list_issues", "List the issues of a project, newest first."),
+            ("a:b", "c", "A server whose name holds a colon."),
+            ("a", "b:c", "A tool whose name holds a colon."),
+            ("mail", "send", ""),
+        )
+    ]
+    rules = [
+        Item(
+            type="rule", name="tone", description="How to write.", text="Be brief. Say what is known.", include="always"
+        ),
+        Item(type="rule", name="code review", description="What a review looks at.", text="Tests first, then names."),
+        Item(type="rule", name="invoices", description="When to pay invoices.", text=_LONG, priority=200),
+        Item(type="rule", name="twin", text="Dates are written year first."),
+        Item(type="reference", name="twin", text="Dates are written year first."),
+        Item(type="rule", name="by hand", text="Only for the release week: no issue is closed.", include="manual"),
+        Item(type="rule", name="switched off", text="Open an issue for everything.", enabled=False),
+    ]
+    references = [
+        Item(type="reference", name="invoices", description="Terms of payment.", text=f"{_LONG}\n\n{_LONG}"),
+        Item(type="reference", name="Öffnungszeiten", text="Werktags von 9 bis 17 Uhr geöffnet; 土曜日は休みです。"),
+        Item(
+            type="reference",
+            name="🚀 launch/plan",
+            text="Step one 🚀.\n \nStep two: e\u0301t\u00e9.\n\n\n\nStep three.",
+        ),
+        Item(type="reference", name="three", text="one\n\none\n\none"),
+    ]
+    mixed = [
+        Item(type="file", name="src/issue.py", text="class Issue:\n\n    def close(self) -> None: ..."),
+        Item(type="chunk", name="src/issue.py#2", text="def close(self) -> None: ..."),
+        Item(type="message", name="m1", text="Please close the issue when the invoice is paid.", conversation="c1"),
+        Item(type="memory", name="likes tea", text="Prefers tea to coffee."),
+    ]
+    return Catalog([*tools, *rules, *references, *mixed])
+
+
+def mock_requests() -> tuple[Request, ...]:
+    """Requests over `mock_catalog`: blank ones, scopes down to nothing, sessions, repeats, long and odd texts."""
+    twin, tracker = ItemKey("rule", None, "twin"), ItemKey("tool", "tracker", "create_issue")
+    backup, hand = ItemKey("tool", "backup", "create_issue"), ItemKey("rule", None, "by hand")
+    file, off = ItemKey("file", None, "src/issue.py"), ItemKey("rule", None, "switched off")
+    texts = {
+        "plain": "Open a new issue with the label bug",
+        "again": "Open a new issue with the label bug",
+        "sentences": "When are invoices paid? Close the issue! And be brief. Wann ist geöffnet?",
+        "empty": "",
+        "blank": " \t\n\u00a0 ",
+        "marks": "?! ... !",
+        "nothing shared": "zzyzx",
+        "item text": "create_issue: Open a new issue in a project, with a title and labels.",
+        "unicode": "🚀 Step two: été, 土曜日は休みです",
+        "half a character": "launch \ud83d",
+        "long": _LONG * 3,
+    }
+    requests = [Request(id=name, text=text) for name, text in texts.items()]
+    ask = "Open a new issue. Dates are written year first."
+    return (
+        *requests,
+        Request(id="scope", text=ask, available=(tracker, backup, twin)),
+        Request(id="one item", text=ask, available=(backup,)),
+        Request(id="nothing available", text=ask, available=()),
+        Request(id="empty session", text=ask, session=()),
+        Request(id="session", text=ask, session=(SessionItem(tracker), SessionItem(hand), SessionItem(twin, "always"))),
+        Request(
+            id="conversation",
+            text="And close it again",
+            history=(Message("user", "Open an issue"), Message("assistant", "Done: number 7.")),
+            explicit=(tracker, hand, off),
+            recent=(backup, tracker, file),
+            uses=((backup, 3), (tracker, 0)),
+            tool_results=(("create_issue", '{"number": 7}'),),
+            user="ann",
+            workspace="one",
+            conversation="c1",
+            turn=1,
+            time="2026-01-31T09:30:00Z",
+        ),
+    )
+
+
+def mock_resources() -> LocalResources:
+    """Hashing embeddings kept in memory, and a token a started four characters; nothing is read or written."""
+    return LocalResources(Vectors(HashingEmbedder(), None), CharsCounter())
+
+
+def requests_within(catalog: Catalog, requests: Iterable[Request]) -> tuple[Request, ...]:
+    """The requests without the items that the catalog lacks, so that they can be put to any part of a catalog."""
+
+    def present(keys: Iterable[ItemKey]) -> tuple[ItemKey, ...]:
+        return tuple(key for key in keys if catalog.find(key) is not None)
+
+    return tuple(
+        replace(
+            request,
+            explicit=present(request.explicit),
+            recent=present(request.recent),
+            uses=tuple(use for use in request.uses if catalog.find(use[0]) is not None),
+            available=None if request.available is None else present(request.available),
+            session=None
+            if request.session is None
+            else tuple(item for item in request.session if catalog.find(item.key) is not None),
+        )
+        for request in requests
+    )
+
 
 _KEPT_BY_CUTS = ("score", "chunk_rank", "origin", "tier", "mode", "query_chunk", "item_chunk", "via_item")
 
@@ -217,3 +346,84 @@ def _rows_shown(query: Query, table: Candidates, rows: slice) -> list[dict[str, 
 
 def _exact(values: npt.NDArray[np.float64]) -> list[str]:
     return [float(value).hex() for value in values]
+
+
+_SAME_SCORE = 1e-9  # sums over a catalog in another order may differ in the last bits
+
+
+def differences(label: str, left: Sequence[dict[str, Any]], right: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The first difference between two lists of answers that should be equal to the bit."""
+    if len(left) != len(right):
+        yield f"{label}: {len(left)} answers, and then {len(right)}"
+        return
+    for a, b in zip(left, right, strict=True):
+        if a != b:
+            part = next(key for key in a if a[key] != b[key])
+            yield f"{label}: request {a['request']!r} has another answer ({part}): {_first(a[part], b[part])}"
+            return
+
+
+def _first(left: Any, right: Any) -> str:
+    """The first entries of two lists that differ, or the two values."""
+    if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        left, right = next((a, b) for a, b in zip(left, right, strict=True) if a != b)
+    return f"{left!s:.300} and {right!s:.300}"
+
+
+def shuffled_faults(label: str, answer: dict[str, Any], shuffled: dict[str, Any]) -> Iterator[str]:
+    """Another order of the catalog may change the order of ties, and which of them a limit keeps; nothing else."""
+    left, right = _tied(answer["rows"]), _tied(shuffled["rows"])
+    if answer["chunks"] != shuffled["chunks"]:
+        yield f"{label}: request {answer['request']!r} is analysed otherwise"
+    if _led_by_ties(answer["rows"], shuffled["rows"]):
+        return
+    sizes = [[(len(group), group[0]["rule"] if len(group) == 1 else None) for group in side] for side in (left, right)]
+    if sizes[0] != sizes[1]:
+        yield f"{label}: request {answer['request']!r} has other items in or out, beyond ties"
+        return
+    for index, (a, b) in enumerate(zip(left, right, strict=True)):
+        last = index == len(left) - 1  # a depth may keep others of the last ones, where those are tied
+        if not last and {row["item"] for row in a} != {row["item"] for row in b}:
+            yield f"{label}: request {answer['request']!r} has other items, beyond ties"
+            return
+        worst = max(abs(_score(x) - _score(y)) for x, y in zip(a, b, strict=True))
+        if worst > _SAME_SCORE:
+            yield f"{label}: request {answer['request']!r} has other scores, by up to {worst:.2g}"
+            return
+
+
+def _led_by_ties(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> bool:
+    """Whether an expansion found other items only because a limit before it kept others of some that are tied.
+
+    Pass by pass, what was chosen up to there: if the items differ though their scores do not, a limit split a tie. An
+    item that stands on both sides up to there must have the same score on both.
+    """
+    expanded = [row["origin"] for row in (*before, *after) if row["origin"] >= Origin.EXPANSION]
+    for origin in range(Origin.SEARCH, max(expanded, default=Origin.SESSION) + 1):
+        left, right = ({row["item"]: row for row in rows if row["origin"] == origin} for rows in (before, after))
+        shared = left.keys() & right.keys()
+        if any(abs(_score(left[item]) - _score(right[item])) > _SAME_SCORE for item in shared):
+            return False
+        sides = [{item: _score(row) for item, row in side.items() if not row["rule"]} for side in (left, right)]
+        if sides[0].keys() != sides[1].keys():
+            shared = sides[0].keys() & sides[1].keys()
+            alone, other_alone = (sorted(side[item] for item in side.keys() - shared) for side in sides)
+            return len(alone) == len(other_alone) and bool(np.allclose(alone, other_alone, rtol=0.0, atol=MARGIN))
+    return False
+
+
+def _score(row: Mapping[str, Any]) -> float:
+    score = float.fromhex(row["score"])
+    return 0.0 if np.isnan(score) else score
+
+
+def _tied(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Rows in groups of one tier whose neighbours score within `MARGIN` of each other."""
+    groups: list[list[dict[str, Any]]] = []
+    for row in rows:
+        last = groups[-1][-1] if groups else None
+        if last and last["tier"] == row["tier"] and abs(_score(last) - _score(row)) <= MARGIN:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return groups

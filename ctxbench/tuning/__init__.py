@@ -1,1 +1,1 @@
-"""Tuning: the setting that a policy asks for, found on the tuning split and reported on the test split."""
+"""Tuning: choose the setting of a selector by a policy, and report it on the test split."""

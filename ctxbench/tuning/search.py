@@ -1,38 +1,385 @@
-"""Searches the settings of one selector on the tuning set: by an exact sweep where it can be, else by trials."""
+"""The best setting for a policy, by exact sweep or by trials."""
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.bench.stats import worth_of
-from ctxbench.core.arrays import BoolArray, FloatArray
-from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import (
+from ctxbench.evaluation.comparisons import worth_of
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.statistics import LEVEL
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.selectors.selector import Value
+from ctxbench.tuning.cut_families import LineSettings, SweptSettings, sweep
+from ctxbench.tuning.domains import DomainPair
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure, Pairing, queries_by_type
+from ctxbench.tuning.policy import (
     MIN_KEPT,
+    SAFETY_ERRORS,
+    SAME,
+    Limit,
     Policy,
+    PolicyFile,
     kept_measures,
+    limits_of,
+    no_worse_limit,
     paired_measures,
     policy_measures,
     reach_ratio,
     rounding_error,
 )
-from ctxbench.tuning.optima import Optimum, distance
-from ctxbench.tuning.policy_file import PolicyFile
-from ctxbench.tuning.query_sets import FullRanking, QuerySet
-from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings, setting_line
-from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
-from ctxbench.tuning.sweep.families import sweep
-from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure, Pairing, queries_by_type
-from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.shared_budget import DomainPair
-from ctxbench.tuning.sweep.threshold_lines import Collector, Front, ThresholdLine, show_lines
-from ctxbench.tuning.tunables import FIRST_N, Tunable
+from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.results import FullRanking, QuerySet
+from ctxbench.tuning.setting_lines import (
+    Collector,
+    Front,
+    SettingRunner,
+    ThresholdLine,
+    draw_settings,
+    setting_line,
+    show_lines,
+)
+from ctxbench.tuning.tunables import FIRST_N, ExpansionSweep, Tunable, why_not_exact
+
+MIN_QUERIES = 20  # queries that every measure of a policy must apply to, below which nothing is recommended
+MAX_FACTOR = 10  # times as many labels, past which more are unlikely to help
+_KNOWN = 50  # queries, below which that many are taken for it, since little is known of the means
+_DOUBT = 0.5  # standard errors by which the mean may be lower than seen, for the larger number of labels needed
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BestSetting:
+    """A setting that an optimum keeps.
+
+    Attributes:
+        values: its parameters, the threshold among them.
+        rounded: the same with a threshold of few digits that selects the same (see `ThresholdLine.rounded_threshold`).
+        means: by measure.
+        n: by measure, how many queries it applies to.
+        bounds: by text of each of the policy's constraints, the value compared with its target, in the text's unit.
+        missed: indices, among the limits, of those that are not kept.
+    """
+
+    values: Mapping[str, Value]
+    rounded: Mapping[str, Value]
+    means: Mapping[Measure, float]
+    n: Mapping[Measure, int]
+    bounds: Mapping[str, float]
+    missed: tuple[int, ...] = ()
+
+
+class Optimum:
+    """Keeps the best setting that meets a policy, and until there is one the nearest; a collector of sweeps.
+
+    Attributes:
+        policy: what is chosen by.
+        limits: what a setting must keep, the policy's constraints first.
+        to_beat: the base's objective, which a setting must improve on; NaN = no such condition.
+        settings: how many were looked at.
+        shortage: about how many times as many queries the nearest would need; infinite if there is none.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        level: float = LEVEL,
+        base: Mapping[Measure, float] | None = None,
+        reach: float = 1.0,
+        worth: float = 1.0,
+        defaults: Mapping[str, Value] | None = None,
+    ) -> None:
+        """Begin with no setting.
+
+        Args:
+            policy: what is chosen by.
+            level: of the intervals.
+            base: means of the base by measure; without it nothing is compared with the base, and there is no room.
+            reach: see `reach_ratio`, for constraints `of: reachable`.
+            worth: how many independent queries a query is worth, above 0: below 1 where queries of one group answer
+                alike (see `stats.worth`). One factor for all measures and settings, so that sweeps need no groups.
+            defaults: values of the selector's parameters, to which the setting that is chosen of equals is nearest:
+                the differences, each as a share of the default or of 1 if that is more, are added up.
+
+        Raises:
+            ParameterError: the base lacks a metric.
+        """
+        self.policy = policy
+        self.limits = limits_of(policy, base or {}, reach=reach)
+        self.settings = 0
+        self._level, self._worth = level, worth
+        self._defaults = defaults or {}
+        self._aims = [(Measure(policy.objective), 1 if policy.minimise else -1), (COMPLETENESS, -1), (TOKENS, 1)]
+        self.to_beat = self._objective_to_beat(base or {})
+        if not math.isnan(self.to_beat) and not policy.minimise and policy.objective.declaration.scale != "amount":
+            self.limits += (no_worse_limit(Measure(policy.objective), base or {}),)
+        self._best: SweptSettings | None = None
+        self._key: tuple[float, ...] = ()
+        self._nearest: SweptSettings | None = None
+        self.shortage = math.inf
+        self._means_alone: list[SweptSettings | None] = [None] * len(policy.constraints)
+        self._means_constrained: list[SweptSettings | None] = [None] * len(policy.constraints)
+
+    def _objective_to_beat(self, base: Mapping[Measure, float]) -> float:
+        """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
+        is_met = all(
+            limit.sign * (base.get(limit.measure, math.nan) - limit.target) >= -rounding_error(limit.target)
+            for limit in self.limits
+            if limit.from_policy
+        )
+        return base.get(self._aims[0][0], math.nan) if is_met else math.nan
+
+    def add(self, line: ThresholdLine | SweptSettings) -> None:
+        """Take the settings of a line into account."""
+        self.add_settings(line if isinstance(line, SweptSettings) else LineSettings(line))
+
+    def add_settings(self, settings: SweptSettings) -> None:
+        """Take settings along one threshold into account."""
+        self.settings += len(settings)
+        best = self._key[0] if self._best is not None else math.nan
+        reached = [self._better(settings, best)] if not math.isnan(best) else []
+        if not reached or reached[0].any():
+            reached += [limit.mean_reaches(settings) for limit in self.limits]
+            if self._best is None:
+                self._keep_reaches(settings, reached)
+                if not math.isnan(self.to_beat):
+                    reached.append(self._better(settings, self._aims[0][1] * self.to_beat, strictly=True))
+            indices = np.flatnonzero(_all(reached, len(settings)))
+            if len(indices):
+                self._keep_best(settings, indices)
+
+    def _better(self, settings: SweptSettings, key: float, *, strictly: bool = False) -> BoolArray:
+        """Where the objective, as the first part of a key has it, is at most a value, or below it."""
+        measure, sign = self._aims[0]
+        room = rounding_error(key) * (-1 if strictly else 1)
+        return settings.objective_reaches(measure, -sign, sign * (key + room))
+
+    def _keep_best(self, settings: SweptSettings, indices: IntArray) -> None:
+        """Keep the best of these settings if it beats the best so far; all keep the limits by their means."""
+        met = np.ones(len(indices), dtype=np.bool_)
+        short = np.ones(len(indices))
+        for limit in self.limits:
+            ends = limit.ends(settings, indices, level=self._level, times=self._times(limit))
+            is_kept = limit.is_reached(ends)
+            met &= is_kept
+            if self._best is None:
+                nearer = _shortage_of(limit, settings.means(limit.measure, indices), ends)
+                short = np.maximum(short, np.where(is_kept, 1.0, nearer))
+            beaten = self._best is not None or (self._nearest is not None and (short >= self.shortage).all())
+            if beaten and not met.any():
+                return  # whatever the other limits say
+        if met.any():
+            index = self._best_index(settings, indices[met])
+            chosen = np.array([index])
+            key = tuple(sign * float(settings.objective_means(measure, chosen)[0]) for measure, sign in self._aims)
+            key = (*key, distance(settings.values_at(index), self._defaults))
+            if self._best is None or precedes(key, self._key):
+                self._best, self._key = settings.select_setting(index), key
+        elif self._best is None:
+            nearest = int(short.argmin())
+            if self._nearest is None or short[nearest] < self.shortage:
+                self._nearest, self.shortage = settings.select_setting(int(indices[nearest])), float(short[nearest])
+
+    def _times(self, limit: Limit) -> float:
+        """How many queries a query is worth for a limit; differences already are by group."""
+        return self._worth if limit.by == "interval" else 1.0
+
+    def _best_index(self, settings: SweptSettings, indices: IntArray) -> int:
+        """The best of these indices by the rules of this module."""
+        for measure, sign in self._aims:
+            values = sign * settings.objective_means(measure, indices)
+            best = float(values.min())
+            if not math.isnan(best):
+                indices = indices[values <= best + rounding_error(best)]
+        return most_stable(settings.thresholds, indices)
+
+    def _keep_reaches(self, settings: SweptSettings, reached: Sequence[BoolArray]) -> None:
+        """Keep the best mean of every constraint, and the best among those that meet the other constraints."""
+        for index in range(len(self._means_alone)):
+            rest = [mask for position, mask in enumerate(reached) if position != index]
+            self._keep_reach(self._means_alone, index, settings, None)
+            if rest:
+                self._keep_reach(self._means_constrained, index, settings, _all(rest, len(settings)))
+
+    def _keep_reach(
+        self, best: list[SweptSettings | None], index: int, settings: SweptSettings, mask: BoolArray | None
+    ) -> None:
+        limit, old = self.limits[index], best[index]
+        position = settings.best_index(limit.measure, limit.sign, mask)
+        if position is None:
+            return
+        mean = float(settings.means(limit.measure, np.array([position]))[0])
+        if old is None or limit.sign * mean > limit.sign * float(old.means(limit.measure)[0]):
+            best[index] = settings.select_setting(position)
+
+    # ------------------------------------------------------------------------------------------ what was found
+
+    @property
+    def best(self) -> BestSetting | None:
+        """The best setting that meets all constraints; None if none does."""
+        return None if self._best is None else self._best_setting(self._best)
+
+    @property
+    def n(self) -> int | None:
+        """The best fixed number of items, of an optimum that has seen these only; None if none does."""
+        return None if self.best is None else int(self.best.values["n"])
+
+    def beats(self, optimum: Optimum) -> bool:
+        """Whether the best of this optimum comes before that of another for the same policy; False for equals."""
+        aims = len(self._aims)
+        return precedes(self._key[:aims], optimum._key[:aims])
+
+    @property
+    def nearest(self) -> BestSetting | None:
+        """Of the settings that meet all constraints by their means alone the one that would need the fewest queries.
+
+        None if there is no such setting, or one that meets the constraints.
+        """
+        return None if self._best is not None or self._nearest is None else self._best_setting(self._nearest)
+
+    def labels_needed(self) -> tuple[int, int] | None:
+        """About how many more queries of the same kinds as those measured it would take to recommend a setting.
+
+        From the smallest number at which the best setting, or else the nearest, keeps all limits and every measure of
+        the policy applies to `MIN_QUERIES` queries, with the means and variances that were seen, to the number at which
+        it would if its mean were half a standard error less favourable. None if `MAX_FACTOR` times as many would not
+        do.
+        """
+        settings = self._best or self._nearest
+        if settings is None or not all(settings.n(measure) for measure in self.measures):
+            return None
+        queries = self._queries(settings)
+        fewest, largest = (self._fewest_queries(settings, queries, doubt=doubt) for doubt in (0.0, _DOUBT))
+        if fewest is None:
+            return None
+        return max(fewest - queries, 1), max(
+            (MAX_FACTOR * max(queries, _KNOWN) if largest is None else largest) - queries, 1
+        )
+
+    def _fewest_queries(self, settings: SweptSettings, queries: int, *, doubt: float) -> int | None:
+        """The smallest number of queries that is enough, from as many as there are; None above `MAX_FACTOR` times."""
+        low, high = queries, MAX_FACTOR * max(queries, _KNOWN)
+        if self._is_enough(settings, 1.0, doubt=doubt):
+            return queries
+        if not self._is_enough(settings, high / queries, doubt=doubt):
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._is_enough(settings, middle / queries, doubt=doubt) else (middle, high)
+        return high
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures of objective and constraints."""
+        return tuple(dict.fromkeys([self._aims[0][0], *(limit.measure for limit in self.limits if limit.from_policy)]))
+
+    @property
+    def queries(self) -> int:
+        """How many queries were measured; 0 before any line."""
+        settings = (
+            self._best or self._nearest or next((swept for swept in self._means_alone if swept is not None), None)
+        )
+        return 0 if settings is None else self._queries(settings)
+
+    def best_means(self, index: int) -> tuple[BestSetting | None, BestSetting | None]:
+        """The best mean of one constraint: among all settings, and among those whose means meet all the others."""
+        alone, constrained = self._means_alone[index], self._means_constrained[index]
+        return (
+            None if alone is None else self._best_setting(alone),
+            None if constrained is None else self._best_setting(constrained),
+        )
+
+    def _queries(self, settings: SweptSettings) -> int:
+        return max(settings.n(measure) for measure in (COMPLETENESS, TOKENS, *self.measures))
+
+    def _is_enough(self, settings: SweptSettings, times: float, *, doubt: float) -> bool:
+        first = np.zeros(1, dtype=np.int64)
+        if any(settings.n(measure) * times < MIN_QUERIES - SAME * MIN_QUERIES for measure in self.measures):
+            return False
+        for limit in self.limits:
+            current, projected = (
+                limit.ends(settings, first, level=self._level, times=factor * self._times(limit))
+                for factor in (1.0, times)
+            )
+            shift = (settings.means(limit.measure, first) - current) * doubt / SAFETY_ERRORS if doubt else 0.0
+            if not limit.is_reached(projected - shift)[0]:
+                return False
+        return True
+
+    def _best_setting(self, settings: SweptSettings) -> BestSetting:
+        first = np.zeros(1, dtype=np.int64)
+        measures = tuple(
+            dict.fromkeys([COMPLETENESS, TOKENS, *self.measures, *(limit.measure for limit in self.limits)])
+        )
+        ends = [limit.ends(settings, first, level=self._level, times=self._times(limit)) for limit in self.limits]
+        return BestSetting(
+            values=settings.values_at(0),
+            rounded=settings.rounded_values(0),
+            means={measure: float(settings.means(measure)[0]) for measure in measures},
+            n={measure: settings.n(measure) for measure in measures},
+            bounds={
+                limit.text: limit.in_text_unit(max(float(end[0]), 0.0))
+                for limit, end in zip(self.limits, ends, strict=True)
+                if limit.from_policy
+            },
+            missed=tuple(index for index, end in enumerate(ends) if not self.limits[index].is_reached(end)[0]),
+        )
+
+
+def _all(masks: Sequence[BoolArray], n: int) -> BoolArray:
+    """Where all masks hold, shape (n,)."""
+    return reduce(np.logical_and, masks, np.ones(n, dtype=np.bool_))
+
+
+def _shortage_of(limit: Limit, means: FloatArray, ends: FloatArray) -> FloatArray:
+    """About how many times as many queries it would take for an interval's end to reach the target.
+
+    Intervals narrow with the root of n, so that it is ((mean - end) / (mean - target))^2; infinite on the target.
+    """
+    room = np.abs(means - limit.end)
+    out = np.full(len(means), math.inf)
+    np.divide(np.abs(means - ends), room, out=out, where=room > 0)
+    return out**2
+
+
+def precedes(key: tuple[float, ...], other_key: tuple[float, ...]) -> bool:
+    """Whether a key is less than another; parts that are equal up to rounding, or NaN, are skipped."""
+    for mine, theirs in zip(key, other_key, strict=True):
+        if abs(mine - theirs) > rounding_error(theirs):
+            return mine < theirs
+    return False
+
+
+def distance(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> float:
+    """The distance of values from defaults, over the parameters that have one."""
+    total = 0.0
+    for name, default in defaults.items():
+        value = values.get(name, default)
+        if isinstance(value, str) or isinstance(default, str):
+            total += value != default
+        else:
+            total += abs(value - default) / max(abs(default), 1)
+    return total
+
+
+def most_stable(thresholds: FloatArray, indices: IntArray) -> int:
+    """Of indices with the same means the one whose threshold is furthest from all others; the first of equals."""
+    if len(indices) == 1:
+        return int(indices[0])
+    rest = np.sort(np.delete(thresholds, indices))
+    if not len(rest):
+        return int(indices[0])
+    tied = thresholds[indices]
+    right = np.searchsorted(rest, tied)
+    above = np.where(right < len(rest), rest[np.minimum(right, len(rest) - 1)] - tied, math.inf)
+    below = np.where(right > 0, tied - rest[np.maximum(right - 1, 0)], math.inf)
+    return int(indices[np.minimum(above, below).argmax()])
+
 
 MAX_REPEATS = 128  # whose sums are held to see whether they come again
 TRIED_CUTS = 8  # settings of the front that are tried with what comes behind them

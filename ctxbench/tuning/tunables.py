@@ -1,28 +1,382 @@
-"""Selectors that can be tuned: the part that ranks, the part that cuts, and the parameters that can be swept."""
+"""Selectors that can be tuned: ranking, cut, expansion and swept parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ctxbench.bench.slices import Slice
-from ctxbench.core import registry
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.pipeline import Pipeline, PipelineError
-from ctxbench.core.stages import PerType
+import numpy as np
+
+from ctxbench.evaluation.answers import Labels, Slice
+from ctxbench.io.errors import Fault, InputError, ParameterError
+from ctxbench.model import registry
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.model.candidates import RANKED, SEARCHED, Candidates, Origin, place_among
+from ctxbench.model.strategies import PerType, Step
+from ctxbench.pipelines.pipeline import Pipeline, PipelineError
 from ctxbench.selectors.definition import Definition
-from ctxbench.selectors.parameters import Value
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning.own_rankings import ExternalRankings
-from ctxbench.tuning.query_sets import FullRanking, QuerySet, ask, rank_with_pipeline
-from ctxbench.tuning.selector_entry import SelectorEntry
-from ctxbench.tuning.sweep.domains import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
-from ctxbench.tuning.sweep.engine_runs import value_range
-from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
-from ctxbench.tuning.sweep.families import BudgetFamily, CutFamily, FixedK, StandardMargin, ThresholdFamily
-from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
+from ctxbench.selectors.external import External
+from ctxbench.selectors.selector import EXTERNAL_KINDS, Parameter, PipelineSelector, Value
+from ctxbench.tuning.cut_families import BudgetFamily, CutFamily, FixedK, StandardMargin, ThresholdFamily
+from ctxbench.tuning.domains import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
+from ctxbench.tuning.measures import DifferenceSums, Measure, Pairing
+from ctxbench.tuning.policy import SelectorEntry
+from ctxbench.tuning.results import FullRanking, QuerySet, ask, rank_with_pipeline
+from ctxbench.tuning.setting_lines import (
+    Counts,
+    SettingRunner,
+    ThresholdLine,
+    ThresholdSpan,
+    measure_answers,
+    value_range,
+)
+
+STEP = "expansion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpansionParameters:
+    """Under which names users know the threshold and the limit of a selector's expansion.
+
+    Attributes:
+        threshold: of the least similarity.
+        topN: of the most items a pass; empty where the pipeline fixes it.
+        low, high: the range of the threshold.
+        topNs: the values that topN may take, rising; the one that the pipeline fixes.
+    """
+
+    threshold: str
+    topN: str
+    low: float
+    high: float
+    topNs: tuple[int, ...]
+
+
+def why_not_exact(definition: Definition, values: Mapping[str, Value]) -> str:
+    """Why the threshold and topN of a selector's expansion cannot be swept from one run; empty where they can.
+
+    Args:
+        definition: the selector.
+        values: checked ones, over its defaults.
+    """
+    refine = definition.pipeline(definition.with_defaults(values)).refine
+    last = refine[-1] if refine else None
+    if not (isinstance(last, Step) and last.kind == "expand" and last.name == STEP):
+        return f"the last step is no {STEP}"
+    if any(step.expands for step in refine[:-1]):
+        return f"another step brings items in before {STEP}"
+    step: Any = last.call
+    reasons = {
+        f"{STEP} is off": step.off,
+        f"it expands in {step.depth} passes, and what the first leaves out leads no further": step.depth > 1,
+        "two rankings are joined (by: both)": step.by == "both",
+        "the query weighs in the ranking (query_weight), but not in the threshold": step.query_weight > 0,
+        "the graph is a file, which holds nothing below its own threshold": bool(step.graph),
+    }
+    if reason := next((reason for reason, applies in reasons.items() if applies), ""):
+        return reason
+    name = _threshold_key(step)
+    named = parameter_name(_spec_of(definition, values).get(name))
+    return "" if named else f"the pipeline fixes {name}, so there is no parameter"
+
+
+def _threshold_key(step: Any) -> str:
+    return "graph_threshold" if step.by == "graph" else "threshold"
+
+
+def _spec_of(definition: Definition, values: Mapping[str, Value]) -> Mapping[str, Any]:
+    """The parameters of the expansion as the definition writes them."""
+    return step_name(definition.refining(definition.with_defaults(values))[-1])[1]
+
+
+def _parameters_of(definition: Definition, values: Mapping[str, Value], step: Any) -> ExpansionParameters:
+    spec, key = _spec_of(definition, values), _threshold_key(step)
+    limit = key.replace("threshold", "topN")
+    reader = CutReader(definition=definition, values=definition.with_defaults(values), fixed=(), search={})
+    span, counts = reader.span(spec[key]), reader.counts(spec.get(limit, getattr(step, limit)))
+    return ExpansionParameters(threshold=span.name, topN=counts.name, low=span.low, high=span.high, topNs=counts.values)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ExpansionSweep:
+    """One setting of a cut, and every setting of the expansion behind it.
+
+    Attributes:
+        values: of the cut and everything else that is fixed, by name.
+        parameters: the two that are swept.
+        score: of what is added, best first, shape (n_queries, most of a query); minus infinity where no more is.
+        values_by_length: by measure, its values with the first 0, 1, ... of these items, shape (most of a query + 1,
+            n_queries); NaN where it does not apply.
+        pairing: what differences are taken to; None = none are.
+    """
+
+    values: Mapping[str, Value]
+    parameters: ExpansionParameters
+    score: FloatArray
+    values_by_length: Mapping[Measure, FloatArray]
+    pairing: Pairing | None = None
+
+    @classmethod
+    def of(
+        cls, runner: SettingRunner, values: Mapping[str, Value], *, labels: Labels, measures: Sequence[Measure]
+    ) -> ExpansionSweep:
+        """Run the engine once, with the lowest threshold and the largest topN.
+
+        Args:
+            runner: the selector on a batch; its leading steps are shared with what else it runs.
+            values: checked ones, over the selector's defaults; those of the threshold and topN do not matter.
+            labels: of the batch.
+            measures: which.
+
+        Raises:
+            ParameterError: one run is not enough (`why_not_exact`).
+        """
+        definition = runner.definition
+        if reason := why_not_exact(definition, values):
+            raise ParameterError(f"selector {definition.name!r}: expansion cannot be swept from one run: {reason}")
+        step: Any = definition.pipeline(definition.with_defaults(values)).refine[-1]
+        parameters = _parameters_of(definition, values, step.call)
+        widest: dict[str, Value] = {parameters.threshold: float(parameters.low)}
+        if parameters.topN:
+            widest[parameters.topN] = parameters.topNs[-1]
+        table = runner.outcome({**values, **widest}).candidates
+        position = place_among(table, table.chosen & (table.origin >= Origin.EXPANSION))
+        fixed = {name: value for name, value in values.items() if name not in (parameters.threshold, parameters.topN)}
+        return cls(
+            values=fixed,
+            parameters=parameters,
+            score=_scores(table, position),
+            values_by_length=_by_length(table, position, labels=labels, measures=measures),
+            pairing=runner.pairing,
+        )
+
+    def lines(self, topNs: Sequence[int] | None = None) -> Iterator[ThresholdLine]:  # noqa: N803 - the specification's name
+        """Every threshold for each topN, rising.
+
+        Args:
+            topNs: which; all of its range if not given.
+
+        Raises:
+            ParameterError: a topN is out of its range.
+        """
+        limits = self.parameters.topNs if topNs is None else tuple(sorted(set(topNs)))
+        if wrong := sorted(set(limits) - set(self.parameters.topNs)):
+            raise ParameterError(f"{self.parameters.topN or 'topN'} cannot be {', '.join(map(str, wrong))}")
+        for limit in limits:
+            yield self._line(limit)
+
+    def lengths(self, values: Mapping[str, Value]) -> IntArray:
+        """How many items are added for each query at one setting, shape (n_queries,)."""
+        limit = int(values[self.parameters.topN]) if self.parameters.topN else self.parameters.topNs[0]
+        return self._within(float(values[self.parameters.threshold]), limit)
+
+    def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+        """By measure, the values of every query at one setting, shape (n_queries,)."""
+        length = self.lengths(values)
+        query = np.arange(len(length))
+        return {measure: by_length[length, query] for measure, by_length in self.values_by_length.items()}
+
+    def _within(self, threshold: float, limit: int) -> IntArray:
+        return np.asarray(np.minimum((self.score >= threshold).sum(axis=1), limit).astype(np.int64))
+
+    def _line(self, limit: int) -> ThresholdLine:
+        """Sums at the highest threshold, and what every item adds in order of falling score."""
+        parameters, scores = self.parameters, self.score[:, :limit]
+        first = self._within(parameters.high, limit)
+        query, position = np.nonzero((scores >= parameters.low) & (scores < parameters.high))
+        score = scores[query, position]
+        by_score = np.argsort(-score, kind="stable")
+        query, position, score = query[by_score], position[by_score], score[by_score]
+        last = np.flatnonzero(np.append(score[1:] != score[:-1], True)) if len(score) else np.empty(0, np.int64)
+        everyone = np.arange(len(self.score))
+
+        def summed(values: FloatArray) -> FloatArray:
+            added = np.cumsum(values[position + 1, query] - values[position, query])[last]
+            return np.asarray(values[first, everyone].sum() + np.concatenate([[0.0], added]), dtype=np.float64)
+
+        applies = {measure: (~np.isnan(values)).astype(np.float64) for measure, values in self.values_by_length.items()}
+        known_values = {measure: np.nan_to_num(values) for measure, values in self.values_by_length.items()}
+        amounts = {
+            measure: values for measure, values in known_values.items() if measure.metric.declaration.scale != "yes/no"
+        }
+        above = scores[scores >= parameters.high]
+
+        def paired(measure: Measure, pairing: Pairing) -> DifferenceSums:
+            values = self.values_by_length[measure]
+            return pairing.line_differences(
+                measure,
+                values[first, everyone],
+                owner=query,
+                gain=np.nan_to_num(values[position + 1, query] - values[position, query]),
+                stops=last + 1,
+            )
+
+        pairs = (
+            []
+            if self.pairing is None
+            else [(measure, self.pairing) for measure in self.pairing.base if measure in applies]
+        )
+        return ThresholdLine(
+            values={**self.values, **({parameters.topN: limit} if parameters.topN else {})},
+            axis=parameters.threshold,
+            thresholds=np.concatenate([[float(parameters.high)], score[last]]),
+            sums={measure: summed(values) for measure, values in known_values.items()},
+            n={measure: int(values.any(axis=0).sum()) for measure, values in applies.items()},
+            squares={measure: summed(values**2) for measure, values in amounts.items()},
+            cubes={measure: summed(values**3) for measure, values in amounts.items()},
+            applies={measure: summed(values) for measure, values in applies.items() if (values != values[0]).any()},
+            differences={measure: paired(measure, pairing) for measure, pairing in pairs},
+            span=(float(parameters.low), float(parameters.high)),
+            beyond=(float(above.min()) if len(above) else np.inf, -np.inf),
+        )
+
+
+def _scores(table: Candidates, position: IntArray) -> FloatArray:
+    scores = np.full((table.n_requests, int(position.max(initial=-1)) + 1), -np.inf)
+    rows = position >= 0
+    scores[table.request[rows], position[rows]] = table.score[rows]
+    return scores
+
+
+def _by_length(
+    table: Candidates, position: IntArray, *, labels: Labels, measures: Sequence[Measure]
+) -> dict[Measure, FloatArray]:
+    """The measures with the first 0, 1, ... of the items added."""
+    by_measure: dict[Measure, list[FloatArray]] = {measure: [] for measure in measures}
+    ranking = any(measure.reachable for measure in measures)
+    for length in range(int(position.max(initial=-1)) + 2):
+        shorter = (
+            remove_added(table, position >= length)
+            if ranking
+            else table.select_rows(table.chosen & (position < length))
+        )
+        for measure, values in measure_answers(shorter, labels, measures).items():
+            by_measure[measure].append(values)
+    return {measure: np.stack(values) for measure, values in by_measure.items()}
+
+
+def remove_added(table: Candidates, rows: BoolArray) -> Candidates:
+    """A table as if an expansion had not added some rows: those that were found before get their old rank, excluded."""
+    before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
+    back = rows & ~np.isnan(before)
+    reduced = table.exclude(back, "not_brought_in").select_rows(~rows | back)
+    back, before = back[~rows | back], before[~rows | back]
+    return reduced.reordered(
+        score=np.where(back, before, reduced.score),
+        origin=np.where(back, Origin.SEARCH, reduced.origin),
+        tier=np.where(back, RANKED, reduced.tier),
+    )
+
+
+EXTERNAL_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
+    name="answers",
+    about="a ranking of your own, cut by us",
+    parameters={
+        "topN": Parameter(name="topN", default=5, low=0, high=50),
+        "includeScore": Parameter(name="includeScore", default=1.0, low=0.0, high=1.0),
+        "margin": Parameter(name="margin", default=1.0, low=0.0, high=1.0),
+    },
+    spec={
+        "retrieve": "everything",
+        "refine": [
+            {"standard": {"topK": 100, "topN": "$topN", "includeScore": "$includeScore"}},
+            {"margin": {"margin": "$margin", "of": "ratio", "at_least": 0, "at_most": 100}},
+        ],
+    },
+    presets={},
+    abouts={},
+    written={},
+)
+_CALLED = {"url": "endpoint"}  # in messages, where the key alone does not say it
+MAX_NONPOSITIVE = 0.9  # share of the scores of answers that may be 0 or less
+
+
+class ExternalRankings:
+    """An external selector whose rankings are cut; each query set is asked once, since asking may take long.
+
+    Attributes:
+        name: the name in tables.
+        title: the name in messages: what it is, and its name.
+    """
+
+    def __init__(self, selector: External, written: Collection[str] = ("answers",)) -> None:
+        """Make an empty store of rankings.
+
+        Args:
+            selector: what is asked; its processes and connections are ended when it has answered.
+            written: the keys of its block in a file, one of which says what it is.
+        """
+        self.name = selector.name
+        kind = next(_CALLED.get(kind, kind) for kind in EXTERNAL_KINDS if kind in written)
+        self.title = f"{kind} {self.name!r}"
+        self._selector = selector
+        self._rankings: dict[tuple[str, tuple[str, ...]], FullRanking] = {}
+
+    def of(self, query_set: QuerySet) -> FullRanking:
+        """Its rankings of some queries.
+
+        Raises:
+            InputError: it gives no ranking, or one without scores, or fails on queries.
+        """
+        key = query_set.dataset.hash, tuple(query_set.batch.ids)
+        if key not in self._rankings:
+            with self._selector:
+                query, answers = ask(self._selector, query_set)
+            if answers.errors or not answers.ranked or not answers.scored:
+                where = f"{self.title}, {query_set.title}"
+                raise InputError([Fault(f"{where}: {_why_unusable(answers, self._selector.first_unranked)}")])
+            table = answers.candidates
+            uncut = replace(table, out=np.zeros(len(table), dtype=np.int64))
+            self._rankings[key] = FullRanking(query, replace(answers, candidates=uncut))
+        return self._rankings[key]
+
+
+def _why_unusable(answers: Slice, unranked: str) -> str:
+    """Why answers cannot be tuned on; `unranked` is the first query whose answer has no ranking."""
+    if answers.errors:
+        query, why = next(iter(answers.errors.items()))
+        some = f"{len(answers.errors)} of {len(answers.queries)} queries have"
+        return (
+            f"{some if len(answers.errors) > 1 else '1 query has'} no answer that can be used, the first is {query!r}: "
+            f"{why.removeprefix(f'query {query!r}: ')}"
+        )
+    if not answers.ranked:
+        needs = "tuning needs all that your selector ranks, not only what it chose"
+        return f"some answer has no `ranking`, the first is that of query {unranked!r}; {needs}"
+    first = answers.queries[_first_unscored(answers.candidates)]
+    return (
+        f"some item of a `ranking` has no `score`, the first is of query {first!r}; without scores there is no "
+        "threshold that could be tuned"
+    )
+
+
+def _first_unscored(table: Candidates) -> int:
+    """The first request with an order in place of scores, which reads as -1, -2, ... along the ranking."""
+    rows = table.ranked
+    scored = table.request[rows & (table.score != -1.0 - place_among(table, rows))]
+    return int(np.setdiff1d(table.request[rows], scored)[0])
+
+
+def searched_scores(answers: Slice) -> FloatArray:
+    """The scores of all that was ranked."""
+    table = answers.candidates
+    return np.asarray(table.score[table.ranked])
+
+
+def unfit_scores(title: str, answers: Slice, query_set: QuerySet) -> tuple[Fault, ...]:
+    """Faults of the scores of external rankings, named by `title`; empty where there are none."""
+    scores = searched_scores(answers)
+    if not len(scores) or (scores <= 0).mean() <= MAX_NONPOSITIVE:
+        return ()
+    message = (
+        f"{title}, {query_set.title}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, "
+        "and a cut offers only what scores above 0; leave items that it would never offer out of `ranking`; if it "
+        "would offer such, give scores above 0, such as probabilities"
+    )
+    return (Fault(message),)
+
 
 # Values of whole numbers that are tried where all of them would be too many: with two domains, where every pair of
 # lines is compared; beside a budget of tokens; and in cross-validation.
@@ -126,8 +480,8 @@ class Tunable:
         An expansion behind them is no part of it: `has_expansion` says where one is on.
         """
         steps = [step_name(step) for step in self._refining[self.first_cut :]]
-        if EXPANSION in [name for name, _ in steps[-2:]] and steps[-1][0] in (EXPANSION, "budget"):
-            steps = [step for step in steps if step[0] != EXPANSION]
+        if STEP in [name for name, _ in steps[-2:]] and steps[-1][0] in (STEP, "budget"):
+            steps = [step for step in steps if step[0] != STEP]
         chain = dict(steps)
         if len(chain) != len(steps):
             return None
@@ -195,7 +549,7 @@ class Tunable:
             return bool(values.get(parameter_name(enabled), enabled)) and values.get(parameter_name(depth), depth) != 0
 
         steps = [step_name(step) for step in self.definition.refining(values)[self.first_cut :]]
-        return any(name == EXPANSION and on(written) for name, written in steps)
+        return any(name == STEP and on(written) for name, written in steps)
 
     @property
     def _refining(self) -> list[Any]:
@@ -207,9 +561,7 @@ class Tunable:
         names, values = {*self.swept_parameters, *self.tried_values}, self.values(chosen)
         if self.has_expansion(chosen):
             steps = map(step_name, self.definition.refining(values))
-            names |= {
-                parameter_name(value) for name, written in steps if name == EXPANSION for value in written.values()
-            }
+            names |= {parameter_name(value) for name, written in steps if name == STEP for value in written.values()}
         in_force = self.definition.in_force(values, switches=True)
         return tuple(name for name in in_force if name in names and name not in self._fixed_names)
 

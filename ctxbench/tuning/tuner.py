@@ -1,4 +1,4 @@
-"""Tunes on all datasets: every choice is made on the tuning sets, and then test splits are read, once."""
+"""Tune on every dataset, then read the test splits once."""
 
 from __future__ import annotations
 
@@ -6,45 +6,463 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
-from ctxbench.bench.metrics import Metric, mean
-from ctxbench.bench.stats import Comparison, Estimate, grouped_compare, grouped_estimate
-from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.dataset_tuning import ALL_DECIDE, READ_ONCE, DatasetTuner
-from ctxbench.tuning.fits.examples import ALL
-from ctxbench.tuning.held_out_figures import (
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.comparisons import (
+    LENGTHS,
+    AtTokens,
+    Curve,
+    at_equal_tokens,
+    compare_metric,
+    grouped_compare,
+    grouped_estimate,
+)
+from ctxbench.evaluation.metrics import Metric, mean
+from ctxbench.evaluation.statistics import Comparison, Estimate, correct
+from ctxbench.io.errors import UserError
+from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.model.candidates import Candidates
+from ctxbench.selectors.external import all_empty
+from ctxbench.selectors.selector import Value
+from ctxbench.tuning.cut_families import CutFamily, sweep_common
+from ctxbench.tuning.fit_examples import ALL
+from ctxbench.tuning.held_out import (
+    SettingEvaluator,
     SettingValues,
     VerdictQueries,
     best_preset,
     compare_all,
     constraint_verdicts,
     fixed_reason,
+    metrics_of,
     policy_outcome,
     replacing_choice,
     verdict,
+    with_stricter,
 )
-from ctxbench.tuning.limits import Constraint, Limit, Policy, reach_ratio
-from ctxbench.tuning.opened_inputs import TuningInputs
-from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.query_sets import TEST, TUNING, Progress
-from ctxbench.tuning.recommendation import Choice, choose
-from ctxbench.tuning.sweep.families import CutFamily
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.swept_settings import sweep_common
-from ctxbench.tuning.tunables import FIRST_N
-from ctxbench.tuning.tuning_results import (
+from ctxbench.tuning.inputs import (
+    Choice,
+    TuningDataset,
+    TuningInputs,
+    choose,
+    first_trace,
+    front_trace,
+    heat_maps,
+    parameter_traces,
+)
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
+from ctxbench.tuning.policy import Constraint, Limit, Policy, PolicyFile, reach_ratio
+from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.results import (
+    COMPLETE,
     DEFAULTS,
+    DOCUMENTS_DEFAULTS,
+    OF_ITS_RANKING,
+    PRESET,
+    TEST,
     TOGETHER,
     TUNED,
+    TUNING,
+    WITH_DEFAULTS,
     ConstraintVerdict,
     DatasetTuning,
+    PolicyOutcome,
+    Progress,
+    QuerySet,
     SettingResult,
     Tuning,
     fall_short,
 )
+from ctxbench.tuning.search import MIN_QUERIES, Base, Competitor, Optimum, SearchResult, first_n, preset_search, search
+from ctxbench.tuning.tunables import EXTERNAL_CUT, FIRST_N
+
+ALL_DECIDE = (
+    "Every figure here is of the labels that the values were chosen on: none are left to test them on. What is "
+    "recommended was held to its policy with room for that; new labels would confirm it."
+)
+READ_ONCE = "The test split was read once, for the figures here, when all values were fixed."
+
+
+class DatasetTuner:
+    """Chooses settings on one dataset, and measures them.
+
+    Attributes:
+        name: of the dataset.
+        policies: those that the labels can answer.
+        shipped: the presets that compete.
+        left_out: by name of a selector why it does not compete here, as a sentence without its end.
+        base: the first selector with its defaults, on the tuning set; None before `choose`.
+        searches: what was found, by name of the selector.
+        choices: by policy.
+    """
+
+    def __init__(self, inputs: TuningInputs, dataset: TuningDataset, progress: Progress) -> None:
+        self.inputs, self.dataset, self._progress = inputs, dataset, progress
+        self.file, self._base = inputs.file, inputs.tunables[0]
+        self.name = dataset.dataset.name
+        self.tunables = tuple(tunable for tunable in inputs.tunables if tunable.name not in dataset.left_out)
+        self.policies = tuple(policy for policy in inputs.file.policies if policy.name not in dataset.unanswered)
+        self.left_out = dict(dataset.left_out)
+        self.shipped = tuple(preset for preset in inputs.shipped if preset.tunable.name not in dataset.left_out)
+        self.base: Base | None = None
+        self.searches: dict[str, SearchResult] = {}
+        self.choices: dict[str, Choice] = {}
+
+    # ------------------------------------------------------------------------------------------ what decides
+
+    def choose(self) -> None:
+        """Choose a setting for every policy, on the tuning set alone."""
+        query_set, file = self.dataset.tuning_set, replace(self.file, policies=self.policies)
+        for index, tunable in enumerate(self.tunables):
+            self._say(f"{tunable.name}, ranking", index, len(self.tunables))
+            competitor = Competitor.of(tunable, query_set, self.policies)
+            base = self.base = self.base or Base.of(competitor, self.policies)
+
+            def report_settings(settings: int, name: str = tunable.name, done: int = index) -> None:
+                self._say(
+                    f"{name}, {settings:,} {'setting' if settings == 1 else 'settings'}", done, len(self.tunables)
+                )
+
+            self.searches[tunable.name] = search(competitor.with_base(base), file, base=base, progress=report_settings)
+        if self.base is not None:
+            self._add_presets(file, self.base)
+        one_group = self._one_group_reason()
+        for policy in self.file.policies:
+            if policy.name in self.dataset.unanswered:
+                self.choices[policy.name] = Choice(reason=self.dataset.unanswered[policy.name], answered=False)
+            elif one_group:
+                self.choices[policy.name] = Choice(reason=one_group, answered=False)
+            else:
+                optima = {name: result.optima[policy.name] for name, result in self.searches.items()}
+                self.choices[policy.name] = self._with_lacking_labels(choose(policy, optima))
+        if self.base is not None:
+            to_beat = {name: result.to_beat for name, result in self.searches[self._base.name].optima.items()}
+            self.choices = with_stricter(self.policies, self.choices, base=self.base, to_beat=to_beat)
+
+    def _add_presets(self, file: PolicyFile, base: Base) -> None:
+        """Add shipped presets that no sweep evaluates; for a selector that is not tuned, as its only settings."""
+        for preset in self.shipped:
+            name = preset.tunable.name
+            if name not in self.searches and name not in self.left_out:
+                self._say(f"{name}, ranking", len(self.tunables), len(self.tunables))
+                try:
+                    competitor = Competitor.of(preset.tunable, self.dataset.tuning_set, self.policies)
+                except UserError as error:  # nobody asked for it: a report says why it does not compete
+                    self.left_out[name] = str(error)
+                    continue
+                self.searches[name] = preset_search(competitor.with_base(base), file, base=base)
+            if name in self.searches:
+                self.searches[name].add_preset(preset.values)
+        self.shipped = tuple(preset for preset in self.shipped if preset.tunable.name in self.searches)
+
+    def _with_lacking_labels(self, choice: Choice) -> Choice:
+        """The same choice; with too few labels for any, how many more are needed."""
+        missing = 0 if self.base is None else MIN_QUERIES - self.base.in_need
+        if choice.setting is not None or choice.needed is not None or missing <= 0:
+            return choice
+        return replace(choice, needed=(missing, missing))
+
+    def _one_group_reason(self) -> str:
+        """Why nothing can be said beyond doubt where all queries answer as one; empty where they do not."""
+        query_set = self.dataset.tuning_set
+        if self.base is None or len(np.unique(query_set.group[~np.isnan(self.base.complete)])) > 1:
+            return ""
+        return (
+            f"the {self.base.in_need:,} labels in need are all of one group, which answers as one, so that "
+            "nothing says how far others would differ; label requests of other groups"
+        )
+
+    def _say(self, activity: str, done: int, total: int) -> None:
+        self._progress(f"{self.name}, {activity}; done", done, total)
+
+    def _first_n(self, searched: SearchResult, values: Mapping[str, Value]) -> Mapping[str, Optimum]:
+        """The best fixed numbers of items of the ranking that a setting cuts, by policy."""
+        tunable = searched.competitor.tunable
+        if tunable.answers is not None or tunable.is_swept(values) or self.base is None:
+            return searched.fixed
+        heads = [tunable.head(tunable.pipeline(setting)).describe() for setting in ({}, values)]
+        if heads[0] == heads[1]:
+            return searched.fixed
+        competitor = Competitor.of(tunable, self.dataset.tuning_set, self.policies, values).with_base(self.base)
+        return first_n(competitor, replace(self.file, policies=self.policies), base=self.base)
+
+    # ------------------------------------------------------------------------------------------ what is read
+
+    @cached_property
+    def evaluator(self) -> SettingEvaluator:
+        """Measures settings; reads the test split, if there is one."""
+        evaluator = SettingEvaluator(self.dataset, metrics_of(self.file.policies), self.file.confidence)
+        for result in self.searches.values():
+            evaluator.keep_ranking(result.competitor.tunable, result.competitor.full_ranking)
+        return evaluator
+
+    @cached_property
+    def defaults(self) -> SettingValues:
+        """The base with its defaults; an external one is the first items of its ranking, and is called so."""
+        base = self._base
+        if not base.entry.set and not base.start and base.source == "semantic":
+            name = DOCUMENTS_DEFAULTS
+        elif base.answers is not None and not {*base.entry.set} - {"topN"}:
+            n = base.entry.set.get("topN", EXTERNAL_CUT.parameters["topN"].default)
+            name = f"{base.name}, first {n}{OF_ITS_RANKING}"
+        else:
+            name = f"{base.name}{WITH_DEFAULTS}"
+        return self.evaluator.setting(base, {}, name=name, role=DEFAULTS)
+
+    def _with_equal_tokens(
+        self, outcomes: tuple[PolicyOutcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
+    ) -> tuple[PolicyOutcome, ...]:
+        """The outcomes, each with the chosen setting compared with the base's first n items at equal tokens."""
+        query_set = self.dataset.evaluation_set
+        ranking = self.evaluator.full_ranking(self._base, {}, query_set.split)
+        curve = first_items_curve(ranking.answers.candidates, query_set.labels)
+        chosen = {policy: settings["chosen"] for policy, settings in measured.items()}
+        comparisons = compare_at_tokens(chosen, curve, query_set, seed=self.file.seed)
+        return tuple(replace(outcome, at_tokens=comparisons.get(outcome.policy.name)) for outcome in outcomes)
+
+    def result(self) -> DatasetTuning:
+        """Measure what is recommended and what it is compared with."""
+        dataset, file, defaults = self.dataset, self.file, self.defaults
+        self._say("measuring", 0, len(file.policies))
+        shipped = self.shipped_values
+        own_presets = [setting for setting in self._presets() if setting.name not in shipped]
+        compared = [
+            *own_presets,
+            *(setting for setting in shipped.values() if setting is not defaults),
+            self.evaluator.everything(),
+        ]
+        measured = {
+            policy.name: settings
+            for policy in file.policies
+            if (settings := self._chosen(policy, self.choices[policy.name]))
+        }
+        measured |= self._replaced(measured)
+        chosen = {policy: settings for policy, settings in measured.items() if "chosen" in settings}
+        comparisons = compare_all(defaults, chosen, self._compare, file.policies)
+        all_settings = [
+            defaults,
+            *compared,
+            *(setting for settings in measured.values() for setting in settings.values()),
+        ]
+        results = {setting.name: self.evaluator.result(setting) for setting in all_settings}
+        outcomes = tuple(
+            self._outcome(policy, measured.get(policy.name, {}), results, comparisons) for policy in file.policies
+        )
+        level, searches = file.confidence, self.searches.values()
+        fronts = [front_trace(result, level=level) for result in searches if result.front]
+        return DatasetTuning(
+            dataset=self.name,
+            version=dataset.dataset.version,
+            hash=dataset.dataset.hash,
+            items=len(dataset.dataset.catalog),
+            queries={split: len(query_set) for split, query_set in dataset.query_sets.items()},
+            of=dataset.of,
+            tokens=self.inputs.counter.name,
+            results=tuple(results.values()),
+            traces=(
+                *fronts,
+                *(first_trace(self.searches[tunable.name].competitor, level=level) for tunable in self.tunables),
+            ),
+            outcomes=self._with_equal_tokens(outcomes, chosen),
+            notes=tuple(self._notes()),
+            shipped={name: results[setting.name] for name, setting in shipped.items()},
+        )
+
+    def _compare(self, base: SettingValues, compared: SettingValues, metric: Metric) -> Comparison | None:
+        """A paired comparison on the evaluation set, by group of queries."""
+        query_set = self.dataset.evaluation_set
+        before, after = (setting.by_query[query_set.split] for setting in (base, compared))
+        comparison = compare_metric(metric, before, after, seed=self.file.seed, groups=query_set.group)
+        return comparison if comparison.n else None
+
+    @cached_property
+    def shipped_values(self) -> dict[str, SettingValues]:
+        """The shipped presets, measured, by name; the defaults where a preset is these."""
+        return {
+            preset.name: self.defaults
+            if preset.is_setting_of(self._base, {})
+            else self.evaluator.setting(preset.tunable, preset.values, name=preset.name, role=PRESET)
+            for preset in self.shipped
+        }
+
+    def _replaced(self, measured: Mapping[str, dict[str, SettingValues]]) -> dict[str, dict[str, SettingValues]]:
+        """By policy, the shipped preset that replaces a setting which it beats on the evaluation set.
+
+        A choice made on the queries that decide looks better there than it is, and a preset does not, so that the
+        queries tell which were not chosen on, where there are any.
+        """
+        replaced = {}
+        for policy in self.policies:
+            chosen = measured.get(policy.name, {}).get("chosen")
+            if chosen is None or fall_short(self.evaluator.verdicts(policy, chosen, self.defaults)):
+                continue
+            means = {
+                name: setting.evaluation_means
+                for name, setting in self.shipped_values.items()
+                if not fall_short(self.evaluator.verdicts(policy, setting, self.defaults))
+            }
+            name = best_preset(policy, chosen.evaluation_means, means)
+            if name is None:
+                continue
+            preset = next(shipped for shipped in self.shipped if shipped.name == name)
+            choice = replacing_choice(
+                preset, self.choices[policy.name], is_default=preset.is_setting_of(self._base, {})
+            )
+            self.choices[policy.name] = choice
+            beaten = replace(chosen, name=f"{policy.name}, as tuned", role=TUNED)
+            replaced[policy.name] = {**self._chosen(policy, choice), "replaced": beaten}
+        return replaced
+
+    def _presets(self) -> Iterator[SettingValues]:
+        """The presets of the base's own definition, without any that equals its defaults."""
+        base = self._base
+        for preset, values in base.definition.presets.items():
+            free_values = {name: value for name, value in values.items() if name not in base.entry.set}
+            if base.in_force(free_values) != base.in_force({}):
+                yield self.evaluator.setting(base, free_values, name=f"{base.name}/{preset}", role=PRESET)
+
+    def _chosen(self, policy: Policy, choice: Choice) -> dict[str, SettingValues]:
+        """What is recommended, and the fixed numbers of items that meet the policy; nothing, if the default is kept."""
+        if choice.setting is None:
+            return {}
+        result, values = self.searches[choice.selector], choice.setting.rounded
+        tunable = result.competitor.tunable
+        optima, base = self._first_n(result, values), self.searches[self._base.name].fixed
+        first = {"fixed": (self._base, {}, base[policy.name].n), "fixed_own": (tunable, values, optima[policy.name].n)}
+        return self.evaluator.chosen(policy, tunable, values, first)
+
+    def _outcome(
+        self,
+        policy: Policy,
+        settings: Mapping[str, SettingValues],
+        results: Mapping[str, SettingResult],
+        comparisons: Mapping[tuple[str, str, str], Comparison],
+    ) -> PolicyOutcome:
+        choice = self.choices[policy.name]
+        verdicts = self.evaluator.verdicts(policy, settings["chosen"], self.defaults) if "chosen" in settings else ()
+        by_kind = {kind: results[setting.name] for kind, setting in settings.items()}
+        tried = sum(result.tried for result in self.searches.values())
+        outcome = replace(policy_outcome(policy, choice, by_kind, comparisons, verdicts), tried=tried)
+        if choice.setting is None or "chosen" not in settings:
+            return outcome
+        query_set, chosen = self.dataset.evaluation_set, settings["chosen"]
+        competitor, level = self.searches[choice.selector].competitor, self.file.confidence
+        before, after = (setting.by_query[query_set.split] for setting in (self.defaults, chosen))
+        tunable, values = competitor.tunable, choice.setting.rounded
+        return replace(
+            outcome,
+            fixed_reason=fixed_reason(policy, self._base.name, self.searches[self._base.name].fixed[policy.name]),
+            shipped=next((preset.name for preset in self.shipped if preset.is_setting_of(tunable, values)), ""),
+            heat_maps=heat_maps(competitor, choice.setting.rounded),
+            slices=parameter_traces(competitor, choice.setting.rounded, level=level),
+            worst_scope=query_set.worst_scope(after),
+            worst_server=query_set.worst_server(after),
+            worse=query_set.made_worse(before[COMPLETE], after[COMPLETE], chosen.answers[query_set.split]),
+        )
+
+    def _notes(self) -> Iterator[str]:
+        """Notes for the reader of a report."""
+        query_sets = self.dataset.query_sets
+        yield READ_ONCE if TEST in query_sets else ALL_DECIDE
+        for split, n in self.dataset.of.items():
+            if len(query_sets[split]) < n:
+                of = f"of the {split} split " if split in (TUNING, TEST) else ""
+                yield f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn."
+        names = {entry.name for entry in self.file.selectors}
+        for name, reason in self.left_out.items():
+            yield f"{name if name in names else f'What ships, {name},'} was left out: {reason}."
+        for name in self.dataset.empty:
+            sentence = all_empty(name, self.name)
+            yield f"{sentence[0].upper()}{sentence[1:]}."
+        if self.base is not None:
+            yield from _group_notes(self.base, self.dataset.tuning_set)
+        for name, result in self.searches.items():
+            if result.competitor.full_ranking.refitted:
+                yield (
+                    f"{name}: its fit has seen queries that decide, so that each of these is scored by a fit on the "
+                    "other folds; a test split is scored by the fit itself."
+                )
+            if result.competitor.full_ranking.shared:
+                yield (
+                    f"{name}: its fit has seen queries that decide, among those of "
+                    f"{result.competitor.full_ranking.shared} datasets, "
+                    "so that it looks a little better here than on a dataset of your own."
+                )
+            if result.tried:
+                yield _run_note(name, result)
+
+
+def _group_notes(base: Base, query_set: QuerySet) -> Iterator[str]:
+    """A note on how groups of queries change intervals; none where every query in need is alone."""
+    groups = len(np.unique(query_set.group[~np.isnan(base.complete)]))
+    if groups != base.in_need:
+        yield (
+            f"The {base.in_need:,} queries in need that decide come in {groups:,} groups, such as paraphrases of one "
+            f"request, and are worth {base.effective_queries:,.0f} independent ones by the base's completeness. "
+            "Intervals and paired comparisons, but for those at equal tokens, are made by group, and constraints that "
+            f"are not of the base are met by bounds for {base.worth:.0%} as many queries."
+        )
+
+
+def _run_note(name: str, result: SearchResult) -> str:
+    """A note on what breaks the prefix rule, and what was done instead."""
+    searched = result.competitor.tunable.tried_values
+    unswept = " and ".join(
+        [", ".join(searched)] * bool(searched) + ["expansion"] * result.competitor.tunable.has_expansion({})
+    )
+    return (
+        f"{name}: no exact sweep over {unswept}, which change more than how much of one ranking is offered; "
+        f"{result.tried:,} settings were run on what the steps before had found, and the best of them need not be the "
+        "best there is."
+    )
+
+
+def first_items_curve(table: Candidates, labels: Labels) -> Curve:
+    """Completeness and tokens of the first n items on every query, from none to the 100 that are ranked.
+
+    Args:
+        table: a ranking that nothing was cut of, in the order of the queries of `labels`.
+        labels: of the queries.
+    """
+    rankings = MeasuredRankings.of(table, labels, (COMPLETENESS, TOKENS))
+    values = [
+        [rankings.values(measure, np.minimum(rankings.sizes, n)) for n in LENGTHS] for measure in (COMPLETENESS, TOKENS)
+    ]
+    return Curve(*(np.stack(arrays) for arrays in values))
+
+
+def compare_at_tokens(
+    chosen: Mapping[str, SettingValues], curve: Curve, query_set: QuerySet, *, seed: int
+) -> dict[str, AtTokens]:
+    """Compare recommended settings with the curve, each at its own mean tokens; Holm-corrected together.
+
+    The p-value is that of the groups of paraphrases, the interval that of queries.
+
+    Args:
+        chosen: by policy, measured on the split of `query_set`.
+        curve: on the same queries.
+        query_set: the split.
+        seed: of the sign flips.
+
+    Returns:
+        By policy; one that failed on a query, which then has no tokens, is left out.
+    """
+    results: dict[str, AtTokens] = {}
+    for policy, setting in chosen.items():
+        complete, tokens = (setting.by_query[query_set.split][measure.metric] for measure in (COMPLETENESS, TOKENS))
+        if not np.isnan(tokens).any():
+            results[policy] = at_equal_tokens(complete, tokens, curve, groups=query_set.group, seed=seed)
+    corrected = correct(
+        {
+            policy: replace(result.comparison, p=result.p_groups)
+            for policy, result in results.items()
+            if result.comparison is not None
+        }
+    )
+    return {policy: replace(result, comparison=corrected.get(policy)) for policy, result in results.items()}
 
 
 def no_progress(text: str, done: int, total: int) -> None:

@@ -21,15 +21,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.errors import Fault, raise_faults
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.requests import Request
-from ctxbench.core.shown import quoted
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.writer import write_dataset, write_files
-from ctxbench.io.yaml_files import line_of, load_mapping
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import write_dataset, write_files
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.io.documents import line_of, load_mapping
+from ctxbench.io.errors import Fault, raise_faults
+from ctxbench.model.candidates import quoted
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Request
 
 ROOT = Path(__file__).parents[2]
 THREADS = ROOT / "datasets" / "threads"

@@ -17,20 +17,21 @@ import numpy as np
 from replay import Figures, replayed
 
 import ctxbench
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.stats import LEVEL, grouped_estimate
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.registry import build
-from ctxbench.core.stages import Merge, Step
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.index.resources import local_resources
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.comparisons import grouped_estimate
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.statistics import LEVEL
 from ctxbench.io.files import write_atomic
+from ctxbench.model.registry import build
+from ctxbench.model.strategies import Merge, Step
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import local_resources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
-from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fits.examples import labelled_queries
-from ctxbench.tuning.fits.linear_fits import LinearExamples, WeightFigures, linear_index
+from ctxbench.tuning.fit_examples import labelled_queries
+from ctxbench.tuning.linear_fits import LinearExamples, WeightFigures, linear_index
 
 ROOT = Path(__file__).parents[2]
 DATASET = "datasets/threads"

@@ -16,18 +16,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.items import Item
-from ctxbench.core.requests import Request
-from ctxbench.core.times import instant
-from ctxbench.data.datasets import read_dataset
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.files import read_dataset
 from ctxbench.io.console import say
-from ctxbench.server.context_cache import ContextCache
-from ctxbench.server.context_service import ContextService
-from ctxbench.server.served_context import ServedContext
-from ctxbench.stores.events import Event
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.memories import Memory
+from ctxbench.io.rows import instant
+from ctxbench.memory.engine import ContextCache
+from ctxbench.memory.memories import Event, Memory
+from ctxbench.memory.service import ContextService, ServedContext
+from ctxbench.memory.stores import DictStore
+from ctxbench.model.items import Item
+from ctxbench.model.requests import Request
 
 THREADS = Path(__file__).parents[2] / "datasets" / "threads"
 SLIDING = 30.0  # seconds from the last use, of both caches

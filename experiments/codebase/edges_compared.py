@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.index.code.import_edges import import_edges
+from ctxbench.io.errors import ParameterError, StorageError
+from ctxbench.search.code_imports import import_edges
 
 Edge = tuple[str, str]
 

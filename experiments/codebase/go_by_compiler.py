@@ -18,8 +18,8 @@ from typing import Any
 
 from edges_compared import Edge, found_edges, tell
 
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.errors import StorageError
+from ctxbench.cli.common import run_script
+from ctxbench.io.errors import StorageError
 
 _LONGEST = 900  # seconds
 _KINDS = ("GoFiles", "CgoFiles")

@@ -25,17 +25,17 @@ from own_weights import OwnWeights, own_weights, section
 from repo_map import RepoMaps
 
 import ctxbench
-from ctxbench.bench.stats import LEVEL, compare
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.arrays import FloatArray
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.registry import build
-from ctxbench.core.stages import Merge, Step
-from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.statistics import LEVEL, compare
+from ctxbench.io.errors import count
 from ctxbench.io.files import write_atomic
-from ctxbench.io.visible import count
+from ctxbench.model.arrays import FloatArray
+from ctxbench.model.registry import build
+from ctxbench.model.strategies import Merge, Step
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.rank import Weighted
 from ctxbench.selectors.definitions import definition
-from ctxbench.steps.rank import Weighted
 
 ROOT = Path(__file__).parents[2]
 FOUND, COMPLETE, PRECISION, TOKENS = METRICS = ("recall", "completeness", "precision", "tokens")

@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 
 import ctxbench
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.arrays import FloatArray
-from ctxbench.core.stages import Step
-from ctxbench.steps.rank import Weighted, normalised
-from ctxbench.tuning.dataset_tuning import DatasetTuner
-from ctxbench.tuning.fits.line_search import fit_linear
-from ctxbench.tuning.fits.rank_states import LinearCases
-from ctxbench.tuning.opened_inputs import TuningInputs, open_tuning
-from ctxbench.tuning.policy_file import read_policies
-from ctxbench.tuning.tuner import no_progress
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.model.arrays import FloatArray
+from ctxbench.model.strategies import Step
+from ctxbench.pipelines.strategies.rank import Weighted, normalised
+from ctxbench.tuning.inputs import TuningInputs, open_tuning
+from ctxbench.tuning.linear_fits import LinearCases, fit_linear
+from ctxbench.tuning.policy import read_policies
+from ctxbench.tuning.tuner import DatasetTuner, no_progress
 
 POLICY = Path(__file__).parents[1] / "tuning" / "own-weights.yaml"
 SHIPPED, NEAREST, EXACT = "shipped", "nearest", "exact"

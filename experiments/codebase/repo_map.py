@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 import ctxbench
-from ctxbench.core.arrays import IntArray
-from ctxbench.core.errors import StorageError
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.io.cache import cache_dir
-from ctxbench.text.tokens import open_counter
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.io.errors import StorageError
+from ctxbench.io.files import cache_dir
+from ctxbench.model.arrays import IntArray
+from ctxbench.search.tokens import open_counter
 
 _VERSION, _LAST = re.compile(r"@[0-9a-f]{12}(\.\d+)?$"), re.compile(r"::|\.")
 

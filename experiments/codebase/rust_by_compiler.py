@@ -19,8 +19,8 @@ from pathlib import Path
 
 from edges_compared import Edge, found_edges, tell
 
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.errors import StorageError
+from ctxbench.cli.common import run_script
+from ctxbench.io.errors import StorageError
 
 _LONGEST = 900  # seconds
 _SPAN = re.compile(r"\s*span: (.+?):\d+:\d+: .*\(#0\)")  # #0: written there, not by a macro

@@ -21,17 +21,16 @@ import numpy as np
 from page import figure, page
 
 import ctxbench
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.machine import machine
-from ctxbench.bench.prepared import Prepared, open_experiment
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.candidate_tables import stacked
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.embedding.embedder import Embedder
-from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.experiment import machine
+from ctxbench.evaluation.inputs import Prepared, open_experiment
 from ctxbench.io.files import write_atomic
-from ctxbench.text.chunking.item_chunks import DOCUMENTS
-from ctxbench.tuning.dataset_tuning import first_items_curve
+from ctxbench.model.selection import stacked
+from ctxbench.search.chunking import DOCUMENTS
+from ctxbench.search.embedders import Embedder, open_embedder
+from ctxbench.tuning.tuner import first_items_curve
 
 if TYPE_CHECKING:
     import pandas as pd

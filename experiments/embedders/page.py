@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.model_files import find_weights
-from ctxbench.report.charts.axes import COLOURS
+from ctxbench.report.charts import COLOURS
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.minilm import find_weights
 
 if TYPE_CHECKING:
     import pandas as pd

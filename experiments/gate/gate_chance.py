@@ -14,12 +14,11 @@ from functools import cache
 import numpy as np
 from gate_world import shipped
 
-from ctxbench.bench.metrics import Metric, parse_metric
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.gate.check_settings import METRICS, CheckSettings
-from ctxbench.gate.metric_verdicts import MetricPair, judge_metrics
-from ctxbench.gate.model import Verdict
+from ctxbench.evaluation.metrics import Metric, parse_metric
+from ctxbench.gate.results import MetricPair, Verdict, judge_metrics
+from ctxbench.gate.settings import METRICS, CheckSettings
 from ctxbench.gate.snapshots import Identity, QueryFact, SelectorSnapshot
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 
 NS = (30, 100, 300)
 SIMULATED = 1000

@@ -23,21 +23,13 @@ from gate_page import table
 from gate_world import HERE
 from threadpoolctl import threadpool_limits
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.bench.stats import (
-    Comparison,
-    Interval,
-    Scale,
-    agreeing,
-    correct,
-    gain_loss_interval,
-    grouped_compare,
-)
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.gate.check_settings import CheckSettings
-from ctxbench.gate.metric_verdicts import judge_metrics
-from ctxbench.gate.model import MetricVerdict, Verdict
+from ctxbench.cli.common import run_script
+from ctxbench.evaluation.comparisons import agreeing, gain_loss_interval, grouped_compare
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.statistics import Comparison, Interval, Scale, correct
+from ctxbench.gate.results import MetricVerdict, Verdict, judge_metrics
+from ctxbench.gate.settings import CheckSettings
+from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.report.pages import write_parted
 
 PAGE = HERE.parents[1] / "reports" / "gate-intervals.md"

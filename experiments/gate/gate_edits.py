@@ -8,18 +8,18 @@ from typing import Any
 
 from gate_world import HERE, Loss, accepted, check, data_of, opened, with_data
 
-from ctxbench.bench.metrics import Grade
-from ctxbench.core.errors import Fault
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.data.curation.rebase import rebase_dataset
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.gate.check_settings import CheckSettings
-from ctxbench.gate.model import Cause, CauseKind, Check
+from ctxbench.catalogs.snapshots import read_item
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.gate.results import Cause, CauseKind, Check
+from ctxbench.gate.settings import CheckSettings
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import SelectorSnapshot
+from ctxbench.io.documents import load_yaml
+from ctxbench.io.errors import Fault
 from ctxbench.io.rows import Row
-from ctxbench.io.yaml_files import load_yaml
-from ctxbench.sources.catalogs import read_item
+from ctxbench.labelling.rebase import rebase_dataset
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.labels import Grade
 
 NOTHING = "nothing"  # expected where no query is offered anything else
 

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from gate_world import accepted, check, data_of, opened, reworded, shipped, with_data, with_more
 
-from ctxbench.bench.metrics import Grade
-from ctxbench.core.items import Item
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.gate.model import Cause, CauseKind
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.gate.results import Cause, CauseKind
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import SelectorSnapshot, offered_ids
-from ctxbench.io.json_files import dump_jsonl
+from ctxbench.io.documents import dump_jsonl
+from ctxbench.model.items import Item
+from ctxbench.model.labels import Grade
 from ctxbench.selectors.definitions import definition
 
 DROPPED = 0.1  # share of queries that lose a required item
@@ -135,7 +135,7 @@ _HOUSE = """
 import re
 from dataclasses import dataclass
 
-from ctxbench.text.original_rules import item_chunks
+from ctxbench.search.chunking import item_chunks
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ _DROPPING = """
 import re
 from dataclasses import dataclass
 
-from ctxbench.text.original_rules import item_chunks
+from ctxbench.search.chunking import item_chunks
 
 
 @dataclass(frozen=True)

@@ -28,19 +28,19 @@ from gate_world import (
 )
 from threadpoolctl import threadpool_limits
 
-from ctxbench.core.arrays import Float32Array
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.query import Query
-from ctxbench.core.stages import Resources
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.gate.model import Check, Verdict
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.gate.results import Check, Verdict
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.yaml_files import load_yaml
-from ctxbench.steps.retrieve import Dense
+from ctxbench.io.documents import load_yaml
+from ctxbench.model.arrays import Float32Array
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.requests import Query
+from ctxbench.model.resources import Resources
+from ctxbench.pipelines.strategies.retrieve import Dense
+from ctxbench.search.embedders import Vectors, VectorStore
+from ctxbench.search.minilm import MiniLM
+from ctxbench.search.resources import LocalResources
 
 SIZE = 1e-6  # of the noise, either way
 THREADS = (1, 2, 3, 4)

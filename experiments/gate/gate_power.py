@@ -11,7 +11,7 @@ import numpy as np
 from gate_faults import FAULTS, Fault
 from gate_world import ALLOWANCES, Loss, check, draw, found_once, only
 
-from ctxbench.gate.model import Check, SelectorCheck, Verdict
+from ctxbench.gate.results import Check, SelectorCheck, Verdict
 from ctxbench.gate.snapshots import SelectorSnapshot
 
 NS = (30, 100, 300)

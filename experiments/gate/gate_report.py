@@ -16,8 +16,8 @@ from gate_price import ROUNDS, Price
 from gate_verdict import Bar, Counts, answer, bars, least
 from gate_world import ALLOWANCES, OWN
 
-from ctxbench.gate.check_settings import ALLOWED
-from ctxbench.gate.model import Verdict
+from ctxbench.gate.results import Verdict
+from ctxbench.gate.settings import ALLOWED
 
 ENOUGH = 95  # of 100 draws
 FALSE = 0.05  # of rewordings that may be called worse

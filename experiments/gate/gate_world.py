@@ -13,20 +13,20 @@ from unittest.mock import patch
 
 import numpy as np
 
-from ctxbench.bench.experiment_file import experiment_of
-from ctxbench.bench.prepared import Prepared, count_tokens, prepare
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.gate import causes, checks
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation.experiment import experiment_of
+from ctxbench.evaluation.inputs import Prepared, count_tokens, prepare
+from ctxbench.gate import causes, gate
 from ctxbench.gate.baseline import write_baseline
 from ctxbench.gate.baseline_reader import read_baseline
-from ctxbench.gate.check_settings import METRICS, CheckSettings
+from ctxbench.gate.cause_finder import SnapshotPair
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.differences import Differences
-from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
-from ctxbench.gate.snapshot_pair import SnapshotPair
+from ctxbench.gate.results import Change, Check, SelectorCheck, Verdict
+from ctxbench.gate.settings import METRICS, CheckSettings
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import SelectorSnapshot, TableAnswers
+from ctxbench.model.items import Catalog, Item
 
 HERE = Path(__file__).parent
 OWN = ("workbench", "freight")
@@ -180,8 +180,8 @@ class Loss:
 
 def check(pairs: Pairs, settings: CheckSettings | None = None) -> Check:
     """A check as the command makes it, over settings that nobody has written."""
-    return checks.check(
-        checks.SnapshotPairs(pairs), settings or CheckSettings(), name="gate", base="baseline", head="this run"
+    return gate.check(
+        gate.SnapshotPairs(pairs), settings or CheckSettings(), name="gate", base="baseline", head="this run"
     )
 
 
@@ -200,7 +200,7 @@ def found_once(full: Check) -> Iterator[None]:
     def explain(_pair: SnapshotPair, changes: Sequence[Change]) -> tuple[Change, ...]:
         return tuple(changes)
 
-    with patch.object(checks, "differences", differences), patch.object(causes, "explain", explain):
+    with patch.object(gate, "differences", differences), patch.object(causes, "explain", explain):
         yield
 
 

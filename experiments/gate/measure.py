@@ -23,7 +23,7 @@ from gate_report import APART, Measured, page
 from gate_world import HERE, OWN
 from threadpoolctl import threadpool_limits
 
-from ctxbench.cli.scripts import run_script
+from ctxbench.cli.common import run_script
 from ctxbench.report.pages import write_parted
 
 PROCESSES = 2

@@ -10,12 +10,11 @@ import numpy as np
 from trial import Goal, What, World, answer, answers_until, draw, figure, make_world, naive, name_of, session_of
 from world import SETTINGS, Annotator, asks, catalog
 
-from ctxbench.data.labelling.pool import SELECTORS, open_selectors
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.cache import cache_dir
-from ctxbench.text.tokens import open_counter
+from ctxbench.io.files import cache_dir
+from ctxbench.labelling.pools import SELECTORS, open_selectors
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 
 TURNS = 2000
 FIGURES: tuple[What, ...] = (0, 1, 2, (0, 0, 1), (1, 0, 2), (2, 1, 2))

@@ -11,19 +11,17 @@ from pathlib import Path
 import numpy as np
 from world import FIRST, Annotator, Ask, Log, Setting, log_of, true_shares
 
-from ctxbench.bench.stats import Interval, wilson
-from ctxbench.core.items import Catalog
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.labelling.answer_log import MemoryLog
-from ctxbench.data.labelling.estimate import Figure, Sample
-from ctxbench.data.labelling.labelling_session import LabellingSession
-from ctxbench.data.labelling.pool import Offers, Pool, make_pool
-from ctxbench.data.labelling.predict import Predictor
-from ctxbench.data.labelling.query_files import Exposure
-from ctxbench.data.labelling.queue import Queue, make_queue
-from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
+from ctxbench.datasets.dataset import Dataset, split_of
+from ctxbench.datasets.layout import Exposure
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.statistics import Interval, wilson
+from ctxbench.labelling.answer_log import MemoryLog
+from ctxbench.labelling.pools import Offers, Pool, Predictor, make_pool
+from ctxbench.labelling.sampling import Figure, Queue, Sample, make_queue
+from ctxbench.labelling.session import LabellingSession
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
+from ctxbench.model.items import Catalog
+from ctxbench.model.requests import Request
 from ctxbench.selectors.selector import Selector
 
 What = int | tuple[int, int, int]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.labelling.labelling_session import LabelPrompt, PromptAnswer
-from ctxbench.data.labelling.pool import Pool
+from ctxbench.labelling.pools import Pool
+from ctxbench.labelling.session import LabelPrompt, PromptAnswer
+from ctxbench.model.items import Catalog, Item
 
 SHELL = "run_command"
 

@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from world import FAMILIES, ROOT, fitted, resources
 
-from ctxbench.cli.scripts import run_script
-from ctxbench.features.stored_fits import write_calibrations
+from ctxbench.cli.common import run_script
+from ctxbench.pipelines.fits import write_calibrations
 
 OUT = ROOT / "ctxbench" / "selectors" / "shipped" / "learned.json"
 

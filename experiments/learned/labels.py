@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from world import Half, mean
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.features.built_in import Items, RequestText, Slots, Words
-from ctxbench.features.columns import Logistic
-from ctxbench.tuning.fits.query_fits import fit_with_prior, fit_without_prior
+from ctxbench.io.errors import ParameterError
+from ctxbench.pipelines.feature_families import Items, RequestText, Slots, Words
+from ctxbench.pipelines.features import Logistic
+from ctxbench.tuning.query_fits import fit_with_prior, fit_without_prior
 
 N_LABELS = (25, 50, 100, 200, 400)
 EARLIER = (

@@ -22,17 +22,17 @@ from page import write_page
 from pooled import fit_examples
 from world import FAMILIES, ROOT, TEST, TUNING, Half, cut, halves, mean, resources
 
-from ctxbench.bench.equal_tokens import Curve, at_equal_tokens
-from ctxbench.bench.stats import Comparison, compare
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.arrays import BoolArray, FloatArray
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.features.columns import Logistic
+from ctxbench.cli.common import run_script
+from ctxbench.evaluation.comparisons import Curve, at_equal_tokens
+from ctxbench.evaluation.statistics import Comparison, compare
+from ctxbench.model.arrays import BoolArray, FloatArray
+from ctxbench.pipelines.features import Logistic
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.definitions import definition
-from ctxbench.tuning.budget_setting import Prices
-from ctxbench.tuning.dataset_tuning import first_items_curve
-from ctxbench.tuning.fits.query_fits import fit_with_prior
-from ctxbench.tuning.query_sets import rank_with_pipeline
+from ctxbench.tuning.preset_files import Prices
+from ctxbench.tuning.query_fits import fit_with_prior
+from ctxbench.tuning.results import rank_with_pipeline
+from ctxbench.tuning.tuner import first_items_curve
 
 COMPARATORS = ("semantic", "bm25", "hybrid")
 PRESETS = ("aggressive", "normal", "conservative")

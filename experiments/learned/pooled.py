@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stages import Resources
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.features.columns import TEXT
-from ctxbench.features.stored_fits import PROBABILITY, Fit, describe_context, in_front
-from ctxbench.tuning.fits.examples import Examples, labelled_queries, make_examples
-from ctxbench.tuning.fits.fitted_weights import Prior, fit_regression
-from ctxbench.tuning.fits.query_fits import plain_values, row_weights
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.model.resources import Resources
+from ctxbench.pipelines.features import TEXT
+from ctxbench.pipelines.fits import PROBABILITY, Fit, describe_context, in_front
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.tuning.fit_examples import Examples, Prior, fit_regression, labelled_queries, make_examples
+from ctxbench.tuning.query_fits import plain_values, row_weights
 
 POOL_PRECISION = 10.0  # of weights of nothing, where several datasets are fitted together
 ROWS_PER_QUERY = 20.0  # what a query of a pooled fit counts, in rows

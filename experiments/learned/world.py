@@ -10,26 +10,25 @@ from pathlib import Path
 import numpy as np
 from pooled import fit_pooled
 
-from ctxbench.bench.metrics import Metric, evaluate, parse_metric
-from ctxbench.core.arrays import FloatArray
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.pipeline import Outcome, Pipeline
-from ctxbench.data.datasets.dataset import Dataset, select_queries
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.features.columns import TEXT, Logistic
-from ctxbench.features.stored_fits import PROBABILITY, Fit, in_front
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.cache import cache_dir
+from ctxbench.datasets.dataset import Dataset, select_queries
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.metrics import Metric, evaluate, parse_metric
+from ctxbench.io.files import cache_dir
+from ctxbench.model.arrays import FloatArray
+from ctxbench.model.candidates import Candidates
+from ctxbench.pipelines.features import TEXT, Logistic
+from ctxbench.pipelines.fits import PROBABILITY, Fit, in_front
+from ctxbench.pipelines.pipeline import Outcome, Pipeline
+from ctxbench.pipelines.strategies.calibrated import Probability
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.steps.calibrated import Probability
-from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.budget_setting import Prices
-from ctxbench.tuning.fits.examples import Examples, make_examples
-from ctxbench.tuning.fits.query_fits import columns_of
-from ctxbench.tuning.query_sets import QuerySet, rank_with_pipeline
+from ctxbench.selectors.selector import PipelineSelector
+from ctxbench.tuning.fit_examples import Examples, make_examples
+from ctxbench.tuning.preset_files import Prices
+from ctxbench.tuning.query_fits import columns_of
+from ctxbench.tuning.results import QuerySet, rank_with_pipeline
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = {

@@ -17,23 +17,21 @@ from typing import Any
 import numpy as np
 
 import ctxbench
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.stats import LEVEL, student_critical
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.arrays import FloatArray
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.registry import build
-from ctxbench.core.stages import Step
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.features.stored_fits import open_calibrations
-from ctxbench.index.resources import local_resources
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.statistics import LEVEL, student_critical
 from ctxbench.io.files import write_atomic
+from ctxbench.model.arrays import FloatArray
+from ctxbench.model.registry import build
+from ctxbench.model.strategies import Step
+from ctxbench.pipelines.fits import open_calibrations
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import local_resources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
-from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fits.line_search import LineSearch, fit_linear
-from ctxbench.tuning.fits.linear_fits import LinearExamples
-from ctxbench.tuning.fits.rank_states import LinearCases
+from ctxbench.tuning.linear_fits import LinearCases, LinearExamples, LineSearch, fit_linear
 
 ROOT = Path(__file__).parents[2]
 DATASET, METRIC = "locomo-memory", parse_metric("R@10")

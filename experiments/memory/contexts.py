@@ -13,16 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.stats import LEVEL, grouped_estimate
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.registry import build
-from ctxbench.core.stages import Step
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.index.resources import local_resources
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.comparisons import grouped_estimate
+from ctxbench.evaluation.statistics import LEVEL
 from ctxbench.io.files import write_atomic
+from ctxbench.model.registry import build
+from ctxbench.model.strategies import Step
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import local_resources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
-from ctxbench.text.tokens import open_counter
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = {"limit": 10, "template": "chat", "budget": 2000, "depth": 0, "metadata": True}

@@ -13,8 +13,7 @@ import tempfile
 from datetime import UTC, datetime
 from functools import cache
 
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import open_vectors
+from ctxbench.search.embedders import open_embedder, open_vectors
 
 MOST = 100  # items ranked
 SIZE = 384

@@ -12,19 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ctxbench.bench.metrics import Grade
-from ctxbench.bench.stats import wilson
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.arrays import Float32Array
-from ctxbench.data.curation.catalog_overlap import overlap
-from ctxbench.data.datasets.dataset import Dataset, select_queries
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import open_vectors
-from ctxbench.index.dense import chunks_of
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.dataset import Dataset, select_queries
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.statistics import wilson
 from ctxbench.io.files import write_atomic
-from ctxbench.text.original_rules import query_chunks
-from ctxbench.text.tokens import open_counter
+from ctxbench.labelling.overlap import overlap
+from ctxbench.model.arrays import Float32Array
+from ctxbench.model.labels import Grade
+from ctxbench.search.chunking import query_chunks
+from ctxbench.search.dense import chunks_of
+from ctxbench.search.embedders import open_embedder, open_vectors
+from ctxbench.search.tokens import open_counter
 
 ROOT = Path(__file__).parents[2]
 DATASETS = ("bfcl-simple", "bfcl-live", "metatool-single", "livemcpbench", "toollens", "workbench", "freight")

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import pandas as pd
 
 import ctxbench
-from ctxbench.bench.metrics import Grade
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.datasets.dataset import Dataset
 from ctxbench.io.files import write_atomic
-from ctxbench.text.tokens import open_counter
+from ctxbench.model.labels import Grade
+from ctxbench.search.tokens import open_counter
 
 ROOT = Path(__file__).parents[2]
 DATASETS = ("workbench", "freight")

@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 
 import ctxbench
-from ctxbench.bench.machine import machine
+from ctxbench.evaluation.experiment import machine
 from ctxbench.io.files import write_atomic
 
 ROOT = Path(__file__).parents[2]

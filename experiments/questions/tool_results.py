@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import ctxbench
-from ctxbench.bench.metrics import Grade
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.datasets.dataset import Dataset
 from ctxbench.io.files import write_atomic
+from ctxbench.model.labels import Grade
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.definitions import find_definition
 
 ROOT = Path(__file__).parents[2]

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from base_curve import own_curve, standard_cut
 
-from ctxbench.bench.equal_tokens import AtTokens, Curve, at_equal_tokens
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.prepared import Prepared
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.stats import correct
-from ctxbench.bench.summary import DatasetSummary, RunSummary, summarise_run
-from ctxbench.core.errors import ParameterError
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.comparisons import AtTokens, Curve, at_equal_tokens
+from ctxbench.evaluation.inputs import Prepared
+from ctxbench.evaluation.run_folder import DatasetSummary, RunFolder, RunSummary, summarise_run
+from ctxbench.evaluation.statistics import correct
+from ctxbench.io.errors import ParameterError
 
 NEEDED = ("completeness", "tokens")
 ALPHA = 0.05  # of the test on groups

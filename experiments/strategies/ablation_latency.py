@@ -8,8 +8,8 @@ from typing import Any
 from ablation import Ablation
 from warm_requests import WarmRequests
 
-from ctxbench.bench.latency import Quantiles
-from ctxbench.bench.metrics import parse_metric
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.runner import Quantiles
 from ctxbench.report import wording
 
 _COMPLETE = parse_metric("completeness")

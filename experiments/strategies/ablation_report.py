@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ablation import Ablation, DatasetAblation, Standing, recommended
 
-from ctxbench.bench.equal_tokens import AtTokens
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.stats import Comparison
-from ctxbench.bench.summary import SelectorSummary
-from ctxbench.io.visible import count
+from ctxbench.evaluation.comparisons import AtTokens
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.run_folder import SelectorSummary
+from ctxbench.evaluation.statistics import Comparison
+from ctxbench.io.errors import count
 from ctxbench.report import wording
 from ctxbench.report.pages import titles
-from ctxbench.report.steps_text import pipeline_text, reads_a_fit, stage_text, stages_of
-from ctxbench.selectors.parameters import value_text
+from ctxbench.report.run_tables import pipeline_text, reads_a_fit, stage_text, stages_of
+from ctxbench.selectors.selector import value_text
 
 _COMPLETE = parse_metric("completeness")
 TEST, TUNING, RULE = "Test split", "Verdicts on the tuning split", "What goes on to the test split"

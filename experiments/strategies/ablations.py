@@ -13,13 +13,13 @@ from ablation_report import ablation_report, long_sections
 from overview import overview
 from warm_requests import time_warm_requests
 
-from ctxbench.bench.machine import blas, machine
-from ctxbench.bench.prepared import Prepared, open_experiment
-from ctxbench.bench.results import RunFolder
-from ctxbench.cli.scripts import run_script
+from ctxbench.cli.common import run_script
+from ctxbench.evaluation.experiment import blas, machine
+from ctxbench.evaluation.inputs import Prepared, open_experiment
+from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.files import write_atomic
 from ctxbench.report.pages import write_parted
-from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.selectors.selector import PipelineSelector
 
 HERE = Path(__file__).parents[1]
 

@@ -31,29 +31,26 @@ from trials import (
 )
 from world import FAMILIES, fitted
 
-from ctxbench.bench.stats import Comparison, correct
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stages import Step
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.features.columns import Logistic
-from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, Fit, write_calibrations
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.cache import cache_dir
-from ctxbench.io.files import write_atomic
-from ctxbench.report.charts.line_chart import Ring, Scale, line_chart
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.statistics import Comparison, correct
+from ctxbench.io.files import cache_dir, write_atomic
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.model.strategies import Step
+from ctxbench.pipelines.features import Logistic
+from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY, Fit, write_calibrations
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.calibrated import Abstain
+from ctxbench.report.charts import Ring, Scale, line_chart
 from ctxbench.report.pages import titles, write_parted
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.steps.calibrated import Abstain
-from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fits.curves import CutCurve, CutPoint, roc_area, roc_area_interval
-from ctxbench.tuning.fits.examples import ALL, Examples, labelled_queries, make_examples
-from ctxbench.tuning.fits.query_fits import fit
+from ctxbench.selectors.selector import PipelineSelector
+from ctxbench.tuning.fit_examples import ALL, Examples, labelled_queries, make_examples
+from ctxbench.tuning.query_fits import CutCurve, CutPoint, fit, roc_area, roc_area_interval
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"

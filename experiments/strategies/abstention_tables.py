@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 from trials import AbstentionData, AbstentionTrial, ratio_interval, reliability, roc_area_by_stratum
 
-from ctxbench.bench.stats import Comparison, Estimate, Interval, Scale, compare, sign_flip
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.tuning.fits.curves import roc_area, roc_area_interval
+from ctxbench.evaluation.statistics import Comparison, Estimate, Interval, Scale, compare, sign_flip
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.tuning.query_fits import roc_area, roc_area_interval
 
 EDGES = (0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.equal_tokens import LENGTHS, Curve, refining
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.bench.slices import Slice
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.query import Query
-from ctxbench.core.stages import Resources
-from ctxbench.core.stored_pipelines import StoredPipeline, StoredStep
-from ctxbench.index.ranked import DEPTH
-from ctxbench.steps.cut import Standard
+from ctxbench.evaluation.answers import Labels, Slice
+from ctxbench.evaluation.comparisons import LENGTHS, Curve, refining
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.registry import StoredPipeline, StoredStep
+from ctxbench.model.requests import Query
+from ctxbench.model.resources import Resources
+from ctxbench.pipelines.strategies.cut import Standard
+from ctxbench.search.dense import DEPTH
 
 _METRICS = (parse_metric("completeness"), parse_metric("tokens"))
 

@@ -16,25 +16,25 @@ from typing import Any
 import bm25s
 import numpy as np
 
-from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, parse_metric
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.arrays import IntArray
-from ctxbench.core.candidate_tables import concatenated, session_rows, stacked
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.items import Catalog
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch
-from ctxbench.core.rules import Rule
-from ctxbench.data.datasets.dataset import Dataset, select_queries
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.index.ranked import ranked_by
-from ctxbench.index.resources import LocalResources, local_resources
-from ctxbench.io.cache import cache_dir
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.dataset import Dataset, select_queries
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.io.files import cache_dir
+from ctxbench.model.arrays import IntArray
+from ctxbench.model.candidates import Candidates, Origin, Rule
+from ctxbench.model.items import Catalog
+from ctxbench.model.labels import Evidence, OfferedItems, Rankings
+from ctxbench.model.requests import Batch
+from ctxbench.model.selection import concatenated, session_rows, stacked
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report.pages import write_parted
+from ctxbench.search.chunking import query_chunks
+from ctxbench.search.dense import ranked_by
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import LocalResources, local_resources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
-from ctxbench.text.original_rules import query_chunks
-from ctxbench.text.tokens import open_counter
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = (

@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.data.datasets.dataset import Dataset, select_queries
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, WEIGHTS, write_calibrations
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.cache import cache_dir
-from ctxbench.io.yaml_files import load_yaml
-from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fits.query_fits import fit
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.dataset import Dataset, select_queries
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.io.documents import load_yaml
+from ctxbench.io.files import cache_dir
+from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY, WEIGHTS, write_calibrations
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
+from ctxbench.tuning.query_fits import fit
 
 HERE = Path(__file__).parents[1]
 BEHIND: dict[str, dict[str, Any]] = {

@@ -14,28 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, parse_metric
-from ctxbench.bench.stats import Comparison, compare, correct, holm, sign_flip
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.candidate_tables import stacked
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch
-from ctxbench.data.datasets.dataset import Dataset, draw_sample
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.cache import cache_dir
-from ctxbench.io.files import write_atomic
-from ctxbench.report.charts.axes import colours
-from ctxbench.report.charts.svg import axes_at, svg
-from ctxbench.report.pages import write_parted
-from ctxbench.steps.rank import NORMALISE, Rrf, Weighted
-from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fits.fitted_weights import METRIC, N_ERRORS, FusionWeights, fit_weights
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.dataset import Dataset, draw_sample
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.evaluation.statistics import Comparison, compare, correct, holm, sign_flip
+from ctxbench.io.files import cache_dir, write_atomic
+from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.model.candidates import Candidates, Origin
+from ctxbench.model.labels import Evidence, OfferedItems, Rankings
+from ctxbench.model.requests import Batch, Query
+from ctxbench.model.selection import stacked
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.rank import NORMALISE, Rrf, Weighted
+from ctxbench.report.charts import colours
+from ctxbench.report.pages import axes_at, svg, write_parted
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
+from ctxbench.tuning.fit_examples import METRIC, N_ERRORS, FusionWeights, fit_weights
 
 APART = ("Test split", "Tuning split", "Server first, then tool")
 ROOT = Path(__file__).parents[2]

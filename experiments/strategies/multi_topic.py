@@ -14,24 +14,22 @@ from typing import Any
 import numpy as np
 from multi_topic_page import TRIED, Row, page_text, recall_figure
 
-from ctxbench.bench.dataset_run import answered
-from ctxbench.bench.equal_tokens import AtTokens, Curve, at_equal_tokens
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.bench.prepared import count_tokens
-from ctxbench.bench.stats import Comparison, correct
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.data.datasets.dataset import Dataset, select_queries
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.cache import cache_dir
-from ctxbench.io.files import write_atomic
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.dataset import Dataset, select_queries
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.comparisons import AtTokens, Curve, at_equal_tokens
+from ctxbench.evaluation.inputs import count_tokens
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.evaluation.runner import answered
+from ctxbench.evaluation.statistics import Comparison, correct
+from ctxbench.io.files import cache_dir, write_atomic
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report.pages import write_parted
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.text.tokens import TokenCounter, open_counter
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import TokenCounter, open_counter
+from ctxbench.selectors.selector import PipelineSelector
 
 ROOT = Path(__file__).parents[2]
 SEVERAL = ("topics-2", "topics-3", "topics-4")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxbench.bench.stats import Comparison
-from ctxbench.report.charts.line_chart import Panel, Scale, line_charts
+from ctxbench.evaluation.statistics import Comparison
+from ctxbench.report.charts import Panel, Scale, line_charts
 
 Lines = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from ablation import Ablation, verdict
 
-from ctxbench.bench.equal_tokens import AtTokens
-from ctxbench.bench.metrics import parse_metric
+from ctxbench.evaluation.comparisons import AtTokens
+from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.report import wording
-from ctxbench.report.charts.axes import COLOURS
-from ctxbench.report.charts.svg import axes_at, svg
+from ctxbench.report.charts import COLOURS
+from ctxbench.report.pages import axes_at, svg
 
 _ROW, _CELL, _HEAD, _LETTER = 20.0, 62.0, 110.0, 7.0
 _FAINT, _PALE, _BETTER, _WORSE = "#5c656e", "#f4f6f8", COLOURS[0], COLOURS[1]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core import registry
-from ctxbench.core.errors import ParameterError
+from ctxbench.io.errors import ParameterError
 from ctxbench.io.files import write_atomic
+from ctxbench.model import registry
 
 KINDS = {
     "analyse": "Analyse: what a request is searched with",

@@ -10,26 +10,26 @@ from functools import cached_property
 
 import numpy as np
 
-from ctxbench.bench.dataset_run import answered
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.bench.stats import LEVEL, Interval
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.features.columns import Logistic
-from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.evaluation.runner import answered
+from ctxbench.evaluation.statistics import LEVEL, Interval
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.pipelines.features import Logistic
+from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY
 from ctxbench.selectors.selector import Selector
-from ctxbench.tuning.fits.curves import (
+from ctxbench.tuning.fit_examples import Examples, folds_of
+from ctxbench.tuning.query_fits import (
     CutCurve,
     CutPoint,
     cut_point,
+    out_of_fold,
     percentile_interval,
     request_probability,
     resample_groups,
     roc_area,
 )
-from ctxbench.tuning.fits.examples import Examples, folds_of
-from ctxbench.tuning.fits.query_fits import out_of_fold
 
 RECALL, NOTHING, FALSE_ITEMS = (parse_metric(name) for name in ("recall", "abstention", "false_items"))
 Score = Callable[[Examples], FloatArray]

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ctxbench.bench.latency import Quantiles, time_embedding, time_requests
-from ctxbench.core.items import Catalog
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Request
-from ctxbench.core.stages import EMBEDDER, Resources, kind_of
-from ctxbench.embedding.embedder import Embedder
-from ctxbench.index.resources import local_resources
-from ctxbench.text.tokens import TokenCounter
+from ctxbench.evaluation.runner import Quantiles, time_embedding, time_requests
+from ctxbench.model.items import Catalog
+from ctxbench.model.requests import Batch, Request
+from ctxbench.model.resources import EMBEDDER, Resources, kind_of
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.embedders import Embedder
+from ctxbench.search.resources import local_resources
+from ctxbench.search.tokens import TokenCounter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

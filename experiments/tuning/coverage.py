@@ -41,8 +41,8 @@ from coverage_page import (
     verdicts,
 )
 
-from ctxbench.bench.stats import LEVEL
-from ctxbench.cli.scripts import run_script
+from ctxbench.cli.common import run_script
+from ctxbench.evaluation.statistics import LEVEL
 from ctxbench.report.pages import titles, write_parted
 
 ROOT = Path(__file__).parents[2]

@@ -12,22 +12,22 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import Metric
-from ctxbench.bench.stats import LEVEL, estimate
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.core.candidates import RANKED, Candidates, Mode, Origin
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import Constraint, Policy, policy_measures
-from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.sweep.families import FixedK, StandardMargin, sweep
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.statistics import LEVEL, estimate
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.model.candidates import RANKED, Candidates, Mode, Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
+from ctxbench.selectors.selector import Value
+from ctxbench.tuning.cut_families import FixedK, StandardMargin, sweep
+from ctxbench.tuning.measures import Measure
+from ctxbench.tuning.policy import Constraint, Policy, policy_measures
+from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.search import Optimum
+from ctxbench.tuning.setting_lines import Counts, ThresholdSpan
 
 Cuts: TypeAlias = FixedK | StandardMargin
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 from scipy import stats
 
-from ctxbench.bench.stats import Interval, Scale, difference_interval, estimate
-from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.evaluation.statistics import Interval, Scale, difference_interval, estimate
+from ctxbench.model.arrays import FloatArray, IntArray
 
 DRAWS = 10_000
 REQUIRED = (0.4, 0.3, 0.2, 0.1)  # shares of queries that need one to four items

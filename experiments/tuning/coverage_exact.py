@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 from scipy import special, stats
 
-from ctxbench.bench.stats import critical, wilson_bounds
-from ctxbench.core.arrays import FloatArray
+from ctxbench.evaluation.statistics import critical, wilson_bounds
+from ctxbench.model.arrays import FloatArray
 
 NS, PS = (50, 100, 300), (0.5, 0.9, 0.98)
 CELLS = tuple((n, p) for n in NS for p in PS)

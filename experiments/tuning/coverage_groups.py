@@ -7,21 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 from coverage_drawn import REQUIRED
 
-from ctxbench.bench.dataset_run import answered
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.bench.prepared import count_tokens
-from ctxbench.bench.stats import by_group, grouped_compare, grouped_estimate, wilson_bounds, worth
-from ctxbench.bench.stats.intervals import hall_bounds
-from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.data.datasets import Dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.cache import cache_dir
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.comparisons import by_group, grouped_compare, grouped_estimate, worth
+from ctxbench.evaluation.inputs import count_tokens
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.evaluation.runner import answered
+from ctxbench.evaluation.statistics import hall_bounds, wilson_bounds
+from ctxbench.io.files import cache_dir
+from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.text.tokens import open_counter
+from ctxbench.selectors.selector import PipelineSelector
 
 SIZE = 3  # queries a group: the request and two paraphrases
 RHOS = (0.0, 0.2, 0.5, 0.8)  # correlation of two answers of one group

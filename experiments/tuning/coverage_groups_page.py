@@ -23,8 +23,8 @@ from coverage_groups import (
 )
 from coverage_page import Verdict, cells, counted, percent, span, table, text
 
-from ctxbench.core.arrays import IntArray
-from ctxbench.data.datasets import read_dataset
+from ctxbench.datasets.files import read_dataset
+from ctxbench.model.arrays import IntArray
 
 FEWER = 4000
 COMPARED = 500  # samples a comparison
@@ -42,7 +42,7 @@ def groups(verdict: list[Verdict], datasets: Path, *, seed: int) -> Iterator[str
         f"Completeness where queries come in groups of {SIZE} (a request and its paraphrases) with correlated answers; "
         f"the truth is that of all groups there could be. {DRAWS:,} samples a cell. `by query` is Wilson's interval as "
         "above. `by group`, which is printed, is Wilson's at the number of independent answers that the sample is "
-        "worth by Kish's variance (`worth` in `ctxbench/bench/stats/groups.py`). Constraints are met by bounds "
+        "worth by Kish's variance (`worth` in `ctxbench/evaluation/comparisons.py`). Constraints are met by bounds "
         "for the share of the queries that the completeness of the base with its defaults is worth."
     )
     rows, apart = [], {name: [0.0] * 0 for name in NAMES}

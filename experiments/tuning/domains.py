@@ -30,22 +30,20 @@ from domains_types import (
     unit_of,
 )
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.bench.stats import LEVEL, Comparison, compare, correct, estimate, holm
-from ctxbench.cli.scripts import run_script
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.cache import cache_dir
-from ctxbench.io.files import write_atomic
+from ctxbench.cli.common import run_script
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.statistics import LEVEL, Comparison, compare, correct, estimate, holm
+from ctxbench.io.files import cache_dir, write_atomic
 from ctxbench.report.pages import write_parted
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definition import Definition
-from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.limits import Constraint, Policy
-from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.sweep.engine_runs import setting_line
-from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
-from ctxbench.tuning.swept_settings import CommonLine, sweep_common
+from ctxbench.tuning.cut_families import CommonLine, sweep_common
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
+from ctxbench.tuning.policy import Constraint, Policy
+from ctxbench.tuning.search import Optimum
+from ctxbench.tuning.setting_lines import setting_line
 
 DATASETS = ("workbench", "freight")
 BUDGETS = (0.25, 0.5, 1.0, 2.0)  # times the tokens of the documents' defaults

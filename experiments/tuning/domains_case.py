@@ -11,22 +11,20 @@ import numpy as np
 from domains_types import MODES, TARGETS, Drawn, Values, optimum_of
 from one_domain import restrict_to_domain
 
-from ctxbench.bench.equal_tokens import AtTokens, Curve, at_equal_tokens
-from ctxbench.core.arrays import BoolArray, FloatArray
-from ctxbench.core.candidates import Candidates
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.index.resources import LocalResources
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.comparisons import AtTokens, Curve, at_equal_tokens
+from ctxbench.model.arrays import BoolArray, FloatArray
+from ctxbench.model.candidates import Candidates
+from ctxbench.search.resources import LocalResources
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition
-from ctxbench.tuning.limits import policy_measures
-from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline
-from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of
-from ctxbench.tuning.sweep.engine_runs import measure_answers
-from ctxbench.tuning.sweep.families import StandardMargin, sweep
-from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
-from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.shared_budget import DomainPair
-from ctxbench.tuning.sweep.threshold_lines import Counts, Front, ThresholdSpan
+from ctxbench.tuning.cut_families import StandardMargin, sweep
+from ctxbench.tuning.domains import Domain, DomainPair, domain_items, domains_of
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
+from ctxbench.tuning.policy import policy_measures
+from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.results import FullRanking, QuerySet, rank_with_pipeline
+from ctxbench.tuning.setting_lines import Counts, Front, ThresholdSpan, measure_answers
 
 ROOT = Path(__file__).parents[2]
 ONE, TWO = definition("semantic"), definition("semantic-domains")

@@ -19,10 +19,10 @@ from domains_types import (
     Values,
 )
 
-from ctxbench.bench.stats import Comparison
-from ctxbench.report.charts.line_chart import MEDIUM, Panel, Ring, Scale, line_charts
+from ctxbench.evaluation.statistics import Comparison
+from ctxbench.report.charts import MEDIUM, Panel, Ring, Scale, line_charts
 from ctxbench.report.wording import difference_interval, estimate_interval, number, signed, verdict
-from ctxbench.selectors.parameters import value_text
+from ctxbench.selectors.selector import value_text
 
 OF = {"base": "of the defaults'", "reachable": "of reachable"}
 ONE_LINE, TWO_LINE = "one domain: best on the tuning split", "two domains: best on the tuning split"

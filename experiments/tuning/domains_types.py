@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ctxbench.bench.equal_tokens import AtTokens
-from ctxbench.bench.metrics import Metric
-from ctxbench.bench.stats import Comparison, Estimate
-from ctxbench.core.arrays import FloatArray
-from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import Constraint, Of, Policy
-from ctxbench.tuning.optima import Optimum
+from ctxbench.evaluation.comparisons import AtTokens
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.statistics import Comparison, Estimate
+from ctxbench.model.arrays import FloatArray
+from ctxbench.selectors.selector import Value
+from ctxbench.tuning.policy import Constraint, Of, Policy
+from ctxbench.tuning.search import Optimum
 
 HELD = ("tools", "rules")  # the domains, in the order of the definition
 MODES = ("aggressive", "normal", "conservative")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import Grade
-from ctxbench.core.arrays import BoolArray
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.data.datasets.query_labels import Label
+from ctxbench.datasets.queries import Label
+from ctxbench.evaluation.answers import Labels
+from ctxbench.model.arrays import BoolArray
+from ctxbench.model.candidates import Candidates, Origin
+from ctxbench.model.labels import Grade
 
 
 def restrict_to_domain(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidates, Labels]:

@@ -23,39 +23,38 @@ import numpy as np
 from pooled import fit_examples
 from regret_page import Team, page
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.arrays import BoolArray, FloatArray
-from ctxbench.data.datasets.dataset import draw_sample
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.features.stored_fits import write_calibrations
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.cache import cache_dir
+from ctxbench.cli.common import run_script
+from ctxbench.datasets.dataset import draw_sample
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.io.files import cache_dir
+from ctxbench.model.arrays import BoolArray, FloatArray
+from ctxbench.pipelines.fits import write_calibrations
 from ctxbench.report.pages import write_parted
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import find_definition
-from ctxbench.selectors.fitted import write_fitted
-from ctxbench.selectors.parameters import Value
-from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fits.examples import ALL
-from ctxbench.tuning.fits.query_fits import shipped_fit
-from ctxbench.tuning.limits import (
+from ctxbench.selectors.selector import Value
+from ctxbench.tuning.cut_families import sweep
+from ctxbench.tuning.fit_examples import ALL
+from ctxbench.tuning.inputs import choose
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure, Pairing, queries_by_type
+from ctxbench.tuning.policy import (
     MAX_TOKENS,
     SAFETY_ERRORS,
     Constraint,
     Policy,
+    SelectorEntry,
     kept_measures,
     limits_of,
     policy_measures,
 )
-from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.query_sets import TUNING, QuerySet
-from ctxbench.tuning.recommendation import choose
-from ctxbench.tuning.selector_entry import SelectorEntry
-from ctxbench.tuning.sweep.families import sweep
-from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure, Pairing, queries_by_type
-from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.preset_files import write_fitted
+from ctxbench.tuning.query_fits import shipped_fit
+from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.results import TUNING, QuerySet
+from ctxbench.tuning.search import Optimum
 from ctxbench.tuning.tunables import Swept, Tunable, coarsen
 
 ROOT = Path(__file__).parents[2]

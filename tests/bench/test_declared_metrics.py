@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench.metrics.declared import METRICS
+from ctxbench.evaluation.metrics import METRICS
 
 MANUAL = Path(__file__).parents[2] / "experiments" / "README.md"
 CUTOFFS = {"none": "`{0}`", "optional": "`{0}`, `{0}@k`", "required": "`{0}@k`"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.bench.equal_tokens import Curve, at_equal_tokens, refining
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.stored_pipelines import StoredPipeline
+from ctxbench.evaluation.comparisons import Curve, at_equal_tokens, refining
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.registry import StoredPipeline
 
 NAN = np.nan
 

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from ctxbench import testing
-from ctxbench.bench.experiment_file import DEFAULT_METRICS, examine, scoring
-from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.presets import write_presets
-from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
+from ctxbench.evaluation.experiment import DEFAULT_METRICS, examine, scoring
+from ctxbench.io.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
+from ctxbench.selectors.definitions import definition, write_presets
 from tests.experiment_files import read_experiment
 
 SHIPPED = Path(__file__).parents[2] / "experiments"
@@ -729,7 +728,7 @@ def test_scoring_refuses_unknown_selectors_and_one_named_twice(given):
 def test_reading_an_experiment_loads_no_model_and_no_client(given):
     path = write(given, "datasets: [d]\nselectors: [semantic, bm25, {command: [python3]}]\n")
     script = (
-        "import json, sys\nfrom pathlib import Path\nfrom ctxbench.bench.experiment_file import examine\n"
+        "import json, sys\nfrom pathlib import Path\nfrom ctxbench.evaluation.experiment import examine\n"
         "examine(Path(sys.argv[1]))\n"
         "print(json.dumps([m for m in ('onnxruntime', 'tokenizers', 'httpx', 'bm25s', 'jsonschema', 'pandas', "
         "'scipy', 'pydantic', 'jinja2', 'rich') if m in sys.modules]))"

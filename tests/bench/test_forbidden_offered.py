@@ -11,23 +11,15 @@ import pandas as pd
 import pytest
 
 import ctxbench
-from ctxbench.bench.metrics import (
-    FORBIDDEN_OFFERED,
-    METRICS,
-    Evidence,
-    Judgments,
-    Metric,
-    OfferedItems,
-    evaluate,
-    forbidden_counts,
-)
-from ctxbench.bench.metrics.joined import Joined
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset, draw_sample
-from ctxbench.data.datasets.lookup import dataset_folder, open_dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.writer import write_dataset
+from ctxbench.datasets.dataset import Dataset, draw_sample
+from ctxbench.datasets.files import write_dataset
+from ctxbench.datasets.lookup import dataset_folder, open_dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.metric_kernels import Joined
+from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, METRICS, Metric, evaluate, forbidden_counts
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.labels import Evidence, Judgments, OfferedItems
+from ctxbench.model.requests import Request
 
 NAN = math.nan
 ABOUT = {"licence": "Apache-2.0", "source": "Written for a test.", "labelling": "By hand."}
@@ -199,8 +191,8 @@ def test_as_many_of_them_are_drawn_beside_the_others():
 
 
 def test_it_is_shown_without_being_named_where_there_are_negatives(results, tmp_path):
-    from ctxbench.report.run_markdown import markdown_report
     from ctxbench.report.run_page import render_page
+    from ctxbench.report.run_text import markdown_report
 
     tokens = {"orders": np.ones(3, dtype=np.int64)}
     shown = [repr(results), markdown_report(results.summary, results.opened)]
@@ -238,7 +230,7 @@ def test_superseded_memories_are_negatives():
 
 
 def test_forbidden_of_evals_and_should_not_trigger_are_negatives(tmp_path):
-    from ctxbench.data.importers.formats.triggers import import_triggers
+    from ctxbench.labelling.evals import import_triggers
 
     for name, other in (("pdf", "xls"), ("xls", "pdf")):
         (tmp_path / name).mkdir()

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from ctxbench.bench.stats import agreeing, compare, gain_loss_interval
-from ctxbench.bench.stats.gains_losses import chi_square
-from ctxbench.core.errors import ParameterError
+from ctxbench.evaluation.comparisons import agreeing, chi_square, gain_loss_interval
+from ctxbench.evaluation.statistics import compare
+from ctxbench.io.errors import ParameterError
 
 Z = 1.959963984540054
 

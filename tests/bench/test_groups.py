@@ -9,23 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxbench.bench.metrics import parse_metrics
-from ctxbench.bench.stats import (
-    amount_interval,
+from ctxbench.evaluation.comparisons import (
     by_group,
-    compare,
     compare_metric,
-    estimate,
     estimates,
     grouped_compare,
     grouped_estimate,
-    sign_flip,
-    wilson,
-    wilson_bounds,
     worth,
     worth_of,
 )
-from ctxbench.core.errors import ParameterError
+from ctxbench.evaluation.metrics import parse_metrics
+from ctxbench.evaluation.statistics import amount_interval, compare, estimate, sign_flip, wilson, wilson_bounds
+from ctxbench.io.errors import ParameterError
 
 NAN = math.nan
 SCALES = ("yes/no", "share", "amount")

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from ctxbench.embedding.vectors import COMMIT_TEXTS
+from ctxbench.search.embedders import COMMIT_TEXTS
 from tests.children import child
 
 KILLS = int(os.environ.get("CTXBENCH_KILLS", "8"))
@@ -32,7 +32,7 @@ embedder: minilm
 # Python reads this module at its start; it writes down every text that is embedded, whatever becomes of its vector.
 CUSTOMISED = """
 import hashlib, os
-from ctxbench.embedding import minilm
+from ctxbench.search import minilm
 _log = os.open(os.environ["CTXBENCH_TEST_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 _embed = minilm.MiniLM.embed
 def embed(self, texts, *, on_done=None):

@@ -7,15 +7,15 @@ from functools import partial
 
 import pytest
 
-from ctxbench.bench.latency import Quantiles, requests_like, time_embedding, time_requests
-from ctxbench.core import registry
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Request
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.index.resources import local_resources
-from ctxbench.text.tokens import open_counter
+from ctxbench.evaluation.runner import Quantiles, requests_like, time_embedding, time_requests
+from ctxbench.io.errors import ParameterError
+from ctxbench.model import registry
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.embedders import HashingEmbedder
+from ctxbench.search.resources import local_resources
+from ctxbench.search.tokens import open_counter
 
 CATALOG = Catalog([Item(type="tool", name=name, description=f"{name} things") for name in ("cut", "join", "paint")])
 REQUESTS = (Request(id="a", text="Cut it. Join it."), Request(id="b", text="Paint"))

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench.prepared import prepare
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.runner import run
-from ctxbench.bench.summary import RunSummary, summarise_run
+from ctxbench.evaluation.inputs import prepare
+from ctxbench.evaluation.run_folder import RunFolder, RunSummary, summarise_run
+from ctxbench.evaluation.runner import run
 from tests.experiment_files import read_experiment
 
 ROOT = Path(__file__).parents[2]

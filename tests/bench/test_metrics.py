@@ -7,31 +7,24 @@ import ir_measures
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import (
+from ctxbench.evaluation.metrics import (
     ALIASES,
-    DEPTH,
     METRICS,
-    Evidence,
     GroupMean,
-    Judgments,
-    Kinship,
     Mean,
     Metric,
-    OfferedItems,
-    Rankings,
-    Via,
     bits_over_random,
     evaluate,
     group_means,
     mean,
-    name_stem,
     parse_metric,
     parse_metrics,
     summarise,
     unavailable,
     worst_group,
 )
-from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.io.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.model.labels import DEPTH, Evidence, Judgments, Kinship, OfferedItems, Rankings, Via, name_stem
 
 NAN = math.nan
 ALL = tuple(Metric(name, 5 if declared.cutoff == "required" else 0) for name, declared in METRICS.items())

@@ -9,17 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench.prepared import open_experiment
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.runner import run
-from ctxbench.bench.summary import summarise_run
-from ctxbench.core import registry
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.query import Query
-from ctxbench.data.datasets import read_dataset
-from ctxbench.report.run_markdown import markdown_report
+from ctxbench.datasets.files import read_dataset
+from ctxbench.evaluation.inputs import open_experiment
+from ctxbench.evaluation.run_folder import RunFolder, summarise_run
+from ctxbench.evaluation.runner import run
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.model import registry
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.requests import Query
 from ctxbench.report.run_tables import comparison_table
+from ctxbench.report.run_text import markdown_report
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = {"tiny": ROOT / "tests" / "fixtures" / "tiny", "smoke": ROOT / "datasets" / "smoke"}

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import ctxbench
-from ctxbench.bench import provenance
-from ctxbench.bench.provenance import LIBRARIES, git_commit, versions
-from ctxbench.bench.runner import described
-from ctxbench.bench.selector_specs import SelectorSpec
+from ctxbench.evaluation import experiment
+from ctxbench.evaluation.experiment import LIBRARIES, git_commit, versions
+from ctxbench.evaluation.runner import described
+from ctxbench.selectors.definitions import SelectorSpec
 
 
 def git(folder, *arguments):
@@ -98,7 +98,7 @@ def test_a_library_that_is_missing_is_said_to_be(monkeypatch):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", version)
-    assert provenance._versions.__wrapped__()["rapidfuzz"] == "not installed"
+    assert experiment._versions.__wrapped__()["rapidfuzz"] == "not installed"
 
 
 def test_a_selector_is_described_by_its_values_and_its_own_words():

@@ -12,14 +12,12 @@ import os
 import numpy as np
 import pytest
 
-from ctxbench.bench.answer_rows import Part
-from ctxbench.bench.results import RunFolder, content_key
-from ctxbench.bench.slices import Slice, joined_slices
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import StorageError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.rules import Rule
+from ctxbench.evaluation.answers import Part, Slice, joined_slices
+from ctxbench.evaluation.run_folder import RunFolder, content_key
 from ctxbench.io import files
+from ctxbench.io.errors import StorageError
+from ctxbench.model.candidates import Candidates, Rule
+from ctxbench.model.items import Catalog, Item
 
 CATALOG = Catalog([Item(type="tool", name=name) for name in "abc"])
 A, B, C = CATALOG.ids

@@ -10,10 +10,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from ctxbench.bench.slices import Slice, joined_slices
-from ctxbench.core.candidates import Candidates, Mode, Origin
-from ctxbench.core.errors import StorageError
-from ctxbench.core.rules import Rule
+from ctxbench.evaluation.answers import Slice, joined_slices
+from ctxbench.io.errors import StorageError
+from ctxbench.model.candidates import Candidates, Mode, Origin, Rule
 
 
 def table(*requests, rules=("too low",), **columns):

@@ -9,22 +9,21 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from ctxbench.bench.metrics import Metric, evaluate, parse_metrics
-from ctxbench.bench.stats import (
+from ctxbench.evaluation import statistics
+from ctxbench.evaluation.comparisons import compare_metric, estimates
+from ctxbench.evaluation.metrics import Metric, evaluate, parse_metrics
+from ctxbench.evaluation.statistics import (
     RESAMPLES,
     amount_interval,
     bootstrap_interval,
     compare,
-    compare_metric,
     correct,
     critical,
     difference_interval,
     estimate,
-    estimates,
     holm,
     mcnemar_exact,
     moment_bounds,
-    paired,
     share_bounds,
     share_interval,
     sign_flip,
@@ -34,7 +33,7 @@ from ctxbench.bench.stats import (
     wilson,
     wilson_bounds,
 )
-from ctxbench.core.errors import ParameterError
+from ctxbench.io.errors import ParameterError
 
 NAN = math.nan
 
@@ -658,7 +657,7 @@ def needed_n(differences, *, alpha=0.05):
     away = np.asarray(differences, dtype=np.float64)
     if not away.any():
         return None
-    return paired.needed_n(away.mean(), (away**2).mean(), np.count_nonzero(away) / len(away), alpha)
+    return statistics.needed_n(away.mean(), (away**2).mean(), np.count_nonzero(away) / len(away), alpha)
 
 
 def test_needed_n_is_connor_s_formula():
@@ -732,7 +731,8 @@ def test_no_success_at_all_is_minus_infinity_with_an_interval():
 
 
 def test_every_metric_can_be_estimated_from_no_queries():
-    from ctxbench.bench.metrics import METRICS, Evidence, Judgments, Kinship, OfferedItems, Rankings
+    from ctxbench.evaluation.metrics import METRICS
+    from ctxbench.model.labels import Evidence, Judgments, Kinship, OfferedItems, Rankings
 
     metrics = [Metric(name, 5 if declared.cutoff == "required" else 0) for name, declared in METRICS.items()]
     none = np.array([], dtype=np.int64)
@@ -754,6 +754,6 @@ def test_every_metric_can_be_estimated_from_no_queries():
 
 
 def test_the_statistics_load_neither_scipy_nor_pandas():
-    code = "import sys, ctxbench.bench.stats; print({'scipy', 'pandas'} & set(sys.modules))"
+    code = "import sys, ctxbench.evaluation; print({'scipy', 'pandas'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert result.stdout == "set()\n"

@@ -13,15 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxbench.bench import stored_answers
-from ctxbench.bench.answer_rows import Part
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.slices import Slice, continuing
-from ctxbench.bench.stored_answers import StoredAnswers, write_blocks
-from ctxbench.core.candidates import Candidates, Mode, Origin
-from ctxbench.core.errors import StorageError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.rules import Rule
+from ctxbench.evaluation import answers as stored_answers
+from ctxbench.evaluation.answers import Part, Slice, StoredAnswers, continuing, write_blocks
+from ctxbench.evaluation.run_folder import RunFolder
+from ctxbench.io.errors import StorageError
+from ctxbench.model.candidates import Candidates, Mode, Origin, Rule
+from ctxbench.model.items import Catalog, Item
 
 ITEMS = 12
 ROW = st.tuples(

@@ -10,14 +10,12 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from ctxbench.bench.answer_rows import Part
-from ctxbench.bench.results import FORMAT, RunFolder
-from ctxbench.bench.slices import Slice
-from ctxbench.bench.summary import HEADLINE, finite, summarise_run
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import StorageError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.io.json_files import dump_json
+from ctxbench.evaluation.answers import Part, Slice
+from ctxbench.evaluation.run_folder import FORMAT, HEADLINE, RunFolder, finite, summarise_run
+from ctxbench.io.documents import dump_json
+from ctxbench.io.errors import StorageError
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item
 
 CATALOG = Catalog([Item(type="tool", name="a")])
 NAN = math.nan

@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.data.datasets import read_dataset
-from ctxbench.index.fts5 import _quoted
-from ctxbench.index.words import phrases
-from ctxbench.server.context_service import ContextService
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.memories import Memory
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.datasets.files import read_dataset
+from ctxbench.memory.memories import Memory
+from ctxbench.memory.service import ContextService
+from ctxbench.memory.sqlite_store import SqliteStore
+from ctxbench.memory.stores import DictStore
+from ctxbench.search.text_index import _quoted
+from ctxbench.search.words import phrases
 
 FILES, CHARACTERS, MESSAGES, WARM, ROUNDS = 10_000, 7_500, 1_000, 60, 600
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import random
 import statistics
 import time
 
-from ctxbench.io.checked_rows import CheckedRows
+from ctxbench.io.cache import CheckedRows
 
 ROWS = 8_000
 VALUE = 1_536  # bytes, a vector of 384 numbers

@@ -22,16 +22,16 @@ import numpy as np
 import pytest
 import rank_bm25
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Batch, Request
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.index import kept_words
-from ctxbench.index.bm25 import Bm25Index
-from ctxbench.index.resources import local_resources
-from ctxbench.index.words import WordRule
+from ctxbench.catalogs.git_trees import TreeName, open_tree
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request
+from ctxbench.search import word_index
+from ctxbench.search.embedders import HashingEmbedder
+from ctxbench.search.resources import local_resources
+from ctxbench.search.tokens import open_counter
+from ctxbench.search.word_index import Bm25Index
+from ctxbench.search.words import WordRule
 from ctxbench.selectors.definitions import find_definition
-from ctxbench.sources.repository.tree_catalog import TreeName, open_tree
-from ctxbench.text.tokens import open_counter
 from tests.benchmarks.scale import WATCH
 from tests.checkout import Checkout
 
@@ -139,10 +139,10 @@ def test_words_kept_beside_words_split(benchmark, repository, tmp_path, monkeypa
     """Beside: rank-bm25 and bm25s, with the words split before their time is taken."""
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path))
     catalog = open_tree(TreeName(repository))
-    least = kept_words.LEAST
+    least = word_index.LEAST
 
     def index(kept: bool) -> Bm25Index:
-        monkeypatch.setattr(kept_words, "LEAST", least if kept else 10**12)
+        monkeypatch.setattr(word_index, "LEAST", least if kept else 10**12)
         return Bm25Index(catalog, k1=1.5, b=0.75, rule=RULE)
 
     first = seconds(lambda: index(True))
@@ -179,7 +179,7 @@ def test_from_which_size_on_words_are_worth_a_file(benchmark, size, tmp_path, mo
     catalog = Catalog(Item(type="file", name=f"f{n}.py", text=text) for n, text in enumerate(texts))
 
     def index(least: int) -> None:
-        monkeypatch.setattr(kept_words, "LEAST", least)
+        monkeypatch.setattr(word_index, "LEAST", least)
         Bm25Index(catalog, k1=1.5, b=0.75, rule=RULE)
 
     written = seconds(lambda: index(1))
@@ -215,8 +215,8 @@ OPEN = """
 import sys, time
 from pathlib import Path
 before = time.perf_counter()
-from ctxbench.core.requests import Batch
-from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.model.requests import Batch
+from ctxbench.datasets.lookup import open_dataset
 dataset = open_dataset(Path(sys.argv[1]))
 opened = time.perf_counter()
 batch = Batch.of(dataset.catalog, [query.request for query in dataset.queries])

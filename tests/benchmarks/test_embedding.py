@@ -18,10 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.embedding.embedder import EmbedderIdentity
-from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.model_files import find_weights
-from ctxbench.embedding.vectors import VectorStore
+from ctxbench.search.embedders import EmbedderIdentity, VectorStore
+from ctxbench.search.minilm import MiniLM, find_weights
 
 THREADS = 2
 ROUNDS = 5
@@ -121,9 +119,7 @@ def test_one_query(benchmark, minilm):
 
 
 def test_first_vector_in_a_fresh_process(benchmark):
-    script = (
-        "from ctxbench.embedding.embedder_names import open_embedder; open_embedder().embed(['where are the logs?'])"
-    )
+    script = "from ctxbench.search.embedders import open_embedder; open_embedder().embed(['where are the logs?'])"
     command = [sys.executable, "-c", script]
     subprocess.run(command, check=True, timeout=120)  # the weights' hash is checked here, once
     benchmark.pedantic(subprocess.run, args=(command,), kwargs={"check": True}, rounds=ROUNDS)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Request
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.testing import mock_resources
 
 ITEMS, CHUNKS, TOPICS, DIMENSIONS = 1_000, 3, 60, 384

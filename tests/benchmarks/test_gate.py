@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench.prepared import prepare
-from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.vectors import VectorStore
-from ctxbench.gate.gate_file import read_gate
+from ctxbench.evaluation.inputs import prepare
+from ctxbench.gate.settings import read_gate
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.index.resources import LocalResources
+from ctxbench.search.embedders import VectorStore
+from ctxbench.search.minilm import MiniLM
+from ctxbench.search.resources import LocalResources
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 20

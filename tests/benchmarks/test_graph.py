@@ -16,10 +16,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.index.dense import ChunkMatrix
-from ctxbench.index.graph import GraphSpec, build_graph, update_graph
-from ctxbench.index.graph_store import write_graph
+from ctxbench.model.items import Catalog, Item
+from ctxbench.search.dense import ChunkMatrix
+from ctxbench.search.graph import GraphSpec, build_graph, update_graph, write_graph
 
 ITEMS, CHUNKS, TOPICS, DIMENSIONS = 5_000, 3, 600, 384
 ROUNDS = 3

@@ -13,15 +13,12 @@ import time
 import numpy as np
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.resources import LocalResources
-from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
-from ctxbench.steps.retrieve import Dense
-from ctxbench.text.tokens import CharsCounter
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.strategies.retrieve import Bm25, Bm25f, Dense, Fuzzy
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter
 
 ITEMS, DIMENSIONS = 100_000, 384
 WORDS = [

@@ -16,7 +16,7 @@ SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 IMPORT = """
 import resource, sys
 from pathlib import Path
-from ctxbench.data.datasets.lookup import import_dataset
+from ctxbench.datasets.lookup import import_dataset
 dataset = import_dataset(sys.argv[1], source=Path(sys.argv[2]))
 print(len(dataset), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """

@@ -10,7 +10,7 @@ import statistics
 import numpy as np
 import pytest
 
-from ctxbench.steps.knapsack import Greedy, best_filling
+from ctxbench.pipelines.strategies.pack import Greedy, best_filling
 from tests.benchmarks.test_growing_catalogs import timed
 
 

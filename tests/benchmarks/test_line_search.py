@@ -12,13 +12,12 @@ import time
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, mean, parse_metric
-from ctxbench.bench.metrics.inputs import Judgments
-from ctxbench.core.arrays import starts
-from ctxbench.core.candidates import order
-from ctxbench.steps.linear import linear_scores
-from ctxbench.tuning.fits.line_search import LineSearch, fit_linear
-from ctxbench.tuning.fits.rank_states import LinearCases
+from ctxbench.evaluation.metrics import evaluate, mean, parse_metric
+from ctxbench.model.arrays import starts
+from ctxbench.model.candidates import order
+from ctxbench.model.labels import Evidence, Judgments, OfferedItems, Rankings
+from ctxbench.pipelines.strategies.rank import linear_scores
+from ctxbench.tuning.linear_fits import LinearCases, LineSearch, fit_linear
 
 QUERIES, LEAST, MOST, COLUMNS = 1980, 370, 690, 6
 VALUES, SAMPLE = 200, 8

@@ -16,14 +16,13 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Filter, Request
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.dense import dense_index
-from ctxbench.index.resources import LocalResources
-from ctxbench.text.tokens import CharsCounter
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Filter, Request
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.dense import dense_index
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter
 
 ITEMS, DIMENSIONS, BEST, ROUNDS = 100_000, 384, 10, 60
 KINDS = ("fact", "decision", "preference", "note")

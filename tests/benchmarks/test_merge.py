@@ -10,9 +10,9 @@ import statistics
 
 import pytest
 
-from ctxbench.core.items import Catalog
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Request
+from ctxbench.model.items import Catalog
+from ctxbench.model.requests import Batch, Request
+from ctxbench.pipelines.pipeline import Pipeline
 from tests.benchmarks.test_growing_catalogs import ASKED, ITEMS, Memory, item, timed
 
 SOURCES = {"dense": "dense", "bm25": "bm25", "fuzzy": "fuzzy"}

@@ -16,8 +16,7 @@ import time
 
 import pytest
 
-from ctxbench.embedding.model_files import find_weights
-from ctxbench.embedding.onnx_graph import minilm_graph, read_header
+from ctxbench.search.minilm import find_weights, minilm_graph, read_header
 
 ROUNDS = 20
 WARM_UP = 2

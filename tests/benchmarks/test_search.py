@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from ctxbench.index.dense import ChunkMatrix, search
+from ctxbench.search.dense import ChunkMatrix, search
 
 CHUNKS, QUERY_CHUNKS, DIMENSIONS = 10_000, 3, 384
 ROUNDS = 50

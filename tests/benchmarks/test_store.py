@@ -14,11 +14,10 @@ import time
 
 import numpy as np
 
-from ctxbench.embedding.embedder import EmbedderIdentity
-from ctxbench.embedding.vectors import VectorStore, text_hash
-from ctxbench.stores.base_store import BATCH
-from ctxbench.stores.memories import Memory
-from ctxbench.stores.sqlite import _ADD_MEMORY, _ADD_VERSION, SqliteStore, _values
+from ctxbench.memory.memories import Memory
+from ctxbench.memory.sqlite_store import _ADD_MEMORY, _ADD_VERSION, SqliteStore, _values
+from ctxbench.memory.stores import BATCH
+from ctxbench.search.embedders import EmbedderIdentity, VectorStore, text_hash
 
 ROWS = 20_000
 ROUNDS = 5

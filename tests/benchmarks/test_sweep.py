@@ -15,22 +15,20 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import Metric, evaluate
-from ctxbench.bench.slices import Slice
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.steps.cut import Standard
-from ctxbench.tuning.limits import Constraint, Policy
-from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.sweep.families import StandardMargin, sweep
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.threshold_lines import Counts, Front, ThresholdSpan
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Labels, Slice
+from ctxbench.evaluation.metrics import Metric, evaluate
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Query, Request
+from ctxbench.pipelines.strategies.cut import Standard
+from ctxbench.tuning.cut_families import StandardMargin, sweep
+from ctxbench.tuning.measures import Measure
+from ctxbench.tuning.policy import Constraint, Policy
+from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.search import Optimum
+from ctxbench.tuning.setting_lines import Counts, Front, ThresholdSpan
 
 QUERIES, ITEMS = 1000, 500
 ROUNDS, SAMPLE = 3, 20

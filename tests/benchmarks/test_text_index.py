@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.core.items import Item
-from ctxbench.index.fts5 import Fts5Index, _quoted
-from ctxbench.index.words import phrases
+from ctxbench.model.items import Item
+from ctxbench.search.text_index import Fts5Index, _quoted
+from ctxbench.search.words import phrases
 
 FILES, ROUNDS = 10_000, 200
 ROOT = Path(__file__).parents[2]

@@ -12,10 +12,9 @@ import pytest
 import yaml
 
 import ctxbench
-from ctxbench.selectors.definitions import agent_definition, definition
-from ctxbench.selectors.presets import write_presets
-from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
-from ctxbench.sources.agent_file import read_agent
+from ctxbench.catalogs.agent_file import read_agent
+from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
+from ctxbench.selectors.definitions import agent_definition, definition, write_presets
 
 FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
 ABOUT = "How refunds are handled and who approves them"

@@ -12,7 +12,7 @@ import typer
 
 import ctxbench
 from ctxbench.cli.app import app
-from ctxbench.core.errors import ParameterError
+from ctxbench.io.errors import ParameterError
 from tests.children import child
 
 HEAVY = {"numpy", "pandas", "onnxruntime", "pydantic", "httpx", "rich", "tokenizers", "yaml", "scipy", "jsonschema"}
@@ -156,7 +156,7 @@ def test_a_fault_of_the_user_is_one_message_and_exit_2(cli, monkeypatch):
     def fail(*, as_json):
         raise ParameterError("the moon must be full, got half")
 
-    monkeypatch.setattr("ctxbench.cli.data_listing.list_datasets", fail)
+    monkeypatch.setattr("ctxbench.cli.data.list_datasets", fail)
     done = cli("data", "list")
     assert (done.code, done.out, done.err) == (2, "", "error: the moon must be full, got half\n")
 
@@ -166,7 +166,7 @@ def test_a_bug_keeps_its_traceback(bug, monkeypatch):
     def fail(*, as_json):
         raise bug
 
-    monkeypatch.setattr("ctxbench.cli.data_listing.list_datasets", fail)
+    monkeypatch.setattr("ctxbench.cli.data.list_datasets", fail)
     with pytest.raises((KeyError, RuntimeError, OSError)) as raised:
         app(["data", "list"])
     assert raised.value is bug or raised.value.__cause__ is bug
@@ -175,7 +175,7 @@ def test_a_bug_keeps_its_traceback(bug, monkeypatch):
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_a_full_disk_is_no_bug_wherever_it_shows(process, number):
     start = (
-        "import ctxbench.cli.data_listing as data\n"
+        "import ctxbench.cli.data as data\n"
         f"def fail(*, as_json): raise OSError({number}, 'no room', 'a/file')\n"
         "data.list_datasets = fail"
     )
@@ -191,7 +191,7 @@ def test_ctrl_c_promises_no_going_on_where_nothing_is_kept(cli, monkeypatch):
     def fail(*, as_json):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ctxbench.cli.data_listing.list_datasets", fail)
+    monkeypatch.setattr("ctxbench.cli.data.list_datasets", fail)
     done = cli("data", "list")
     assert (done.code, done.out) == (130, "")
     assert done.err == "stopped: nothing is half-written\n"
@@ -201,7 +201,7 @@ def test_ctrl_c_inside_the_making_of_a_class_is_still_ctrl_c(cli, monkeypatch):
     def fail(*, as_json):
         raise RuntimeError("Error calling __set_name__ on 'Field' instance") from KeyboardInterrupt()
 
-    monkeypatch.setattr("ctxbench.cli.data_listing.list_datasets", fail)
+    monkeypatch.setattr("ctxbench.cli.data.list_datasets", fail)
     done = cli("data", "list")
     assert (done.code, done.err) == (130, "stopped: nothing is half-written\n")
 

@@ -316,7 +316,7 @@ def test_stored_vectors_that_are_no_numbers_are_made_again(cli, process, tiny, c
 
 
 def test_an_embedder_that_gives_no_numbers_is_named_with_the_text(cli, tiny, monkeypatch, cache):
-    from ctxbench.embedding.hashing import HashingEmbedder
+    from ctxbench.search.embedders import HashingEmbedder
 
     honest = HashingEmbedder._one
 
@@ -427,8 +427,8 @@ def test_no_room_for_a_run_and_then_the_same_command_goes_on(cli, process, exper
 def test_no_room_for_an_imported_dataset(process, place, tiny, cache):
     start = NO_ROOM.format(size=100) + (
         "import sys\n"
-        "from ctxbench.data.datasets import lookup\n"
-        "from ctxbench.data.datasets.reader import read_dataset\n"
+        "from ctxbench.datasets import lookup\n"
+        "from ctxbench.datasets.files import read_dataset\n"
         "class Far:\n"
         "    provides, version, install = ('far',), '1', ''\n"
         "    def available(self): return True\n"

@@ -8,9 +8,9 @@ import shutil
 import pytest
 import yaml
 
-from ctxbench.cli.calibrate import FitRequest, calibrate
-from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.features.stored_fits import read_calibrations
+from ctxbench.cli.tune import FitRequest, calibrate
+from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.pipelines.fits import read_calibrations
 
 
 @pytest.fixture
@@ -34,12 +34,12 @@ def test_what_was_fitted_is_said_and_written(run):
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_fit_of_few_queries_is_warned_of(run, capsys, monkeypatch, as_json):
-    monkeypatch.setattr("ctxbench.cli.calibrate.say", lambda *lines, err=False: said.extend(lines if err else ()))
+    monkeypatch.setattr("ctxbench.cli.tune.say", lambda *lines, err=False: said.extend(lines if err else ()))
     said = []
     run(split="tuning", as_json=as_json)
     what = "tiny: probability is fitted on 5 labelled queries only, which says little about others"
     assert said == [f"warning: {what}; label about 30 or more (`ctxbench data label`)"]
-    monkeypatch.setattr("ctxbench.cli.calibrate.FEW", 10)
+    monkeypatch.setattr("ctxbench.cli.tune.FEW", 10)
     said.clear()
     run()
     assert said == []

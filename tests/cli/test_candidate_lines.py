@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.cli.candidate_lines import candidate_lines
-from ctxbench.core.items import Item
-from ctxbench.core.selection import Offered
+from ctxbench.cli.select import candidate_lines
+from ctxbench.model.items import Item
+from ctxbench.model.selection import Offered
 from ctxbench.selectors.explain import Explained
 
 

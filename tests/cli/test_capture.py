@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from ctxbench.catalogs.snapshots import SnapshotPart
 from ctxbench.cli.capture import CaptureRequest, capture_all, import_tools, keep
-from ctxbench.core.errors import InputError, ParameterError, StorageError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.sources.catalog_snapshots import SnapshotPart
+from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.model.items import Catalog, Item
 
 FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
 TOOLS = [

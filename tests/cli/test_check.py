@@ -11,8 +11,8 @@ from xml.etree.ElementTree import parse
 import pytest
 import yaml
 
-from ctxbench.cli.progress import progress
-from ctxbench.gate.baseline_layout import manifest_hash
+from ctxbench.gate.baseline_rows import manifest_hash
+from ctxbench.io.console import progress
 
 NEEDED = "reference:guides%2Fon%20call"  # what q08 needs, and is offered for its description and text
 

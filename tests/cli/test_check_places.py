@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.cli.check_places import find_places
+from ctxbench.cli.check import find_places
 from ctxbench.gate.gate import check_gate
 from tests.checkout import Checkout
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from ctxbench.cli import curate
-from ctxbench.core.errors import ParameterError
-from ctxbench.data.datasets import read_dataset
-from ctxbench.data.labelling.answer_log import KeyPress, state_of
-from ctxbench.data.labelling.folder import opened
-from ctxbench.data.labelling.query_files import read_weights, write_weights
-from ctxbench.data.labelling.queue import Queue
+from ctxbench.datasets.files import read_dataset
+from ctxbench.datasets.layout import read_weights, write_weights
+from ctxbench.io.errors import ParameterError
+from ctxbench.labelling.answer_log import KeyPress, state_of
+from ctxbench.labelling.sampling import Queue
+from ctxbench.labelling.session import opened
 from ctxbench.selectors.protocol import catalog_message, dumps, request_messages
 
 

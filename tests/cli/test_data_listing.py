@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.datasets.files import read_dataset
 
 COUNTS = "12 items, 10 queries, 16 labels; 2 queries need nothing"
 
@@ -15,7 +15,7 @@ COUNTS = "12 items, 10 queries, 16 labels; 2 queries need nothing"
 @pytest.fixture
 def far(monkeypatch, tiny):
     """An importer of one dataset, `far`, which is the tiny one."""
-    from ctxbench.data.datasets import lookup
+    from ctxbench.datasets import lookup
 
     class Importer:
         provides = ("far",)

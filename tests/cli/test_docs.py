@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from ctxbench.bench.experiment_file import examine
 from ctxbench.cli.app import app
+from ctxbench.evaluation.experiment import examine
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -167,7 +167,7 @@ def test_the_commands_of_own_selector_work_as_written(cli, place):
 
 
 def test_pages_name_every_shipped_selector_and_dataset():
-    from ctxbench.data.datasets.lookup import importers
+    from ctxbench.datasets.lookup import importers
     from ctxbench.selectors.definitions import shipped
 
     for name in (*shipped(), *importers()):

@@ -12,15 +12,12 @@ from pathlib import Path
 import pytest
 
 from ctxbench.cli.app import main
-from ctxbench.cli.data_listing import import_dataset
-from ctxbench.cli.fetch_command import fetch_source
-from ctxbench.core.errors import StorageError
-from ctxbench.data import fetch
-from ctxbench.data.datasets.lookup import list_datasets, open_dataset
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.importers.livemcpbench import LiveMCPBench
-from ctxbench.data.importers.metatool import MetaTool
-from ctxbench.data.importers.toollens import ToolLens
+from ctxbench.cli.data import fetch_source, import_dataset
+from ctxbench.datasets.files import read_dataset
+from ctxbench.datasets.lookup import list_datasets, open_dataset
+from ctxbench.io.errors import StorageError
+from ctxbench.labelling import published
+from ctxbench.labelling.tool_benchmarks import LiveMCPBench, MetaTool, ToolLens
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 METATOOL = {
@@ -67,7 +64,7 @@ def small_metatool(monkeypatch):
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     monkeypatch.setattr(MetaTool, "source", dataclasses.replace(MetaTool.source, files=tuple(files)))
-    monkeypatch.setattr(fetch, "HOST", f"http://127.0.0.1:{server.server_address[1]}")
+    monkeypatch.setattr(published, "HOST", f"http://127.0.0.1:{server.server_address[1]}")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("CTXBENCH_OFFLINE")
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from ctxbench.cli import curate, formats
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.data.datasets import read_dataset
+from ctxbench.cli import curate
+from ctxbench.cli import data as formats
+from ctxbench.datasets.files import read_dataset
+from ctxbench.io.errors import InputError, ParameterError
 
 
 @pytest.fixture

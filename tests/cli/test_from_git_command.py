@@ -116,7 +116,7 @@ def test_ctrl_c_leaves_nothing(cli, checkout, tmp_path, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ctxbench.data.datasets.writer.write_files", stop)
+    monkeypatch.setattr("ctxbench.datasets.files.write_files", stop)
     done = cli("data", "from-git", checkout.root, "--out", tmp_path / "made")
     assert (done.code, done.err) == (130, "stopped: nothing is half-written\n")
     assert not list(tmp_path.glob("*made*"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.cli.front_matter_lines import differing_line, edited_line
+from ctxbench.cli.capture import differing_line, edited_line
 
 RULE = "---\nglobs: '*.ts'\ndescription: Refunds\nalwaysApply: true\n---\nAsk finance.\n"
 

@@ -15,9 +15,9 @@ import time
 
 import pytest
 
-from ctxbench.cli import progress
 from ctxbench.cli.app import main
-from ctxbench.core import registry
+from ctxbench.io import console
+from ctxbench.model import registry
 from tests.children import child
 from tests.cli.hostile_cases import Asked, World
 
@@ -104,7 +104,7 @@ def faults(text, *, annotated=False):
 @pytest.fixture
 def quiet(monkeypatch):
     """No progress, whose carriage returns are ours."""
-    monkeypatch.setattr(progress, "AFTER", 1e9)
+    monkeypatch.setattr(console, "AFTER", 1e9)
 
 
 @pytest.mark.parametrize("seed", range(4))  # each makes more than thirty hostile files, and names of files
@@ -134,8 +134,8 @@ def test_no_command_writes_what_a_terminal_or_a_runner_obeys(seed, ask, place, q
 
 
 def test_progress_rewrites_its_own_line_only(ask, place, monkeypatch):
-    monkeypatch.setattr(progress, "AFTER", -1)
-    monkeypatch.setattr(progress, "EVERY_TERMINAL", -1)
+    monkeypatch.setattr(console, "AFTER", -1)
+    monkeypatch.setattr(console, "EVERY_TERMINAL", -1)
     World(0).write()
     _, _, err = ask(Asked(("run", "e.yaml")), PLAIN)
     assert "\rdata" in err

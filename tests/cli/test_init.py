@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ctxbench.bench.experiment_file import examine
-from ctxbench.gate.gate_file import examine_gate
-from ctxbench.sources.agent_file import read_agent
-from ctxbench.tuning.policy_file import read_policies
+from ctxbench.catalogs.agent_file import read_agent
+from ctxbench.evaluation.experiment import examine
+from ctxbench.gate.settings import examine_gate
+from ctxbench.tuning.policy import read_policies
 
 TOOLS = [{"name": "track_parcel", "description": "Where a parcel is"}, {"name": "refund", "description": "Pay back"}]
 SERVERS = '{"mcpServers": {"shop": {"command": "x"}}}'

@@ -13,16 +13,14 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.cli.key_input import Keys
-from ctxbench.cli.label import label
-from ctxbench.cli.review_command import apply_patch, review
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Message, Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import write_dataset
+from ctxbench.cli.label import apply_patch, label, review
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.io.console import Keys
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Message, Request
 from tests.children import child
 
 RUN = """

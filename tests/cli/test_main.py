@@ -30,7 +30,7 @@ def test_nothing_is_imported_before_ctrl_c_is_seen_to():
 
 
 @posix
-@pytest.mark.parametrize("module", ["signal", "typer", "ctxbench.cli.light"])
+@pytest.mark.parametrize("module", ["signal", "typer", "ctxbench.cli.common"])
 def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_traceback(module):
     """It comes when a module is looked for: `signal` by raising, the others by the handler."""
     code = f"""

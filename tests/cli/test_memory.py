@@ -13,11 +13,10 @@ import pytest
 import typer
 
 from ctxbench.cli.app import app
-from ctxbench.memory.context_engine import DEFAULTS
-from ctxbench.memory.engine_options import DEEPEST, MOST_RESULTS, ContextOptions, SearchOptions
-from ctxbench.stores import sqlite
-from ctxbench.stores.memories import Memory
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.memory import sqlite_store
+from ctxbench.memory.engine import DEEPEST, DEFAULTS, MOST_RESULTS, ContextOptions, SearchOptions
+from ctxbench.memory.memories import Memory
+from ctxbench.memory.sqlite_store import SqliteStore
 
 DIARY = Path(__file__).parents[2] / "datasets" / "diary" / "corpus.jsonl"
 TYRE = {
@@ -255,7 +254,7 @@ def test_a_database_without_memories_says_how_to_import_some(cli, place):
 
 
 def test_another_process_that_holds_the_database_is_told_of(cli, imported, monkeypatch):
-    monkeypatch.setattr(sqlite, "_SILENCE", 0.05)
+    monkeypatch.setattr(sqlite_store, "_SILENCE", 0.05)
     holding = sqlite3.connect("m.db", check_same_thread=False, isolation_level=None)
     holding.execute("BEGIN IMMEDIATE")
     release = threading.Timer(0.5, holding.rollback)

@@ -8,12 +8,12 @@ import types
 import pytest
 
 from ctxbench import testing
-from ctxbench.core import registry
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.pytest_plugin.explained_request import ask, report
+from ctxbench.model import registry
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
+from ctxbench.pytest_plugin.explanations import ask, report
 from ctxbench.selectors.definitions import read_definition
-from ctxbench.session.session import Agent, Session
+from ctxbench.selectors.session import Agent, Session
 
 STEPS = """
 from dataclasses import dataclass, replace

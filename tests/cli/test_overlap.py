@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from ctxbench.cli.overlap import overlap_lines, show_overlap
-from ctxbench.core.errors import InputError, ParameterError, StorageError
-from ctxbench.data.curation.catalog_overlap import Overlap
+from ctxbench.cli.run import overlap_lines, show_overlap
+from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.labelling.overlap import Overlap
 
 ROWS = [
     {

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core import registry
-from ctxbench.data.importers.bfcl import BFCL
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.model_files import WHEEL
+from ctxbench.labelling.published import BFCL
+from ctxbench.model import registry
+from ctxbench.search.embedders import HashingEmbedder
+from ctxbench.search.minilm import WHEEL
 from tests.checkout import Checkout
 
 ROOT = Path(__file__).parents[2]

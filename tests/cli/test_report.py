@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from ctxbench.bench.results import FORMAT
+from ctxbench.evaluation.run_folder import FORMAT
 
 
 @pytest.fixture

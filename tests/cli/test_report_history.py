@@ -8,7 +8,7 @@ import io
 import pytest
 
 from ctxbench.gate.baseline import write_baseline
-from ctxbench.gate.baseline_layout import MANIFEST
+from ctxbench.gate.baseline_rows import MANIFEST
 from tests.checkout import Checkout
 from tests.gate.gate_cases import snapshot
 

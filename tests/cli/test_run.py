@@ -11,9 +11,8 @@ import time
 
 import pytest
 
-from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.presets import write_presets
-from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
+from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
+from ctxbench.selectors.definitions import definition, write_presets
 from tests.children import child
 
 # Waits at the first request until a file `go` stands beside it; `started` holds its process id.
@@ -252,7 +251,7 @@ def test_a_reader_that_has_left_is_no_error_and_the_page_is_written(experiment, 
 
 
 def test_progress_is_shown_on_stderr_after_a_second(capfd, monkeypatch):
-    from ctxbench.cli import progress as module
+    from ctxbench.io import console as module
 
     clock = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
@@ -273,7 +272,7 @@ def test_progress_is_shown_on_stderr_after_a_second(capfd, monkeypatch):
 def test_progress_on_a_terminal_is_one_line_that_goes_away(monkeypatch):
     import io
 
-    from ctxbench.cli import progress as module
+    from ctxbench.io import console as module
 
     class Terminal(io.StringIO):
         def isatty(self):

@@ -68,7 +68,7 @@ def test_ctrl_c_says_that_the_command_goes_on_only_where_a_folder_is_kept(cli, a
     def stop(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ctxbench.bench.runner.run", stop)
+    monkeypatch.setattr("ctxbench.evaluation.runner.run", stop)
     done = cli("score", answers(), "--dataset", tiny, *out)
     assert (done.code, done.out, done.err) == (130, "", said)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.cli.scripts import run_script
-from ctxbench.core.errors import StorageError
+from ctxbench.cli.common import run_script
+from ctxbench.io.errors import StorageError
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "strategies" / "multi_topic.py"
 

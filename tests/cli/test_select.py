@@ -11,16 +11,14 @@ from typing import ClassVar
 
 import pytest
 
+from ctxbench.catalogs.snapshots import read_catalog
 from ctxbench.cli.select import parse_values
-from ctxbench.core.requests import Batch, Request
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.resources import LocalResources
-from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.presets import write_presets
-from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
-from ctxbench.sources.catalogs import read_catalog
-from ctxbench.text.tokens import CharsCounter
+from ctxbench.model.requests import Batch, Request
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter
+from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
+from ctxbench.selectors.definitions import definition, write_presets
 
 ROWS = [
     {"_id": "tool:alpha", "description": "beta gamma"},
@@ -172,8 +170,8 @@ def test_a_catalog_is_a_file_a_folder_or_the_name_of_a_dataset(cli, tiny, cache,
 
 
 def test_a_dataset_that_can_be_imported_is_imported_for_its_catalog(cli, monkeypatch, tiny):
-    from ctxbench.data.datasets import lookup
-    from ctxbench.data.datasets.reader import read_dataset
+    from ctxbench.datasets import lookup
+    from ctxbench.datasets.files import read_dataset
 
     class Importer:
         provides = ("far",)
@@ -195,7 +193,7 @@ def test_a_dataset_that_can_be_imported_is_imported_for_its_catalog(cli, monkeyp
 
 
 def test_a_source_that_is_not_installed_is_named(cli, monkeypatch):
-    from ctxbench.data.importers.bfcl import BFCL
+    from ctxbench.labelling.published import BFCL
 
     monkeypatch.setattr(BFCL, "available", lambda self: False)
     done = cli("select", "area", "-c", "bfcl-simple", "--embedder", "hashing")

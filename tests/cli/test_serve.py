@@ -17,9 +17,9 @@ import pytest
 
 import ctxbench
 from ctxbench.cli.app import main
-from ctxbench.core.installation import install_command
-from ctxbench.stores.memories import Memory
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.io.errors import install_command
+from ctxbench.memory.memories import Memory
+from ctxbench.memory.sqlite_store import SqliteStore
 from tests.children import child
 
 pytest.importorskip("uvicorn")
@@ -188,7 +188,7 @@ def test_without_its_extra_it_says_what_to_install(place, capsys, monkeypatch):
 
 
 def test_labels_are_told_with_what_is_to_do_and_as_json(place, tmp_path, capsys):
-    from ctxbench.server.context_service import ContextService
+    from ctxbench.memory.service import ContextService
 
     with SqliteStore(place) as store:
         service = ContextService(store, "home", embedder="hashing", counter="chars/4")
@@ -204,8 +204,8 @@ def test_labels_are_told_with_what_is_to_do_and_as_json(place, tmp_path, capsys)
 
 
 def test_what_was_said_of_whole_contexts_is_told_and_kept_beside_the_labels(place, tmp_path, capsys):
-    from ctxbench.data.labelling.query_files import NOT_SUFFICIENT, read_exposures
-    from ctxbench.server.context_service import ContextService
+    from ctxbench.datasets.layout import NOT_SUFFICIENT, read_exposures
+    from ctxbench.memory.service import ContextService
 
     made = tmp_path / "made"
     with SqliteStore(place) as store:

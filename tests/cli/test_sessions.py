@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from ctxbench.cli.sessions import read_history
-from ctxbench.core.errors import InputError
-from ctxbench.core.items import ItemKey
-from ctxbench.core.requests import Message
-from ctxbench.session import ConversationStore, Exchange
-from ctxbench.session.exchange import Held
+from ctxbench.cli.select import read_history
+from ctxbench.io.errors import InputError
+from ctxbench.model.items import ItemKey
+from ctxbench.model.requests import Message
+from ctxbench.selectors.conversations import ConversationStore, Exchange, Held
 
 ROWS = [
     {"_id": "tool:alpha", "description": "beta gamma"},

@@ -8,9 +8,9 @@ import sys
 import pytest
 import yaml
 
-from ctxbench.core import registry
-from ctxbench.tuning.opened_inputs import read_tunables
-from ctxbench.tuning.policy_file import read_policies
+from ctxbench.model import registry
+from ctxbench.tuning.inputs import read_tunables
+from ctxbench.tuning.policy import read_policies
 
 STEPS = '''
 from dataclasses import dataclass

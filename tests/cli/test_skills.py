@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ctxbench.text.tokens import open_counter
+from ctxbench.search.tokens import open_counter
 
 BODY = "Open the file. " * 40
 

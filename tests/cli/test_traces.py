@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from ctxbench.cli.traces import import_traces
-from ctxbench.core.errors import InputError, ParameterError, StorageError
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.labelling.query_files import read_exposures
-from ctxbench.data.traces.importer import TraceSettings
+from ctxbench.cli.data import import_traces
+from ctxbench.datasets.files import read_dataset
+from ctxbench.datasets.layout import read_exposures
+from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.labelling.trace_import import TraceSettings
 
 TURN = {
     "conversation": "c",

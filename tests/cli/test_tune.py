@@ -9,12 +9,12 @@ import sys
 import pytest
 import yaml
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.tuning.dataset_tuning import DatasetTuner
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import write_dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
+from ctxbench.tuning.tuner import DatasetTuner
 
 ABOUT = {"licence": "Apache-2.0", "source": "Written for a test.", "labelling": "As written."}
 WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "inlet", "jetty", "knoll", "larch"]
@@ -520,10 +520,10 @@ def test_stopping_leaves_nothing_behind(cli, shop, policy, unharmed, monkeypatch
 
 
 def test_progress_is_on_standard_error(cli, shop, policy, monkeypatch):
-    from ctxbench.cli import progress
+    from ctxbench.io import console
 
-    monkeypatch.setattr(progress, "AFTER", 0.0)
-    monkeypatch.setattr(progress, "EVERY_FILE", 0.0)
+    monkeypatch.setattr(console, "AFTER", 0.0)
+    monkeypatch.setattr(console, "EVERY_FILE", 0.0)
     done = cli("tune", shop, "-p", policy(), "--json")
     assert done.json["name"] == "ok"
     said = done.err.splitlines()

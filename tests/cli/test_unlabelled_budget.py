@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.cli.unlabelled_budget import Budgeted, checked_budget, tune_to_budget
-from ctxbench.core.errors import ParameterError
+from ctxbench.cli.tune import Budgeted, checked_budget, tune_to_budget
+from ctxbench.io.errors import ParameterError
 
 POLICY = Path("policy.yaml")
 

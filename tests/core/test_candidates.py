@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.candidate_tables import concatenated, joined, stacked
-from ctxbench.core.candidates import SEARCHED, Candidates, Mode, Origin, add_expanded, order, rescored
-from ctxbench.core.errors import ParameterError, SelectorError
-from ctxbench.core.rules import Rule
+from ctxbench.io.errors import ParameterError, SelectorError
+from ctxbench.model.candidates import SEARCHED, Candidates, Mode, Origin, Rule, add_expanded, order, rescored
+from ctxbench.model.selection import concatenated, joined, stacked
 
 PROPERTY = settings(max_examples=80, deadline=None, database=None, derandomize=True)
 NAN = float("nan")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core import errors
-from ctxbench.core.errors import (
+from ctxbench.io import errors
+from ctxbench.io.errors import (
     Fault,
     InputError,
     StorageError,

@@ -7,10 +7,10 @@ import hashlib
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.facts import EARLIEST, LATEST
-from ctxbench.core.items import Catalog, Item, ItemKey, Link
-from ctxbench.core.times import instant
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.io.rows import instant
+from ctxbench.model.arrays import EARLIEST, LATEST
+from ctxbench.model.items import Catalog, Item, ItemKey, Link
 
 
 def memory(name: str, **given) -> Item:

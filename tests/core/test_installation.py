@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.installation import install_command
+from ctxbench.io.errors import install_command
 
 ROOT = Path(__file__).parents[2]
 

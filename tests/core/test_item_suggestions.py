@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.item_suggestions import suggest_items
+from ctxbench.model.items import suggest_items
 
 KNOWN = [
     "tool:orders:get_order",

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core import items
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import ITEM_TYPES, TEXT_FIELDS, Catalog, Item, ItemKey, Link
-from ctxbench.index.words import field_words
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.model import items
+from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog, Item, ItemKey, Link
+from ctxbench.search.words import field_words
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 NAMES = st.text(st.characters(), min_size=1, max_size=8)

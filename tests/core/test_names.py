@@ -15,7 +15,7 @@ import ctxbench
 def test_every_name_is_there_and_is_that_of_its_module():
     for name in ctxbench.__all__:
         assert getattr(ctxbench, name) is not None
-    assert ctxbench.Candidates.__module__ == "ctxbench.core.candidates"
+    assert ctxbench.Candidates.__module__ == "ctxbench.model.candidates"
     assert set(dir(ctxbench)) == set(ctxbench.__all__)
 
 
@@ -38,7 +38,7 @@ def test_other_names_are_told_what_there_is():
 
 def test_a_submodule_is_still_imported():
     code = (
-        "import ctxbench, sys; from ctxbench import testing; import ctxbench.core.items; print('numpy' in sys.modules)"
+        "import ctxbench, sys; from ctxbench import testing; import ctxbench.model.items; print('numpy' in sys.modules)"
     )
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120).stdout

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import Query, whole_texts, with_own_vectors
-from ctxbench.core.requests import Batch, Request
-from ctxbench.data.datasets.query_labels import DatasetQuery, read_query
+from ctxbench.datasets.queries import DatasetQuery, read_query
+from ctxbench.io.errors import ParameterError
 from ctxbench.io.rows import Row
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request, whole_texts, with_own_vectors
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.testing.contract import answer_rows
 
 TEXTS = ("Ann likes green tea.", "The parcel was late. It was paid.", "Refunds take a week.", "Call her on Monday.")

@@ -7,20 +7,17 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.candidates import Origin
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline, PipelineError
-from ctxbench.core.requests import Batch, Request, SessionItem
-from ctxbench.core.selection import selections
-from ctxbench.core.stages import Merge
-from ctxbench.embedding.embedder import EmbedderIdentity
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.resources import LocalResources
-from ctxbench.steps.lexical import Bm25
-from ctxbench.steps.retrieve import Dense
-from ctxbench.text.tokens import CharsCounter
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request, SessionItem
+from ctxbench.model.selection import selections
+from ctxbench.model.strategies import Merge
+from ctxbench.pipelines.pipeline import Pipeline, PipelineError
+from ctxbench.pipelines.strategies.retrieve import Bm25, Dense
+from ctxbench.search.embedders import EmbedderIdentity, HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter
 
 FIRST = {"first": {"n": 1}}
 BATCH = Batch.of(testing.mock_catalog(), testing.mock_requests())

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.core.items import Catalog
-from ctxbench.core.query import ChunkKind, Query, whole_texts
-from ctxbench.core.requests import Batch, Request
+from ctxbench.model.items import Catalog
+from ctxbench.model.requests import Batch, ChunkKind, Query, Request, whole_texts
 from ctxbench.testing import mock_catalog, mock_requests
 
 BATCH = Batch.of(Catalog([]), [Request(id=name, text="") for name in "abc"])

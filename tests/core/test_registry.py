@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from ctxbench.core import registry
-from ctxbench.core.errors import ParameterError, UnknownNameError
+from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.model import registry
 
 PLUGIN = """
 from dataclasses import dataclass
@@ -175,8 +175,8 @@ def test_code_that_is_not_ours_is_told_apart_by_its_source(made, tmp_path):
 
 
 def test_a_chunking_rule_that_is_not_ours_is_said_by_the_steps_that_use_it(install):
-    from ctxbench.core.pipeline import Pipeline
-    from ctxbench.gate.plugins import plugin_steps
+    from ctxbench.gate.settings import plugin_steps
+    from ctxbench.pipelines.pipeline import Pipeline
 
     install("[ctxbench.chunk]\nmade = margins:Margin\n")
     for made in (

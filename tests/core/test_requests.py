@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.core.candidates import Mode
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.requests import Batch, Message, Request, SessionItem
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.model.candidates import Mode
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, Message, Request, SessionItem
 
 A, B, C, D, E = (ItemKey("rule", None, name) for name in "abcde")
 CATALOG = Catalog(

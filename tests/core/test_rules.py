@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxbench.core import registry, rules
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.rules import Rule
-from ctxbench.io.json_files import dump_json
+from ctxbench.io.documents import dump_json
+from ctxbench.io.errors import ParameterError
+from ctxbench.model import candidates, registry
+from ctxbench.model.candidates import Rule
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 RULES = st.builds(
@@ -86,7 +86,7 @@ def test_no_two_steps_have_one_code_with_other_words():
         for name in registry.built_in(kind):
             for code, template in getattr(registry.find(kind, name), "rule_words", {}).items():
                 assert found.setdefault(code, template) == template
-    assert not found.keys() & rules._WITHOUT_A_STEP.keys()
+    assert not found.keys() & candidates._WITHOUT_A_STEP.keys()
 
 
 def test_a_rule_without_words_is_its_code_with_its_values():

@@ -3,12 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.core.candidates import Candidates, Mode, Origin
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.core.rules import Rule
-from ctxbench.core.selection import Offered, Pair, Selection, origin_name, selections
+from ctxbench.model.candidates import Candidates, Mode, Origin, Rule
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.model.selection import Offered, Pair, Selection, origin_name, selections
 
 TOO_FAR = Rule.of("too far", limit=0.3)
 CATALOG = Catalog(

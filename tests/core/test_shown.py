@@ -10,23 +10,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench import Strategy, testing
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.bench.slices import Slice
-from ctxbench.core.candidate_tables import concatenated, joined, stacked
-from ctxbench.core.candidates import Candidates, Origin, add_expanded
-from ctxbench.core.errors import ParameterError, SelectorError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.core.selection import selections
-from ctxbench.core.shown import MARK, between_characters, holding, quoted, text_shown
-from ctxbench.core.stages import Step
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.text.tokens import CharsCounter, open_counter
+from ctxbench import testing
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Labels, Slice
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.io.errors import ParameterError, SelectorError
+from ctxbench.model.candidates import (
+    MARK,
+    Candidates,
+    Origin,
+    add_expanded,
+    between_characters,
+    holding,
+    quoted,
+    text_shown,
+)
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.model.selection import concatenated, joined, selections, stacked
+from ctxbench.model.strategies import Step, Strategy
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.tokens import CharsCounter, open_counter
 
 COUNTERS = [open_counter(name) for name in ("o200k", "chars/4")]
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)
@@ -277,7 +282,7 @@ class TestTruncate:
         )
 
     def cut(self, most, *items, counter=None, session=None):
-        from ctxbench.steps.fit import Truncate
+        from ctxbench.pipelines.strategies.pack import Truncate
 
         catalog = Catalog(items)
         query = Query.of_chunks(Batch.of(catalog, [Request(id="q", text="x")]), [["x"]])

@@ -11,18 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from ctxbench import Candidates, Strategy, testing
-from ctxbench.bench.slices import Slice
-from ctxbench.core.candidate_tables import concatenated, joined, stacked
-from ctxbench.core.candidates import add_expanded
-from ctxbench.core.errors import ParameterError, SelectorError
-from ctxbench.core.notes import Note
-from ctxbench.core.pipeline import Pipeline, PipelineError
-from ctxbench.core.requests import Batch
-from ctxbench.core.selection import selections
-from ctxbench.core.side_by_side import side_by_side
-from ctxbench.core.stages import Merge, Step
-from ctxbench.index.versions import index_over
+from ctxbench import testing
+from ctxbench.evaluation.answers import Slice
+from ctxbench.io.errors import ParameterError, SelectorError
+from ctxbench.model.candidates import Candidates, Note, add_expanded
+from ctxbench.model.requests import Batch
+from ctxbench.model.resources import index_over
+from ctxbench.model.selection import concatenated, joined, selections, stacked
+from ctxbench.model.strategies import Merge, Step, Strategy, side_by_side
+from ctxbench.pipelines.pipeline import Pipeline, PipelineError
 from ctxbench.selectors.explain import explain
 
 NOTE = Note("retrieve.mine", "late", "it had 1 s; the other sources answered without it")
@@ -102,7 +99,7 @@ def test_threads_are_used_again_and_one_that_is_late_has_no_part_in_that(gate):
 def test_a_forked_process_has_threads_of_its_own():
     program = """
 import os, threading
-from ctxbench.core.side_by_side import side_by_side
+from ctxbench.model.strategies import side_by_side
 side_by_side({"a": threading.get_ident, "b": threading.get_ident}, seconds=20)
 if (child := os.fork()) == 0:
     os._exit(0 if len(side_by_side({"a": threading.get_ident, "b": threading.get_ident}, seconds=5)[0]) == 2 else 1)
@@ -269,7 +266,7 @@ class TestNotes:
         @dataclass(frozen=True)
         class Plans(Strategy):
             def __call__(self, batch, resources):
-                from ctxbench.steps.analyse import Whole
+                from ctxbench.pipelines.strategies.analyse import Whole
 
                 made = Whole()(batch, resources)
                 return replace(made, notes=(Note("plan", "fell back", "no model answered; keywords were taken"),))
@@ -317,8 +314,8 @@ ENDS = """
 import os, sys
 import numpy as np
 from ctxbench import Item
-from ctxbench.core.side_by_side import side_by_side
-from ctxbench.index.fts5 import Fts5Index
+from ctxbench.model.strategies import side_by_side
+from ctxbench.search.text_index import Fts5Index
 
 draw = np.random.default_rng(1)
 texts = [" ".join(f"w{number}" for number in draw.integers(0, 3000, 200)) for _ in range(400)]

@@ -6,17 +6,10 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stored_pipelines import (
-    StoredAnalyses,
-    StoredDomains,
-    StoredMerge,
-    StoredPipeline,
-    StoredStep,
-    pipelines_in,
-)
-from ctxbench.steps.cut import First
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.registry import StoredAnalyses, StoredDomains, StoredMerge, StoredPipeline, StoredStep, pipelines_in
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.cut import First
 
 SPEC = {
     "analyse": ["sentences", {"history": {"turns": 2}}],

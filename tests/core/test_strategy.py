@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.strategy import Strategy
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.strategies import Strategy
 
 
 def test_a_parameter_that_hides_what_a_strategy_says_needs_a_default():

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.core import registry
-from ctxbench.core.candidates import Candidates, Mode, Origin, add_expanded
-from ctxbench.core.errors import InputError, SelectorError
-from ctxbench.core.items import ITEM_TYPES, Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Filter, Request, SessionItem
-from ctxbench.core.selection import selections
-from ctxbench.core.times import instant
+from ctxbench.io.errors import InputError, SelectorError
+from ctxbench.io.rows import instant
+from ctxbench.model import registry
+from ctxbench.model.candidates import Candidates, Mode, Origin, add_expanded
+from ctxbench.model.items import ITEM_TYPES, Catalog, Item
+from ctxbench.model.requests import Batch, Filter, Request, SessionItem
+from ctxbench.model.selection import selections
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.explain import explain
 
 PROPERTY = settings(max_examples=60, deadline=None)

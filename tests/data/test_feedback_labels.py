@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import ItemKey
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.data.feedback_labels import feedback_dataset
-from ctxbench.data.labelling.pool import Offers, Pool
-from ctxbench.data.labelling.predict import Predictor
-from ctxbench.data.labelling.query_files import NOT_SUFFICIENT, read_exposures, write_exposures
-from ctxbench.stores.events import Event
-from ctxbench.stores.memories import Memory
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.datasets.layout import NOT_SUFFICIENT, read_exposures, write_exposures
+from ctxbench.io.errors import ParameterError
+from ctxbench.labelling.pools import Offers, Pool, Predictor
+from ctxbench.memory.memories import Event, Memory, feedback_dataset
+from ctxbench.model.items import ItemKey
 from tests.server.service_world import WORKSPACE, filled, service_over
 
 NOW = "2026-03-10T09:00:05Z"

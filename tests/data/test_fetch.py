@@ -18,11 +18,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
-from ctxbench.data.fetch import fetch, source_of, sources
-from ctxbench.data.importers.metatool import MetaTool
-from ctxbench.data.importers.published_files import SourceFile
+from ctxbench.datasets.lookup import SourceFile
+from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.io.files import exclusive
+from ctxbench.labelling.published import fetch, source_of, sources
+from ctxbench.labelling.tool_benchmarks import MetaTool
 from tests.children import child
 
 BODIES = {"a.csv": b"0123456789" * 20_000, "deep/b.json": b'{"a": 1}'}
@@ -303,7 +303,7 @@ def test_the_network_can_be_forbidden(get, server, monkeypatch, name):
 
 
 def test_a_server_that_says_nothing_is_given_up(get, server, source, monkeypatch):
-    monkeypatch.setattr("ctxbench.data.fetch.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("ctxbench.labelling.published.TIMEOUT_S", 0.2)
     hold = threading.Event()
     server.script = [{"cut": 70_000, "hold": hold}] + [{"cut": 0, "hold": hold}] * 3
     with pytest.raises(
@@ -315,7 +315,7 @@ def test_a_server_that_says_nothing_is_given_up(get, server, source, monkeypatch
 
 @pytest.mark.parametrize("drip", ["headers", "body"])
 def test_a_server_that_drips_is_given_up_and_the_part_kept(get, server, source, monkeypatch, drip):
-    monkeypatch.setattr("ctxbench.data.fetch.TIMEOUT_S", 0.3)
+    monkeypatch.setattr("ctxbench.labelling.published.TIMEOUT_S", 0.3)
     server.script = [{"cut": 70_000}, *[{"drip": drip}] * 3]
     with pytest.raises(
         StorageError, match=r"fewer than 30,000 bytes came in 30 s; 70,\d{3} of 200,000 bytes have come"
@@ -326,7 +326,7 @@ def test_a_server_that_drips_is_given_up_and_the_part_kept(get, server, source, 
 
 
 def test_a_large_file_may_take_longer_than_the_time_of_a_part_of_it(get, server, source, monkeypatch):
-    monkeypatch.setattr("ctxbench.data.fetch.TIMEOUT_S", 2.0)
+    monkeypatch.setattr("ctxbench.labelling.published.TIMEOUT_S", 2.0)
     server.script = [{"pieces": 5}]  # a fifth of it each 0.5 seconds
     get()
     assert [asked for asked in server.asked if asked[0] == "a.csv"] == [("a.csv", None)]
@@ -343,9 +343,9 @@ def test_an_environment_that_cannot_be_used_is_said(get, server, monkeypatch, na
 
 RUN = """
 import dataclasses, json, resource, sys
-from ctxbench.data.fetch import fetch
-from ctxbench.data.importers.published_files import SourceFile
-from ctxbench.data.importers.metatool import MetaTool
+from ctxbench.labelling.published import fetch
+from ctxbench.datasets.lookup import SourceFile
+from ctxbench.labelling.tool_benchmarks import MetaTool
 host, files, limit = json.loads(sys.argv[1])
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

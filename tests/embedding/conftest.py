@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.embedding.minilm import MiniLM
+from ctxbench.search.minilm import MiniLM
 
 DESK = Path(__file__).parents[1] / "fixtures" / "desk"
 

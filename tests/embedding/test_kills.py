@@ -11,17 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.vectors import Vectors, VectorStore
+from ctxbench.search.embedders import Vectors, VectorStore
+from ctxbench.search.minilm import MiniLM
 from tests.children import child
 from tests.draws import draws
 
 _FILL = """
 import json, sys
 from pathlib import Path
-from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding import vectors as module
-from ctxbench.embedding.vectors import VectorStore
+from ctxbench.search.minilm import MiniLM
+from ctxbench.search import embedders as module
+from ctxbench.search.embedders import VectorStore
 module.COMMIT_TEXTS = 8  # more commits, more moments at which a kill can do harm
 texts = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
 embedder = MiniLM(threads=2)

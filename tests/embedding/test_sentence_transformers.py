@@ -10,10 +10,10 @@ import shutil
 import numpy as np
 import pytest
 
-from ctxbench.embedding import model_files
-from ctxbench.embedding.embedder import ModelError
-from ctxbench.embedding.model_files import find_weights
-from ctxbench.embedding.sentence_transformers import SentenceTransformerEmbedder
+from ctxbench.search import minilm as model_files
+from ctxbench.search.embedders import ModelError
+from ctxbench.search.embedding_models import SentenceTransformerEmbedder
+from ctxbench.search.minilm import find_weights
 
 pytestmark = [
     pytest.mark.rest,  # PyTorch takes seconds to import

@@ -10,8 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from ctxbench.embedding.embedder import EmbedderIdentity
-from ctxbench.embedding.vectors import VectorStore, text_hash
+from ctxbench.search.embedders import EmbedderIdentity, VectorStore, text_hash
 from tests.children import LIMIT
 
 IDENTITY = EmbedderIdentity("model", "1", "test", "float32", 4)

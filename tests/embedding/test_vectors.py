@@ -10,12 +10,10 @@ import sqlite3
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import EmbeddingError, StorageError
-from ctxbench.embedding import vectors as vectors_module
-from ctxbench.embedding.embedder import EmbedderIdentity, ModelError
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.vectors import Vectors, VectorStats, VectorStore
+from ctxbench.io.errors import EmbeddingError, StorageError
+from ctxbench.search import embedders as vectors_module
+from ctxbench.search.embedders import EmbedderIdentity, HashingEmbedder, ModelError, Vectors, VectorStats, VectorStore
+from ctxbench.search.minilm import MiniLM
 
 
 class Recorder(HashingEmbedder):

@@ -10,10 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from ctxbench.embedding import wordllama as module
-from ctxbench.embedding.embedder import ModelError
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.wordllama import WordLlama
+from ctxbench.search import embedding_models as module
+from ctxbench.search.embedders import ModelError, open_embedder
+from ctxbench.search.embedding_models import WordLlama
 
 TEXTS = ["", " ", "deploy the service", "Grüße, \U0001f600!", "half \ud83d", "NUL \x00", "<s> <pad> </s>", "x" * 9000]
 installed = pytest.mark.skipif(importlib.util.find_spec("wordllama") is None, reason="needs the extra wordllama")
@@ -101,7 +100,7 @@ def test_on_done_reports_every_row(embedder, desk_texts, monkeypatch):
 def test_the_identity_is_known_without_loading_anything(desk_texts):
     script = (
         "import sys\n"
-        "from ctxbench.embedding.embedder_names import open_embedder\n"
+        "from ctxbench.search.embedders import open_embedder\n"
         "made = open_embedder('wordllama')\n"
         "print(made.identity.key)\n"
         "print('tokenizers' in sys.modules)\n"
@@ -196,6 +195,6 @@ def test_a_file_that_cannot_be_read(monkeypatch):
     def locked(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("ctxbench.embedding.model_files.file_sha256", locked)
+    monkeypatch.setattr("ctxbench.search.minilm.file_sha256", locked)
     with pytest.raises(ModelError, match="cannot be read: Permission denied"):
         _ = WordLlama().identity

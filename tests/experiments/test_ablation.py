@@ -16,16 +16,16 @@ from ablation import Ablation, Standing, ablate, recommended, verdict
 from ablation_report import ablation_report, answer, change, long_sections, verdict_text
 from overview import overview
 
-from ctxbench.bench.equal_tokens import AtTokens
-from ctxbench.bench.prepared import open_experiment
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.runner import run
-from ctxbench.bench.stats import compare
-from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.core.stored_pipelines import StoredPipeline
-from ctxbench.features.stored_fits import read_calibrations
+from ctxbench.evaluation.comparisons import AtTokens
+from ctxbench.evaluation.inputs import open_experiment
+from ctxbench.evaluation.run_folder import RunFolder
+from ctxbench.evaluation.runner import run
+from ctxbench.evaluation.statistics import compare
+from ctxbench.io.errors import ParameterError, StorageError
+from ctxbench.model.registry import StoredPipeline
+from ctxbench.pipelines.fits import read_calibrations
 from ctxbench.report.pages import parted, titles
-from ctxbench.report.steps_text import stage_text
+from ctxbench.report.run_tables import stage_text
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "experiments" / "strategies" / "ablations.py"

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 from base_curve import own_curve, standard_cut
 
-from ctxbench.bench.equal_tokens import LENGTHS
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.slices import Slice
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Labels, Slice
+from ctxbench.evaluation.comparisons import LENGTHS
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
+from ctxbench.pipelines.strategies.cut import Standard
 from ctxbench.selectors.definitions import definition
-from ctxbench.steps.cut import Standard
 
 ITEMS = tuple(Item(type="tool", name=name, description=name) for name in "abcdef")
 TOKENS = np.array([1, 2, 4, 8, 16, 32], dtype=np.int64)

@@ -18,8 +18,8 @@ from abstention_tables import (
 )
 from trials import AbstentionData, AbstentionTrial
 
-from ctxbench.bench.stats import Interval
-from ctxbench.tuning.fits.examples import Examples
+from ctxbench.evaluation.statistics import Interval
+from ctxbench.tuning.fit_examples import Examples
 
 NEEDS = np.array([True, True, False, False])
 MADE = Examples(

@@ -14,7 +14,7 @@ from gate_power import Cell, Power
 from gate_price import Cost, Price
 from gate_world import ALLOWANCES, OWN, Loss
 
-from ctxbench.gate.model import Verdict
+from ctxbench.gate.results import Verdict
 from ctxbench.report.pages import parted, titles
 
 

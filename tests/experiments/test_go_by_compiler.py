@@ -7,7 +7,7 @@ import json
 import go_by_compiler
 import pytest
 
-from ctxbench.core.errors import StorageError
+from ctxbench.io.errors import StorageError
 
 FILES = {
     "go.mod": "module example.com/app\n\ngo 1.22\n",

@@ -8,7 +8,7 @@ import java_by_compiler
 import pytest
 from edges_compared import tell
 
-from ctxbench.core.errors import StorageError, UserError
+from ctxbench.io.errors import StorageError, UserError
 
 needs_javac = pytest.mark.skipif(shutil.which("javac") is None, reason="javac is asked")
 FILES = {

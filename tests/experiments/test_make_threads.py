@@ -8,8 +8,8 @@ import subprocess
 import make_threads
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.data.datasets import read_dataset
+from ctxbench.datasets.files import read_dataset
+from ctxbench.io.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +38,10 @@ def test_what_ships_is_what_its_sources_give():
 @pytest.mark.parametrize(
     ("path", "size", "there"),
     [
-        ("ctxbench/core/items.py", 16_418, True),
-        ("ctxbench/core/__init__.py", 0, False),
-        ("ctxbench/tuning/sweep/threshold_sums.py", 10_900, True),
-        ("ctxbench/tuning/sweep/threshold_sums.py", 10_901, False),
+        ("ctxbench/model/items.py", 16_418, True),
+        ("ctxbench/model/__init__.py", 0, False),
+        ("ctxbench/tuning/rankings.py", 10_900, True),
+        ("ctxbench/tuning/rankings.py", 10_901, False),
         ("ctxbench/report/pages.py", 5_000, False),
         ("Makefile", 8_680, True),
         ("CHANGELOG.md", 66_385, False),
@@ -64,7 +64,11 @@ def test_one_thread_is_a_dataset(written):
     ("old", "new", "said"),
     [
         ("That takes as long as", "That takes so long as", "t01-1: file:ctxbench%2Fstores%2Fsqlite.py does not hold"),
-        ("access: [ctxbench/stores/sqlite.py]", "access: [ctxbench/lost.py]", "t01-2: ctxbench/lost.py is referred to"),
+        (
+            "access: [ctxbench/memory/sqlite_store.py]",
+            "access: [ctxbench/lost.py]",
+            "t01-2: ctxbench/lost.py is referred to",
+        ),
         ("2026-11-28T09:40:00Z", "2026-11-28T09:21:30Z", "t01-3: a turn is more than a minute after the one before"),
         ("message: t01-2b", "message: t01-6b", "t01-5: message:t01-6b is not there, or not to be seen then"),
         (

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from own_weights import EXACT, NEAREST, SHIPPED, own_weights, section
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.writer import write_dataset
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import write_dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
 
 WORDS = ["".join(pair) for pair in itertools.product(("bral", "drum", "fesk", "glin", "mork", "plat"), repeat=2)]
 OFTEN = 10  # times that a word stands in each of the notes

@@ -8,7 +8,7 @@ import search_size
 import tool_results
 
 import ctxbench
-from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.search.embedders import HashingEmbedder
 
 WHERE = {"processor": "one", "usable_cores": 2, "load": 0.1}
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import repo_map
 
-from ctxbench.core.errors import StorageError
-from ctxbench.core.items import Catalog, Item
+from ctxbench.io.errors import StorageError
+from ctxbench.model.items import Catalog, Item
 
 OLD, NEW = "@0123456789ab", "@ba9876543210"
 ITEMS = [

@@ -7,8 +7,8 @@ import shutil
 import pytest
 import rust_by_compiler
 
-from ctxbench.core.errors import StorageError
-from ctxbench.index.code.import_edges import import_edges
+from ctxbench.io.errors import StorageError
+from ctxbench.search.code_imports import import_edges
 
 needs_cargo = pytest.mark.skipif(shutil.which("cargo") is None, reason="the compiler is asked by cargo")
 FILES = {

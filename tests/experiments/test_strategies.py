@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from table import KINDS, described, strategies, table
 
-from ctxbench.core import registry
-from ctxbench.core.errors import ParameterError
+from ctxbench.io.errors import ParameterError
+from ctxbench.model import registry
 
 FILE = Path(__file__).parents[2] / "experiments" / "strategies.md"
 

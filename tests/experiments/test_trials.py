@@ -19,9 +19,9 @@ from trials import (
 )
 
 from ctxbench import testing
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.tuning.fits.curves import roc_area
-from ctxbench.tuning.fits.examples import folds_of, make_examples
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.tuning.fit_examples import folds_of, make_examples
+from ctxbench.tuning.query_fits import roc_area
 from tests.tuning.fits.fit_cases import EXAMPLES, PIPELINE, SCORES, made, words_dataset
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from warm_requests import time_warm_requests
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Request
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.text.tokens import open_counter
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.embedders import HashingEmbedder
+from ctxbench.search.tokens import open_counter
 
 CATALOG = Catalog([Item(type="tool", name=name, description=f"{name} things") for name in ("cut", "join", "paint")])
 REQUESTS = (Request(id="a", text="Cut it. Join it."), Request(id="b", text="Paint"))

@@ -183,7 +183,7 @@ def _app() -> Any:
 
 
 def _class_name(error: BaseException) -> str:
-    from ctxbench import UserError
+    from ctxbench.io.errors import UserError
 
     expected = isinstance(error, UserError | OSError) or type(error).__module__.startswith(("typer", "click"))
     return type(error).__name__ if expected else f"traceback: {type(error).__name__}"

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.features.columns import with_features
-from ctxbench.features.found import FeatureInput
-from ctxbench.index.dense import chunks_of
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.features import FeatureInput, with_features
+from ctxbench.search.dense import chunks_of
 
 SCHEMA = {
     "type": "object",

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates, Mode
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.features.columns import with_features
-from ctxbench.index.words import words
-from ctxbench.steps.linear import Linear
+from ctxbench.model.candidates import Candidates, Mode
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.features import with_features
+from ctxbench.pipelines.strategies.rank import Linear
+from ctxbench.search.words import words
 
 
 def file(name, text, **more):

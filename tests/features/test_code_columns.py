@@ -7,14 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import whole_texts
-from ctxbench.core.requests import Batch
-from ctxbench.features.code_columns import CodeFit
-from ctxbench.features.columns import with_features
-from ctxbench.steps.code_links import DISTANCE
-from ctxbench.steps.lexical import Bm25
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, whole_texts
+from ctxbench.pipelines.code_requests import CodeFit
+from ctxbench.pipelines.features import with_features
+from ctxbench.pipelines.strategies.files import DISTANCE
+from ctxbench.pipelines.strategies.retrieve import Bm25
 from ctxbench.testing import mock_resources
 from tests.code_history import history, request, up_to
 

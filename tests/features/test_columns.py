@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core import registry
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import UnknownNameError
-from ctxbench.core.items import Catalog, ItemKey
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch
-from ctxbench.features.columns import (
+from ctxbench.io.errors import UnknownNameError
+from ctxbench.model import registry
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, ItemKey
+from ctxbench.model.requests import Batch
+from ctxbench.pipelines.features import (
+    LABELLED,
     TEXT,
+    FeatureInput,
     column_names,
     families_of,
     family,
@@ -25,7 +26,7 @@ from ctxbench.features.columns import (
     resources_of,
     with_features,
 )
-from ctxbench.features.found import LABELLED, FeatureInput
+from ctxbench.pipelines.pipeline import Pipeline
 from tests.features.feature_cases import asked, table
 
 PLAIN = tuple(name for name in column_names() if name not in LABELLED)  # the others need a fit

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.core.candidates import SEARCHED, Candidates
-from ctxbench.core.query import Query
-from ctxbench.features.found import RETRIEVED, FeatureInput, best_of_chunks, log1p, ranks_of
-from ctxbench.index.dense import ChunkMatrix
+from ctxbench.model.candidates import SEARCHED, Candidates
+from ctxbench.model.requests import Query
+from ctxbench.pipelines.features import RETRIEVED, FeatureInput, best_of_chunks, log1p, ranks_of
+from ctxbench.search.dense import ChunkMatrix
 from tests.features.feature_cases import CATALOG, asked, table
 
 PROPERTY = settings(max_examples=50, deadline=None, database=None, derandomize=True)
@@ -84,7 +84,7 @@ class TestSimilarity:
         rows = found(table([0.9, 0.5]), said("Find the area", "Write a rule", "Stop it"))
         span = next(rows.spans())[1]
         whole = [np.concatenate(values) for values in zip(*rows.sentences(0, span), strict=True)]
-        monkeypatch.setattr("ctxbench.features.found.BLOCK", 1)
+        monkeypatch.setattr("ctxbench.pipelines.features.BLOCK", 1)
         parts = list(rows.sentences(0, span))
         assert len(parts) == 3
         for one, other in zip(whole, zip(*parts, strict=True), strict=True):

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.items import Catalog
-from ctxbench.features.item_words import item_words, query_stems, stems
+from ctxbench.model.items import Catalog
+from ctxbench.pipelines.features import item_words, query_stems, stems
 from tests.features.feature_cases import CATALOG
 
 

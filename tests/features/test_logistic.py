@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.features.columns import VERSION, Logistic
+from ctxbench.io.errors import ParameterError
+from ctxbench.pipelines.features import VERSION, Logistic
 
 VALUES = {
     "features": VERSION,

@@ -8,14 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.features.columns import column_names, with_features
-from ctxbench.features.found import FeatureInput
-from ctxbench.index.bm25 import bm25_index
-from ctxbench.index.words import WordRule
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.features import FeatureInput, column_names, with_features
+from ctxbench.search.word_index import bm25_index
+from ctxbench.search.words import WordRule
 
 AROUND = ("conversation.item", "conversation.best", "conversation.answers", "conversation.near")
 AGE = ("memory.recency", "memory.half_life")

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from ctxbench.features.built_in import values_in
-from ctxbench.features.columns import family
+from ctxbench.pipelines.feature_families import values_in
+from ctxbench.pipelines.features import family
 from tests.features.feature_cases import asked, rows_of, table
 
 SCORES = table([0.9, 0.5, 0.4])

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch
-from ctxbench.features.built_in import REQUEST, request_features, request_vectors
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.requests import Batch
+from ctxbench.pipelines.feature_families import REQUEST, request_features, request_vectors
+from ctxbench.pipelines.pipeline import Pipeline
 from tests.features.feature_cases import asked, table
 
 

@@ -6,9 +6,8 @@ import math
 
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
 from tests.features.feature_cases import CATALOG, asked, rows_of, table
 
 OVERLAPS = tuple(

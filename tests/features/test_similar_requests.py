@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.features.columns import feature_rows
-from ctxbench.features.found import LABELLED, NEIGHBOURS, LabelledRequests, needed_columns
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.features import LABELLED, NEIGHBOURS, LabelledRequests, feature_rows, needed_columns
 from tests.features.feature_cases import CATALOG, Plane, asked, table
 
 AREA, TONE, PRICES = CATALOG.ids

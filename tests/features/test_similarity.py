@@ -7,10 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.features.built_in import by_sentence, standing
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.feature_families import by_sentence, standing
 from tests.features.feature_cases import Plane, asked, rows_of, table
 
 SIMILARITY = ("similarity.score", "similarity.margin", "similarity.rank")

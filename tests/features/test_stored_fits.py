@@ -9,12 +9,11 @@ from dataclasses import replace
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.errors import InputError, ParameterError, StorageError
-from ctxbench.core.items import Catalog
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stages import PerType, Step
-from ctxbench.features.columns import VERSION
-from ctxbench.features.stored_fits import (
+from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.model.items import Catalog
+from ctxbench.model.strategies import PerType, Step
+from ctxbench.pipelines.features import VERSION
+from ctxbench.pipelines.fits import (
     SHIPPED,
     Calibrations,
     Fit,
@@ -26,7 +25,8 @@ from ctxbench.features.stored_fits import (
     read_calibrations,
     write_calibrations,
 )
-from ctxbench.steps.calibrated import Abstain, Price, Probability
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.calibrated import Abstain, Price, Probability
 
 RESOURCES = testing.mock_resources()
 CATALOG = testing.mock_catalog()

@@ -9,20 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.candidates import Candidates, Origin, place_among
-from ctxbench.core.items import Catalog
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.selection import offered_rows
-from ctxbench.gate.cause_groups import group_changes
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.gate.cause_finder import SnapshotPair
 from ctxbench.gate.causes import explain
-from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import assess_comparability
-from ctxbench.gate.differences import differences
-from ctxbench.gate.input_differences import input_differences
-from ctxbench.gate.model import CauseGroup, Change, Remedy
-from ctxbench.gate.snapshot_pair import SnapshotPair
+from ctxbench.gate.differences import differences, group_changes
+from ctxbench.gate.inputs import input_differences
+from ctxbench.gate.results import CauseGroup, Change, Remedy
+from ctxbench.gate.settings import CheckSettings
 from ctxbench.gate.snapshots import NEAR, AnswerFact, SelectorSnapshot
+from ctxbench.model.candidates import Candidates, Origin, place_among
+from ctxbench.model.items import Catalog
+from ctxbench.model.selection import offered_rows
+from ctxbench.pipelines.pipeline import Pipeline
 from tests.gate.gate_cases import identity, item, item_id, snapshot
 
 TOP3: list[Any] = [{"first": {"n": 3}}]

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.requests import Request
-from ctxbench.core.rules import Rule
-from ctxbench.core.selection import Offered
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.snapshots import AnswerFact, Identity, SelectorSnapshot, by_state, facts_of
+from ctxbench.model.candidates import Rule
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Request
+from ctxbench.model.selection import Offered
 
 RULE = "below includeScore"  # what keeps out everything that `near` names, unless it is given
 TOKENS = 10  # of every item, unless they are given

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from ctxbench.core.errors import UserError
 from ctxbench.gate.gate import accept, check_gate
+from ctxbench.io.errors import UserError
 
 WORDS = [f"{first}{second}rin" for first in "bdfgk" for second in "aeio"]  # no word of another tool
 GATE = {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.answer_prices import answer_tokens, shown_tokens
+from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline import write_baseline
 from ctxbench.gate.baseline_reader import read_baseline
-from ctxbench.gate.check_settings import CheckSettings, Pin
-from ctxbench.gate.checks import SnapshotPairs, check
+from ctxbench.gate.gate import SnapshotPairs, check
+from ctxbench.gate.settings import CheckSettings, Pin
+from ctxbench.gate.snapshots import answer_tokens, shown_tokens
 from tests.gate.gate_cases import offered, snapshot
 
 WHOLE = {"a": 100, "b": 100, "c": 100}

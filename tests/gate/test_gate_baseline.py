@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.stats import estimates
-from ctxbench.core.errors import InputError, ParameterError, StorageError
+from ctxbench.evaluation.comparisons import estimates
+from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline import without_texts, write_baseline
 from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot
+from ctxbench.io.errors import InputError, ParameterError, StorageError
 from tests.gate.gate_cases import answer, identity, item, item_id, offered, snapshot
 
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)

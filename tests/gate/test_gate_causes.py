@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxbench.core.rules import NOT_CHOSEN
 from ctxbench.gate.baseline import without_texts
-from ctxbench.gate.cause_texts import whole_detail
+from ctxbench.gate.cause_finder import SnapshotPair
 from ctxbench.gate.causes import explain, shapley
-from ctxbench.gate.input_differences import input_differences
-from ctxbench.gate.snapshot_pair import SnapshotPair
-from ctxbench.report.gate.check_texts import cause_text, exclusion_text
+from ctxbench.gate.inputs import input_differences
+from ctxbench.gate.results import whole_detail
+from ctxbench.model.candidates import NOT_CHOSEN
+from ctxbench.report.check_texts import cause_text, exclusion_text
 from tests.gate.cause_cases import as_baseline, causes, explained, scored
 from tests.gate.gate_cases import answer, identity, item_id, offered, snapshot
 

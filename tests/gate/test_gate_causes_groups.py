@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.selection import Pair
-from ctxbench.gate.cause_groups import cost_key
-from ctxbench.gate.input_differences import input_differences
-from ctxbench.gate.model import Cause, CauseGroup, CauseKind
-from ctxbench.gate.remedies import _widen_cut
-from ctxbench.gate.snapshot_pair import SnapshotPair
-from ctxbench.selectors.parameters import Parameter
+from ctxbench.gate.cause_finder import SnapshotPair
+from ctxbench.gate.causes import _widen_cut
+from ctxbench.gate.differences import cost_key
+from ctxbench.gate.inputs import input_differences
+from ctxbench.gate.results import Cause, CauseGroup, CauseKind
+from ctxbench.model.selection import Pair
+from ctxbench.selectors.selector import Parameter
 from tests.gate.cause_cases import explained, groups, scored
 from tests.gate.gate_cases import identity, item_id
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench.prepared import count_tokens, open_experiment
-from ctxbench.core.items import Catalog
-from ctxbench.gate.model import CauseKind
+from ctxbench.evaluation.inputs import count_tokens, open_experiment
+from ctxbench.gate.results import CauseKind
 from ctxbench.gate.snapshot_sources import take
+from ctxbench.model.items import Catalog
 from tests.gate.cause_cases import explained, groups
 
 SMOKE = Path(__file__).parents[2] / "datasets" / "smoke"

@@ -6,12 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.gate.flat_steps import flat_steps
-from ctxbench.gate.input_differences import ORDER, input_differences
-from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_setting
-from ctxbench.gate.setting_differences import SettingDifference
-from ctxbench.gate.snapshot_pair import SnapshotPair
+from ctxbench.gate.cause_finder import SnapshotPair
+from ctxbench.gate.inputs import (
+    ORDER,
+    Candidate,
+    ReplayCase,
+    SettingDifference,
+    can_replay,
+    input_differences,
+    replay_cuts,
+    with_setting,
+)
+from ctxbench.gate.snapshots import flat_steps
+from ctxbench.pipelines.pipeline import Pipeline
 from tests.gate.cause_cases import scored
 
 SIDES = {"before": "", "after": ""}

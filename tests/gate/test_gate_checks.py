@@ -12,18 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.prepared import open_experiment
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.evaluation.inputs import open_experiment
+from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline import without_texts
-from ctxbench.gate.check_settings import CheckSettings, Pin, Tolerance
-from ctxbench.gate.checks import SnapshotPairs, check, pair_snapshots
-from ctxbench.gate.model import Verdict
+from ctxbench.gate.gate import SnapshotPairs, check, pair_snapshots
+from ctxbench.gate.results import Verdict
+from ctxbench.gate.settings import CheckSettings, Pin, Tolerance
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.index.resources import LocalResources
-from ctxbench.io.yaml_files import dump_yaml, load_yaml
-from ctxbench.text.tokens import open_counter
+from ctxbench.io.documents import dump_yaml, load_yaml
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 from tests.gate.gate_cases import answer, identity, item, item_id, snapshot
 
 SMOKE = Path(__file__).parents[2] / "datasets" / "smoke"

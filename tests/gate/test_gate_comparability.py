@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.requests import SessionItem
+from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline import without_texts
-from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import assess_comparability, unasked
+from ctxbench.gate.settings import CheckSettings
 from ctxbench.gate.snapshots import Unasked
+from ctxbench.model.requests import SessionItem
 from ctxbench.selectors.protocol import NOT_ASKED
 from tests.gate.gate_cases import answer, identity, item, item_id, offered, snapshot
 

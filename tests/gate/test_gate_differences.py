@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.candidates import MARGIN
-from ctxbench.core.rules import Rule
-from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import assess_comparability
 from ctxbench.gate.differences import differences
-from ctxbench.gate.model import CauseKind
+from ctxbench.gate.results import CauseKind
+from ctxbench.gate.settings import CheckSettings
+from ctxbench.model.candidates import MARGIN, Rule
 from tests.gate.gate_cases import RULE, answer, identity, item, item_id, offered, snapshot
 
 ITEMS = dict.fromkeys("abcdefgh", "")

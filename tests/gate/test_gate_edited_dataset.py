@@ -12,23 +12,22 @@ import numpy as np
 import pytest
 import yaml
 
-from ctxbench.bench.experiment_file import examine
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.prepared import prepare
-from ctxbench.core.errors import InputError
-from ctxbench.core.items import Catalog
-from ctxbench.data.curation.rebase import rebase_dataset
-from ctxbench.data.datasets import read_dataset, write_dataset
+from ctxbench.catalogs.snapshots import read_catalog
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.evaluation.experiment import examine
+from ctxbench.evaluation.inputs import prepare
+from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline import without_texts
-from ctxbench.gate.baseline_reader import read_baseline
+from ctxbench.gate.baseline_reader import baseline_counts, read_baseline
 from ctxbench.gate.baseline_rows import RowError, query_from_row, query_row
-from ctxbench.gate.edited_dataset import open_edited, restore_labels
+from ctxbench.gate.comparability import open_edited, restore_labels
 from ctxbench.gate.gate import accept, check_gate
-from ctxbench.gate.input_differences import input_differences
-from ctxbench.gate.model import CauseKind, Verdict
+from ctxbench.gate.inputs import input_differences
+from ctxbench.gate.results import CauseKind, Verdict
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.gate.stored_vectors import baseline_counts
-from ctxbench.sources.catalogs import read_catalog
+from ctxbench.io.errors import InputError
+from ctxbench.labelling.rebase import rebase_dataset
+from ctxbench.model.items import Catalog
 from tests.gate.gate_cases import identity, item, item_id, snapshot
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"

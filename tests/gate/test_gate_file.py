@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.errors import InputError, StorageError
-from ctxbench.gate.check_settings import METRICS, Pin, Tolerance
-from ctxbench.gate.gate_file import examine_gate, read_gate
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.gate.settings import METRICS, Pin, Tolerance, examine_gate, read_gate
+from ctxbench.io.errors import InputError, StorageError
 
 HEAD = "datasets: [workbench]\nselectors: [semantic, bm25]\n"  # two lines
 

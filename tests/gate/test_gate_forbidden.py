@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from ctxbench.core.errors import InputError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.writer import write_dataset
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import write_dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.gate.baseline import write_baseline
 from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.gate import accept, check_gate
-from ctxbench.gate.model import Verdict
-from ctxbench.report.gate.as_json import check_dict
+from ctxbench.gate.results import Verdict
+from ctxbench.io.errors import InputError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
+from ctxbench.report.check_files import check_dict
 
 TOOLS = Catalog(Item(type="tool", name=name, description=f"Does {name}.") for name in ("refund", "cancel", "track"))
 KEY = {item.name: item.key for item in TOOLS}

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ctxbench.core.errors import ParameterError, SelectorError
-from ctxbench.gate.plugins import guard_exit
+from ctxbench.gate.settings import guard_exit
+from ctxbench.io.errors import ParameterError, SelectorError
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 ANSWER = "return [] if request.get('available') else ['tool:weather:get_forecast']"

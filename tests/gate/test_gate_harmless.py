@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.gate import snapshot_sources
 from ctxbench.gate.gate import accept, check_gate
-from ctxbench.gate.model import Verdict
+from ctxbench.gate.results import Verdict
+from ctxbench.search.embedders import HashingEmbedder
 
 SMOKE = Path(__file__).parents[2] / "datasets" / "smoke"
 SELECTORS = [{"selector": "bm25", "set": {"n": 4}}, {"selector": "semantic", "preset": "documents"}]

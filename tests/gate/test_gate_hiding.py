@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-from ctxbench.gate.baseline_layout import MANIFEST, manifest_hash
+from ctxbench.gate.baseline_rows import MANIFEST, manifest_hash
 from ctxbench.gate.gate import check_gate
-from ctxbench.gate.model import Verdict
+from ctxbench.gate.results import Verdict
 from tests.gate.gate_desk import WORDS, Desk, words_of
 
 LOOSE = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.gate.baseline import write_baseline
-from ctxbench.gate.baseline_layout import MANIFEST
+from ctxbench.gate.baseline_rows import MANIFEST
 from ctxbench.gate.history import COMPLETENESS, GONE, TOKENS, baseline_of, read_history
+from ctxbench.io.errors import InputError, ParameterError, StorageError
 from tests.checkout import Checkout
 from tests.gate.gate_cases import TOKENS as PRICE
 from tests.gate.gate_cases import snapshot

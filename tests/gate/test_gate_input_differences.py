@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.gate.cause_finder import setting_cause
-from ctxbench.gate.input_differences import input_differences
-from ctxbench.gate.item_edit_texts import edit_text
-from ctxbench.gate.model import CauseKind
+from ctxbench.gate.inputs import edit_text, input_differences
+from ctxbench.gate.results import CauseKind
 from ctxbench.gate.snapshots import ItemFact
 from tests.gate.gate_cases import identity, item, snapshot
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.stats import agreeing, compare, compare_metric, gain_loss_interval, grouped_compare, holm
-from ctxbench.gate.check_settings import CheckSettings, Tolerance
-from ctxbench.gate.metric_verdicts import POWER, MetricPair, detectable, judge_metrics
-from ctxbench.gate.model import Verdict
+from ctxbench.evaluation.comparisons import agreeing, compare_metric, gain_loss_interval, grouped_compare
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.statistics import compare, holm
+from ctxbench.gate.results import POWER, MetricPair, Verdict, detectable, judge_metrics
+from ctxbench.gate.settings import CheckSettings, Tolerance
 from tests.gate.gate_cases import snapshot
 
 COMPLETENESS, RECALL, TOKENS = map(parse_metric, ("completeness", "recall", "tokens"))

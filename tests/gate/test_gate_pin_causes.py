@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.check_settings import CheckSettings, Pin
-from ctxbench.gate.checks import SnapshotPairs, check
-from ctxbench.gate.model import CauseKind
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.gate.gate import SnapshotPairs, check
+from ctxbench.gate.results import CauseKind
+from ctxbench.gate.settings import CheckSettings, Pin
 from tests.gate.cause_cases import as_baseline, scored
 from tests.gate.gate_cases import item_id
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.items import ItemKey
-from ctxbench.gate.check_settings import Pin
-from ctxbench.gate.pins import pin_failures, pin_text, unknown_pins
+from ctxbench.gate.settings import Pin
 from ctxbench.gate.snapshots import Unasked
+from ctxbench.gate.verdict import pin_failures, pin_text, unknown_pins
+from ctxbench.model.items import ItemKey
 from tests.gate.gate_cases import answer, item, item_id, offered, snapshot
 
 A, B, C, D = map(item_id, "abcd")

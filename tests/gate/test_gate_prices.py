@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.cause_groups import with_prices
-from ctxbench.gate.check_settings import CheckSettings
-from ctxbench.gate.checks import SnapshotPairs, check
-from ctxbench.gate.model import CauseKind, PriceChange, Verdict
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.gate.differences import with_prices
+from ctxbench.gate.gate import SnapshotPairs, check
+from ctxbench.gate.results import CauseKind, PriceChange, Verdict
+from ctxbench.gate.settings import CheckSettings
 from tests.gate.cause_cases import as_baseline, scored
 from tests.gate.gate_cases import identity, item, item_id, offered, snapshot
 

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.items import Item
-from ctxbench.core.requests import SessionItem
 from ctxbench.gate.baseline import write_baseline
 from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.baseline_rows import RowError, item_from_row, item_row, query_from_row, query_row
-from ctxbench.gate.check_settings import CheckSettings
-from ctxbench.gate.comparability import assess_comparability
-from ctxbench.gate.questions import scopes_of
+from ctxbench.gate.comparability import assess_comparability, scopes_of
+from ctxbench.gate.settings import CheckSettings
+from ctxbench.model.items import Item
+from ctxbench.model.requests import SessionItem
 from tests.gate.gate_cases import item, item_id, offered, snapshot
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.errors import InputError, StorageError
+from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline import write_baseline
-from ctxbench.gate.baseline_layout import file_hash, manifest_hash
 from ctxbench.gate.baseline_reader import read_baseline
+from ctxbench.gate.baseline_rows import file_hash, manifest_hash
+from ctxbench.io.errors import InputError, StorageError
 from tests.gate.gate_cases import answer, offered, snapshot
 
 ALWAYS = [offered("rule:style", mode="always")]

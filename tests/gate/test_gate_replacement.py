@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-from ctxbench.gate.baseline_layout import MANIFEST, dataset_file, file_hash, manifest_hash
+from ctxbench.gate.baseline_rows import MANIFEST, dataset_file, file_hash, manifest_hash
 from ctxbench.gate.gate import accept, check_gate
-from ctxbench.report.gate.check_document import document
+from ctxbench.report.check_document import document
 from tests.checkout import Checkout
 from tests.gate.gate_desk import Desk
 

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ctxbench.core.errors import InputError, StorageError
-from ctxbench.gate import reused_answers as module
-from ctxbench.gate.baseline import write_baseline
+from ctxbench.gate import baseline as module
+from ctxbench.gate.baseline import inputs_of, reuse_answers, write_baseline
 from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.gate import accept, check_gate
-from ctxbench.gate.gate_file import read_gate
-from ctxbench.gate.model import Verdict
-from ctxbench.gate.reused_answers import inputs_of, reuse_answers
-from ctxbench.report.gate.as_json import check_dict
+from ctxbench.gate.results import Verdict
+from ctxbench.gate.settings import read_gate
+from ctxbench.io.errors import InputError, StorageError
+from ctxbench.report.check_files import check_dict
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 BM25 = {"selector": "bm25", "set": {"n": 3}}

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.gate.flat_steps import flat_steps
-from ctxbench.gate.input_differences import input_differences
-from ctxbench.gate.replay import with_setting
-from ctxbench.gate.setting_differences import differing_values, with_value_of
+from ctxbench.gate.inputs import differing_values, input_differences, with_setting, with_value_of
+from ctxbench.gate.snapshots import flat_steps
+from ctxbench.pipelines.pipeline import Pipeline
 from tests.gate.cause_cases import explained, groups
 from tests.gate.gate_cases import identity, snapshot
 

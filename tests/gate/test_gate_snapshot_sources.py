@@ -10,21 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench import dataset_run
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.prepared import open_experiment
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.runner import run
-from ctxbench.core import registry
-from ctxbench.core.errors import ParameterError, SelectorError, StorageError, UserError
-from ctxbench.core.selection import selections
-from ctxbench.data.datasets import read_dataset
+from ctxbench.datasets.files import read_dataset
+from ctxbench.evaluation import runner
+from ctxbench.evaluation.inputs import open_experiment
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.run_folder import RunFolder
+from ctxbench.evaluation.runner import run
 from ctxbench.gate import snapshot_sources
 from ctxbench.gate.snapshot_sources import of_run, take
 from ctxbench.gate.snapshots import facts_of
+from ctxbench.io.errors import ParameterError, SelectorError, StorageError, UserError
+from ctxbench.model import registry
+from ctxbench.model.selection import selections
 from ctxbench.selectors.external import External
-from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.selectors.protocol import VERSION, RawAnswer
+from ctxbench.selectors.selector import PipelineSelector
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 SELECTORS = """
@@ -39,7 +39,7 @@ METRICS = "[completeness, recall, tokens, nDCG@10, abstention]"
 def small_slices_and_a_cache_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CTXBENCH_OFFLINE", "1")
-    monkeypatch.setattr(dataset_run, "SLICE", 3)
+    monkeypatch.setattr(runner, "SLICE", 3)
     monkeypatch.setattr(snapshot_sources, "SLICE", 3)
 
 

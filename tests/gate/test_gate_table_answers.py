@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.bench.slices import Slice
-from ctxbench.core.candidates import Candidates, Mode, Origin
-from ctxbench.core.items import Catalog
-from ctxbench.core.rules import Rule
+from ctxbench.evaluation.answers import Slice
 from ctxbench.gate.snapshots import TableAnswers, failures, offered_ids
+from ctxbench.model.candidates import Candidates, Mode, Origin, Rule
+from ctxbench.model.items import Catalog
 from tests.gate.gate_cases import answer, item, item_id
 
 CATALOG = Catalog([item(name) for name in "abcd"])

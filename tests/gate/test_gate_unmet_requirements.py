@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.gate.baseline import without_texts
-from ctxbench.gate.check_settings import CheckSettings
-from ctxbench.gate.checks import SnapshotPairs, check
-from ctxbench.gate.model import CauseKind, UnmetRequirement, Verdict
+from ctxbench.gate.gate import SnapshotPairs, check
+from ctxbench.gate.results import CauseKind, UnmetRequirement, Verdict
+from ctxbench.gate.settings import CheckSettings
 from tests.gate.gate_cases import item, item_id, offered, snapshot
 
 A, B, D = map(item_id, "abd")

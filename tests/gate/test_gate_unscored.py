@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.rules import Rule
+from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline import write_baseline
 from ctxbench.gate.baseline_reader import read_baseline
-from ctxbench.gate.check_settings import CheckSettings, Pin
-from ctxbench.gate.checks import SnapshotPairs, check
-from ctxbench.gate.model import Verdict
+from ctxbench.gate.gate import SnapshotPairs, check
+from ctxbench.gate.results import Verdict
+from ctxbench.gate.settings import CheckSettings, Pin
+from ctxbench.model.candidates import Rule
 from tests.gate.gate_cases import identity, item_id, offered, snapshot
 
 A, B, C, X = map(item_id, "abcx")

@@ -17,26 +17,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench.prepared import prepare
-from ctxbench.core.errors import StorageError
-from ctxbench.embedding.embedder import ModelError
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import VectorStore, text_hash
+from ctxbench.evaluation.inputs import prepare
 from ctxbench.gate.baseline import write_baseline
-from ctxbench.gate.baseline_layout import file_hash, manifest_hash
-from ctxbench.gate.baseline_reader import read_baseline
-from ctxbench.gate.gate_file import read_gate
-from ctxbench.gate.snapshot_sources import take
-from ctxbench.gate.snapshots import content_hash
-from ctxbench.gate.stored_vectors import (
+from ctxbench.gate.baseline_reader import (
     BaselineCounter,
     BaselineStore,
     baseline_counts,
     gate_resources,
+    read_baseline,
     read_vectors,
     vectors_bytes,
 )
-from ctxbench.text.tokens import CharsCounter, FileCounter
+from ctxbench.gate.baseline_rows import file_hash, manifest_hash
+from ctxbench.gate.settings import read_gate
+from ctxbench.gate.snapshot_sources import take
+from ctxbench.gate.snapshots import content_hash
+from ctxbench.io.errors import StorageError
+from ctxbench.search.embedders import HashingEmbedder, ModelError, VectorStore, text_hash
+from ctxbench.search.tokens import CharsCounter, FileCounter
 from tests.gate.gate_cases import identity, item, snapshot
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
@@ -439,10 +437,10 @@ CHECK = """
 import sys
 from pathlib import Path
 from ctxbench.gate.baseline_reader import read_baseline
-from ctxbench.gate.gate_file import read_gate
-from ctxbench.gate.stored_vectors import gate_resources, baseline_counts
+from ctxbench.gate.settings import read_gate
+from ctxbench.gate.baseline_reader import gate_resources, baseline_counts
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.bench.prepared import prepare
+from ctxbench.evaluation.inputs import prepare
 file = read_gate(Path(sys.argv[1]))
 prepared = prepare(file.experiment, counting=baseline_counts(read_baseline(file.baseline)))
 take(prepared, resources=gate_resources(prepared, file.baseline))

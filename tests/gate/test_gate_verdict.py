@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.check_settings import CheckSettings
-from ctxbench.gate.checks import SnapshotPairs, check
-from ctxbench.gate.model import Verdict
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.gate.gate import SnapshotPairs, check
+from ctxbench.gate.results import Verdict
+from ctxbench.gate.settings import CheckSettings
 from tests.gate.gate_cases import identity, offered, snapshot
 
 COMPLETENESS = (parse_metric("completeness"),)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.value_texts import level, levels, shortened, signed_difference, size
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.gate.snapshots import level, levels, shortened, signed_difference, size
 
 
 @pytest.mark.parametrize(

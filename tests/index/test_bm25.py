@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.items import Catalog, Item
-from ctxbench.index.bm25 import VARIANTS, Bm25Index, bm25_index
-from ctxbench.index.words import WordRule, words
+from ctxbench.model.items import Catalog, Item
+from ctxbench.search.word_index import VARIANTS, Bm25Index, bm25_index
+from ctxbench.search.words import WordRule, words
 
 TEXTS = ["apple", "apple banana banana", "cherry apple", "date elder"]  # 1, 3, 2 and 2 words: 2 on average
 CATALOG = Catalog([Item(type="rule", name=text) for text in TEXTS])

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.index.bm25 import Bm25fIndex, Bm25Index, query_words
-from ctxbench.index.words import FIELDS, field_words
+from ctxbench.model.items import Catalog, Item
+from ctxbench.search.word_index import Bm25fIndex, Bm25Index, query_words
+from ctxbench.search.words import FIELDS, field_words
 
 ONE = dict.fromkeys(FIELDS, 1.0)
 FLAT = dict.fromkeys(FIELDS, 0.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.core.arrays import owners
-from ctxbench.core.requests import Batch
-from ctxbench.index.code_graph import MOST_DEFINERS, FileEdges, code_trees
+from ctxbench.model.arrays import owners
+from ctxbench.model.requests import Batch
+from ctxbench.search.code_index import MOST_DEFINERS, FileEdges, code_trees
 from ctxbench.testing import mock_resources
 from tests.code_history import history, request
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import whole_texts
-from ctxbench.core.requests import Batch, Request
-from ctxbench.index.code_symbols import CodeSymbols
-from ctxbench.steps.code_search import SymbolDefiners
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request, whole_texts
+from ctxbench.pipelines.strategies.files import SymbolDefiners
+from ctxbench.search.code_index import CodeSymbols
 from ctxbench.testing import mock_resources
 
 

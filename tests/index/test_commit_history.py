@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctxbench.core.items import Catalog, Item, Link
-from ctxbench.core.requests import Batch
-from ctxbench.index.commit_history import LARGEST, CommitHistory
+from ctxbench.model.items import Catalog, Item, Link
+from ctxbench.model.requests import Batch
+from ctxbench.search.code_index import LARGEST, CommitHistory
 from tests.code_history import history, request
 
 TREE = history(

@@ -8,14 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.core.errors import EmbeddingError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Request
-from ctxbench.embedding.embedder import ModelError
-from ctxbench.index import dense, products
-from ctxbench.index.dense import ChunkMatrix, DenseIndex, chunks_of, search
-from ctxbench.index.products import multiply, row_dots
+from ctxbench.io.errors import EmbeddingError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search import dense
+from ctxbench.search.dense import ChunkMatrix, DenseIndex, chunks_of, multiply, row_dots, search
+from ctxbench.search.embedders import ModelError
 from ctxbench.testing.contract import answer_rows
 
 X, Y = [1.0, 0.0], [0.0, 1.0]
@@ -178,7 +177,7 @@ class TestProducts:
 
     @pytest.mark.parametrize("small", [0, 10**9])
     def test_one_thread_or_many_multiply_alike(self, monkeypatch, small):
-        monkeypatch.setattr(products, "SMALL", small)
+        monkeypatch.setattr(dense, "SMALL", small)
         left, right = np.array([[1, 2], [3, 4]], dtype=np.float32), np.array([[5, 6]], dtype=np.float32)
         assert multiply(left, right).tolist() == [[17.0], [39.0]]
 
@@ -286,5 +285,5 @@ def test_few_items_are_searched_as_all_are(monkeypatch, paragraphs, depth):
 def test_the_nth_greatest_is_that_of_the_values_in_order(values, data):
     n = data.draw(st.integers(1, len(values)))
     times = data.draw(st.integers(1, 40))
-    found = products.nth_greatest(np.array(values * times, dtype=np.float32), n)
+    found = dense.nth_greatest(np.array(values * times, dtype=np.float32), n)
     assert found == np.sort(np.array(values * times, dtype=np.float32))[::-1][n - 1]

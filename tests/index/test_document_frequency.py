@@ -8,8 +8,8 @@ import random
 import numpy as np
 
 from ctxbench import testing
-from ctxbench.core.items import Catalog, Item
-from ctxbench.index.document_frequency import DocumentFrequency, document_frequency
+from ctxbench.model.items import Catalog, Item
+from ctxbench.search.words import DocumentFrequency, document_frequency
 
 
 def file(name, text):

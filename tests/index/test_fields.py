@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.items import Item
-from ctxbench.index.words import field_words
+from ctxbench.model.items import Item
+from ctxbench.search.words import field_words
 
 
 def test_each_field_has_its_own_words():

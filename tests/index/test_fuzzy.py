@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.index.fuzzy import FuzzyIndex
+from ctxbench.model.items import Catalog, Item
+from ctxbench.search.words import FuzzyIndex
 
 
 def index(*names: str, fields=("name",), near=0.8, **item) -> FuzzyIndex:

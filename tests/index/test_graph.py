@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ctxbench.index.graph as graph_module
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.index.dense import ChunkMatrix
-from ctxbench.index.graph import SIMILARITIES, Graph, GraphSpec, build_graph, update_graph
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.search import graph as graph_module
+from ctxbench.search.dense import ChunkMatrix
+from ctxbench.search.graph import SIMILARITIES, Graph, GraphSpec, build_graph, update_graph
 
 # Item 0 has the chunks (1, 0) and (0, 1); item 1 has (0.6, 0.8); item 2 has (1, 0).
 UNITS = [[(1.0, 0.0), (0.0, 1.0)], [(0.6, 0.8)], [(1.0, 0.0)]]

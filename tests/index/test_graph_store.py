@@ -10,12 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import ctxbench.index.graph as graphs
-import ctxbench.index.graph_store as store
-from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.core.items import Catalog
-from ctxbench.index.graph import Graph, GraphSpec
-from ctxbench.index.graph_store import CHUNKING, check_graph, kept_graph, make_graph, read_graph, read_meta, write_graph
+from ctxbench.io.errors import ParameterError, StorageError
+from ctxbench.model.items import Catalog
+from ctxbench.search import graph as graphs
+from ctxbench.search import graph as store
+from ctxbench.search.graph import (
+    CHUNKING,
+    Graph,
+    GraphSpec,
+    check_graph,
+    kept_graph,
+    make_graph,
+    read_graph,
+    read_meta,
+    write_graph,
+)
 from ctxbench.testing import mock_catalog, mock_resources
 
 SPEC = GraphSpec(threshold=0.2, neighbours=3)

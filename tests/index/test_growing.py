@@ -10,19 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.features.item_words import item_words, query_stems
-from ctxbench.index.dense import DenseIndex, dense_index
-from ctxbench.index.ranked import ranked_by
-from ctxbench.index.resources import LocalResources
-from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
-from ctxbench.steps.retrieve import Dense, Random, Servers
-from ctxbench.text.tokens import CharsCounter
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.features import item_words, query_stems
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.retrieve import Bm25, Bm25f, Dense, Fuzzy, Random, Servers
+from ctxbench.search.dense import DenseIndex, dense_index, ranked_by
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter
 from tests.draws import draws
 
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.index.item_paths import ItemPaths, file_path, place_of
+from ctxbench.model.items import Catalog, Item
+from ctxbench.search.code_index import ItemPaths, file_path, place_of
 
 FILES = Catalog(
     Item(type="file", name=name, title=name.partition("@")[0])

@@ -9,11 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.index import kept_words
-from ctxbench.index.bm25 import Bm25fIndex, Bm25Index
-from ctxbench.index.kept_words import MOST_FILES
-from ctxbench.index.words import FIELDS, WordRule, field_words, words
+from ctxbench.model.items import Catalog, Item
+from ctxbench.search import word_index
+from ctxbench.search.word_index import MOST_FILES, Bm25fIndex, Bm25Index
+from ctxbench.search.words import FIELDS, WordRule, field_words, words
 
 RULES = [WordRule(), WordRule(split=True, stop=True, stem=True)]
 ASKED = ("load the files", "parse parser parsing", "größe of a list", "server github")
@@ -26,7 +25,7 @@ WORDS = re.findall(
 def folder(monkeypatch, tmp_path):
     """Where words are kept, of however short texts."""
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path))
-    monkeypatch.setattr(kept_words, "LEAST", 2_000)
+    monkeypatch.setattr(word_index, "LEAST", 2_000)
     return tmp_path / "words-1"
 
 
@@ -34,9 +33,9 @@ def folder(monkeypatch, tmp_path):
 def split(monkeypatch):
     """The names of the items that were split into words."""
     found: list[str] = []
-    before = kept_words.ItemReader.split
+    before = word_index.ItemReader.split
     monkeypatch.setattr(
-        kept_words.ItemReader,
+        word_index.ItemReader,
         "split",
         lambda self, items: found.extend(item.name for item in items) or before(self, items),
     )
@@ -66,7 +65,7 @@ def scores(one, counted=None) -> list[bytes]:
 def apart(items, make=index, **more) -> list[bytes]:
     """The scores of items that are read where nothing was kept."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_words, "LEAST", 10**9)
+        patch.setattr(word_index, "LEAST", 10**9)
         return scores(make(items, **more))
 
 
@@ -109,7 +108,7 @@ def test_scores_are_those_of_words_that_were_never_kept(folder, rule):
         kept = index(now, rule=rule)
         assert scores(kept) == apart(now, rule=rule)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kept_words, "LEAST", 10**9)
+            patch.setattr(word_index, "LEAST", 10**9)
             assert scores(kept, counted) == scores(index(now, rule=rule), counted)
     assert 1 <= len(list(folder.iterdir())) <= MOST_FILES
 
@@ -219,7 +218,7 @@ def test_files_hold_no_more_than_twice_their_catalog_and_no_words_that_are_gone(
         items[:10] = [replace(one, text=f"{one.text} own{seed}") for one in files(10, seed)]
         index(items, rule=RULES[0])
         newest = max(folder.iterdir(), key=lambda one: one.stat().st_mtime_ns)
-        held = kept_words.KeptWords.unpacked(kept_words.read_sealed(newest))
+        held = word_index.KeptWords.unpacked(word_index.read_sealed(newest))
         assert len(held.digests) <= 80
         assert len([word for word in held.occurrences.word if word.startswith("own")]) <= 5
         assert (np.diff(held.occurrences.start) > 0).all()
@@ -240,4 +239,4 @@ def test_the_form_goes_up_with_the_words():
     )
     held.append(field_words(item))
     found = hashlib.sha256(repr(held).encode()).hexdigest()[:16]
-    assert (kept_words._FORM, found) == ("3", "b7c5989d67ad2bbc")
+    assert (word_index._FORM, found) == ("3", "b7c5989d67ad2bbc")

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from ctxbench.index.occurrences import CatalogWords, Occurrences, TextHolders
+from ctxbench.search.word_index import CatalogWords, Occurrences, TextHolders
 
 EMPTY = np.zeros(0, dtype=np.int64)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.index.code.path_kinds import is_test_path
-from ctxbench.index.path_names import ends_of, entry_score, fits_pattern, named_paths, split_name, subject_of
+from ctxbench.search.code_facts import is_test_path
+from ctxbench.search.code_index import ends_of, entry_score, fits_pattern, named_paths, split_name, subject_of
 
 PATHS = ("src/click/core.py", "src/click/__init__.py", "tests/test_core.py", ".github/lint.yml", "a/x.py", "b/x.py")
 

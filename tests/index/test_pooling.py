@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import EmbeddingError
-from ctxbench.index import dense
-from ctxbench.index.dense import ChunkMatrix, search
-from ctxbench.index.pooling import Pooling
+from ctxbench.io.errors import EmbeddingError
+from ctxbench.pipelines.strategies.retrieve import Pooling
+from ctxbench.search import dense
+from ctxbench.search.dense import ChunkMatrix, search
 
 EAST, NORTH, BETWEEN = [1.0, 0.0], [0.0, 1.0], [0.6, 0.8]
 POOLS = ("max", "mean", "top")

@@ -9,10 +9,10 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from ctxbench.core.installation import install_command
-from ctxbench.index import postgres as module
-from ctxbench.index.postgres import PostgresIndex
-from ctxbench.index.text_index import TextIndexError
+from ctxbench.io.errors import install_command
+from ctxbench.search import text_index as module
+from ctxbench.search.text_index import PostgresIndex
+from ctxbench.search.words import TextIndexError
 from tests.children import child
 from tests.index.test_text_index import file, matching
 from tests.postgres_server import programs, running_server
@@ -65,7 +65,7 @@ def test_without_a_server(monkeypatch, tmp_path):
 def test_without_psycopg():
     script = (
         "import sys; sys.modules['psycopg'] = None\n"
-        "from ctxbench.index.postgres import PostgresIndex\n"
+        "from ctxbench.search.text_index import PostgresIndex\n"
         "try: PostgresIndex()\nexcept Exception as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
@@ -153,8 +153,8 @@ def test_a_fault_in_the_middle_adds_nothing(database, monkeypatch):
 
 def test_two_come_first_at_once(database):
     script = (
-        "from ctxbench.index.postgres import PostgresIndex\n"
-        "from ctxbench.core.items import Item\n"
+        "from ctxbench.search.text_index import PostgresIndex\n"
+        "from ctxbench.model.items import Item\n"
         "files = [Item(type='file', name=f'{n}', text='word') for n in range(300)]\n"
         "print(len(set(PostgresIndex().rows(files).tolist())))"
     )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ctxbench.index.ranked import ranked_by
+from ctxbench.search.dense import ranked_by
 
 
 def test_ranking_by_scores_takes_only_what_was_found():

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ctxbench.index.related as related
-from ctxbench.index.dense import ChunkMatrix
-from ctxbench.index.pairs import Edges, best_pairs, every_pair
-from ctxbench.index.related import QueryWeighting, Relatives, either
+from ctxbench.search import graph as related
+from ctxbench.search.dense import ChunkMatrix, Edges, best_pairs, every_pair
+from ctxbench.search.graph import QueryWeighting, Relatives, either
 
 
 def matrix(chunks: list[list[int]]) -> ChunkMatrix:
@@ -127,7 +126,7 @@ def test_every_pair_of_groups_of_rows():
 
 @pytest.mark.parametrize("at_once", [1, 3, 8192])
 def test_the_best_pair_of_each_group_however_many_are_taken_at_once(at_once, monkeypatch):
-    monkeypatch.setattr("ctxbench.index.pairs._AT_ONCE", at_once)
+    monkeypatch.setattr("ctxbench.search.dense._ROWS_AT_ONCE", at_once)
     vectors = matrix([[0, 90, 45, 45]]).vectors
     pairs = (np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0]), np.array([2, 3, 0, 3]))
     found = best_pairs(pairs, vectors, vectors, n=2)

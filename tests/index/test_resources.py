@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core import registry
-from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline, PipelineError
-from ctxbench.core.requests import Batch
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.resources import LocalResources, TextVectors, TokenCounts
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.text.tokens import CharsCounter, open_counter
+from ctxbench.io.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.model import registry
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch
+from ctxbench.pipelines.pipeline import Pipeline, PipelineError
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources, TextVectors, TokenCounts
+from ctxbench.search.tokens import CharsCounter, open_counter
+from ctxbench.selectors.selector import PipelineSelector
 
 CATALOG = Catalog([Item(type="rule", name="a", text="four"), Item(type="file", name="b", text="12345")])
 
@@ -112,7 +111,7 @@ PLUGIN = """
 from dataclasses import dataclass
 from typing import ClassVar
 import numpy as np
-from ctxbench.core.candidates import Candidates
+from ctxbench.model.candidates import Candidates
 
 made = []
 

@@ -15,13 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import UnknownNameError
-from ctxbench.core.items import Item
-from ctxbench.index.fts5 import Fts5Index
-from ctxbench.index.postgres import PostgresIndex
-from ctxbench.index.resources import TextIndexes
-from ctxbench.index.stem_marks import TOKENIZER, StemMarks, _prefix
-from ctxbench.index.words import FUNCTION_WORDS, composed, phrases, separated
+from ctxbench.io.errors import UnknownNameError
+from ctxbench.model.items import Item
+from ctxbench.search.resources import TextIndexes
+from ctxbench.search.text_index import TOKENIZER, Fts5Index, PostgresIndex, StemMarks, _prefix
+from ctxbench.search.words import FUNCTION_WORDS, composed, phrases, separated
 
 ROOT = Path(__file__).parents[2]
 
@@ -231,7 +229,7 @@ def test_how_often_a_row_holds_a_word_is_what_the_table_of_fts5_says():
 def test_words_asked_last_are_kept_up_to_a_number_of_rows(monkeypatch):
     index = Fts5Index()
     rows = index.rows([file(f"{n}", "aa bb cc") for n in range(10)])
-    monkeypatch.setattr("ctxbench.index.fts5._KEPT", 20)
+    monkeypatch.setattr("ctxbench.search.text_index._KEPT", 20)
     expected = index.scores(["aa", "bb", "cc"], rows, match_all=True)
     assert list(index._held) == [("bb",), ("cc",)]
     assert index.scores(["aa", "bb", "cc"], rows, match_all=True).tolist() == expected.tolist()
@@ -241,7 +239,7 @@ def test_words_asked_last_are_kept_up_to_a_number_of_rows(monkeypatch):
 def test_words_that_many_rows_hold_are_looked_up_when_these_are_added(monkeypatch):
     files = [file(f"{n}.py", f"shared {'rows' if n % 3 else 'files'} happily w{n}") for n in range(30)]
     plain, asked = Fts5Index(), Fts5Index._holding
-    monkeypatch.setattr("ctxbench.index.fts5._MANY", 20)
+    monkeypatch.setattr("ctxbench.search.text_index._MANY", 20)
     found = []
     monkeypatch.setattr(Fts5Index, "_holding", lambda self, phrase: found.append(phrase) or asked(self, phrase))
     index = Fts5Index()
@@ -259,8 +257,8 @@ def test_words_that_many_rows_hold_are_looked_up_when_these_are_added(monkeypatc
 def test_a_process_ends_while_a_search_goes_on():
     program = """
 import threading, time
-from ctxbench.core.items import Item
-from ctxbench.index.fts5 import Fts5Index
+from ctxbench.model.items import Item
+from ctxbench.search.text_index import Fts5Index
 index = Fts5Index()
 rows = index.rows([Item(type="file", name=str(n), text="word " * 2000 + str(n)) for n in range(400)])
 def search():
@@ -283,7 +281,7 @@ def test_what_is_interrupted_leaves_no_row_behind(index, monkeypatch):
 
     module = "fts5" if isinstance(index, Fts5Index) else "postgres"
     with monkeypatch.context() as patched:
-        patched.setattr(f"ctxbench.index.{module}.composed", failing)
+        patched.setattr(f"ctxbench.search.{module}.composed", failing)
         with pytest.raises(KeyboardInterrupt):
             index.rows([file("interrupted.py", "whole"), file("b.py", "broken")])
     other = index.rows([file("later.py", "interrupted")])

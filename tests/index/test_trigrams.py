@@ -9,9 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from ctxbench.index.fts5 import Fts5Index
-from ctxbench.index.postgres import PostgresIndex
-from ctxbench.index.trigrams import Stretches, TrigramIndex, TrigramSets, trigrams
+from ctxbench.search.text_index import Fts5Index, PostgresIndex, Stretches, TrigramIndex, TrigramSets, trigrams
 from tests.index.test_text_index import file
 
 

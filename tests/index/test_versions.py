@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.items import Catalog, Item
-from ctxbench.index.versions import KEPT, index_over, row_over
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.resources import KEPT, index_over, row_over
 
 OVER = ("search_text",)
 

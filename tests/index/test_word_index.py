@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ctxbench.index.word_index import by_item
+from ctxbench.search.word_index import by_item
 
 
 def test_weights_of_the_same_item_are_added():

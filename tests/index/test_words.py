@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from ctxbench.index.words import (
+from ctxbench.search.words import (
     LONGEST_WORD,
     STOP_WORDS,
     WordRule,

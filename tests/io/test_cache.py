@@ -8,11 +8,9 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.io.cache import altered, cache_dir, read_sealed, seal_folder, write_sealed
-from ctxbench.io.checked_rows import CheckedRows
-from ctxbench.io.files import atomic_folder, write_atomic
-from ctxbench.io.leftovers import TEMPORARY, temporary_path
+from ctxbench.io.cache import CheckedRows, altered, read_sealed, seal_folder, write_sealed
+from ctxbench.io.errors import ParameterError
+from ctxbench.io.files import TEMPORARY, atomic_folder, cache_dir, temporary_path, write_atomic
 
 
 def test_the_environment_moves_it(tmp_path, monkeypatch):

@@ -32,7 +32,7 @@ from ctxbench.io.console import (
 
 ROOT = Path(__file__).parents[2] / "ctxbench"
 DOOR = "io/console.py"
-LENDING = "selectors/user_code.py"  # lends the streams to code of others, which must not close them
+LENDING = "selectors/callable.py"  # lends the streams to code of others, which must not close them
 OSC = "\x1b]52;c;eA==\x07"
 PROPERTY = settings(deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
@@ -204,12 +204,12 @@ ALLOWED = {
     ("__main__.py", "os.write"),  # a text of ours, before anything is imported
     (LENDING, "os.write"),  # likewise, in the midst of a signal
     (LENDING, "os.dup2"),
-    ("selectors/answer_cache.py", "os.write"),  # to a file
-    ("sources/mcp/watching.py", "os.fdopen"),  # a pipe, for what a server says on standard error
+    ("selectors/external.py", "os.write"),  # to a file
+    ("catalogs/mcp_capture.py", "os.fdopen"),  # a pipe, for what a server says on standard error
     ("testing/conformance.py", "subprocess.Popen"),  # a strategy under test says itself why it fails
     *(("io/files.py", name) for name in ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")),  # what may be read
 }
-OWN = {"cli/progress.py", "cli/check.py"}  # rewrites its line; prints workflow commands
+OWN = {"io/console.py", "cli/check.py"}  # rewrites its line; prints workflow commands
 
 
 def named(node: ast.AST, imported: dict[str, str]) -> str:

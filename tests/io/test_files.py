@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import Fault, InputError, StorageError
+from ctxbench.io.errors import Fault, InputError, StorageError
 from ctxbench.io.files import (
     atomic_folder,
     exclusive,
@@ -24,9 +24,9 @@ from ctxbench.io.files import (
     readable,
     recover_folder,
     special,
+    temporary_path,
     write_atomic,
 )
-from ctxbench.io.leftovers import temporary_path
 from tests.children import child
 
 

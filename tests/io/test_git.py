@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ctxbench.core.errors import StorageError
+from ctxbench.io.errors import StorageError
 from ctxbench.io.git import Commit, Repository
 from tests.checkout import Checkout
 

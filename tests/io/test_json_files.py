@@ -6,16 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import Fault, InputError
-from ctxbench.io.json_files import (
-    dump_json,
-    dump_jsonl,
-    is_lines,
-    iter_jsonl,
-    parse_json,
-    read_json,
-    values_with_lines,
-)
+from ctxbench.io.documents import dump_json, dump_jsonl, is_lines, iter_jsonl, parse_json, read_json, values_with_lines
+from ctxbench.io.errors import Fault, InputError
 
 
 def faults_of(text: str) -> list[tuple[str, int, int]]:

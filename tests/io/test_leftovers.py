@@ -13,9 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.io import leftovers
-from ctxbench.io.files import atomic_folder, recover_folder, temporary_folder, write_atomic
-from ctxbench.io.leftovers import TEMPORARY, held_folder, left, let_go, make_private_file, sweep, temporary_path
+from ctxbench.io import files
+from ctxbench.io.files import (
+    TEMPORARY,
+    atomic_folder,
+    held_folder,
+    left,
+    let_go,
+    make_private_file,
+    recover_folder,
+    sweep,
+    temporary_folder,
+    temporary_path,
+    write_atomic,
+)
 from tests.children import LIMIT, child
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders are not locked on Windows")
@@ -99,7 +110,7 @@ def test_only_names_of_the_place_itself_are_removed(tmp_path: Path) -> None:
 
 
 def test_without_locks_a_day_must_have_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "try_lock", lambda _handle: None)
+    monkeypatch.setattr(files, "try_lock", lambda _handle: None)
     path = tmp_path / "made"
     with atomic_folder(path) as folder:
         sweep(path)
@@ -113,14 +124,14 @@ def test_without_locks_a_day_must_have_passed(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_folder_taken_before_it_is_held_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock, taken = leftovers.try_lock, iter([True, False, True])
+    lock, taken = files.try_lock, iter([True, False, True])
 
     def raced(handle: int) -> bool | None:
         if next(taken, False):
             sweep(tmp_path / "made")  # by another process, just before
         return lock(handle)
 
-    monkeypatch.setattr(leftovers, "try_lock", raced)
+    monkeypatch.setattr(files, "try_lock", raced)
     path, handle = held_folder(tmp_path / "made")
     assert left(tmp_path / "made", TEMPORARY) == [path]
     let_go(handle)

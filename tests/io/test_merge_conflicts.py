@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import Fault, InputError
-from ctxbench.io.json_files import iter_jsonl, parse_json
-from ctxbench.io.yaml_files import load_yaml
+from ctxbench.io.documents import iter_jsonl, load_yaml, parse_json
+from ctxbench.io.errors import Fault, InputError
 
 CONFLICT = "<<<<<<< HEAD\n{}\n||||||| 1234567\n{}\n=======\n{}\n>>>>>>> other\n"
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import StorageError
-from ctxbench.io.files import read_text
-from ctxbench.io.near_files import suggest_file
+from ctxbench.io.errors import StorageError
+from ctxbench.io.files import read_text, suggest_file
 
 
 @pytest.fixture

@@ -6,10 +6,9 @@ import gzip
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.io.files import iter_lines, read_text
-from ctxbench.io.json_files import iter_jsonl
-from ctxbench.io.other_forms import UTF16, is_utf16
+from ctxbench.io.documents import iter_jsonl
+from ctxbench.io.errors import InputError
+from ctxbench.io.files import UTF16, is_utf16, iter_lines, read_text
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.io.output_paths import files_in, line_from, refuse_outputs, refuse_unwritable, row_with
+from ctxbench.io.cache import files_in, line_from, refuse_outputs, refuse_unwritable, row_with
+from ctxbench.io.errors import ParameterError, StorageError
 
 
 @pytest.fixture(autouse=True)

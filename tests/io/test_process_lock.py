@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from ctxbench.io.process_lock import ProcessLock
+from ctxbench.io.cache import ProcessLock
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctxbench.io.visible import harmless, joined, message_lines, one_line, quoted, visible, visible_json
+from ctxbench.io.errors import harmless, joined, message_lines, one_line, quoted, visible, visible_json
 
 HOSTILE = "\x1b]52;c;eA==\x07\x1b[2J\x9b31m\x7f\x00\b\r\v\f\x85\u061c\u200e\u202e\u2066\u2028\u200b\ufeff\ud800"
 PROPERTY = settings(deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

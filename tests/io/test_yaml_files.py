@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.io.yaml_files import dump_yaml, line_of, load_yaml
+from ctxbench.io.documents import dump_yaml, line_of, load_yaml
+from ctxbench.io.errors import InputError
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -144,6 +144,6 @@ def test_yaml_of_any_depth_ends_in_a_message(tmp_path, text):
 def test_either_parser_of_yaml_gives_the_same_data_and_lines(tmp_path, monkeypatch):
     text = "a: [1, {b: yes}]\nc:\n- x\n- |\n  two\n  lines\n- &k {d: 1e-5}\n- *k\n"
     fast = load_yaml(written(tmp_path, text))
-    monkeypatch.setattr("ctxbench.io.yaml_files._FAST", 0)
+    monkeypatch.setattr("ctxbench.io.documents._FAST", 0)
     assert load_yaml(written(tmp_path, text)) == fast
     assert fast[0] == {"a": [1, {"b": "yes"}], "c": ["x", "two\nlines\n", {"d": 1e-5}, {"d": 1e-5}]}

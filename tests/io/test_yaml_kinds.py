@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench.experiment_file import examine
-from ctxbench.core.errors import InputError
-from ctxbench.gate.gate_file import examine_gate
-from ctxbench.io.yaml_kinds import refuse_other_kind
-from ctxbench.selectors.definitions import read_definition
-from ctxbench.selectors.presets import read_presets
-from ctxbench.sources.agent_file import read_agent
-from ctxbench.tuning.policy_file import read_policies
+from ctxbench.catalogs.agent_file import read_agent
+from ctxbench.evaluation.experiment import examine
+from ctxbench.gate.settings import examine_gate
+from ctxbench.io.documents import refuse_other_kind
+from ctxbench.io.errors import InputError
+from ctxbench.selectors.definitions import read_definition, read_presets
+from ctxbench.tuning.policy import read_policies
 
 FILES = {
     "an agent file": "name: a\nsources: {rules: .}\nselector: bm25\n",

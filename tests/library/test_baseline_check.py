@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ctxbench
-from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.gate.gate import accept, check_runs
+from ctxbench.io.errors import ParameterError, StorageError
 from tests.library.conftest import CHEAP, SMOKE
 
 SHORT = {"retrieve": "bm25", "refine": [{"first": {"n": 2}}]}

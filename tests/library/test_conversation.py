@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 import ctxbench
-from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.session import ConversationStore
-from ctxbench.session.exchange import Exchange, Held, content_hash
+from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.selectors.conversations import ConversationStore, Exchange, Held, content_hash
 
 A, B = Item(type="rule", name="a", text="Be kind."), Item(type="tool", name="fetch", server="web")
 

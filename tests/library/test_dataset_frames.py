@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import ctxbench
-from ctxbench.core.errors import InputError, ParameterError, UserError
-from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.datasets.files import read_dataset
+from ctxbench.io.errors import InputError, ParameterError, UserError
 
 SMOKE = Path(__file__).parents[2] / "datasets" / "smoke"
 ITEMS = [{"name": "area", "description": "Area of a triangle"}, {"name": "root", "server": "math"}]

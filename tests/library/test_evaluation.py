@@ -16,17 +16,16 @@ import numpy as np
 import pytest
 
 import ctxbench
-from ctxbench.bench.prepared import open_experiment
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.runner import run
-from ctxbench.bench.summary import HEADLINE, summarise_run
-from ctxbench.cli.commands import ReportTargets, report_run
-from ctxbench.core.errors import InputError, ParameterError, UnknownNameError, UserError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import PipelineError
-from ctxbench.data.datasets.writer import create_dataset
-from ctxbench.data.importers.formats.golden import import_golden
-from ctxbench.report.figures_csv import figures_csv
+from ctxbench.cli.run import ReportTargets, report_run
+from ctxbench.datasets.files import create_dataset
+from ctxbench.evaluation.inputs import open_experiment
+from ctxbench.evaluation.run_folder import HEADLINE, RunFolder, summarise_run
+from ctxbench.evaluation.runner import run
+from ctxbench.io.errors import InputError, ParameterError, UnknownNameError, UserError
+from ctxbench.labelling.evals import import_golden
+from ctxbench.model.items import Catalog, Item
+from ctxbench.pipelines.pipeline import PipelineError
+from ctxbench.report.run_text import figures_csv
 from tests.library.conftest import CHEAP, ROOT, SMOKE
 
 

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 import ctxbench
-from ctxbench.cli.review_command import review as review_command
-from ctxbench.cli.traces import import_traces
-from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError, UserError
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.labelling.query_files import FOLDER, LOG
-from ctxbench.data.traces.importer import TraceSettings
+from ctxbench.cli.data import import_traces
+from ctxbench.cli.label import review as review_command
+from ctxbench.datasets.files import read_dataset
+from ctxbench.datasets.layout import FOLDER, LOG
+from ctxbench.io.errors import InputError, ParameterError, StorageError, UnknownNameError, UserError
+from ctxbench.labelling.trace_import import TraceSettings
 from tests.library.conftest import SMOKE
 
 TWO = ["bm25", "dense"]
@@ -221,7 +221,7 @@ def test_corrections_are_seen_at_once_and_written_as_a_patch(tmp_path, capsys):
     assert found.save(tmp_path / "patch.jsonl") == 1
     with pytest.raises(ParameterError, match="is there already"):
         found.save(tmp_path / "patch.jsonl")
-    from ctxbench.cli.review_command import apply_patch
+    from ctxbench.cli.label import apply_patch
 
     ctxbench.load(SMOKE).save(tmp_path / "copy")
     apply_patch(tmp_path / "copy", tmp_path / "patch.jsonl")

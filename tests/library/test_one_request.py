@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ctxbench
-from ctxbench.core.errors import ParameterError
+from ctxbench.io.errors import ParameterError
 from tests.checkout import written
 
 HISTORY = (

@@ -21,10 +21,10 @@ from matplotlib.colors import same_color
 from matplotlib.figure import Figure
 
 import ctxbench
-from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.library import result_plots
-from ctxbench.library.confusion import NO_SERVER, confusion
-from ctxbench.report.charts.axes import COLOURS
+from ctxbench.api import plots
+from ctxbench.api.plots import NO_SERVER, confusion
+from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.report.charts import COLOURS
 from ctxbench.report.scores import score_groups
 
 ROOT = Path(__file__).parents[2]
@@ -432,12 +432,12 @@ def test_a_selector_alone_has_nothing_to_differ_from(cache):
 
 
 def test_the_examples_of_docstrings_are_true():
-    ran = doctest.testmod(result_plots, extraglobs={"ctxbench": ctxbench})
+    ran = doctest.testmod(plots, extraglobs={"ctxbench": ctxbench})
     assert ran.attempted >= 8
     assert ran.failed == 0
 
 
 def test_matplotlib_is_loaded_by_the_first_plot_alone():
-    code = "import sys, ctxbench.library.evaluation; print('matplotlib' in sys.modules)"
+    code = "import sys, ctxbench.api.evaluation; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "False"

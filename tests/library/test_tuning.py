@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import ctxbench
-from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
-from ctxbench.io.yaml_files import load_yaml
-from ctxbench.tuning.opened_inputs import open_tuning
-from ctxbench.tuning.policy_file import read_policies
+from ctxbench.io.documents import load_yaml
+from ctxbench.io.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.tuning.inputs import open_tuning
+from ctxbench.tuning.policy import read_policies
 from ctxbench.tuning.preset_files import write_presets_of
 from ctxbench.tuning.tuner import tune
 from tests.library.conftest import CHEAP, ROOT, SMOKE

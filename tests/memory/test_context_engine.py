@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
+from ctxbench.memory.memories import Memory, Relationship
+from ctxbench.memory.sqlite_store import SqliteStore
+from ctxbench.memory.stores import DictStore
 from ctxbench.selectors.definitions import definition
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.memories import Memory, Relationship
-from ctxbench.stores.sqlite import SqliteStore
 
 TEXTS = {
     "tyre": "Ana's front tyre went flat on the canal path.",

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import EmbeddingError, ParameterError
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.memory.query_vectors import QueryVectors
+from ctxbench.io.errors import EmbeddingError, ParameterError
+from ctxbench.memory.engine import QueryVectors
+from ctxbench.search.embedders import HashingEmbedder
 
 
 class Counting(HashingEmbedder):

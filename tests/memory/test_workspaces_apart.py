@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import UserError
+from ctxbench.io.errors import UserError
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.memories import Memory, Relationship
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.memory.memories import Memory, Relationship
+from ctxbench.memory.sqlite_store import SqliteStore
+from ctxbench.memory.stores import DictStore
 
 WORKSPACES = ("crimson", "emerald", "azure")
 """What they hold says so in capitals."""

@@ -8,7 +8,7 @@ from email.utils import formatdate
 
 import pytest
 
-from ctxbench.net.http_connection import certificates, seconds_asked
+from ctxbench.io.http import certificates, seconds_asked
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("7", 7), (" 7 ", 7), ("1.5", 1.5)])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ctxbench.net.http_limits import Deadline, compression
+from ctxbench.io.http import Deadline, compression
 
 
 @pytest.mark.parametrize("value", ["", "identity", "Identity , identity", " ,"])

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.planning.context_plan import (
+from ctxbench.io.errors import ParameterError
+from ctxbench.pipelines.code_requests import (
     Broad,
     ContextPlan,
     EntryPointBased,
@@ -13,8 +13,8 @@ from ctxbench.planning.context_plan import (
     Semantic,
     heuristic_plan,
     plan_schema,
+    read_intent,
 )
-from ctxbench.planning.request_intent import read_intent
 
 TOLD = {
     "keywords": ["auth"],

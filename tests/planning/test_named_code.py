@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from ctxbench.planning.named_code import MOST, is_file, is_path, named_code
+from ctxbench.pipelines.code_requests import MOST, is_file, is_path, named_code
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.planning.request_intent import read_intent
+from ctxbench.pipelines.code_requests import read_intent
 
 LABELLED = [
     json.loads(line) for line in Path(__file__).with_name("code_requests.jsonl").read_text("utf-8").splitlines()

@@ -40,7 +40,7 @@ ctxbench_embedder = hashing
 
 # Each run of pytest is a process, forked from one that has what takes long to import.
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["pytest", "numpy", "ctxbench.selectors.definitions", "ctxbench.embedding.hashing"])
+SERVER.set_forkserver_preload(["pytest", "numpy", "ctxbench.selectors.definitions", "ctxbench.search.embedders"])
 
 
 def run_pytest(folder, arguments, environment, output):

@@ -78,11 +78,11 @@ def test_what_the_user_gave_wrong_is_no_failed_assertion(team):
     done.assert_outcomes(failed=2)
     done.stdout.fnmatch_lines(
         [
-            "E       ctxbench.core.errors.InputError: 3 faults",
+            "E       ctxbench.io.errors.InputError: 3 faults",
             "E         include: the catalog has no item 'rule:refund'; did you mean 'rule:refunds'?*",
             "E         include: 'refunds' is no item id: expected type:name *",
             "E         exclude: the catalog has no item 'tool:mail:sent'; did you mean 'tool:mail:send'?*",
-            "E       ctxbench.core.errors.ParameterError: nothing is demanded: *max_tokens*",
+            "E       ctxbench.io.errors.ParameterError: nothing is demanded: *max_tokens*",
         ]
     )
     assert "AssertionError" not in text_of(done)

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import UserError
-from ctxbench.core.items import ItemKey
-from ctxbench.core.requests import Filter, Request
+from ctxbench.io.errors import UserError
+from ctxbench.model.items import ItemKey
+from ctxbench.model.requests import Filter, Request
 from ctxbench.pytest_plugin import AssertOffers, Setup
-from ctxbench.pytest_plugin.explained_request import ask
+from ctxbench.pytest_plugin.explanations import ask
 from ctxbench.pytest_plugin.setup import open_setup
 from tests.pytest_plugin.plugin_cases import put
 

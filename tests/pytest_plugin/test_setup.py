@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import UserError
-from ctxbench.core.requests import Batch, Request
+from ctxbench.io.errors import UserError
+from ctxbench.model.requests import Batch, Request
 from ctxbench.pytest_plugin import Setup
-from ctxbench.pytest_plugin.explained_request import ask
+from ctxbench.pytest_plugin.explanations import ask
 from ctxbench.pytest_plugin.setup import open_setup
-from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.presets import write_presets
-from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
+from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
+from ctxbench.selectors.definitions import definition, write_presets
 from tests.pytest_plugin.plugin_cases import ONE
 
 

@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.bench.answer_rows import Part
-from ctxbench.bench.results import FORMAT, RunFolder, Slice
-from ctxbench.core.arrays import IntArray
-from ctxbench.core.candidates import Candidates, Mode, Origin
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.requests import Message, Request
-from ctxbench.core.rules import Rule
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Part, Slice
+from ctxbench.evaluation.run_folder import FORMAT, RunFolder
+from ctxbench.model.arrays import IntArray
+from ctxbench.model.candidates import Candidates, Mode, Origin, Rule
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Message, Request
 from ctxbench.report.run_page import write_report
 
 CHROMIUM = os.environ.get("CTXBENCH_CHROMIUM") or shutil.which("chromium")

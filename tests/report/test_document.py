@@ -20,10 +20,10 @@ from ctxbench.report.document import (
     Table,
     Text,
     Weight,
+    console_text,
+    markdown,
 )
-from ctxbench.report.document_console import console_text
-from ctxbench.report.document_markdown import markdown
-from ctxbench.report.document_page import page
+from ctxbench.report.pages import page
 
 PRICES = Table("Prices", ("item", "tokens"), (((Quoted("rule:a"), Quoted("be *brief*")), "12"),), frozenset({1}))
 SIDES = Table("Sides", ("what", "change"), (("all", ("-1.0", "p=0.04")),))

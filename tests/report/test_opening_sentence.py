@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from ctxbench.report.opening_sentence import run_answer
+from ctxbench.report.run_tables import run_answer
 
 BASE = "semantic/normal"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.errors import StorageError
+from ctxbench.io.errors import StorageError
 from ctxbench.report.pages import parted, titles, write_parted
 
 TEXT = """# Which way

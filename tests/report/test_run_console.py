@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from ctxbench.bench.stats import Comparison, Estimate, Interval
-from ctxbench.bench.summary import DatasetSummary, RunSummary, SelectorSummary, summarise_run
-from ctxbench.report.run_console import console_tables, print_summary
+from ctxbench.evaluation.run_folder import DatasetSummary, RunSummary, SelectorSummary, summarise_run
+from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
 from ctxbench.report.run_tables import comparison_table
+from ctxbench.report.run_text import console_tables, print_summary
 
 
 def printed(summary: RunSummary, width: int = 140) -> str:

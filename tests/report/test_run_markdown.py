@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench.stats import Comparison, Estimate, Interval
-from ctxbench.bench.summary import DatasetSummary, RunSummary, SelectorSummary
-from ctxbench.core.stages import Step
-from ctxbench.data.datasets import Dataset, read_dataset
-from ctxbench.report.run_markdown import markdown_report
-from ctxbench.steps.lexical import Bm25
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import read_dataset
+from ctxbench.evaluation.run_folder import DatasetSummary, RunSummary, SelectorSummary
+from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
+from ctxbench.model.strategies import Step
+from ctxbench.pipelines.strategies.retrieve import Bm25
+from ctxbench.report.run_text import markdown_report
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 

@@ -14,17 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.stored_answers import StoredAnswers, write_blocks
-from ctxbench.bench.summary import summarise_run
-from ctxbench.core.candidates import Candidates, Mode, Origin, add_expanded
-from ctxbench.core.errors import StorageError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.report.page_payload import dataset_payload, script_json
-from ctxbench.report.run_markdown import markdown_report
-from ctxbench.report.run_page import render_page
-from ctxbench.report.scores import score_groups
-from ctxbench.report.thresholds import threshold_of
+from ctxbench.evaluation.answers import StoredAnswers, write_blocks
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.run_folder import summarise_run
+from ctxbench.io.errors import StorageError
+from ctxbench.model.candidates import Candidates, Mode, Origin, add_expanded
+from ctxbench.model.items import Catalog, Item
+from ctxbench.report.run_page import dataset_payload, render_page, script_json
+from ctxbench.report.run_text import markdown_report
+from ctxbench.report.scores import score_groups, threshold_of
 from ctxbench.report.wording import estimate_interval
 
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.notes import Note
-from ctxbench.report.column_words import column_words
-from ctxbench.report.page_payload import dataset_payload
-from ctxbench.report.run_tables import note_text
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.model.candidates import Note
+from ctxbench.report.run_page import dataset_payload
+from ctxbench.report.run_tables import column_words, note_text
 from tests.report.conftest import MadeRun, make_run, manifest
 
 NOTE = Note("plan", "fell back", "no model answered; the keywords were taken", query="q1")

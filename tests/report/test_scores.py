@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from ctxbench.core.candidates import Mode, add_expanded
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.report.charts.histogram import scores
-from ctxbench.report.scores import ScoreGroup, score_groups
-from ctxbench.report.thresholds import Bound, bounds_of, threshold_of
+from ctxbench.model.candidates import Mode, add_expanded
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.report.run_charts import scores
+from ctxbench.report.scores import Bound, ScoreGroup, bounds_of, score_groups, threshold_of
 
 
 def about(*refine: Any) -> dict[str, Any]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.report.run_tables import SEEN, about_selector
-from ctxbench.report.steps_text import may_have_seen, pipeline_text, reads_a_fit
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.report.run_tables import SEEN, about_selector, may_have_seen, pipeline_text, reads_a_fit
 
 
 def described(spec):

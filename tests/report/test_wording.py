@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.stats import Comparison, Estimate, Interval
-from ctxbench.io.visible import count
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
+from ctxbench.io.errors import count
 from ctxbench.report import wording
 
 

@@ -42,17 +42,16 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.core import registry
-from ctxbench.core.arrays import IntArray
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import EmbeddingError, ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.embedding.embedder import ModelError
-from ctxbench.index.dense import ChunkMatrix, chunks_of, nearest
-from ctxbench.index.products import multiply
-from ctxbench.steps.cut import Standard, offered_length
-from ctxbench.steps.retrieve import best_of_items, joined_keys
-from ctxbench.text.original_rules import query_chunks
+from ctxbench.io.errors import EmbeddingError, ParameterError
+from ctxbench.model import registry
+from ctxbench.model.arrays import IntArray
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.pipelines.strategies.cut import Standard, offered_length
+from ctxbench.pipelines.strategies.retrieve import best_of_items, joined_keys
+from ctxbench.search.chunking import query_chunks
+from ctxbench.search.dense import ChunkMatrix, chunks_of, multiply, nearest
+from ctxbench.search.embedders import ModelError
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Batch, Request
 from ctxbench.io.cache import checksum
-from ctxbench.selectors.answer_cache import AnswerCache
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request
+from ctxbench.selectors.external import AnswerCache
 
 BATCH = Batch.of(Catalog([Item(type="tool", name="a")]), [Request(id=f"q{row}", text="a") for row in range(3)])
 

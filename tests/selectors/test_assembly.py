@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Batch, Request
-from ctxbench.core.selection import selections
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request
+from ctxbench.model.selection import selections
 from ctxbench.selectors.definitions import definition
 from ctxbench.testing import mock_resources
 

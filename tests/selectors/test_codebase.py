@@ -6,17 +6,16 @@ import itertools
 
 import pytest
 
-from ctxbench.core.items import Catalog
-from ctxbench.core.requests import Batch, Request
-from ctxbench.core.selection import selections
-from ctxbench.data.from_git.history_dataset import HistorySettings, history_dataset
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.resources import LocalResources
+from ctxbench.catalogs.git_history import GitRepository
+from ctxbench.catalogs.git_trees import items_of_tree
+from ctxbench.labelling.git_history import HistorySettings, history_dataset
+from ctxbench.model.items import Catalog
+from ctxbench.model.requests import Batch, Request
+from ctxbench.model.selection import selections
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter
 from ctxbench.selectors.definitions import definition
-from ctxbench.sources.repository.git_reader import GitRepository
-from ctxbench.sources.repository.tree_catalog import items_of_tree
-from ctxbench.text.tokens import CharsCounter
 from tests.checkout import written
 from tests.rust_shop import rust_shop
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch
+from ctxbench.io.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.model.requests import Batch
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.cut import Margin, Standard
 from ctxbench.selectors import definitions
 from ctxbench.selectors.definitions import definition, find_definition, read_definition, shipped
-from ctxbench.steps.cut import Margin, Standard
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 from ctxbench.testing.contract import answer_rows
 

@@ -7,18 +7,17 @@ import json
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Request, SessionItem
-from ctxbench.core.rules import Rule
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.dense import chunks_of
-from ctxbench.index.resources import LocalResources
+from ctxbench.io.errors import InputError
+from ctxbench.model.candidates import Rule
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request, SessionItem
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.dense import chunks_of
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.explain import explain
-from ctxbench.text.tokens import CharsCounter
 
 CALENDAR = Item(
     type="reference",

@@ -11,12 +11,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError, StorageError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.requests import Batch, Message, Request, SessionItem
+from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, Message, Request, SessionItem
 from ctxbench.selectors.callable import CallableSource
-from ctxbench.selectors.external import External, external_from_config, schema
-from ctxbench.selectors.protocol import catalog_message, request_messages
+from ctxbench.selectors.external import External, external_from_config
+from ctxbench.selectors.protocol import catalog_message, request_messages, schema
 
 CATALOG = Catalog(
     [

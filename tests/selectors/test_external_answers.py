@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import SelectorError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.requests import Batch, Request, SessionItem
-from ctxbench.core.selection import selections
-from ctxbench.selectors.answers import AnswerReader, table
-from ctxbench.selectors.protocol import MalformedError, RawAnswer, dumps, loads, quoted, schema
+from ctxbench.io.errors import SelectorError
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, Request, SessionItem
+from ctxbench.model.selection import selections
+from ctxbench.selectors.protocol import AnswerReader, MalformedError, RawAnswer, dumps, loads, quoted, schema, table
 
 CATALOG = Catalog(
     [
@@ -57,7 +56,7 @@ def chosen_and_left(batch, answers):
 
 
 def selections_of(batch, answers):
-    from ctxbench.core.query import Query
+    from ctxbench.model.requests import Query
 
     reader = AnswerReader(batch)
     read_all = {row: reader.read(row, RawAnswer(answer=answer)) for row, answer in answers.items()}

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Batch, Request
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request
 from ctxbench.selectors.callable import CallableSource, load_callable
 from ctxbench.selectors.external import External, external_from_config
 
@@ -59,7 +59,7 @@ def test_it_gets_the_request_and_the_enabled_items_without_metadata():
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_that_a_slow_one_is_waited_for_is_told(monkeypatch, caplog, batch):
-    monkeypatch.setattr("ctxbench.selectors.patience._SILENCE", 0.05)
+    monkeypatch.setattr("ctxbench.selectors.external._SILENCE", 0.05)
 
     def slow(_request, _items):
         time.sleep(0.3)
@@ -196,8 +196,8 @@ def test_what_it_prints_does_not_reach_standard_output(tmp_path):
     program = textwrap.dedent(
         """
         from pathlib import Path
-        from ctxbench.core.items import Catalog
-        from ctxbench.core.requests import Batch, Request
+        from ctxbench.model.items import Catalog
+        from ctxbench.model.requests import Batch, Request
         from ctxbench.selectors.external import external_from_config
         print("before")
         selector = external_from_config({"callable": "mine.py:select"}, base=Path())

@@ -13,12 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Batch, Request
-from ctxbench.selectors.command import CommandOptions, CommandSource
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request
+from ctxbench.selectors.command import MOST, CommandOptions, CommandSource
 from ctxbench.selectors.external import External, external_from_config
-from ctxbench.selectors.source_files import MOST
 from tests.children import child
 from tests.planted import GITHUB
 
@@ -218,7 +217,7 @@ def test_a_process_that_does_not_read_is_ended_too(start):
 
 
 def test_that_an_answer_is_waited_for_is_told_once(start, monkeypatch, caplog):
-    monkeypatch.setattr("ctxbench.selectors.patience._SILENCE", 0.05)
+    monkeypatch.setattr("ctxbench.selectors.external._SILENCE", 0.05)
     start("time.sleep(60)", timeout=0.2, start_timeout=0.3).select(batch_of("a"))
     (said,) = caplog.messages
     assert said.startswith("waiting for 'mine': query 'q0' has not been answered for 0 s; it is given 0.5 s, 0.3 s of")
@@ -226,8 +225,8 @@ def test_that_an_answer_is_waited_for_is_told_once(start, monkeypatch, caplog):
 
 
 def test_that_a_later_answer_is_waited_for_is_told_with_its_query(start, monkeypatch, caplog):
-    monkeypatch.setattr("ctxbench.selectors.patience._SILENCE", 0.1)
-    monkeypatch.setattr("ctxbench.selectors.patience._AGAIN", 0.0)
+    monkeypatch.setattr("ctxbench.selectors.external._SILENCE", 0.1)
+    monkeypatch.setattr("ctxbench.selectors.external._AGAIN", 0.0)
     hang = """
     for query, text in requests():
         if text == "hang":
@@ -532,8 +531,8 @@ def test_ctrl_c_ends_the_process_at_once(tmp_path):
     selector = command(f"{asked}; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
     program = textwrap.dedent(
         f"""
-        from ctxbench.core.items import Catalog
-        from ctxbench.core.requests import Batch, Request
+        from ctxbench.model.items import Catalog
+        from ctxbench.model.requests import Batch, Request
         from ctxbench.selectors.external import external_from_config
         from pathlib import Path
         selector = external_from_config({{"command": {selector!r}}}, base=Path())
@@ -555,8 +554,8 @@ def test_a_forgotten_process_ends_with_ours(tmp_path):
     selector = command(f"open({str(pids)!r}, 'w').write(str(os.getpid()))\nfor one in requests(): say(*one)")
     program = textwrap.dedent(
         f"""
-        from ctxbench.core.items import Catalog
-        from ctxbench.core.requests import Batch, Request
+        from ctxbench.model.items import Catalog
+        from ctxbench.model.requests import Batch, Request
         from ctxbench.selectors.external import external_from_config
         from pathlib import Path
         selector = external_from_config({{"command": {selector!r}}}, base=Path())

@@ -15,13 +15,15 @@ import pytest
 import yaml
 
 from ctxbench.cli.curate import ExportTargets, export
-from ctxbench.core.selection import selections
-from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.datasets.files import read_dataset
+from ctxbench.model.selection import selections
 from ctxbench.selectors.command import CommandOptions
-from ctxbench.selectors.external import KINDS, External, _options, external_from_config, schema
-from ctxbench.selectors.http_options import HttpOptions
+from ctxbench.selectors.external import External, _options, external_from_config
+from ctxbench.selectors.http import HttpOptions
+from ctxbench.selectors.protocol import schema
+from ctxbench.selectors.selector import EXTERNAL_KINDS
 from ctxbench.testing import check_selector
-from ctxbench.tuning.policy_file import policies_of
+from ctxbench.tuning.policy import policies_of
 from tests.children import child
 from tests.experiment_files import read_experiment
 
@@ -142,7 +144,7 @@ def blocks(language):
 
 def test_the_page_shows_configurations_that_work():
     *configs, policies = [yaml.safe_load(block) for block in blocks("yaml")]
-    assert [next(iter(config)) for config in configs] == list(KINDS)
+    assert [next(iter(config)) for config in configs] == list(EXTERNAL_KINDS)
     for config in configs:
         if "node" in config.get("command", []) and shutil.which("node") is None:
             pytest.skip("Node is not installed")
@@ -168,7 +170,7 @@ def test_the_page_lists_every_option_with_its_default():
         "command": {**dataclasses.asdict(CommandOptions()), **common},
         "url": {**dataclasses.asdict(HttpOptions()), "cache": True, **common},
     }
-    for kind, title in zip(KINDS, ("By file", "By Python callable", "By command", "By HTTP"), strict=True):
+    for kind, title in zip(EXTERNAL_KINDS, ("By file", "By Python callable", "By command", "By HTTP"), strict=True):
         section = PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
         listed = re.findall(r"^\| `(\w+)` \| (\S+) \|", section, re.MULTILINE)
         shown = {name: None if text == "none" else yaml.safe_load(text.strip("`")) for name, text in listed}

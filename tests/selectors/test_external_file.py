@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import InputError, SelectorError, StorageError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Batch, Request
-from ctxbench.selectors.explain_own import ask_own
+from ctxbench.io.errors import InputError, SelectorError, StorageError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request
+from ctxbench.selectors.explain import ask_own
 from ctxbench.selectors.external import FileSelector
 
 CATALOG = Catalog([Item(type="tool", name=name) for name in "abc"])

@@ -17,12 +17,11 @@ import jsonschema
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import ParameterError, SelectorError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Batch, Request
+from ctxbench.io.errors import ParameterError, SelectorError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request
 from ctxbench.selectors.external import External, external_from_config
-from ctxbench.selectors.http import HttpSource
-from ctxbench.selectors.http_options import HttpOptions
+from ctxbench.selectors.http import HttpOptions, HttpSource
 from ctxbench.selectors.protocol import schema
 
 CATALOG = Catalog([Item(type="tool", name="a"), Item(type="tool", name="b"), Item(type="tool", name="c")])

@@ -9,10 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
-from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.io.errors import ParameterError, SelectorError
 from ctxbench.selectors.external import External, external_from_config
-from ctxbench.selectors.http import HttpSource
-from ctxbench.selectors.http_options import HttpOptions
+from ctxbench.selectors.http import HttpOptions, HttpSource
 from tests.planted import GITHUB, holds, places
 from tests.selectors.test_external_http import Endpoint, answers, batch_of, chosen
 

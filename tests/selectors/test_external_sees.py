@@ -9,13 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from ctxbench.core.errors import SelectorError
-from ctxbench.core.items import Catalog, Item, ItemKey, Link
-from ctxbench.core.requests import Batch, Request
-from ctxbench.selectors.answers import AnswerReader
+from ctxbench.io.errors import SelectorError
+from ctxbench.model.items import Catalog, Item, ItemKey, Link
+from ctxbench.model.requests import Batch, Request
 from ctxbench.selectors.callable import CallableSource
 from ctxbench.selectors.external import External, external_from_config
-from ctxbench.selectors.protocol import RawAnswer, by_catalog, catalog_message, request_messages
+from ctxbench.selectors.protocol import AnswerReader, RawAnswer, by_catalog, catalog_message, request_messages
 
 
 def memory(name, **about):

@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.features.stored_fits import SHIPPED, open_calibrations, write_calibrations
+from ctxbench.io.errors import ParameterError
+from ctxbench.pipelines.fits import SHIPPED, open_calibrations, write_calibrations
 from ctxbench.selectors.definitions import definition, read_definition
-from ctxbench.selectors.fitted import fitted_index, write_fitted
+from ctxbench.tuning.preset_files import fitted_index, write_fitted
 
 
 @pytest.fixture

@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.items import Catalog
-from ctxbench.core.requests import Batch, Request
-from ctxbench.data.datasets.lookup import importers
-from ctxbench.features import stored_fits as calibrations
-from ctxbench.features.columns import TEXT
-from ctxbench.features.found import RETRIEVED
-from ctxbench.features.stored_fits import SHIPPED, open_calibrations
+from ctxbench.datasets.lookup import importers
+from ctxbench.model.candidates import Candidates, Origin
+from ctxbench.model.items import Catalog
+from ctxbench.model.requests import Batch, Request
+from ctxbench.pipelines import fits as calibrations
+from ctxbench.pipelines.features import RETRIEVED, TEXT
+from ctxbench.pipelines.fits import SHIPPED, open_calibrations
+from ctxbench.pipelines.strategies.calibrated import PROBABILITY_COLUMN
 from ctxbench.selectors.definitions import definition
-from ctxbench.steps.calibrated import PROBABILITY_COLUMN
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 
 LEARNED = definition("learned")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Batch, Request, SessionItem
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request, SessionItem
 from ctxbench.selectors.definitions import find_definition
-from ctxbench.selectors.pipelines import Oracle
+from ctxbench.selectors.selector import Oracle
 
 ITEMS = Catalog(
     [

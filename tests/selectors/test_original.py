@@ -10,16 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import EmbeddingError, ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.pipeline import Pipeline, PipelineError
-from ctxbench.core.requests import Batch, Request
-from ctxbench.core.selection import selections
-from ctxbench.embedding.embedder import EmbedderIdentity, ModelError
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.resources import LocalResources
+from ctxbench.io.errors import EmbeddingError, ParameterError
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, Request
+from ctxbench.model.selection import selections
+from ctxbench.pipelines.pipeline import Pipeline, PipelineError
+from ctxbench.search.embedders import EmbedderIdentity, ModelError, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
-from ctxbench.text.tokens import open_counter
 from tests.selectors import original_engine as original
 from tests.selectors.original_engine import OriginalEngine
 

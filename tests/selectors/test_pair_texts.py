@@ -5,15 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.core.candidate_tables import concatenated, joined
-from ctxbench.core.candidates import Candidates, Mode, Origin
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.stages import PerType, Step
+from ctxbench.model.candidates import Candidates, Mode, Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.selection import concatenated, joined
+from ctxbench.model.strategies import PerType, Step
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.chunking import DOCUMENTS, ItemChunking, WholeRule
+from ctxbench.search.clauses import Marked, WindowRule
 from ctxbench.selectors.explain import Chunkings
-from ctxbench.text.chunking.chunk_rules import WholeRule
-from ctxbench.text.chunking.finer import Marked, WindowRule
-from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
 
 CATALOG = Catalog(
     [

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch
+from ctxbench.model.candidates import Candidates, Origin
+from ctxbench.model.requests import Batch
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.definitions import definition, shipped
-from ctxbench.selectors.pipelines import PipelineSelector, SizeMatched, offered_sizes
-from ctxbench.selectors.selector import Answers
+from ctxbench.selectors.selector import Answers, PipelineSelector, SizeMatched, offered_sizes
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 
 BATCH = Batch.of(mock_catalog(), mock_requests())

@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.selectors.definitions import definition, read_definition, shipped
-from ctxbench.selectors.presets import read_presets, write_presets
-from ctxbench.selectors.tuned_presets import TunedPreset, changes, definition_hash, parameter_texts
+from ctxbench.io.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.selectors.definition import TunedPreset, changes, definition_hash, parameter_texts
+from ctxbench.selectors.definitions import definition, read_definition, read_presets, shipped, write_presets
 
 SEMANTIC = definition("semantic")
 SET = {

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.errors import EmbeddingError, InputError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Message, Request, SessionItem
-from ctxbench.core.selection import selections
-from ctxbench.embedding.embedder import EmbedderIdentity, ModelError
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.index.resources import LocalResources
+from ctxbench.io.errors import EmbeddingError, InputError
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, Message, Request, SessionItem
+from ctxbench.model.selection import selections
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.embedders import EmbedderIdentity, ModelError, Vectors, VectorStore
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
 from ctxbench.testing.contract import answer_rows
-from ctxbench.text.tokens import open_counter
 from tests.selectors.original_engine import OriginalEngine
 
 DIMENSIONS = 8

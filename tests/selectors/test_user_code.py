@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from ctxbench.selectors.user_code import EndedError, confined, exit_held, stdout_to_stderr
+from ctxbench.selectors.callable import EndedError, confined, exit_held, stdout_to_stderr
 
 REAL = os._exit
 
@@ -76,7 +76,7 @@ def run(text):
     """A program that prints before, does something inside, and prints after; its output and what it said else."""
     program = f"""
 import io, logging, os, sys
-from ctxbench.selectors.user_code import confined
+from ctxbench.selectors.callable import confined
 print("before")
 with confined():
 {textwrap.indent(textwrap.dedent(text), "    ")}
@@ -115,7 +115,7 @@ def test_a_log_that_was_opened_inside_goes_on_afterwards():
 
 
 def test_without_standard_streams_nothing_fails():
-    program = "from ctxbench.selectors.user_code import confined\nwith confined(): print('x')"
+    program = "from ctxbench.selectors.callable import confined\nwith confined(): print('x')"
     done = subprocess.run(
         ["sh", "-c", '"$0" -c "$1" >&- 2>&-', sys.executable, program], capture_output=True, check=False, timeout=60
     )
@@ -134,8 +134,8 @@ def test_streams_in_memory_are_redirected_too(capsys):
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 CALLED = """
 import os, signal, sys, threading
-from ctxbench.core.items import Catalog
-from ctxbench.core.requests import Batch, Request
+from ctxbench.model.items import Catalog
+from ctxbench.model.requests import Batch, Request
 from ctxbench.selectors.callable import CallableSource
 from ctxbench.selectors.external import External
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ctxbench.server.context_service import ContextService
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.memories import Memory
+from ctxbench.memory.memories import Memory
+from ctxbench.memory.service import ContextService
+from ctxbench.memory.stores import DictStore
 
 WORKSPACE = "home"
 TEXTS = {

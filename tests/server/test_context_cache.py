@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.server.context_cache import ContextCache
+from ctxbench.io.errors import ParameterError
+from ctxbench.memory.engine import ContextCache
 
 
 class Time:

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import ParameterError, UserError
-from ctxbench.server import context_service
-from ctxbench.server.context_cache import ContextCache
-from ctxbench.server.context_service import NotSeenError
-from ctxbench.stores.events import Event
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.memories import Memory
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.io.errors import ParameterError, UserError
+from ctxbench.memory import service as context_service
+from ctxbench.memory.engine import ContextCache
+from ctxbench.memory.memories import Event, Memory
+from ctxbench.memory.service import NotSeenError
+from ctxbench.memory.sqlite_store import SqliteStore
+from ctxbench.memory.stores import DictStore
 from tests.server.service_world import WORKSPACE, filled, service_over
 
 NOW = "2026-03-10T09:00:05Z"
@@ -356,7 +355,7 @@ def test_the_names_of_threads_count_as_bytes(service, monkeypatch):
 
 
 def test_each_context_is_one_line_in_the_log_without_a_text(service, caplog):
-    with caplog.at_level("INFO", logger="ctxbench.server"):
+    with caplog.at_level("INFO", logger="ctxbench.memory"):
         made, _ = [service.build("flat tyre?", user="ana", time=NOW) for _ in range(2)]
     lines = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
     assert len(lines) == 2

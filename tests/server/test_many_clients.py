@@ -11,14 +11,14 @@ from functools import partial
 import httpx
 import pytest
 
-from ctxbench.server.user_tokens import UserTokens
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.memories import Memory
+from ctxbench.memory.memories import Memory
+from ctxbench.memory.stores import DictStore
+from ctxbench.memory.web_app import UserTokens
 from tests.draws import draws
 from tests.server.service_world import WORKSPACE, service_over
 
 uvicorn = pytest.importorskip("uvicorn")
-from ctxbench.server.web_app import Access, web_app  # noqa: E402 - needs the extra
+from ctxbench.memory.web_app import Access, web_app  # noqa: E402 - needs the extra
 
 CLIENTS = 32
 USERS = ("ana", "ben", "eve", "joe")

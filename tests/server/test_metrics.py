@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ctxbench.server.metrics import BOUNDS, Metrics
+from ctxbench.memory.service import BOUNDS, Metrics
 from tests.server.service_world import filled, service_over
 
 parser = pytest.importorskip("prometheus_client.parser")

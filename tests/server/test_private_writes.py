@@ -6,13 +6,12 @@ import random
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.index.word_index import WordIndex
+from ctxbench.io.errors import ParameterError
+from ctxbench.memory import service as context_service
+from ctxbench.memory.memories import Event, Memory, Relationship
+from ctxbench.memory.stores import DictStore
+from ctxbench.search.word_index import WordIndex
 from ctxbench.selectors.definitions import shipped
-from ctxbench.server import context_service
-from ctxbench.stores.events import Event
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.memories import Memory, Relationship
 from tests.draws import draws
 from tests.server.service_world import WORKSPACE, service_over
 
@@ -95,7 +94,7 @@ class Pair:
 
 @pytest.mark.parametrize("selector", [*shipped(), "assembly/embeddings", "learned/conservative"])
 def test_alice_is_answered_as_if_bob_never_wrote(selector, monkeypatch):
-    monkeypatch.setattr("ctxbench.core.stages.side_by_side", waiting_for_all)  # a busy machine makes a source late
+    monkeypatch.setattr("ctxbench.model.strategies.side_by_side", waiting_for_all)  # a busy machine makes a source late
     pair = Pair(selector, seed=selector)
     for _ in range(draws(500, 30)):
         pair.write()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.server.user_tokens import UserTokens
+from ctxbench.memory.web_app import UserTokens
 from tests.server.service_world import filled, service_over
 
 schemathesis = pytest.importorskip("schemathesis")
 from schemathesis import engine  # noqa: E402
 from schemathesis.config import SchemathesisConfig  # noqa: E402
 
-from ctxbench.server.web_app import Access, web_app  # noqa: E402 - needs the extra
+from ctxbench.memory.web_app import Access, web_app  # noqa: E402 - needs the extra
 
 TOKEN = "a" * 16
 POSTS = {f"POST /context/{what}" for what in ("build", "preview", "feedback", "sufficient")}

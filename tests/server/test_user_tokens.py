@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from ctxbench.core.errors import InputError, StorageError
-from ctxbench.server.user_tokens import UserTokens, others_may_read, read_tokens
+from ctxbench.io.errors import InputError, StorageError
+from ctxbench.memory.web_app import UserTokens, others_may_read, read_tokens
 
 ANA, BEN, FIGURES = "a" * 16, "ben.token~0123456789==", "f" * 40
 

@@ -6,15 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.server.user_tokens import UserTokens
-from ctxbench.stores.events import Event
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.memories import Memory
+from ctxbench.io.errors import ParameterError
+from ctxbench.memory.memories import Event, Memory
+from ctxbench.memory.stores import DictStore
+from ctxbench.memory.web_app import UserTokens
 from tests.server.service_world import WORKSPACE, service_over
 
 TestClient = pytest.importorskip("starlette.testclient").TestClient
-from ctxbench.server.web_app import Access, web_app  # noqa: E402 - needs the extra
+from ctxbench.memory.web_app import Access, web_app  # noqa: E402 - needs the extra
 
 USERS = ("ana", "ben", "eve")
 WORDS = ("flat tyre", "green tea", "rye bread", "tyre pump")

@@ -9,14 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ctxbench.core.errors import StorageError
-from ctxbench.server.openapi import PROBLEMS
-from ctxbench.server.user_tokens import UserTokens
-from ctxbench.stores.memories import Memory
+from ctxbench.io.errors import StorageError
+from ctxbench.memory.memories import Memory
+from ctxbench.memory.web_app import PROBLEMS, UserTokens
 from tests.server.service_world import WORKSPACE, filled, service_over
 
 TestClient = pytest.importorskip("starlette.testclient").TestClient
-from ctxbench.server.web_app import Access, web_app  # noqa: E402 - needs the extra
+from ctxbench.memory.web_app import Access, web_app  # noqa: E402 - needs the extra
 
 TOKENS = {"ana": "a" * 16, "ben": "b" * 16, None: "f" * 16}
 JSON = {"content-type": "application/json"}
@@ -251,7 +250,7 @@ def test_a_source_that_fails_is_named_without_what_it_said(monkeypatch, caplog):
     store = filled()
     store.insert(Memory(id="docs/tyre.md", workspace=WORKSPACE, content="Mend a flat tyre.", type="file"))
     service = service_over(store, selector="assembly")
-    monkeypatch.setattr("ctxbench.steps.request_items.RecentFiles.__call__", lambda *_: 1 / 0)
+    monkeypatch.setattr("ctxbench.pipelines.strategies.retrieve.RecentFiles.__call__", lambda *_: 1 / 0)
     (note,) = client(service).post("/context/build", json={"message": "flat tyre?"}).json()["data"]["notes"]
     assert note == {
         "step": "retrieve.recent",
@@ -277,7 +276,7 @@ def test_texts_of_any_script_and_syntax_are_asked_as_they_are():
 
 
 def test_one_user_cannot_have_any_number_of_requests_at_one_time(monkeypatch):
-    monkeypatch.setattr("ctxbench.server.web_app._WAITING", 1)
+    monkeypatch.setattr("ctxbench.memory.web_app._WAITING", 1)
     begun, ends = threading.Event(), threading.Event()
     service = service_over(filled())
     build = service.build

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.resources import LocalResources
-from ctxbench.session import Agent, Session
-from ctxbench.text.tokens import CharsCounter
+from ctxbench.model.items import Catalog, Item
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter
+from ctxbench.selectors.session import Agent, Session
 
 
 class Broken:

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import Catalog, Item
+from ctxbench.catalogs.agent_file import tool_modes
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.model.items import Catalog, Item
 from ctxbench.selectors.definitions import definition, read_definition
-from ctxbench.session import Agent, tool_modes
+from ctxbench.selectors.session import Agent
 
 
 def modes(catalog):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.errors import EmbeddingError, ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Message
+from ctxbench.io.errors import EmbeddingError, ParameterError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Message
+from ctxbench.selectors.conversations import ConversationStore, Exchange, compare, rebuild
 from ctxbench.selectors.definitions import definition
-from ctxbench.session import Agent, ConversationStore, Exchange, Session, compare, rebuild
+from ctxbench.selectors.session import Agent, Session
 
 AUTH = "How do I authenticate?"
 

@@ -10,14 +10,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError, StorageError
-from ctxbench.core.requests import Message
-from ctxbench.session import ConversationStore, Exchange
+from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.model.requests import Message
+from ctxbench.selectors.conversations import ConversationStore, Exchange
 from tests.children import child
 
 APPENDS = """
 import sys
-from ctxbench.session import ConversationStore, Exchange
+from ctxbench.selectors.conversations import ConversationStore, Exchange
 path, name, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
 store = ConversationStore(path)
 sys.stdin.readline()

@@ -7,13 +7,13 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import INCLUDE_MODES, Catalog, Item
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.resources import LocalResources
-from ctxbench.session import Agent, Exchange, Session, rebuild
-from ctxbench.text.tokens import CharsCounter
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import INCLUDE_MODES, Catalog, Item
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter
+from ctxbench.selectors.conversations import Exchange, rebuild
+from ctxbench.selectors.session import Agent, Session
 
 NAMES = ("a", "b", "c", "d", "e")
 IDS = tuple(f"rule:{name}" for name in NAMES)

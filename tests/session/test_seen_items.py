@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
+from ctxbench.io.errors import ParameterError
 from ctxbench.io.rows import Row
+from ctxbench.model.items import Catalog, Item
+from ctxbench.selectors.conversations import Exchange, compare, read_exchange, read_session, rebuild, write_session
 from ctxbench.selectors.definitions import read_definition
-from ctxbench.session.context_comparison import compare, rebuild
-from ctxbench.session.exchange import Exchange, read_exchange
-from ctxbench.session.session import Agent, Session
-from ctxbench.session.session_files import read_session, write_session
+from ctxbench.selectors.session import Agent, Session
 
 ITEMS = (
     Item(type="rule", name="bob", text="Only for Bob.", include="always", user="bob"),

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.errors import EmbeddingError, ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.requests import Message, SessionItem
+from ctxbench.io.errors import EmbeddingError, ParameterError
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Message, SessionItem
 from ctxbench.selectors.definitions import definition
-from ctxbench.session import Agent, Session
+from ctxbench.selectors.session import Agent, Session
 
 AUTH, ERROR = "How do I authenticate?", "What is the error handling?"
 

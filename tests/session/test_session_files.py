@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError, StorageError
-from ctxbench.session import read_session, write_session
+from ctxbench.io.errors import InputError, StorageError
+from ctxbench.selectors.conversations import read_session, write_session
 
 
 @pytest.fixture

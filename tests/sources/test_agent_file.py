@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.sources.agent_file import is_agent_file, open_catalog, read_agent
-from ctxbench.sources.catalog_snapshots import CatalogSnapshot, SnapshotPart, odd_in, write_snapshot
+from ctxbench.catalogs.agent_file import is_agent_file, open_catalog, read_agent
+from ctxbench.catalogs.snapshots import CatalogSnapshot, SnapshotPart, odd_in, write_snapshot
+from ctxbench.io.errors import InputError
+from ctxbench.model.items import Catalog, Item
 
 RULE = "---\ndescription: How refunds are handled\n---\nFinance approves.\n"
 TOOLS = [{"name": "refund_order", "description": "Refund an order"}, {"name": "track", "description": "Where is it"}]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ctxbench.core.items import Item
-from ctxbench.sources.captured_keys import hidden, key_places
-from ctxbench.text.redaction import Redactor
-from ctxbench.text.redaction_rules import KNOWN_KEYS
+from ctxbench.catalogs.snapshots import hidden, key_places
+from ctxbench.io.redaction import KNOWN_KEYS, Redactor
+from ctxbench.model.items import Item
 from tests.planted import GITHUB, PEM, STRIPE
 
 SCHEMA = {"properties": {"token": {"default": GITHUB, "examples": [STRIPE, 3, None]}}}

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import Item
-from ctxbench.io.yaml_files import load_yaml
-from ctxbench.sources.catalog_snapshots import SnapshotPart, capture, refuse_other, write_snapshot
-from ctxbench.sources.catalogs import read_catalog
+from ctxbench.catalogs.snapshots import SnapshotPart, capture, read_catalog, refuse_other, write_snapshot
+from ctxbench.io.documents import load_yaml
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.model.items import Item
 from tests.planted import GITHUB, STRIPE
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

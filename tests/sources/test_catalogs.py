@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ctxbench.core.errors import Fault, InputError, StorageError
-from ctxbench.core.items import Item
-from ctxbench.sources.catalogs import corpus_rows, read_catalog, read_items
+from ctxbench.catalogs.snapshots import corpus_rows, read_catalog, read_items
+from ctxbench.io.errors import Fault, InputError, StorageError
+from ctxbench.model.items import Item
 
 RULE = {"_id": "rule:a", "text": "Write tests."}
 

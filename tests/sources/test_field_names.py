@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.sources.field_names import read_field_names, renamed, suggested
-from ctxbench.sources.toollists import read_tool_list
+from ctxbench.catalogs.tool_lists import read_field_names, read_tool_list, renamed, suggested
+from ctxbench.io.errors import InputError, ParameterError
 
 ROWS = [
     {"tool_name": "a", "summary": "Does a.", "args": {"type": "object"}, "tags": ["x"]},

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ctxbench.sources.agent_file import read_agent
-from ctxbench.sources.former_places import former_place
+from ctxbench.catalogs.agent_file import read_agent
+from ctxbench.datasets.layout import former_place
 
 SOURCES = "sources: {mcp: .mcp.json, tools: {file: tools.json, server: own}, rules: [a, b], references: docs}\n"
 

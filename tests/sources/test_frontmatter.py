@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.sources.frontmatter import read_page, text_of, texts, truth
+from ctxbench.catalogs.instructions import read_page, text_of, texts, truth
 
 
 def test_front_matter_is_taken_off():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.sources.imported_files import imported_files
+from ctxbench.catalogs.mcp_config import imported_files
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError, StorageError
-from ctxbench.core.items import Item
-from ctxbench.sources.catalog_snapshots import SnapshotPart, capture
-from ctxbench.sources.instructions import references_folder, rules_folder
+from ctxbench.catalogs.instructions import references_folder, rules_folder
+from ctxbench.catalogs.snapshots import SnapshotPart, capture
+from ctxbench.io.errors import InputError, StorageError
+from ctxbench.model.items import Item
 from tests.planted import GITHUB, STRIPE
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.io.jsonc import entry_lines, plain_json, read_jsonc
+from ctxbench.io.documents import entry_lines, plain_json, read_jsonc
+from ctxbench.io.errors import InputError
 
 
 def write(folder: Path, text: str | bytes) -> Path:

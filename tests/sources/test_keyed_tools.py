@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.sources.keyed_tools import is_keyed_tool, keyed_tool, with_plain_schema
-from ctxbench.sources.toollists import read_tool_list
+from ctxbench.catalogs.tool_lists import is_keyed_tool, keyed_tool, read_tool_list, with_plain_schema
+from ctxbench.io.errors import InputError
 
 SCHEMA = {"type": "object", "properties": {"isbn": {"type": "string"}}, "required": ["isbn"]}
 CHECK = {"description": "Check an ISBN.", "inputSchema": SCHEMA}

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.sources.name_resolver import NameResolver, named, unresolved
+from ctxbench.labelling.record_files import NameResolver, named, unresolved
+from ctxbench.model.items import Catalog, Item, ItemKey
 
 SUM = ItemKey("tool", "b", "sum")
 LONG = "read_the_current_position_of_every_robot_arm"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ctxbench.core.errors import Fault, ParameterError
-from ctxbench.core.items import ItemKey
-from ctxbench.io.rows import Row, jsonl_rows, read_key, read_text_value
+from ctxbench.io.errors import Fault, ParameterError
+from ctxbench.io.rows import Row, jsonl_rows, read_text_value
+from ctxbench.model.items import ItemKey, read_key
 
 PATH = Path("a.jsonl")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ctxbench.core.errors import InputError, StorageError
-from ctxbench.sources.catalog_snapshots import capture
-from ctxbench.sources.toollists import read_tool_list, tool_list
+from ctxbench.catalogs.snapshots import capture
+from ctxbench.catalogs.tool_lists import read_tool_list, tool_list
+from ctxbench.io.errors import InputError, StorageError
 
 LIVEMCPBENCH = Path(__file__).parents[2] / ".." / "shared" / "data" / "livemcpbench" / "tools.json"
 

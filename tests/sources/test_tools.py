@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.sources.tools import HostedToolError, read_definition
+from ctxbench.catalogs.tool_lists import HostedToolError, read_definition
+from ctxbench.io.errors import ParameterError
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 FORMS = {

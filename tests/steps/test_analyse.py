@@ -3,12 +3,11 @@ from __future__ import annotations
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import ChunkKind
-from ctxbench.core.requests import Batch, Message, Request
-from ctxbench.steps.analyse import Clauses, History, Keywords, Sentences, ToolResults, Whole, Windows
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import Catalog
+from ctxbench.model.requests import Batch, ChunkKind, Message, Request
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.analyse import Clauses, History, Keywords, Sentences, ToolResults, Whole, Windows
 
 OF_TEXT = [Sentences(), Sentences(rule="marked"), Clauses(), Windows(), Whole()]
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Request
-from ctxbench.core.stages import Step
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request
+from ctxbench.model.strategies import Step
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.cut import Mmr
+from ctxbench.pipelines.strategies.retrieve import Bm25, Dense
 from ctxbench.selectors.explain import Chunkings
-from ctxbench.steps.diversity import Mmr
-from ctxbench.steps.lexical import Bm25
-from ctxbench.steps.retrieve import Dense
 
 CATALOG = Catalog(
     [
@@ -76,7 +75,7 @@ def test_a_catalog_that_grows_by_a_body_has_an_index_that_knows_it():
 
 
 def test_mmr_splits_items_as_the_retriever_does():
-    from ctxbench.core.errors import SelectorError
+    from ctxbench.io.errors import SelectorError
 
     def refined(**given):
         spec = {"analyse": "whole", "retrieve": {"dense": {"bodies": True}}, "refine": [{"mmr": {"n": 1, **given}}]}

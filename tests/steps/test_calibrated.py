@@ -12,18 +12,15 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import Query
-from ctxbench.core.registry import build
-from ctxbench.core.requests import Batch, Request
-from ctxbench.core.rules import Rule
-from ctxbench.features.columns import TEXT, VERSION
-from ctxbench.features.found import RETRIEVED
-from ctxbench.features.stored_fits import SHIPPED, Fit, read_calibrations, write_calibrations
-from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
+from ctxbench.io.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.model.candidates import Candidates, Origin, Rule
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.registry import build
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.features import RETRIEVED, TEXT, VERSION
+from ctxbench.pipelines.fits import SHIPPED, Fit, read_calibrations, write_calibrations
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.calibrated import Abstain, AtLeast, Probability
 
 RESOURCES = testing.mock_resources()
 CATALOG = Catalog([Item(type="tool", name=name) for name in ("one", "two", "three")])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ctxbench import testing
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Message, Request, SessionItem
-from ctxbench.core.shown import MARK
-from ctxbench.text.citation_list import citation_ids, citations, cited
+from ctxbench.model.candidates import MARK
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Message, Request, SessionItem
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.format import citation_ids, citations, cited
 
 SETUP = Item(type="file", name="docs/setup.md@2", title="docs/setup.md", text="Install the servers first.")
 SAID = Item(type="message", name="m1", text="Which server?", kind="user", conversation="t1")

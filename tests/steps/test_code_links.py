@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.core.candidate_tables import concatenated, session_rows
-from ctxbench.core.candidates import Candidates, Mode, Origin
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import whole_texts
-from ctxbench.core.requests import Batch
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.steps.code_links import DISTANCE, CodeLinks
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates, Mode, Origin
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, whole_texts
+from ctxbench.model.selection import concatenated, session_rows
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.files import DISTANCE, CodeLinks
+from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.testing import check_selector, mock_resources
 from tests.code_history import history, request, up_to
 

@@ -8,14 +8,13 @@ import socket
 import pytest
 
 import ctxbench
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.net.ollama import OllamaServer
-from ctxbench.planning.model_planner import PROMPT
-from ctxbench.steps.code_request import DEFAULT_MODEL, Intent, Plan
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.code_requests import PROMPT
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.files import DEFAULT_MODEL, Intent, Plan
+from ctxbench.search.chat_models import OllamaServer
 from ctxbench.testing import check_step, mock_resources
 from tests.local_server import Server
 
@@ -146,7 +145,7 @@ def test_a_plan_is_kept_by_text_and_model(server, monkeypatch):
     again = planned("add a logout", "add a login")
     assert len(server.posts) == 2
     assert again.plan == first.plan[1:]
-    monkeypatch.setattr("ctxbench.planning.model_planner.PROMPT", "another")
+    monkeypatch.setattr("ctxbench.pipelines.code_requests.PROMPT", "another")
     planned("add a login")
     planned("add a login", step=Plan("ollama", "other"))
     assert len(server.posts) == 4

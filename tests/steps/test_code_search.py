@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import whole_texts
-from ctxbench.core.requests import Batch
-from ctxbench.index.commit_history import commit_history
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.steps.code_search import CommitVotes, EntryPoints, PathPattern, RecentChanges
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, whole_texts
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.files import CommitVotes, EntryPoints, PathPattern, RecentChanges
+from ctxbench.search.code_index import commit_history
+from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.testing import check_selector, mock_resources
 from tests.code_history import day, history, paths, request, up_to
 

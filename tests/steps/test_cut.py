@@ -8,13 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates, Origin, place_among
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch
-from ctxbench.core.rules import Rule
-from ctxbench.steps.cut import First, Standard, TopChunks, offered_length
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates, Origin, Rule, place_among
+from ctxbench.model.items import Catalog
+from ctxbench.model.requests import Batch, Query
+from ctxbench.pipelines.strategies.cut import First, Standard, TopChunks, offered_length
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # no cut looks at the query
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)

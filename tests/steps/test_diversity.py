@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates, Origin, place_among
-from ctxbench.core.errors import ParameterError, SelectorError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.steps.diversity import Mmr, picked
+from ctxbench.io.errors import ParameterError, SelectorError
+from ctxbench.model.candidates import Candidates, Origin, place_among
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.cut import Mmr, picked
 
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)
 # Angles in degrees: the cosine of two items is that of the difference of their angles.

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Request, SessionItem
-from ctxbench.core.shown import MARK, between_characters, part_of, text_shown
-from ctxbench.steps.excerpts import MATCHES, Excerpts, window
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import MARK, between_characters, part_of, text_shown
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request, SessionItem
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.pack import MATCHES, Excerpts, window
 
 PROPERTY = settings(max_examples=300, deadline=None, database=None, derandomize=True)
 FILLER = "some other words stand here "

@@ -9,17 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.candidates import SEARCHED, Candidates, Mode, Origin
-from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline, PipelineError
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request, SessionItem
-from ctxbench.core.stages import Step
-from ctxbench.index import graph_store
-from ctxbench.index.graph import GraphSpec
-from ctxbench.index.graph_store import make_graph, write_graph
-from ctxbench.steps.expand import Expansion
+from ctxbench.io.errors import ParameterError, StorageError
+from ctxbench.model.candidates import SEARCHED, Candidates, Mode, Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request, SessionItem
+from ctxbench.model.strategies import Step
+from ctxbench.pipelines.pipeline import Pipeline, PipelineError
+from ctxbench.pipelines.strategies.expand import Expansion
+from ctxbench.search import graph
+from ctxbench.search.graph import GraphSpec, make_graph, write_graph
 from ctxbench.testing import check_step, mock_catalog, mock_requests, mock_resources
 from ctxbench.testing.conformance import process_faults
 
@@ -240,8 +238,8 @@ class TestGraph:
         path, resources = tmp_path / "graph.npz", Angles()
         write_graph(path, make_graph(self.CATALOG, Angles(), GraphSpec(threshold=0.2)))
         step, metas = Expansion(by="graph", graph_threshold=0.6, graph=str(path)), []
-        read = graph_store.read_meta
-        monkeypatch.setattr(graph_store, "read_meta", lambda path: metas.append(path) or read(path))
+        read = graph.read_meta
+        monkeypatch.setattr(graph, "read_meta", lambda path: metas.append(path) or read(path))
         first = added(expanded(self.CATALOG, step, resources=resources)[1])
         n = len(metas)
         assert added(expanded(self.CATALOG, step, resources=resources)[1]) == first

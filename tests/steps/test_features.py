@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.registry import build
-from ctxbench.core.requests import Batch
-from ctxbench.features.columns import TEXT, column_names
-from ctxbench.features.found import LABELLED
-from ctxbench.steps.calibrated import Features
+from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.model.registry import build
+from ctxbench.model.requests import Batch
+from ctxbench.pipelines.features import LABELLED, TEXT, column_names
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.calibrated import Features
 
 BATCH = Batch.of(testing.mock_catalog(), testing.mock_requests())
 PLAIN = [name for name in column_names() if name not in LABELLED]  # the others need a fit

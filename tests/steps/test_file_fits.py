@@ -9,18 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.candidate_tables import concatenated, session_rows
-from ctxbench.core.candidates import Candidates, Mode, Origin
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import whole_texts
-from ctxbench.core.requests import Batch, Request, SessionItem
-from ctxbench.core.shown import part_of, text_shown
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.steps.excerpts import Excerpts
-from ctxbench.steps.file_fits import SHARE, Outline, WholeFile
-from ctxbench.steps.fit import Budget
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates, Mode, Origin, part_of, text_shown
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, Request, SessionItem, whole_texts
+from ctxbench.model.selection import concatenated, session_rows
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.pack import SHARE, Budget, Excerpts, Outline, WholeFile
+from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.testing import check_selector, mock_resources
 
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import whole_texts
-from ctxbench.core.requests import Batch, Request
-from ctxbench.steps.file_kinds import FileKinds
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Request, whole_texts
+from ctxbench.pipelines.strategies.files import FileKinds
 from ctxbench.testing import mock_resources
 
 PATHS = ("src/core.py", "CHANGELOG.md", "docs/usage.rst", "go.sum", "tests/test_core.py", "docs/go.sum", "src/made.py")

@@ -6,13 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline, PipelineError
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Message, Request, SessionItem
-from ctxbench.steps.fit import Budget
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates, Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Message, Query, Request, SessionItem
+from ctxbench.pipelines.pipeline import Pipeline, PipelineError
+from ctxbench.pipelines.strategies.pack import Budget
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
 SESSION, SEARCH, EXPANSION = int(Origin.SESSION), int(Origin.SEARCH), int(Origin.EXPANSION)

@@ -3,11 +3,10 @@ from __future__ import annotations
 import numpy as np
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Message, Request
-from ctxbench.steps.format import Messages
+from ctxbench.model.candidates import Candidates, Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Message, Query, Request
+from ctxbench.pipelines.strategies.format import Messages
 
 SCHEMA = {"type": "object"}
 CATALOG = Catalog(

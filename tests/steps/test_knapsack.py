@@ -11,20 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import whole_texts
-from ctxbench.core.requests import Batch, Message, Request, SessionItem
-from ctxbench.core.stages import Step, WithFormat
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.resources import LocalResources
-from ctxbench.steps.knapsack import Greedy, Knapsack, best_filling
-from ctxbench.steps.template import Template
-from ctxbench.text.prompt_budget import prompt_tokens, row_prices
-from ctxbench.text.tokens import CharsCounter, O200kCounter
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Message, Request, SessionItem, whole_texts
+from ctxbench.model.strategies import Step, WithFormat
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.format import Template
+from ctxbench.pipelines.strategies.pack import Greedy, Knapsack, best_filling
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter, O200kCounter, prompt_tokens, row_prices
 from tests.draws import draws
 
 PROPERTY = settings(max_examples=300, deadline=None, database=None, derandomize=True)

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.index.word_index import WordIndex
-from ctxbench.index.words import FIELDS
-from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.strategies.retrieve import Bm25, Bm25f, Fuzzy
+from ctxbench.search.word_index import WordIndex
+from ctxbench.search.words import FIELDS
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch
-from ctxbench.features.columns import VERSION
-from ctxbench.features.stored_fits import LINEAR, Fit, write_calibrations
-from ctxbench.steps.linear import MOST, Linear, linear_scores
+from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.model.requests import Batch
+from ctxbench.pipelines.features import VERSION
+from ctxbench.pipelines.fits import LINEAR, Fit, write_calibrations
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.rank import MOST, Linear, linear_scores
 
 CATALOG = testing.mock_catalog()
 BATCH = Batch.of(CATALOG, testing.mock_requests())

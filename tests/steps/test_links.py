@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.candidate_tables import concatenated, session_rows
-from ctxbench.core.candidates import SEARCHED, Candidates, Mode, Origin, rescored
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey, Link
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Filter, Request, SessionItem
-from ctxbench.steps.links import DEPTH, TYPE, Links
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import SEARCHED, Candidates, Mode, Origin, rescored
+from ctxbench.model.items import Catalog, Item, ItemKey, Link
+from ctxbench.model.requests import Batch, Filter, Query, Request, SessionItem
+from ctxbench.model.selection import concatenated, session_rows
+from ctxbench.pipelines.strategies.expand import DEPTH, TYPE, Links
 from ctxbench.testing import mock_resources
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)

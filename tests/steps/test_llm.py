@@ -11,14 +11,14 @@ import time
 import pytest
 
 import ctxbench
-from ctxbench.core.errors import ParameterError, UserError
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Message, Request
+from ctxbench.api.results import Selected
 from ctxbench.io.cache import read_sealed, write_sealed
-from ctxbench.library.one_request import Selected
-from ctxbench.net.chat import AT_ONCE, ChatModel
-from ctxbench.net.openai_server import RefusedError, ServerError
-from ctxbench.steps.llm import PROMPT, Llm, named_in
+from ctxbench.io.errors import ParameterError, UserError
+from ctxbench.io.http import RefusedError, ServerError
+from ctxbench.model.requests import Batch, Message, Request
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.rank import PROMPT, Llm, named_in
+from ctxbench.search.chat_models import AT_ONCE, ChatModel
 from ctxbench.testing import check_step, mock_resources
 from tests.local_server import Server
 

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.steps.cut import PerChunk
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates, Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.cut import PerChunk
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # the step looks at the candidates only
 PROPERTY = settings(max_examples=300, deadline=None, database=None, derandomize=True)

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.steps.calibrated import PROBABILITY_COLUMN, Price
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.calibrated import PROBABILITY_COLUMN, Price
 
 CATALOG = Catalog([Item(type="tool", name=name) for name in ("one", "two", "three", "four")])
 COSTS = (50, 150, 50, 0)

@@ -7,15 +7,13 @@ import random
 import numpy as np
 import pytest
 
-from ctxbench.core.candidate_tables import concatenated, session_rows
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.query import whole_texts
-from ctxbench.core.requests import Batch, Request, SessionItem
-from ctxbench.index.resources import TokenCounts
-from ctxbench.steps.calibrated import Price
-from ctxbench.steps.file_fits import Outline, WholeFile
-from ctxbench.steps.fit import Budget, Truncate
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, Request, SessionItem, whole_texts
+from ctxbench.model.selection import concatenated, session_rows
+from ctxbench.pipelines.strategies.calibrated import Price
+from ctxbench.pipelines.strategies.pack import Budget, Outline, Truncate, WholeFile
+from ctxbench.search.resources import TokenCounts
 from ctxbench.testing import mock_resources
 
 STEPS = [

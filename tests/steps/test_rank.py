@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.core.candidate_tables import concatenated, joined
-from ctxbench.core.candidates import SEARCHED, Candidates, Origin
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch
-from ctxbench.features.stored_fits import Fit, write_calibrations
-from ctxbench.steps.rank import Rrf, Weighted, normalised
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import SEARCHED, Candidates, Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query
+from ctxbench.model.selection import concatenated, joined
+from ctxbench.pipelines.fits import Fit, write_calibrations
+from ctxbench.pipelines.strategies.rank import Rrf, Weighted, normalised
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # the step does not look at the query
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.candidates import Mode, Origin
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Filter, Request, SessionItem
-from ctxbench.steps.request_items import ConversationMessages, RecentFiles
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Mode, Origin
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, Filter, Request, SessionItem
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.retrieve import ConversationMessages, RecentFiles
 
 
 def message(name, day, conversation="t", **said):

@@ -5,17 +5,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.embedding.embedder import EmbedderIdentity
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.resources import LocalResources
-from ctxbench.steps.retrieve import Dense, Everything, Nothing, Random
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.retrieve import Dense, Everything, Nothing, Random
+from ctxbench.search.embedders import EmbedderIdentity, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter
 from ctxbench.testing import check_step
-from ctxbench.text.tokens import CharsCounter
 
 VECTORS = {
     "east": [1.0, 0.0],

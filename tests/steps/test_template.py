@@ -10,19 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline, PipelineError
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Message, Request, SessionItem
-from ctxbench.core.shown import MARK, text_shown
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.index.resources import LocalResources
-from ctxbench.steps.template import Rendered, Template
-from ctxbench.text.prompt_budget import cut_places
-from ctxbench.text.tokens import CharsCounter, Cl100kCounter, FileCounter, O200kCounter
+from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.model.candidates import MARK, Candidates, text_shown
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Batch, Message, Query, Request, SessionItem
+from ctxbench.pipelines.pipeline import Pipeline, PipelineError
+from ctxbench.pipelines.strategies.format import Rendered, Template
+from ctxbench.search.embedders import HashingEmbedder, Vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter, Cl100kCounter, FileCounter, O200kCounter, cut_places
 from tests.draws import draws
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)

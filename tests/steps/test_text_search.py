@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.query import whole_texts
-from ctxbench.core.requests import Batch, Request
-from ctxbench.index.text_index import TextIndexError
-from ctxbench.steps.text_search import FullText, Similar
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, Request, whole_texts
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.files import FullText, Similar
+from ctxbench.search.words import TextIndexError
 from ctxbench.testing import check_step, mock_resources
 
 

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.core.candidate_tables import concatenated, session_rows
-from ctxbench.core.candidates import Candidates, Mode, Origin
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request, SessionItem
-from ctxbench.steps.tool_rules import ToolRules
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates, Mode, Origin
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, Query, Request, SessionItem
+from ctxbench.model.selection import concatenated, session_rows
+from ctxbench.pipelines.strategies.expand import ToolRules
 from ctxbench.testing import check_step, mock_resources
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 
-from ctxbench.stores.memories import Memory
+from ctxbench.memory.memories import Memory
 
 OPEN = """
 import sys
-from ctxbench.stores.memories import Memory
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.memory.memories import Memory
+from ctxbench.memory.sqlite_store import SqliteStore
 store = SqliteStore(sys.argv[1])
 store.create_workspace("w")
 """

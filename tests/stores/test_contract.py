@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.stores import sqlite
-from ctxbench.stores.events import Event
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.memory import sqlite_store
+from ctxbench.memory.memories import Event
+from ctxbench.memory.sqlite_store import SqliteStore
+from ctxbench.memory.stores import DictStore
 from ctxbench.testing import ConformanceError, check_store
 from tests.stores.store_cases import memory
 
 
 def test_the_lines_of_the_page_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    page = Path(sqlite.__file__).with_name("README.md").read_text("utf-8")
+    page = Path(sqlite_store.__file__).with_name("README.md").read_text("utf-8")
     (lines,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(lines, {})
     with SqliteStore("acme.db") as store:

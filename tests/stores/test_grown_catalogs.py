@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.requests import Batch, Request
-from ctxbench.index.document_frequency import document_frequency
-from ctxbench.index.versions import index_over, row_over
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.memories import Relationship, memory_catalog
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.memory.memories import Relationship, memory_catalog
+from ctxbench.memory.sqlite_store import SqliteStore
+from ctxbench.memory.stores import DictStore
+from ctxbench.model.requests import Batch, Request
+from ctxbench.model.resources import index_over, row_over
+from ctxbench.search.words import document_frequency
 from tests.core.test_items import facts_of
 from tests.stores.store_cases import memory
 

@@ -7,11 +7,10 @@ import sqlite3
 
 import pytest
 
-from ctxbench.core.errors import StorageError
-from ctxbench.stores.events import Event
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.memories import Relationship
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.io.errors import StorageError
+from ctxbench.memory.memories import Event, Relationship
+from ctxbench.memory.sqlite_store import SqliteStore
+from ctxbench.memory.stores import DictStore
 from tests.stores.store_cases import changed, held, memory
 
 

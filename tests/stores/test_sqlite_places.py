@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.io.errors import ParameterError, StorageError
 from ctxbench.memory import ContextEngine
-from ctxbench.stores.events import Event
-from ctxbench.stores.sqlite import SqliteStore
-from ctxbench.stores.sqlite_schema import APPLICATION, MIGRATIONS
+from ctxbench.memory.memories import Event
+from ctxbench.memory.sqlite_store import APPLICATION, MIGRATIONS, SqliteStore
 from tests.children import LIMIT, child
 from tests.stores.store_cases import changed, memory
 
@@ -96,9 +95,9 @@ def test_a_damaged_file_is_said(path):
 _AS_NOBODY = """
 import os, sys
 sys.path[:0] = sys.argv[2].split(os.pathsep)
-from ctxbench.core.errors import StorageError
-from ctxbench.stores.memories import Memory
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.io.errors import StorageError
+from ctxbench.memory.memories import Memory
+from ctxbench.memory.sqlite_store import SqliteStore
 os.setuid(65534)
 for step in ("open", "get", "insert"):
     try:

@@ -12,8 +12,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.io.errors import ParameterError, StorageError
+from ctxbench.memory.sqlite_store import SqliteStore
 from tests.children import child
 from tests.draws import draws
 from tests.stores.store_cases import OPEN, changed, memory

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.stores.events import ASKED, EVENTS, SUFFICIENT, Event
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.memories import Relationship
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.memory.memories import ASKED, EVENTS, SUFFICIENT, Event, Relationship
+from ctxbench.memory.sqlite_store import SqliteStore
+from ctxbench.memory.stores import DictStore
 from tests.stores.store_cases import memory
 
 WORKSPACES = ("crimson", "emerald", "azure")

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.stores.memories import Relationship
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.io.errors import ParameterError, StorageError
+from ctxbench.memory.memories import Relationship
+from ctxbench.memory.sqlite_store import SqliteStore
 from tests.stores.store_cases import memory
 
 

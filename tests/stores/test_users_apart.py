@@ -9,12 +9,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.requests import Batch
-from ctxbench.stores.base_store import RECENT
-from ctxbench.stores.events import EVENTS, Event
-from ctxbench.stores.in_memory import DictStore
-from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.io.errors import ParameterError
+from ctxbench.memory.memories import EVENTS, Event
+from ctxbench.memory.sqlite_store import SqliteStore
+from ctxbench.memory.stores import RECENT, DictStore
+from ctxbench.model.requests import Batch
 from tests.stores.store_cases import memory
 
 USERS = ("ada", "ben", "cyd")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.items import Item, ItemKey
-from ctxbench.text.citation_list import Citation, citation_ids, cited, marked, sources_text
+from ctxbench.model.items import Item, ItemKey
+from ctxbench.pipelines.strategies.format import Citation, citation_ids, cited, marked, sources_text
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
 SETUP = ItemKey("file", None, "docs/setup.md")
@@ -35,7 +35,7 @@ class TestIds:
         assert citation_ids([]) == ()
 
     def test_they_are_the_same_in_every_process_and_whatever_stands_beside(self):
-        code = "from ctxbench.text.citation_list import *; from ctxbench.core.items import ItemKey\n"
+        code = "from ctxbench.pipelines.strategies.format import *; from ctxbench.model.items import ItemKey\n"
         code += "print(*citation_ids([ItemKey('file', None, 'docs/setup.md')]))"
         found = {
             subprocess.run(

@@ -7,7 +7,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from ctxbench.text.encodings import encoded
+from ctxbench.io.secrets import encoded
 
 SECRET = "a>b?c d/é+1"
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.text.original_rules import JS_WHITESPACE, item_chunks, js_trim, query_chunks, utf16_len
+from ctxbench.io.errors import ParameterError
+from ctxbench.search.chunking import JS_WHITESPACE, item_chunks, js_trim, query_chunks, utf16_len
 
 DESK = Path(__file__).parents[1] / "fixtures" / "desk"
 CHUNKS = json.loads((DESK / "chunks.json").read_text("utf-8"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.shown import between_characters
-from ctxbench.text.prompt_budget import cut_places
+from ctxbench.model.candidates import between_characters
+from ctxbench.search.tokens import cut_places
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
 

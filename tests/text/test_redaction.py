@@ -6,9 +6,18 @@ import hashlib
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError, StorageError
-from ctxbench.text.redaction import Redactor, known_keys, masked, read_rules, redactor
-from ctxbench.text.redaction_rules import is_name, is_random, passes_iban, passes_luhn
+from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.io.redaction import (
+    Redactor,
+    is_name,
+    is_random,
+    known_keys,
+    masked,
+    passes_iban,
+    passes_luhn,
+    read_rules,
+    redactor,
+)
 from tests.planted import GITHUB, KEYS, PEM
 
 REPLACED = [

@@ -6,15 +6,7 @@ import base64
 
 import pytest
 
-from ctxbench.text.secrets import (
-    Secrets,
-    in_arguments,
-    in_url,
-    is_secret_name,
-    secrets_in_url,
-    shown_text,
-    shown_url,
-)
+from ctxbench.io.secrets import Secrets, in_arguments, in_url, is_secret_name, secrets_in_url, shown_text, shown_url
 from tests.planted import GITHUB
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.text.templates import TEMPLATES, VARIABLES, ContextTemplate
+from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.pipelines.strategies.format import TEMPLATES, VARIABLES, ContextTemplate
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
 TEA = {"content": "Likes tea.", "type": "fact", "confidence": "0.9", "timestamp": "2026-01-01", "score": "0.75"}

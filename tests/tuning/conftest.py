@@ -8,21 +8,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.features.stored_fits import write_calibrations
-from ctxbench.index.resources import LocalResources
-from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fits.query_fits import fit
-from ctxbench.tuning.opened_inputs import open_tuning
-from ctxbench.tuning.policy_file import read_policies
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import write_dataset
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
+from ctxbench.pipelines.fits import write_calibrations
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
+from ctxbench.tuning.inputs import open_tuning
+from ctxbench.tuning.policy import read_policies
+from ctxbench.tuning.query_fits import fit
 
 ABOUT = {"licence": "Apache-2.0", "source": "Drawn for a test.", "labelling": "As drawn."}
 BEHIND = {"retrieve": {"dense": {"depth": 100}}}

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import InputError, ParameterError, UserError
-from ctxbench.core.requests import Batch
-from ctxbench.data.curation.export import request_rows
-from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.io.errors import InputError, ParameterError, UserError
+from ctxbench.labelling.judgment_files import request_rows
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.requests import Batch
 from ctxbench.selectors.definitions import definition
-from ctxbench.tuning.budget_setting import MAX_REQUESTS, Prices, budget_setting, read_requests, sample_requests
+from ctxbench.tuning.preset_files import MAX_REQUESTS, Prices, budget_setting, read_requests, sample_requests
 
 # two requests; tokens of items 0 to 3
 TOKENS = np.array([10, 20, 40, 80])

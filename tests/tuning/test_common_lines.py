@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.bench.stats import estimate
-from ctxbench.tuning.limits import Constraint, Policy
-from ctxbench.tuning.optima import COMPLETENESS, TOKENS, Optimum
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
-from ctxbench.tuning.swept_settings import GRID, CommonLine, sweep_common
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.statistics import estimate
+from ctxbench.tuning.cut_families import GRID, CommonLine, sweep_common
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
+from ctxbench.tuning.policy import Constraint, Policy
+from ctxbench.tuning.search import Optimum
+from ctxbench.tuning.setting_lines import ThresholdLine
 
 NAN = math.nan
 ABSTENTION = Measure(Metric("abstention"))

@@ -7,14 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.selectors.presets import read_presets
-from ctxbench.tuning.limits import Constraint, Policy
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.selectors.definitions import read_presets
+from ctxbench.selectors.selector import PipelineSelector
+from ctxbench.tuning.policy import Constraint, Policy
 from ctxbench.tuning.preset_files import write_presets_of
-from ctxbench.tuning.query_sets import TEST, TUNING
+from ctxbench.tuning.results import TEST, TOGETHER, TUNING
 from ctxbench.tuning.tuner import READING, CommonSetting, _join_values, tune
-from ctxbench.tuning.tuning_results import TOGETHER
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 SMALL = {"contextTopK": [20], "contextTopN": [0, 1, 3]}

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench.stats import wilson, wilson_bounds
+from ctxbench.evaluation.statistics import wilson, wilson_bounds
 
 ROOT = Path(__file__).parents[2]
 MODULES = ("coverage_exact", "coverage_drawn", "coverage_groups", "coverage_choice")
@@ -124,7 +124,7 @@ def test_the_populations_have_the_means_that_they_say(simulation):
 
 def test_coverage_of_a_difference_in_completeness_is_exact(simulation):
     """n = 2, nothing won: 0, 1 or 2 queries are lost."""
-    from ctxbench.bench.stats import difference_interval
+    from ctxbench.evaluation.statistics import difference_interval
 
     _, drawn, *_ = simulation
     lost = 0.3

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.bench.equal_tokens import LENGTHS
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.tuning.dataset_tuning import compare_at_tokens, first_items_curve
-from ctxbench.tuning.held_out_figures import SettingValues
-from ctxbench.tuning.query_sets import TUNING
+from ctxbench.evaluation.comparisons import LENGTHS
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.tuning.held_out import SettingValues
+from ctxbench.tuning.results import TUNING
 from ctxbench.tuning.search import Competitor
+from ctxbench.tuning.tuner import compare_at_tokens, first_items_curve
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 

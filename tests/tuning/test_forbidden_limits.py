@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 
 import ctxbench
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.data.datasets.query_labels import Label
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.features.stored_fits import read_calibrations
-from ctxbench.report.tuning import console_table
-from ctxbench.report.tuning.tuning_tables import all_results, results
-from ctxbench.report.tuning.tuning_texts import estimate_text
-from ctxbench.tuning.opened_inputs import open_tuning
-from ctxbench.tuning.policy_file import read_policies
+from ctxbench.datasets.files import write_dataset
+from ctxbench.datasets.queries import Label
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.pipelines.fits import read_calibrations
+from ctxbench.report.tuning_tables import all_results, console_table, estimate_text, results
+from ctxbench.tuning.inputs import open_tuning
+from ctxbench.tuning.policy import read_policies
 from ctxbench.tuning.preset_files import fit_selectors
-from ctxbench.tuning.query_sets import rank_with_pipeline
+from ctxbench.tuning.results import rank_with_pipeline
 from tests.tuning.conftest import SMALL, made
 
 CHEAP = {"embedder": "hashing", "counter": "chars/4"}
@@ -84,7 +82,7 @@ def test_a_limit_keeps_what_offers_more_forbidden_items_out(folder):
 
 
 def test_without_such_a_limit_nothing_depends_on_them(folder, tmp_path):
-    from ctxbench.data.datasets.reader import read_dataset
+    from ctxbench.datasets.files import read_dataset
 
     write_dataset(read_dataset(folder).judged(), tmp_path / "shop")
     whole, judged = tuned(folder), tuned(tmp_path / "shop")

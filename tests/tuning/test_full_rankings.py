@@ -8,21 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch
-from ctxbench.features.stored_fits import read_calibrations, write_calibrations
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.model.candidates import Candidates, Origin
+from ctxbench.model.requests import Batch
+from ctxbench.pipelines.fits import read_calibrations, write_calibrations
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.external import FileSelector
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning.fits.examples import folds_of
-from ctxbench.tuning.fits.query_fits import fit
-from ctxbench.tuning.own_rankings import ExternalRankings
-from ctxbench.tuning.query_sets import OUT_OF_FOLD, TEST, TUNING, count_fit_datasets, is_fitted_on
-from ctxbench.tuning.sweep.engine_runs import measure_answers
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.selectors.selector import PipelineSelector
+from ctxbench.tuning.fit_examples import folds_of
+from ctxbench.tuning.measures import Measure
+from ctxbench.tuning.query_fits import fit
+from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.results import OUT_OF_FOLD, TEST, TUNING, count_fit_datasets, is_fitted_on
+from ctxbench.tuning.setting_lines import measure_answers
+from ctxbench.tuning.tunables import ExternalRankings
 
 ABSTAINING = """\
 name: careful

@@ -6,19 +6,17 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.bench.slices import Slice
-from ctxbench.core.candidate_tables import concatenated, joined
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.steps.rank import Weighted
-from ctxbench.tuning.fits.fitted_weights import N_ERRORS, best_by_lower_bound, compositions, fit_weights
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Labels, Slice
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates, Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Query, Request
+from ctxbench.model.selection import concatenated, joined
+from ctxbench.pipelines.strategies.rank import Weighted
+from ctxbench.tuning.fit_examples import N_ERRORS, best_by_lower_bound, compositions, fit_weights
 
 ITEMS = 40
 NDCG = parse_metric("nDCG@10")

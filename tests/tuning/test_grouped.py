@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from ctxbench.bench.stats import estimate, grouped_compare, grouped_estimate, wilson_bounds, worth
-from ctxbench.tuning.dataset_tuning import DatasetTuner
-from ctxbench.tuning.limits import Constraint, Policy
-from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.query_sets import TEST, TUNING
-from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Pairing
-from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
-from ctxbench.tuning.swept_settings import CommonLine, sweep_common
-from ctxbench.tuning.tuner import no_progress, tune
+from ctxbench.evaluation.comparisons import grouped_compare, grouped_estimate, worth
+from ctxbench.evaluation.statistics import estimate, wilson_bounds
+from ctxbench.tuning.cut_families import CommonLine, sweep_common
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Pairing
+from ctxbench.tuning.policy import Constraint, Policy
+from ctxbench.tuning.results import TEST, TUNING
+from ctxbench.tuning.search import Optimum
+from ctxbench.tuning.setting_lines import ThresholdLine
+from ctxbench.tuning.tuner import DatasetTuner, no_progress, tune
 
 COMPLETE, COST = COMPLETENESS.metric, TOKENS.metric
 POLICIES = {

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.tuning.opened_inputs import open_tuning
-from ctxbench.tuning.policy_file import read_policies
-from ctxbench.tuning.query_sets import TEST, TUNING
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.io.errors import InputError
+from ctxbench.tuning.inputs import open_tuning
+from ctxbench.tuning.policy import read_policies
+from ctxbench.tuning.results import TEST, TUNING
 
 
 @pytest.fixture
@@ -207,7 +206,7 @@ pipeline:
 
 
 def test_nothing_is_embedded(policies, shop, monkeypatch, fitted):
-    from ctxbench.embedding.hashing import HashingEmbedder
+    from ctxbench.search.embedders import HashingEmbedder
 
     file = fitted()
 

@@ -7,17 +7,15 @@ import hashlib
 import numpy as np
 import pytest
 
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import METRICS, Metric
-from ctxbench.core.errors import InputError, StorageError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.tuning.limits import Constraint
-from ctxbench.tuning.policy_file import SET_METRICS, read_policies
-from ctxbench.tuning.recommendation import unanswerable
-from ctxbench.tuning.selector_entry import SelectorEntry
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.metrics import METRICS, Metric
+from ctxbench.io.errors import InputError, StorageError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
+from ctxbench.tuning.inputs import unanswerable
+from ctxbench.tuning.policy import SET_METRICS, Constraint, SelectorEntry, read_policies
 
 WHOLE = """\
 name: presets

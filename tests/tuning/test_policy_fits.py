@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from ctxbench.core.errors import InputError
-from ctxbench.features.stored_fits import read_calibrations
-from ctxbench.tuning.opened_inputs import open_tuning
-from ctxbench.tuning.policy_file import read_policies
+from ctxbench.io.errors import InputError
+from ctxbench.pipelines.fits import read_calibrations
+from ctxbench.tuning.inputs import open_tuning
+from ctxbench.tuning.policy import read_policies
 from ctxbench.tuning.preset_files import asks_for_fits, fit_selectors
 
 POLICIES = {

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ctxbench.core.items import Catalog
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.report.tuning import console_table, write_report
-from ctxbench.tuning.policy_file import read_policies
+from ctxbench.datasets.files import write_dataset
+from ctxbench.model.items import Catalog
+from ctxbench.report.tuning_document import write_report
+from ctxbench.report.tuning_tables import console_table
+from ctxbench.tuning.policy import read_policies
 from ctxbench.tuning.preset_files import open_fitted
 from ctxbench.tuning.tuner import tune
 

@@ -8,11 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.bench.stats import estimate, wilson
-from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.held_out_figures import fixed_reason
-from ctxbench.tuning.limits import (
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.statistics import estimate, wilson
+from ctxbench.io.errors import ParameterError
+from ctxbench.tuning.cut_families import bounds
+from ctxbench.tuning.held_out import fixed_reason
+from ctxbench.tuning.inputs import choose, four_digits, setting_text
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure, Pairing
+from ctxbench.tuning.policy import (
     SAFETY_ERRORS,
     Constraint,
     Policy,
@@ -21,11 +24,8 @@ from ctxbench.tuning.limits import (
     reach_ratio,
     room_of,
 )
-from ctxbench.tuning.optima import MIN_QUERIES, Optimum
-from ctxbench.tuning.recommendation import choose, four_digits, setting_text
-from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure, Pairing
-from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
-from ctxbench.tuning.swept_settings import bounds
+from ctxbench.tuning.search import MIN_QUERIES, Optimum
+from ctxbench.tuning.setting_lines import ThresholdLine
 
 NAN = math.nan
 RECALL, ITEMS = Measure(Metric("recall")), Measure(Metric("items"))

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from ctxbench.tuning import search as module
-from ctxbench.tuning.query_sets import TUNING
+from ctxbench.tuning.cut_families import sweep
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS
+from ctxbench.tuning.results import TUNING
 from ctxbench.tuning.search import TRIED_CUTS, Base, Competitor, RepeatFilter, optima_of
-from ctxbench.tuning.sweep.families import sweep
-from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS
-from ctxbench.tuning.sweep.threshold_lines import Front
+from ctxbench.tuning.setting_lines import Front
 
 SEARCH = {"contextTopK": [*range(1, 100, 4), 20], "contextTopN": [0, 1, 2, 4, 50]}
 POLICIES = {

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.bench.stats import grouped_estimate
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning.dataset_tuning import Base
-from ctxbench.tuning.query_sets import TUNING
-from ctxbench.tuning.recommendation import (
+from ctxbench.evaluation.comparisons import grouped_estimate
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.selectors.selector import PipelineSelector
+from ctxbench.tuning.inputs import (
     FIRST,
     MAP_CELLS,
     MAPS,
@@ -22,8 +20,9 @@ from ctxbench.tuning.recommendation import (
     parameter_traces,
     trace,
 )
-from ctxbench.tuning.search import Competitor, search
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.measures import Measure
+from ctxbench.tuning.results import TUNING
+from ctxbench.tuning.search import Base, Competitor, search
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 SMALL = {"contextTopK": [20, 50], "contextTopN": [0, 1, 3, 5]}
@@ -148,8 +147,7 @@ def test_a_front_rises_in_both(competitor):
 def test_a_measure_that_applies_to_no_query_has_no_mean(competitor, shop, tmp_path):
     from dataclasses import replace
 
-    from ctxbench.data.datasets.reader import read_dataset
-    from ctxbench.data.datasets.writer import write_dataset
+    from ctxbench.datasets.files import read_dataset, write_dataset
 
     dataset = read_dataset(shop)
     bare = tuple(replace(query, needs_nothing=True) for query in dataset.queries)

@@ -7,19 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.errors import ParameterError
-from ctxbench.io.yaml_files import load_yaml
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.io.documents import load_yaml
+from ctxbench.io.errors import ParameterError
 from ctxbench.selectors.definitions import definition
-from ctxbench.tuning.dataset_tuning import DatasetTuner
-from ctxbench.tuning.held_out_figures import beats, best_preset
-from ctxbench.tuning.limits import Policy
-from ctxbench.tuning.optima import BestSetting
+from ctxbench.tuning.held_out import beats, best_preset
+from ctxbench.tuning.inputs import Choice
+from ctxbench.tuning.policy import Policy
 from ctxbench.tuning.preset_files import write_presets_of
-from ctxbench.tuning.recommendation import Choice
-from ctxbench.tuning.search import Competitor
-from ctxbench.tuning.tuner import CommonSetting, no_progress, tune
-from ctxbench.tuning.tuning_results import LEARNED_NORMAL, PRESET, TOGETHER, TUNED
+from ctxbench.tuning.results import LEARNED_NORMAL, PRESET, TOGETHER, TUNED
+from ctxbench.tuning.search import BestSetting, Competitor
+from ctxbench.tuning.tuner import CommonSetting, DatasetTuner, no_progress, tune
 
 COMPLETE, TOKENS, RECALL = map(parse_metric, ("completeness", "tokens", "recall"))
 NORMAL = Policy(name="normal", about="", objective=TOKENS, minimise=True)

@@ -7,13 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.tuning.limits import Constraint, Policy
-from ctxbench.tuning.optima import BestSetting
-from ctxbench.tuning.recommendation import Choice
-from ctxbench.tuning.search import Base
-from ctxbench.tuning.stricter_policies import is_stricter, with_stricter
-from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Pairing
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.tuning.held_out import is_stricter, with_stricter
+from ctxbench.tuning.inputs import Choice
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Pairing
+from ctxbench.tuning.policy import Constraint, Policy
+from ctxbench.tuning.search import Base, BestSetting
 
 NOTHING = np.zeros(0, dtype=np.int64)
 DEFAULT = Choice(reason="too few labels", needed=(3, 9), settings=7)

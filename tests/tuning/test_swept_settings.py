@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.bench.stats import estimate
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
-from ctxbench.tuning.swept_settings import LineSettings, best_index, bounds
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.statistics import estimate
+from ctxbench.tuning.cut_families import LineSettings, best_index, bounds
+from ctxbench.tuning.measures import Measure
+from ctxbench.tuning.setting_lines import ThresholdLine
 
 COMPLETENESS, TOKENS, RECALL, PRECISION = map(Measure, map(Metric, ("completeness", "tokens", "recall", "precision")))
 NAN = math.nan

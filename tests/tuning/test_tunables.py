@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.tuning.opened_inputs import read_tunables
-from ctxbench.tuning.policy_file import read_policies
-from ctxbench.tuning.sweep.families import BudgetFamily, FixedK, StandardMargin, ThresholdFamily
-from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
+from ctxbench.io.errors import InputError
+from ctxbench.tuning.cut_families import BudgetFamily, FixedK, StandardMargin, ThresholdFamily
+from ctxbench.tuning.inputs import read_tunables
+from ctxbench.tuning.policy import read_policies
+from ctxbench.tuning.setting_lines import Counts, ThresholdSpan
 from ctxbench.tuning.tunables import BUDGETS, TOP_K, TOP_N, coarsen
 
 N = {"n": {"default": 5, "range": [0, 50]}}

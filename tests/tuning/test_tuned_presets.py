@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.selectors.presets import read_presets
-from ctxbench.tuning.limits import Constraint, Policy
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.io.errors import ParameterError, StorageError
+from ctxbench.selectors.definitions import read_presets
+from ctxbench.selectors.selector import PipelineSelector
+from ctxbench.tuning.policy import Constraint, Policy
 from ctxbench.tuning.preset_files import policy_block, write_presets_of
-from ctxbench.tuning.query_sets import TEST, TUNING
+from ctxbench.tuning.results import TEST, TUNING
 from ctxbench.tuning.tuner import tune
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")

@@ -8,17 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.report.tuning import write_report
-from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning import opened_inputs
-from ctxbench.tuning.dataset_tuning import DatasetTuner
-from ctxbench.tuning.opened_inputs import open_tuning
-from ctxbench.tuning.policy_file import read_policies
-from ctxbench.tuning.query_sets import TEST, TUNING, QuerySet
-from ctxbench.tuning.recommendation import Choice, choose
-from ctxbench.tuning.tuner import no_progress, tune
-from ctxbench.tuning.tuning_results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED
+from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.report.tuning_document import write_report
+from ctxbench.selectors.selector import PipelineSelector
+from ctxbench.tuning import inputs
+from ctxbench.tuning.inputs import Choice, choose, open_tuning
+from ctxbench.tuning.policy import read_policies
+from ctxbench.tuning.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED, TEST, TUNING, QuerySet
+from ctxbench.tuning.tuner import DatasetTuner, no_progress, tune
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 SMALL = {"contextTopK": [20, 50], "contextTopN": [0, 1, 3, 5]}
@@ -180,8 +177,7 @@ def test_all_choices_on_all_datasets_come_first(ready, shop, other, monkeypatch)
 
 
 def test_other_labels_of_the_test_split_change_no_choice(ready, shop, tmp_path):
-    from ctxbench.data.datasets.reader import read_dataset
-    from ctxbench.data.datasets.writer import write_dataset
+    from ctxbench.datasets.files import read_dataset, write_dataset
 
     dataset = read_dataset(shop)
     test = {query.id for query in dataset.queries if query.split == "test"}
@@ -299,7 +295,7 @@ def test_few_labels_decide_all_together(ready):
 
 @pytest.mark.parametrize(("given", "few", "expected"), [("", 100, False), ("", 300, True), ("all", 100, True)])
 def test_the_split_is_kept_from_enough_labels_on_unless_all_are_asked_for(ready, monkeypatch, given, few, expected):
-    monkeypatch.setattr(opened_inputs, "MIN_LABELS", few)
+    monkeypatch.setattr(inputs, "MIN_LABELS", few)
     (opened,) = ready(SEMANTIC, labels=given).datasets
     assert list(opened.query_sets) == (["all"] if expected else [TUNING, TEST])
 
@@ -376,7 +372,7 @@ def test_a_policy_whose_own_limits_came_to_nothing_takes_what_a_stricter_one_did
     def unsure(policy, optima):
         return Choice(reason="too few labels") if policy.name == "lax" else choose(policy, optima)
 
-    monkeypatch.setattr("ctxbench.tuning.dataset_tuning.choose", unsure)
+    monkeypatch.setattr("ctxbench.tuning.tuner.choose", unsure)
     policies = {
         name: {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": share, "of": "base"}]}
         for name, share in (("lax", 0.7), ("strict", 0.8))

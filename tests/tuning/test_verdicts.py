@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.bench.stats import wilson
-from ctxbench.tuning.held_out_figures import VerdictQueries, verdict
-from ctxbench.tuning.limits import SAFETY_ERRORS, Constraint, Limit
-from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.statistics import wilson
+from ctxbench.tuning.held_out import VerdictQueries, verdict
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
+from ctxbench.tuning.policy import SAFETY_ERRORS, Constraint, Limit
 
 
 def ground(n, *, chosen_here=False, size=1):

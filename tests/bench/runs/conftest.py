@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench import dataset_run
+from ctxbench.evaluation import runner
 from tests.bench.runs.run_files import TINY, experiment, run_file, snapshot
 
 
@@ -15,7 +15,7 @@ from tests.bench.runs.run_files import TINY, experiment, run_file, snapshot
 def small_slices_and_a_cache_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CTXBENCH_OFFLINE", "1")
-    monkeypatch.setattr(dataset_run, "SLICE", 3)  # the tiny dataset has ten queries: four slices
+    monkeypatch.setattr(runner, "SLICE", 3)  # the tiny dataset has ten queries: four slices
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def run_once(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CTXBENCH_CACHE", str(folder / "cache"))
         patch.setenv("CTXBENCH_OFFLINE", "1")
-        patch.setattr(dataset_run, "SLICE", 3)
+        patch.setattr(runner, "SLICE", 3)
         run_file(experiment(folder), folder / "run")
     return folder, snapshot(folder / "run")
 

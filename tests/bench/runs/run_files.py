@@ -6,9 +6,9 @@ import itertools
 import json
 from pathlib import Path
 
-from ctxbench.bench.prepared import open_experiment
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.runner import run
+from ctxbench.evaluation.inputs import open_experiment
+from ctxbench.evaluation.run_folder import RunFolder
+from ctxbench.evaluation.runner import run
 
 TINY = Path(__file__).parents[2] / "fixtures" / "tiny"
 SELECTORS = """

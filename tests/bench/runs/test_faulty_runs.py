@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from ctxbench.bench.experiment_file import examine
-from ctxbench.bench.prepared import open_experiment, prepare
-from ctxbench.core.errors import InputError
-from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.evaluation.experiment import examine
+from ctxbench.evaluation.inputs import open_experiment, prepare
+from ctxbench.io.errors import InputError
+from ctxbench.search.embedders import HashingEmbedder
 from tests.bench.runs.run_files import experiment
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench import dataset_run, results
-from ctxbench.bench.prepared import open_experiment
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.runner import run
-from ctxbench.core.errors import StorageError
-from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.evaluation import run_folder, runner
+from ctxbench.evaluation.inputs import open_experiment
+from ctxbench.evaluation.run_folder import RunFolder
+from ctxbench.evaluation.runner import run
+from ctxbench.io.errors import StorageError
+from ctxbench.search.embedders import HashingEmbedder
 from tests.bench.runs.run_files import SELECTORS, StopError, counted, experiment, interrupted, run_file, snapshot
 
 
@@ -24,12 +24,12 @@ from tests.bench.runs.run_files import SELECTORS, StopError, counted, experiment
 @pytest.mark.parametrize("stop_at", [1, 2, 5, 6, 11, 17, 20])
 def test_interrupted_in_any_slice_the_same_call_ends_the_same(stop_at, fresh, tmp_path, monkeypatch, whole):
     path = experiment(tmp_path)
-    answered = counted(dataset_run.answered, stop_at, KeyboardInterrupt(), after=bool(stop_at % 2))
-    assert interrupted(path, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
+    answered = counted(runner.answered, stop_at, KeyboardInterrupt(), after=bool(stop_at % 2))
+    assert interrupted(path, tmp_path / "run", monkeypatch.context(), runner, "answered", answered)
     assert not (tmp_path / "run" / "manifest.json").exists()
     asked = []
-    again = dataset_run.answered
-    monkeypatch.setattr(dataset_run, "answered", lambda s, b, **k: asked.append((s.name, b.ids)) or again(s, b, **k))
+    again = runner.answered
+    monkeypatch.setattr(runner, "answered", lambda s, b, **k: asked.append((s.name, b.ids)) or again(s, b, **k))
     run_file(path, tmp_path / "run", fresh=fresh)
     assert snapshot(tmp_path / "run") == whole
     assert len(asked) == 20 if fresh else len(asked) == 20 - (stop_at - 1)
@@ -52,8 +52,8 @@ def test_interrupted_at_any_file_the_same_call_ends_the_same(stop_at, after, tmp
 @pytest.mark.parametrize("after", [False, True])
 def test_interrupted_at_a_file_of_a_part_the_same_call_ends_the_same(stop_at, after, tmp_path, monkeypatch, whole):
     path = experiment(tmp_path)
-    writing = counted(results.writing, stop_at, StopError(), after=after)
-    assert interrupted(path, tmp_path / "run", monkeypatch.context(), results, "writing", writing)
+    writing = counted(run_folder.writing, stop_at, StopError(), after=after)
+    assert interrupted(path, tmp_path / "run", monkeypatch.context(), run_folder, "writing", writing)
     assert run_file(path, tmp_path / "run").embedded == 0
     assert snapshot(tmp_path / "run") == whole
 
@@ -72,8 +72,8 @@ def test_interrupted_many_times_it_still_ends_the_same(seed, tmp_path, monkeypat
 
 def test_slices_of_an_older_experiment_are_not_taken(tmp_path, monkeypatch, data):
     old = experiment(tmp_path, data=data)
-    answered = counted(dataset_run.answered, 12, KeyboardInterrupt())
-    assert interrupted(old, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
+    answered = counted(runner.answered, 12, KeyboardInterrupt())
+    assert interrupted(old, tmp_path / "run", monkeypatch.context(), runner, "answered", answered)
     lines = (data / "queries.jsonl").read_text("utf-8").splitlines()
     (data / "queries.jsonl").write_text("\n".join([*lines[3:], *lines[:3]]) + "\n", "utf-8")
     path = experiment(tmp_path, SELECTORS.replace("n: 2", "n: 1"), data=data)
@@ -84,8 +84,8 @@ def test_slices_of_an_older_experiment_are_not_taken(tmp_path, monkeypatch, data
 
 def test_a_damaged_slice_is_made_again(tmp_path, monkeypatch, whole):
     path = experiment(tmp_path)
-    answered = counted(dataset_run.answered, 18, KeyboardInterrupt())
-    assert interrupted(path, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
+    answered = counted(runner.answered, 18, KeyboardInterrupt())
+    assert interrupted(path, tmp_path / "run", monkeypatch.context(), runner, "answered", answered)
     slices = sorted((tmp_path / "run" / "tiny").glob("*+partial/*.slice"))
     assert len(slices) == 17
     for place, one in enumerate(slices):
@@ -123,7 +123,7 @@ def test_a_disk_that_is_full_in_the_midst_of_a_part_is_one_error(fails_at, tmp_p
     path = experiment(tmp_path)
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with monkeypatch.context() as patched:
-        patched.setattr(results, "write_blocks", counted(results.write_blocks, fails_at, full, after=True))
+        patched.setattr(run_folder, "write_blocks", counted(run_folder.write_blocks, fails_at, full, after=True))
         with pytest.raises(StorageError, match=r"cannot write .*answers\.zip.*: No space left on device"):
             run_file(path, tmp_path / "run")
     assert sorted(one.name for one in (tmp_path / "run").rglob("answers.zip")) == ["answers.zip"] * (fails_at - 1)
@@ -142,7 +142,7 @@ def test_a_selector_of_ours_that_fails_stops_the_run_and_leaves_no_empty_folder(
 
 
 def _run_in_process(path, folder, barrier):
-    dataset_run.SLICE = 3
+    runner.SLICE = 3
     prepared = open_experiment(path)
     barrier.wait(60)
     run(prepared, folder)

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench import dataset_run
-from ctxbench.bench.prepared import open_experiment
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.runner import run
-from ctxbench.core.errors import InputError
-from ctxbench.selectors.pipelines import offered_sizes
+from ctxbench.evaluation import runner
+from ctxbench.evaluation.inputs import open_experiment
+from ctxbench.evaluation.run_folder import RunFolder
+from ctxbench.evaluation.runner import run
+from ctxbench.io.errors import InputError
+from ctxbench.selectors.selector import offered_sizes
 from tests.bench.runs.run_files import TINY, counted, experiment, interrupted, made_again, offered, run_file, snapshot
 
 CALLABLE = """
@@ -93,8 +93,8 @@ def test_an_outside_selector_is_asked_once_for_itself_and_for_who_takes_its_size
 @pytest.mark.parametrize("stop_at", [2, 5, 7])
 def test_an_outside_selector_is_not_asked_again_for_finished_slices(stop_at, tmp_path, monkeypatch):
     path = own(tmp_path, "{selector: random, like: mine}")
-    answered = counted(dataset_run.answered, stop_at, KeyboardInterrupt())
-    assert interrupted(path, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
+    answered = counted(runner.answered, stop_at, KeyboardInterrupt())
+    assert interrupted(path, tmp_path / "run", monkeypatch.context(), runner, "answered", answered)
     run_file(path, tmp_path / "run")
     assert sorted((tmp_path / "mine.log").read_text().split()) == [f"q{n:02}" for n in range(1, 11)]
     (tmp_path / "mine.log").unlink()

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench import dataset_run
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.summary import summarise_run
-from ctxbench.core.errors import ParameterError, UserError
-from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.evaluation import runner
+from ctxbench.evaluation.run_folder import RunFolder, summarise_run
+from ctxbench.io.errors import ParameterError, UserError
+from ctxbench.search.embedders import HashingEmbedder
 from tests.bench.runs.run_files import (
     SELECTORS,
     TINY,
@@ -144,9 +143,9 @@ def flipped(place, dice, number):
 def test_no_flipped_bit_changes_a_run_or_stays_in_it(tmp_path, monkeypatch, ran):
     path, kept = experiment(tmp_path), ran
     before, shown = snapshot(kept), summarise_run(RunFolder(kept)).as_dict()
-    answered = counted(dataset_run.answered, 11, KeyboardInterrupt())
+    answered = counted(runner.answered, 11, KeyboardInterrupt())
     half = tmp_path / "half"
-    assert interrupted(path, half, monkeypatch.context(), dataset_run, "answered", answered)
+    assert interrupted(path, half, monkeypatch.context(), runner, "answered", answered)
     dice = random.Random(5)
     for trial in range(draws(100, 44)):  # each file at least once
         folder = Path(shutil.copytree(kept if trial % 2 else half, tmp_path / "trial"))

@@ -8,17 +8,16 @@ import json
 import numpy as np
 import pytest
 
-from ctxbench.bench import dataset_run
-from ctxbench.bench.prepared import open_experiment
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.summary import summarise_run
-from ctxbench.core.candidates import Origin
-from ctxbench.core.errors import InputError, SelectorError
-from ctxbench.data.datasets import read_dataset
-from ctxbench.data.labelling.query_files import write_weights
+from ctxbench.datasets.files import read_dataset
+from ctxbench.datasets.layout import write_weights
+from ctxbench.evaluation import runner
+from ctxbench.evaluation.inputs import open_experiment
+from ctxbench.evaluation.run_folder import RunFolder, summarise_run
+from ctxbench.io.errors import InputError, SelectorError
+from ctxbench.model.candidates import Origin
+from ctxbench.pipelines.strategies.retrieve import Everything
 from ctxbench.report.run_tables import comparison_table
-from ctxbench.selectors.pipelines import offered_sizes
-from ctxbench.steps.retrieve import Everything
+from ctxbench.selectors.selector import offered_sizes
 from tests.bench.runs.run_files import SELECTORS, TINY, counted, experiment, interrupted, offered, run_file, snapshot
 
 
@@ -107,7 +106,7 @@ def test_a_comparator_that_ranks_too_few_items_is_an_error_not_a_smaller_one(tmp
 
 def test_slices_change_nothing(tmp_path, monkeypatch):
     run_file(experiment(tmp_path), tmp_path / "three")
-    monkeypatch.setattr(dataset_run, "SLICE", 64)
+    monkeypatch.setattr(runner, "SLICE", 64)
     run_file(experiment(tmp_path), tmp_path / "all")
     three, at_once = snapshot(tmp_path / "three"), snapshot(tmp_path / "all")
     blocks = [name for name in three if not name.endswith((".jsonl", "manifest.json"))]
@@ -120,15 +119,15 @@ def test_slices_change_nothing(tmp_path, monkeypatch):
 
 
 def test_what_offers_the_whole_catalog_is_asked_about_fewer_queries_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(dataset_run, "SLICE", 4)
+    monkeypatch.setattr(runner, "SLICE", 4)
     run_file(experiment(tmp_path), tmp_path / "plain")
     items = len(open_experiment(experiment(tmp_path)).datasets["tiny"].catalog)
-    monkeypatch.setattr(dataset_run, "ROWS", 2 * items)
-    again = dataset_run.answered
+    monkeypatch.setattr(runner, "ROWS", 2 * items)
+    again = runner.answered
     asked = []
-    monkeypatch.setattr(dataset_run, "answered", lambda s, b, **k: asked.append((s.name, len(b))) or again(s, b, **k))
-    stopped = counted(dataset_run.answered, 9, KeyboardInterrupt(), after=True)
-    assert interrupted(experiment(tmp_path), tmp_path / "run", monkeypatch.context(), dataset_run, "answered", stopped)
+    monkeypatch.setattr(runner, "answered", lambda s, b, **k: asked.append((s.name, len(b))) or again(s, b, **k))
+    stopped = counted(runner.answered, 9, KeyboardInterrupt(), after=True)
+    assert interrupted(experiment(tmp_path), tmp_path / "run", monkeypatch.context(), runner, "answered", stopped)
     run_file(experiment(tmp_path), tmp_path / "run")
     assert [size for name, size in asked if name == "everything"] == [2] * 6, "one was stopped before it was kept"
     assert [size for name, size in asked if name == "bm25"] == [4, 4, 2]
@@ -138,8 +137,8 @@ def test_what_offers_the_whole_catalog_is_asked_about_fewer_queries_at_once(tmp_
 
 
 def test_one_whose_sizes_are_taken_is_asked_once_however_few_queries_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(dataset_run, "SLICE", 4)
-    monkeypatch.setattr(dataset_run, "ROWS", 50)
+    monkeypatch.setattr(runner, "SLICE", 4)
+    monkeypatch.setattr(runner, "ROWS", 50)
     asked = []
     select = Everything.__call__
     monkeypatch.setattr(Everything, "__call__", lambda s, q, r: asked.append(len(q.batch)) or select(s, q, r))
@@ -165,8 +164,8 @@ def test_a_mend_that_was_stopped_goes_on(tmp_path, monkeypatch):
     assert run_file(path, tmp_path / "run").errors == {"tiny, mine": 10}
     (tmp_path / "down").unlink()
     (tmp_path / "log").unlink()
-    answered = counted(dataset_run.answered, 3, KeyboardInterrupt())
-    assert interrupted(path, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
+    answered = counted(runner.answered, 3, KeyboardInterrupt())
+    assert interrupted(path, tmp_path / "run", monkeypatch.context(), runner, "answered", answered)
     assert run_file(path, tmp_path / "run").errors == {}
     assert (tmp_path / "log").read_text() == "asked" * 10
     run_file(path, tmp_path / "whole")

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets import Dataset, DatasetQuery, Label, read_dataset
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import read_dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Request
 
 TINY = Path(__file__).parents[2] / "fixtures" / "tiny"
 ABOUT = {"licence": "Apache-2.0", "source": "Written for a test.", "labelling": "By hand."}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.curation.catalog_overlap import NamesAlike, overlap, similar_names
-from ctxbench.data.curation.item_edits import merge_items
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.index.dense import chunks_of
-from ctxbench.text.original_rules import query_chunks
-from ctxbench.text.tokens import open_counter
+from ctxbench.labelling.overlap import NamesAlike, merge_items, overlap, similar_names
+from ctxbench.model.items import Catalog, Item
+from ctxbench.search.chunking import query_chunks
+from ctxbench.search.dense import chunks_of
+from ctxbench.search.embedders import HashingEmbedder
+from ctxbench.search.tokens import open_counter
 from tests.data.curation.conftest import tool
 
 COUNTER = open_counter("chars/4")

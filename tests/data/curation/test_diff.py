@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.items import Catalog
-from ctxbench.data.curation.diff import FieldChanges, SplitChange, diff_datasets
-from ctxbench.data.datasets import Label
+from ctxbench.datasets.queries import Label
+from ctxbench.labelling.curation import FieldChanges, SplitChange, diff_datasets
+from ctxbench.model.items import Catalog
 
 
 def test_a_dataset_is_equal_to_itself_in_any_order_of_queries(tiny):

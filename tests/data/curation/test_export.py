@@ -13,17 +13,18 @@ import ir_measures
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import DEPTH, parse_metrics
-from ctxbench.bench.prepared import open_experiment
-from ctxbench.bench.results import RunFolder
-from ctxbench.bench.runner import run
-from ctxbench.bench.summary import summarise_run
-from ctxbench.core.errors import InputError, ParameterError, StorageError
-from ctxbench.data.curation.export import export_dataset
-from ctxbench.data.datasets import Dataset, Label, write_dataset
-from ctxbench.data.importers.bfcl import BFCL
-from ctxbench.data.importers.formats.conversion import ImportSettings
-from ctxbench.data.importers.formats.qrels import answers_of_run, import_beir, import_trec, read_run
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import write_dataset
+from ctxbench.datasets.queries import Label
+from ctxbench.evaluation.inputs import open_experiment
+from ctxbench.evaluation.metrics import parse_metrics
+from ctxbench.evaluation.run_folder import RunFolder, summarise_run
+from ctxbench.evaluation.runner import run
+from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.labelling.conversion import ImportSettings
+from ctxbench.labelling.judgment_files import answers_of_run, export_dataset, import_beir, import_trec, read_run
+from ctxbench.labelling.published import BFCL
+from ctxbench.model.labels import DEPTH
 
 METRICS = ["nDCG@10", "nDCG", "R@1", "R@5", "P@5", "RR", "AP", "Success@1", "AP@10", "RR@10"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.data.curation.name_leaks import Leak, find_leaks
+from ctxbench.labelling.curation import Leak, find_leaks
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_only_required_items_leak_and_a_server_is_told_apart(make):
     )
     from dataclasses import replace
 
-    from ctxbench.data.datasets import Label
+    from ctxbench.datasets.queries import Label
 
     labels = (Label("q", make.key("open", "github"), 2), Label("q", make.key("issue_list", "github"), 1))
     assert find_leaks(replace(data, labels=labels)) == (Leak("q", "tool:github:open", "server"),)

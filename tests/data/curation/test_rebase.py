@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import Catalog
-from ctxbench.core.requests import SessionItem
-from ctxbench.data.curation.rebase import LostLabel, LostMention, rebase_dataset
-from ctxbench.data.datasets import Label, read_dataset, write_dataset
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.datasets.queries import Label
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.labelling.rebase import LostLabel, LostMention, rebase_dataset
+from ctxbench.model.items import Catalog
+from ctxbench.model.requests import SessionItem
 
 
 def test_the_same_catalog_changes_nothing(tiny):

@@ -8,10 +8,10 @@ import random
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog
-from ctxbench.data.curation.similar import SimilarPair, connected_groups, similar_by_vectors, similar_by_words
-from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.io.errors import ParameterError
+from ctxbench.labelling.overlap import SimilarPair, connected_groups, similar_by_vectors, similar_by_words
+from ctxbench.model.items import Catalog
+from ctxbench.search.embedders import HashingEmbedder
 
 
 def test_similarity_is_the_cosine_of_tf_idf_weights():
@@ -75,7 +75,7 @@ def test_vectors_compare_the_mean_of_the_chunks(make):
 
 
 def test_vectors_of_several_chunks_are_averaged():
-    from ctxbench.core.items import Item
+    from ctxbench.model.items import Item
 
     table = {"a: x": [1, 0], "b: x": [1, 0], "other": [0, 1]}
     items = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.cli.curate_text import split_lines
-from ctxbench.core.errors import ParameterError
-from ctxbench.data.curation.splits import bundles_of, split_dataset
-from ctxbench.data.datasets import split_of
+from ctxbench.cli.curate import split_lines
+from ctxbench.datasets.dataset import split_of
+from ctxbench.io.errors import ParameterError
+from ctxbench.labelling.curation import bundles_of, split_dataset
 
 
 def splits(resplit):

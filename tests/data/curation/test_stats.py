@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from ctxbench.data.curation import stats
-from ctxbench.data.curation.stats import Spread, dataset_stats
-from ctxbench.data.datasets import Label
-from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.text.tokens import CharsCounter, open_counter
+from ctxbench.datasets.queries import Label
+from ctxbench.labelling import curation
+from ctxbench.labelling.curation import Spread, dataset_stats
+from ctxbench.search.embedders import HashingEmbedder
+from ctxbench.search.tokens import CharsCounter, open_counter
 
 
 def test_the_tiny_dataset_is_described(tiny):
@@ -66,7 +66,7 @@ def test_near_duplicates_say_whether_servers_differ(make):
 
 
 def test_a_catalog_too_large_to_compare_says_so(make, monkeypatch):
-    monkeypatch.setattr(stats, "MOST_COMPARED", 1)
+    monkeypatch.setattr(curation, "MOST_COMPARED", 1)
     near = dataset_stats(make.dataset(["a", "b"], [make.query("q")], []), CharsCounter()).near
     assert near.pairs == ()
     assert near.skipped.startswith("2 items")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ctxbench.core.items import Item
-from ctxbench.data.curation.successors import likely_successors
+from ctxbench.labelling.rebase import likely_successors
+from ctxbench.model.items import Item
 
 
 def found(gone, new, **options):

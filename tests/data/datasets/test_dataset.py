@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ctxbench.core.errors import InputError, UnknownNameError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.requests import Request, SessionItem
-from ctxbench.data.datasets.dataset import Dataset, name_of_path, split_of
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.datasets.dataset import Dataset, name_of_path, split_of
+from ctxbench.datasets.files import read_dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.io.errors import InputError, UnknownNameError
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Request, SessionItem
 
 TINY = Path(__file__).parents[2] / "fixtures" / "tiny"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxbench.data.datasets.layout import DatasetLines
+from ctxbench.datasets.layout import DatasetLines
 
 
 def test_lines_count_from_one_and_blank_lines_count(tmp_path):

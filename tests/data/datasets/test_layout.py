@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ctxbench.data.datasets.layout import files_hash
+from ctxbench.datasets.layout import files_hash
 from tests.data.datasets.dataset_cases import TINY, edit
 
 

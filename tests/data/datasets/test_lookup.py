@@ -9,13 +9,12 @@ from typing import ClassVar
 
 import pytest
 
-from ctxbench.core import registry
-from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.lookup import ListedDataset, import_dataset, importers, list_datasets, open_dataset
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.sources.catalogs import read_catalog
+from ctxbench.catalogs.snapshots import read_catalog
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.datasets.lookup import ListedDataset, import_dataset, importers, list_datasets, open_dataset
+from ctxbench.io.errors import InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.model import registry
 
 TINY = Path(__file__).parents[2] / "fixtures" / "tiny"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ctxbench.core.items import ItemKey
-from ctxbench.data.datasets.query_labels import Label, group_labels, minimal_groups
+from ctxbench.datasets.queries import Label, group_labels, minimal_groups
+from ctxbench.model.items import ItemKey
 
 
 def test_a_group_that_holds_another_is_implied_by_it():

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import write_dataset
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.io.errors import InputError
 
 TINY = Path(__file__).parents[2] / "fixtures/tiny"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError, StorageError
-from ctxbench.data.datasets.reader import read_dataset, validate
+from ctxbench.datasets.files import read_dataset, validate
+from ctxbench.io.errors import InputError, StorageError
 from tests.data.datasets.dataset_cases import TINY, edit
 
 CORPUS, QUERIES, CARD, TEST, TUNING = (

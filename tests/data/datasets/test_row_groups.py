@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxbench.data.datasets.row_groups import connected_rows, group_pairs
+from ctxbench.datasets.queries import connected_rows, group_pairs
 
 
 def test_values_of_a_key_keep_the_order_of_the_pairs():

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset, draw_sample, select_queries
-from ctxbench.data.datasets.query_labels import DatasetQuery
+from ctxbench.datasets.dataset import Dataset, draw_sample, select_queries
+from ctxbench.datasets.queries import DatasetQuery
+from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
 
 
 def dataset(groups, *, partly=(), split="tuning"):

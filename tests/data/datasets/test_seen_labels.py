@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.datasets.files import read_dataset
+from ctxbench.io.errors import InputError
 
 
 def folder(place: Path, item: dict[str, object], query: dict[str, object]) -> Path:

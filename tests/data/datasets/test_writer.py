@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import Label
-from ctxbench.data.datasets.reader import read_dataset, validate
-from ctxbench.data.datasets.writer import create_dataset, write_dataset
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import create_dataset, read_dataset, validate, write_dataset
+from ctxbench.datasets.queries import Label
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
 from tests.data.datasets.dataset_cases import TINY, edit
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.data.from_git.changed_definitions import changed_definitions
-from ctxbench.index.code.code_records import CodeDefinition
+from ctxbench.catalogs.git_trees import changed_definitions
+from ctxbench.search.code_grammars import CodeDefinition
 
 OLD = """\
 import a

@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.data.from_git.commit_choice import CommitRules
-from ctxbench.data.from_git.grown_history import grown_history
-from ctxbench.data.from_git.history_dataset import HistorySettings, history_dataset
-from ctxbench.sources.repository.git_reader import GitRepository
+from ctxbench.catalogs.git_history import GitRepository
+from ctxbench.io.errors import ParameterError
+from ctxbench.labelling.git_history import CommitRules, HistorySettings, grown_history, history_dataset
+from ctxbench.model.items import Catalog, Item, ItemKey
 from tests.checkout import written
 
 HISTORY = (

@@ -8,13 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, ItemKey
-from ctxbench.core.requests import Batch
-from ctxbench.data.datasets import read_dataset, validate, write_dataset
-from ctxbench.data.from_git.commit_choice import CommitRules
-from ctxbench.data.from_git.history_dataset import HistorySettings, history_dataset
-from ctxbench.sources.repository.git_reader import GitRepository
+from ctxbench.catalogs.git_history import GitRepository
+from ctxbench.datasets.files import read_dataset, validate, write_dataset
+from ctxbench.io.errors import ParameterError
+from ctxbench.labelling.git_history import CommitRules, HistorySettings, history_dataset
+from ctxbench.model.items import Catalog, ItemKey
+from ctxbench.model.requests import Batch
 from tests.checkout import Checkout, written
 
 HISTORY = (

@@ -6,12 +6,11 @@ import random
 
 import pytest
 
-from ctxbench.core.items import Item
-from ctxbench.core.requests import Batch, Request
-from ctxbench.data.from_git.item_versions import ItemVersions
-from ctxbench.sources.repository.git_reader import FileChange, LineCommit
-from ctxbench.sources.repository.tree_items import commit_item, iso_time
-from ctxbench.sources.repository.tree_stretches import tree_stretches
+from ctxbench.catalogs.git_history import FileChange, LineCommit
+from ctxbench.catalogs.git_trees import commit_item, iso_time, tree_stretches
+from ctxbench.labelling.git_history import ItemVersions
+from ctxbench.model.items import Item
+from ctxbench.model.requests import Batch, Request
 from tests.draws import draws
 
 PATHS = "abcd"

@@ -6,11 +6,9 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.data.from_git.commit_choice import CommitRules
-from ctxbench.data.from_git.history_dataset import HistorySettings, history_dataset
-from ctxbench.data.from_git.query_texts import QueryTexts, read_query_texts
-from ctxbench.sources.repository.git_reader import GitRepository, LineCommit
+from ctxbench.catalogs.git_history import GitRepository, LineCommit, QueryTexts, read_query_texts
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.labelling.git_history import CommitRules, HistorySettings, history_dataset
 from tests.checkout import written
 
 

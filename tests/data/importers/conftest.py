@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.importers.published_files import FileImporter
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.lookup import FileImporter
 
 SHARED = Path(__file__).parents[3] / ".." / "shared" / "data"
 

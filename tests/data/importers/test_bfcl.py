@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from ctxbench.core.errors import StorageError, UnknownNameError
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.data.importers import bfcl
-from ctxbench.data.importers.bfcl import BFCL
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.io.errors import StorageError, UnknownNameError
+from ctxbench.labelling import published
+from ctxbench.labelling.published import BFCL
 
 needs_wheel = pytest.mark.skipif(not BFCL().available(), reason=f"the source is not installed: {BFCL.install}")
 
@@ -155,7 +154,7 @@ def test_unknown_names_and_a_missing_wheel(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(UnknownNameError, match="did you mean 'bfcl-live'"):
         source(tmp_path / "data").load("bfcl-life")
     assert not BFCL(tmp_path / "none").available()
-    monkeypatch.setattr(bfcl, "_wheel_data", lambda: None)
+    monkeypatch.setattr(published, "_wheel_data", lambda: None)
     assert not BFCL().available()
     with pytest.raises(StorageError, match=r"not installed: pip install --no-deps bfcl-eval==2026\.3\.23"):
         BFCL().load("bfcl-simple")

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.data.importers.livemcpbench import LiveMCPBench
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.labelling.tool_benchmarks import LiveMCPBench
 
 
 def server(key, *tools, **more):

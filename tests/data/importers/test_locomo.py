@@ -7,10 +7,9 @@ import json
 
 import pytest
 
-from ctxbench.data.datasets.dataset import split_of
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.data.importers.locomo import LoCoMo
+from ctxbench.datasets.dataset import split_of
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.labelling.chat_benchmarks import LoCoMo
 
 
 def turn(dia_id, text, speaker="Ann", **more):

@@ -9,12 +9,11 @@ import json
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import InputError, StorageError
-from ctxbench.data.datasets.dataset import split_of
-from ctxbench.data.datasets.lookup import import_dataset, import_own
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.data.importers.longmemeval import LongMemEvalM, LongMemEvalOracle, LongMemEvalS
+from ctxbench.datasets.dataset import split_of
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.datasets.lookup import import_dataset, import_own
+from ctxbench.io.errors import InputError, StorageError
+from ctxbench.labelling.chat_benchmarks import LongMemEvalM, LongMemEvalOracle, LongMemEvalS
 
 IMPORTERS = (LongMemEvalM, LongMemEvalOracle, LongMemEvalS)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.data.datasets.dataset import split_of
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.data.importers.metatool import MetaTool
+from ctxbench.datasets.dataset import split_of
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.labelling.tool_benchmarks import MetaTool
 
 TOOLS = '{"weather": "Now.",\n"news": "Today.",\n"Finance": "Prices."}'
 ROWS = """Query,Tool

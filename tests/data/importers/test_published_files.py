@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.data.datasets.lookup import import_dataset, import_own, list_datasets, open_dataset
-from ctxbench.data.importers.livemcpbench import LiveMCPBench
-from ctxbench.data.importers.locomo import LoCoMo
-from ctxbench.data.importers.longmemeval import LongMemEvalM, LongMemEvalOracle, LongMemEvalS
-from ctxbench.data.importers.metatool import MetaTool
-from ctxbench.data.importers.published_files import SourceText, json_entries, text_key
-from ctxbench.data.importers.toollens import ToolLens
+from ctxbench.datasets.lookup import (
+    SourceText,
+    import_dataset,
+    import_own,
+    json_entries,
+    list_datasets,
+    open_dataset,
+    text_key,
+)
+from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
+from ctxbench.labelling.chat_benchmarks import LoCoMo, LongMemEvalM, LongMemEvalOracle, LongMemEvalS
+from ctxbench.labelling.tool_benchmarks import LiveMCPBench, MetaTool, ToolLens
 
 ALL = (LiveMCPBench, LoCoMo, LongMemEvalM, LongMemEvalOracle, LongMemEvalS, MetaTool, ToolLens)
 PLAIN = {

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ctxbench.data.datasets.dataset import split_of
-from ctxbench.data.importers.toollens import ToolLens
+from ctxbench.datasets.dataset import split_of
+from ctxbench.labelling.tool_benchmarks import ToolLens
 
 
 def api(item_id, tool, name, *, required=(), optional=(), description="Do it, now."):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.labelling.answer_log import MemoryLog
-from ctxbench.data.labelling.labelling_session import LabellingSession
-from ctxbench.data.labelling.pool import Offers, Pool
-from ctxbench.data.labelling.predict import Predictor
-from ctxbench.data.labelling.query_files import Exposure
-from ctxbench.data.labelling.queue import Queue, make_queue
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.layout import Exposure
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.labelling.answer_log import MemoryLog
+from ctxbench.labelling.pools import Offers, Pool, Predictor
+from ctxbench.labelling.sampling import Queue, make_queue
+from ctxbench.labelling.session import LabellingSession
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
 
 ABOUT = {"licence": "made up", "source": "tests", "labelling": "from a log"}
 TOOLS = (

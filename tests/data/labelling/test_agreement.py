@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import ItemKey
-from ctxbench.data.datasets import Label, read_dataset
-from ctxbench.data.labelling.agreement import agreement, kappa, pooled_pairs, read_labelling, sample_queries
-from ctxbench.data.labelling.pool import make_pool, open_selectors
+from ctxbench.datasets.files import read_dataset
+from ctxbench.datasets.queries import Label
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.labelling.pools import make_pool, open_selectors
+from ctxbench.labelling.review import agreement, kappa, pooled_pairs, read_labelling, sample_queries
+from ctxbench.model.items import ItemKey
 from ctxbench.testing import mock_resources
 
 TINY = Path(__file__).parents[2] / "fixtures" / "tiny"

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.data.datasets.query_labels import Label
-from ctxbench.data.labelling.answer_log import AnswerLog, KeyPress, active, apply_answers, state_before
-from ctxbench.data.labelling.labelling_session import PromptAnswer
+from ctxbench.datasets.queries import Label
+from ctxbench.io.errors import InputError
+from ctxbench.labelling.answer_log import AnswerLog, KeyPress, active, apply_answers, state_before
+from ctxbench.labelling.session import PromptAnswer
 
 
 def labels(dataset, query):

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.data.labelling.pool import SELECTORS, open_selectors
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import Vectors, VectorStore
-from ctxbench.index.resources import LocalResources
-from ctxbench.text.tokens import open_counter
+from ctxbench.labelling.pools import SELECTORS, open_selectors
+from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 
 SIMULATION = Path(__file__).parents[3] / "experiments" / "labelling"
 TURNS, DRAWS, PAIRS = 2000, 10, 3

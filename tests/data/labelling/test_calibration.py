@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.data.labelling.calibration import Case, Cases, Emulator, LogOddsCorrection, corrected
-from ctxbench.data.labelling.predict import Predictor
+from ctxbench.labelling.pools import Case, Cases, Emulator, LogOddsCorrection, Predictor, corrected
 
 
 def half_known(pool):

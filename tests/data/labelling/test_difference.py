@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from ctxbench.bench.stats import student_critical
-from ctxbench.data.labelling.estimate import Known, Sample, Tally, difference
+from ctxbench.evaluation.statistics import student_critical
+from ctxbench.labelling.sampling import Known, Sample, Tally, difference
 
 
 def tally(size, n, plus, minus, *, guess, needing):

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from ctxbench.bench.stats import student_critical
-from ctxbench.data.labelling.estimate import Tally, difference, halving, share
+from ctxbench.evaluation.statistics import student_critical
+from ctxbench.labelling.sampling import Tally, difference, halving, share
 
 
 def tally(size, n, plus, minus, *, guess=0.5, **known):

@@ -5,16 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.cli.review_command import apply_patch
-from ctxbench.core.errors import ParameterError
-from ctxbench.data.datasets.query_labels import Label
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.data.labelling.folder import opened
-from ctxbench.data.labelling.labelling_session import PromptAnswer
-from ctxbench.data.labelling.predict import Predictor
-from ctxbench.data.labelling.query_files import read_weights
-from ctxbench.data.labelling.review import regraded, write_patch
+from ctxbench.cli.label import apply_patch
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.datasets.layout import read_weights
+from ctxbench.datasets.queries import Label
+from ctxbench.io.errors import ParameterError
+from ctxbench.labelling.pools import Predictor
+from ctxbench.labelling.review import regraded, write_patch
+from ctxbench.labelling.session import PromptAnswer, opened
 
 
 @pytest.fixture

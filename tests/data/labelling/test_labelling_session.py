@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog
-from ctxbench.data.datasets.query_labels import Label
-from ctxbench.data.labelling.answer_log import AnswerLog
-from ctxbench.data.labelling.labelling_session import LabellingSession, PromptAnswer
+from ctxbench.datasets.queries import Label
+from ctxbench.io.errors import ParameterError
+from ctxbench.labelling.answer_log import AnswerLog
+from ctxbench.labelling.session import LabellingSession, PromptAnswer
+from ctxbench.model.items import Catalog
 
 
 def finish(session, reply="done", n=1):

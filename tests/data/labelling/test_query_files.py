@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.core.items import ItemKey
-from ctxbench.data.labelling.query_files import EXPOSURE, Exposure, read_exposures, write_exposures
+from ctxbench.datasets.layout import EXPOSURE, Exposure, read_exposures, write_exposures
+from ctxbench.io.errors import InputError
+from ctxbench.model.items import ItemKey
 
 A, B, C = (ItemKey("tool", "s", name) for name in "abc")
 

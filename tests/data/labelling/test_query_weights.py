@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.data.labelling.query_files import WEIGHTS, read_weights, write_weights
+from ctxbench.datasets.layout import WEIGHTS, read_weights, write_weights
+from ctxbench.io.errors import InputError
 
 
 def test_weights_are_read_back(tmp_path):

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.errors import StorageError, UnknownNameError
-from ctxbench.data.labelling.predict import Predictor
-from ctxbench.data.labelling.queue import Queue, extended, make_queue
+from ctxbench.io.errors import StorageError, UnknownNameError
+from ctxbench.labelling.pools import Predictor
+from ctxbench.labelling.sampling import Queue, extended, make_queue
 
 
 def queue_of(pool, **options):

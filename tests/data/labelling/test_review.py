@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.data.datasets.query_labels import Label
-from ctxbench.data.labelling.review import alternative, findings, patched, regraded, write_patch
+from ctxbench.datasets.queries import Label
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.labelling.review import alternative, findings, patched, regraded, write_patch
 
 
 @pytest.fixture

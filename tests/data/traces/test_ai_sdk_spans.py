@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.ai_sdk_spans import as_gen_ai, operation, recorded_tools
-from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
-from ctxbench.data.traces.otlp import Span
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
+from ctxbench.labelling.trace_spans import Span, as_gen_ai, operation, recorded_tools
+from ctxbench.model.items import Catalog, Item
 
 NAMES = ("checkIsbn", "orderBook")
 CATALOG = Catalog([Item(type="tool", name=name, description=name) for name in NAMES])

@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.conversations import conversations
-from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
-from ctxbench.data.traces.log_reader import as_turn, read_records
-from ctxbench.data.traces.records import LogFindings
+from ctxbench.io.errors import InputError
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces, read_records
+from ctxbench.labelling.trace_messages import LogFindings
+from ctxbench.labelling.trace_turns import as_turn, conversations
+from ctxbench.model.items import Catalog, Item
 
 CATALOG = Catalog([Item(type="tool", name=name, description=name) for name in ("refund", "cancel", "search")])
 CHAT = {

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.import_report import kind_lines
-from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
+from ctxbench.labelling.trace_labels import kind_lines
+from ctxbench.model.items import Catalog, Item
 
 TOOLS = [Item(type="tool", server="s", name=name) for name in ("open", "close")]
 RULE, MEMORY = Item(type="rule", name="style", text="x"), Item(type="memory", name="m", text="x")

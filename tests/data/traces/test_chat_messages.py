@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.requests import Message
-from ctxbench.data.traces.chat_messages import plain_text, read_messages, result_status, summarise_messages
-from ctxbench.data.traces.records import Call, seconds
+from ctxbench.labelling.trace_messages import (
+    Call,
+    plain_text,
+    read_messages,
+    result_status,
+    seconds,
+    summarise_messages,
+)
+from ctxbench.model.requests import Message
 
 OPENAI = [
     {"role": "system", "content": "Be brief."},

@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError, StorageError
-from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.requests import Message
-from ctxbench.data.datasets import Label, read_dataset, split_of, validate, write_dataset
-from ctxbench.data.labelling.query_files import EXPOSURE, read_exposures
-from ctxbench.data.traces.import_report import _fill
-from ctxbench.data.traces.importer import (
+from ctxbench.datasets.dataset import split_of
+from ctxbench.datasets.files import read_dataset, validate, write_dataset
+from ctxbench.datasets.layout import EXPOSURE, read_exposures
+from ctxbench.datasets.queries import Label
+from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.labelling.trace_import import (
     TraceSettings,
     TraceSource,
     import_traces,
@@ -21,7 +20,10 @@ from ctxbench.data.traces.importer import (
     scopes_of,
     write_import,
 )
-from ctxbench.data.traces.turn_rows import meant_field
+from ctxbench.labelling.trace_labels import _fill
+from ctxbench.labelling.trace_turns import meant_field
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Message
 
 NAMES = ("create_issue", "search_issues", "list_runs", "deploy")
 TOOLS = Catalog([Item(type="tool", server="s", name=name) for name in NAMES])
@@ -711,7 +713,7 @@ def test_exposures_and_queries_are_written_in_one_step(made, tmp_path, monkeypat
     def full(*_):
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr("ctxbench.data.traces.importer.write_exposures", full)
+    monkeypatch.setattr("ctxbench.labelling.trace_import.write_exposures", full)
     with pytest.raises(StorageError, match="full"):
         write_import(made(row("Other.", called=["list_runs"])), tmp_path / "out")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()} == before

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
-from ctxbench.data.traces.langfuse import holds_observations, read_observations
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
+from ctxbench.labelling.trace_spans import holds_observations, read_observations
+from ctxbench.model.items import Catalog, Item
 
 NAMES = ("checkIsbn", "orderBook")
 CATALOG = Catalog([Item(type="tool", name=name, description=name) for name in NAMES])

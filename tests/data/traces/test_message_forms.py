@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.chat_messages import calls_of, read_messages, summarise_messages
-from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
+from ctxbench.labelling.trace_messages import calls_of, read_messages, summarise_messages
+from ctxbench.model.items import Catalog, Item
 
 USER = {"role": "user", "content": [{"type": "text", "text": "Is 978-3 right?"}]}
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_into, import_traces
-from ctxbench.data.traces.responses import call_names, is_stream, read_response
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_into, import_traces
+from ctxbench.labelling.trace_messages import call_names, is_stream, read_response
+from ctxbench.model.items import Catalog, Item
 
 CATALOG = Catalog([Item(type="tool", server="shop", name=name, description=name) for name in ("refund", "cancel")])
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("refund", "cancel")]

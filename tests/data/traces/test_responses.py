@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.data.importers.formats.eval_fields import EXPECTED, FORBIDDEN, OTHERWISE, QUERY
-from ctxbench.data.traces.bodies import as_turn
-from ctxbench.data.traces.log_reader import read_records
-from ctxbench.data.traces.records import LogFindings
-from ctxbench.data.traces.responses import read_response
+from ctxbench.io.errors import InputError
+from ctxbench.labelling.record_files import EXPECTED, FORBIDDEN, OTHERWISE, QUERY
+from ctxbench.labelling.trace_import import read_records
+from ctxbench.labelling.trace_messages import LogFindings, read_response
+from ctxbench.labelling.trace_turns import as_turn
 
 MESSAGES = [{"role": "system", "content": "S"}, {"role": "user", "content": "refund 17"}]
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("refund", "search")]

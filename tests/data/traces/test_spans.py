@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
-from ctxbench.data.traces.otlp import holds_spans, read_spans
+from ctxbench.io.errors import InputError
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
+from ctxbench.labelling.trace_spans import holds_spans, read_spans
+from ctxbench.model.items import Catalog, Item
 
 NAMES = ("create_issue", "list_runs", "deploy")
 TOOLS = Catalog([Item(type="tool", server="s", name=name) for name in NAMES])

@@ -1,6 +1,6 @@
 import pytest
 
-from ctxbench.index.code import code_facts
+from ctxbench.search import code_facts
 
 
 @pytest.fixture(autouse=True)

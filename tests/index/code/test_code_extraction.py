@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.index.code.code_facts import all_code_facts, code_facts
+from ctxbench.search.code_facts import all_code_facts, code_facts
 
 PACKAGE = Path(__file__).parents[3] / "ctxbench"
 

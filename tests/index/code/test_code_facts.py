@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.index.code import code_facts as facts_module
-from ctxbench.index.code import grammars
-from ctxbench.index.code.code_facts import all_code_facts, code_facts
-from ctxbench.index.code.code_records import CodeFacts
+from ctxbench.search import code_facts as facts_module
+from ctxbench.search import code_grammars
+from ctxbench.search.code_facts import all_code_facts, code_facts
+from ctxbench.search.code_grammars import CodeFacts
 
 TEXT = "import a.b\nfrom . import c as d\nclass A(B):\n    def f(self, é): return g('\ud800')\n"
 
@@ -80,12 +80,12 @@ def test_an_empty_file_has_empty_facts():
 
 def test_a_grammar_that_is_not_installed_is_named_once(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "tree_sitter_go", None)
-    grammars.grammar.cache_clear()
+    code_grammars.grammar.cache_clear()
     try:
         with caplog.at_level(logging.WARNING):
             found = all_code_facts({"a.go": "// Words.\npackage a\n", "b.go": "package b\n"})
     finally:
-        grammars.grammar.cache_clear()
+        code_grammars.grammar.cache_clear()
     assert found["a.go"] == CodeFacts("go", "Words.", left_out="its grammar is not installed")
     (said,) = caplog.messages
     assert said.startswith("tree-sitter-go is not installed")
@@ -139,12 +139,12 @@ def test_a_file_that_nests_400_deep_has_its_definitions(path, caplog):
 )
 def test_a_text_that_takes_too_long_is_plain_text_with_a_note(path, text, monkeypatch, caplog):
     for name, most in {"_MOST_STEPS": 2_000, "_MOST_READS": 500, "_MOST_MATCHES": 1_000}.items():
-        monkeypatch.setattr(grammars, name, most)  # a tenth
+        monkeypatch.setattr(code_grammars, name, most)  # a tenth
     assert not code_facts(path, text).definitions
     assert f"{path} is read as plain text" in caplog.text
 
 
 def test_nothing_is_loaded_before_it_is_used():
-    code = "import sys, ctxbench.index.code.code_facts; print(*({'tree_sitter', 'numpy'} & set(sys.modules)))"
+    code = "import sys, ctxbench.search.code_facts; print(*({'tree_sitter', 'numpy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.index.code.import_edges import import_edges
+from ctxbench.search.code_imports import import_edges
 
 ROOT = Path(__file__).parents[3]
 

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from ctxbench.index.code.languages import LONGEST_LINE, is_minified, language_of
+from ctxbench.search.code_grammars import LONGEST_LINE, is_minified, language_of
 
 
 @pytest.mark.parametrize(

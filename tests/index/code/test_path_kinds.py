@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.index.code.path_kinds import is_document_path, is_made_file, is_side_file, is_test_path
+from ctxbench.search.code_facts import is_document_path, is_made_file, is_side_file, is_test_path
 
 TESTS = (
     *("tests/a.py", "test_a.py", "pkg/a_test.go", "src/a.spec.ts", "src/__tests__/a.js", "conftest.py"),

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from ctxbench.io.checked_rows import CheckedRows
+from ctxbench.io.cache import CheckedRows
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import sqlite3
 import subprocess
 import sys
 
-from ctxbench.io import checked_rows
+from ctxbench.io import cache
 from tests.children import child
 
-START = "import sys\nfrom pathlib import Path\nfrom ctxbench.io.checked_rows import CheckedRows\n"
+START = "import sys\nfrom pathlib import Path\nfrom ctxbench.io.cache import CheckedRows\n"
 OPEN = START + "rows = CheckedRows(Path(sys.argv[1]), 'things')\n"
 MANY = {b"%04d" % number: b"value %d" % number * 50 for number in range(3000)}
 NO_DATABASE = b"not a database, but long enough to be looked at" * 100
@@ -40,7 +40,7 @@ def changed(path, *statements):
 def locked_out(monkeypatch):
     """Permissions do not stop root, so the question after them is answered otherwise."""
     allowed = os.access
-    monkeypatch.setattr(checked_rows.os, "access", lambda place, mode: mode != os.W_OK and allowed(place, mode))
+    monkeypatch.setattr(cache.os, "access", lambda place, mode: mode != os.W_OK and allowed(place, mode))
 
 
 def said(caplog):

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from ctxbench.core.errors import StorageError
-from ctxbench.io import checked_rows
+from ctxbench.io import cache
+from ctxbench.io.errors import StorageError
 from tests.children import LIMIT
 from tests.io.checked_rows.rows_cases import MANY, NO_DATABASE, changed, killed_inside_a_transaction, locked_out, said
 
@@ -75,7 +75,7 @@ _AS_NOBODY = """
 import os, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2].split(os.pathsep)
-from ctxbench.io.checked_rows import CheckedRows
+from ctxbench.io.cache import CheckedRows
 os.setuid(65534)
 rows = CheckedRows(Path(sys.argv[1]), "things")
 print(rows.get([b"a", b"b"]), rows.writable)
@@ -140,7 +140,7 @@ def test_a_full_disk_stores_nothing_of_the_batch(rows):
 
 
 def test_another_process_that_does_not_let_go_is_named(rows, path, monkeypatch):
-    monkeypatch.setattr(checked_rows, "_BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(cache, "_BUSY_SECONDS", 0.05)
     rows.put({b"a": b"1"})
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as blocker:
         blocker.execute("BEGIN IMMEDIATE")
@@ -151,8 +151,8 @@ def test_another_process_that_does_not_let_go_is_named(rows, path, monkeypatch):
 
 
 def test_optional_rows_are_done_without_where_the_file_stays_locked(path, monkeypatch, caplog):
-    monkeypatch.setattr(checked_rows, "_BUSY_SECONDS", 0.05)
-    rows = checked_rows.OptionalRows(path, "things")
+    monkeypatch.setattr(cache, "_BUSY_SECONDS", 0.05)
+    rows = cache.OptionalRows(path, "things")
     rows.put({b"a": b"1"})
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as blocker:
         blocker.execute("BEGIN EXCLUSIVE")

@@ -13,9 +13,9 @@ import threading
 
 import pytest
 
-from ctxbench.core.errors import StorageError
-from ctxbench.io import checked_rows
-from ctxbench.io.checked_rows import CheckedRows
+from ctxbench.io import cache
+from ctxbench.io.cache import CheckedRows
+from ctxbench.io.errors import StorageError
 from ctxbench.io.files import exclusive
 from tests.children import LIMIT, child
 from tests.io.checked_rows.rows_cases import NO_DATABASE, OPEN, killed_inside_a_transaction
@@ -117,7 +117,7 @@ def test_what_goes_wrong_is_a_line_on_standard_error(path):
 
 def test_a_lock_that_another_process_keeps_is_an_error_after_a_while(rows, path, monkeypatch):
     rows.put({b"a": b"1"})
-    monkeypatch.setattr(checked_rows, "_BUSY_SECONDS", 0.3)
+    monkeypatch.setattr(cache, "_BUSY_SECONDS", 0.3)
     kept = "rows.sqlite was kept locked by another process for 0 s; end that process, or choose another cache folder"
     with exclusive(path.with_name(".rows.sqlite.lock"), waiting=lambda: pytest.fail("nobody else has it")):
         with pytest.raises(StorageError, match=kept):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.io.checked_rows import CheckedRows
+from ctxbench.io.cache import CheckedRows
 from tests.io.checked_rows.rows_cases import MANY, NO_DATABASE, changed, said
 
 

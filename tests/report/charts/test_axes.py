@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.figure import Figure
 
-from ctxbench.report.charts.axes import colours, compact, mark_numbers, nice_step
+from ctxbench.report.charts import colours, compact, mark_numbers, nice_step
 
 
 @pytest.mark.parametrize(("least", "step"), [(0.021, 0.025), (0.02, 0.02), (3, 5), (6, 10), (0.1, 0.1), (1.1, 2)])

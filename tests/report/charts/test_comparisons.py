@@ -9,10 +9,10 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.stats import Estimate, Interval
-from ctxbench.report.charts.axes import colours, marks_of
-from ctxbench.report.charts.comparisons import FRONT, _joint, trade_off
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.statistics import Estimate, Interval
+from ctxbench.report.charts import colours, marks_of
+from ctxbench.report.run_charts import FRONT, _joint, trade_off
 
 TOKENS, COMPLETE = parse_metric("tokens"), parse_metric("completeness")
 

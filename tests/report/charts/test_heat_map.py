@@ -9,8 +9,8 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.report.charts.heat_map import HeatMap, heat_map, heat_maps
+from ctxbench.io.errors import ParameterError
+from ctxbench.report.charts import HeatMap, heat_map, heat_maps
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.report.charts.line_chart import Panel, Ring, Scale, line_chart, line_charts, lines
+from ctxbench.io.errors import ParameterError
+from ctxbench.report.charts import Panel, Ring, Scale, line_chart, line_charts, lines
 
 X, Y = Scale("items <mean>", 0.0, 8.0), Scale("recall", 0.5, 1.0)
 SVG = "{http://www.w3.org/2000/svg}"

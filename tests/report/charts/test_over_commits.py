@@ -8,9 +8,9 @@ import re
 import pytest
 from matplotlib.figure import Figure
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.errors import ParameterError
-from ctxbench.report.charts.over_commits import BROKEN, CommitMark, CommitSeries, history_picture, over_commits
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.io.errors import ParameterError
+from ctxbench.report.run_charts import BROKEN, CommitMark, CommitSeries, history_picture, over_commits
 
 TOKENS, COMPLETE = parse_metric("tokens"), parse_metric("completeness")
 NAN = math.nan

@@ -10,8 +10,8 @@ from xml.etree import ElementTree as ET
 import matplotlib as mpl
 import pytest
 
-from ctxbench.report.charts.point_names import place_labels
-from ctxbench.report.charts.svg import axes_at, inline, svg
+from ctxbench.report.charts import place_labels
+from ctxbench.report.pages import axes_at, inline, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</svg><script>alert(1)</script> $a_b$ _x & "q" \u202e\x1b\ud800 \u6f22'
@@ -84,9 +84,7 @@ def test_what_leaves_the_axes_is_clipped():
     assert {one[5:-1] for one in used} <= clips
 
 
-@pytest.mark.parametrize(
-    "module", ["ctxbench.report.run_page", "ctxbench.report.tuning", "ctxbench.library.evaluation"]
-)
+@pytest.mark.parametrize("module", ["ctxbench.report.run_page", "ctxbench.report", "ctxbench.api.evaluation"])
 def test_matplotlib_is_loaded_by_the_first_drawing_alone(module):
     code = f"import sys, {module}; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

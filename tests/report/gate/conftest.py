@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.bench.stats import Estimate, Interval, compare
-from ctxbench.core.rules import Rule
-from ctxbench.gate.model import (
+from ctxbench.evaluation.statistics import Estimate, Interval, compare
+from ctxbench.gate.results import (
     Cause,
     CauseGroup,
     CauseKind,
@@ -26,6 +25,7 @@ from ctxbench.gate.model import (
     UnmetRequirement,
     Verdict,
 )
+from ctxbench.model.candidates import Rule
 
 HOSTILE = (
     "<script>alert(1)</script> | `rm` \\| *b* [x](http://y.z) @admin #12 ~~s~~ &lt;\n# no\x00 heading \u202e\ud800\\"

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.errors import Fault, InputError, StorageError
-from ctxbench.gate.model import Cause, CauseKind, Verdict
+from ctxbench.gate.results import Cause, CauseKind, Verdict
+from ctxbench.io.errors import Fault, InputError, StorageError
+from ctxbench.report import check_texts
+from ctxbench.report.check_document import document, refusal
+from ctxbench.report.check_texts import Locations
 from ctxbench.report.document import Bullets, Code, Table, Text, Weight
-from ctxbench.report.gate import check_texts
-from ctxbench.report.gate.check_document import document, refusal
-from ctxbench.report.gate.places import Locations
 
 ACCEPT = "ctxbench check gate.yaml --accept"
 

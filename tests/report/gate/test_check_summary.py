@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Remedy, Verdict
-from ctxbench.report.gate.acceptance import is_acceptable, pin_advice
-from ctxbench.report.gate.check_summary import costliest_cause, loss_note, summary_sentences
+from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Remedy, Verdict
+from ctxbench.report.check_texts import costliest_cause, is_acceptable, loss_note, pin_advice, summary_sentences
 
 
 def test_the_worst_selector_what_was_lost_the_cause_with_its_mend_and_how_to_accept(made):

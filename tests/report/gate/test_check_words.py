@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Remedy, Verdict
+from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Remedy, Verdict
+from ctxbench.report.check_document import document
+from ctxbench.report.check_texts import explained_words
 from ctxbench.report.document import Text
-from ctxbench.report.gate.check_document import document
-from ctxbench.report.gate.check_words import explained_words
 
 HELPS = {"margin": "how far below the best.", "n": "items offered", "at_most": "items at most"}
 

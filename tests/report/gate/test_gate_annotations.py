@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import Fault
-from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Verdict
-from ctxbench.io.visible import harmless
-from ctxbench.report.gate.annotations import MOST, refusal, workflow_commands
-from ctxbench.report.gate.places import Locations
+from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Verdict
+from ctxbench.io.errors import Fault, harmless
+from ctxbench.report.check_files import MOST, refusal_commands, workflow_commands
+from ctxbench.report.check_texts import Locations
 
 FORM = re.compile(r"::(error|warning) ([^:]*)::(.*)")
 
@@ -198,7 +197,7 @@ def test_what_others_wrote_ends_no_property_and_no_line(made):
 
 
 def test_a_refusal_keeps_its_lines():
-    text = refusal([Fault("2 faults: 100%\n  a, b")])
+    text = refusal_commands([Fault("2 faults: 100%\n  a, b")])
     assert text == "::error title=ctxbench check%3A cannot judge::2 faults: 100%25%0A  a, b\n"
 
 
@@ -209,7 +208,7 @@ def test_a_refusal_is_an_error_a_fault_at_its_place():
         Fault("c", "elsewhere.yaml", 5),
         Fault("d"),
     ]
-    text = refusal(faults, file=lambda path: f"repo/{path.as_posix()}" if path.parts[0] == "data" else "")
+    text = refusal_commands(faults, file=lambda path: f"repo/{path.as_posix()}" if path.parts[0] == "data" else "")
     title = "title=ctxbench check%3A cannot judge"
     assert text.splitlines() == [
         f"::error file=repo/data/x.yaml,line=3,col=7,{title}::a",
@@ -220,7 +219,7 @@ def test_a_refusal_is_an_error_a_fault_at_its_place():
 
 
 def test_of_many_faults_so_many_are_given_as_are_shown():
-    found = read(refusal([Fault(f"{n}", "a.yaml", n) for n in range(1, 31)]))
+    found = read(refusal_commands([Fault(f"{n}", "a.yaml", n) for n in range(1, 31)]))
     assert [about.get("line") for _, about, _ in found] == [*map(str, range(1, MOST)), None]
     assert found[-1][2] == "21 more stand in the log of this step"
 
@@ -292,7 +291,7 @@ def obeyed(line):
 
 @given(st.text(alphabet="a:%,=;]#[\n\r\t\u2028\x85%0A ", max_size=30), st.text(alphabet="a:,/%\n", max_size=10))
 def test_whatever_others_wrote_every_line_is_one_command_that_says_it(text, file):
-    printed = refusal([Fault(text, "x.yaml", 2)], file=lambda _path: file)
+    printed = refusal_commands([Fault(text, "x.yaml", 2)], file=lambda _path: file)
     (line,) = re.split("\r\n|\r|\n", printed.removesuffix("\n"))
     name, properties, _ = obeyed(line)
     assert name == "error"

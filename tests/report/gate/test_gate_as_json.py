@@ -7,12 +7,12 @@ import math
 from dataclasses import fields, replace
 from pathlib import Path
 
-from ctxbench.core.errors import Fault, InputError, StorageError
-from ctxbench.gate.model import CauseGroup, Change, Check, PinFailure, SelectorCheck
-from ctxbench.io.json_files import dump_json
-from ctxbench.report.gate import check_texts
-from ctxbench.report.gate.as_json import check_dict, refusal_dict
-from ctxbench.report.gate.places import Locations
+from ctxbench.gate.results import CauseGroup, Change, Check, PinFailure, SelectorCheck
+from ctxbench.io.documents import dump_json
+from ctxbench.io.errors import Fault, InputError, StorageError
+from ctxbench.report import check_texts
+from ctxbench.report.check_files import check_dict, refusal_dict
+from ctxbench.report.check_texts import Locations
 
 
 def read(check, **given):

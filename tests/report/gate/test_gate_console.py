@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.rules import Rule
 from ctxbench.io.console import say
-from ctxbench.report.document import Code, Document, Section, Table
-from ctxbench.report.document_console import console_text
-from ctxbench.report.gate.check_document import MORE, document
+from ctxbench.model.candidates import Rule
+from ctxbench.report.check_document import MORE, document
+from ctxbench.report.document import Code, Document, Section, Table, console_text
 
 COUNTS = "queries  left out  swaps  required lost  gained  may be lost"
 

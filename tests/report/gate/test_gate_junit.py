@@ -9,10 +9,10 @@ from xml.etree.ElementTree import fromstring
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxbench.core.errors import Fault
-from ctxbench.gate.model import Verdict
-from ctxbench.report.gate.junit import junit, refusal
-from ctxbench.report.gate.places import Locations
+from ctxbench.gate.results import Verdict
+from ctxbench.io.errors import Fault
+from ctxbench.report.check_files import junit, refusal_xml
+from ctxbench.report.check_texts import Locations
 
 # Elements of junit-10.xsd (Jenkins' xunit plugin) that are used: attributes that must and that may stand, and children.
 SCHEMA = {
@@ -148,11 +148,11 @@ def test_what_a_pin_wants_twice_are_two_cases(made):
 
 
 def test_a_refusal_has_an_error_for_each_fault_named_by_its_place():
-    (suite,) = read(refusal("gate.yaml", [Fault("gate.yaml is empty")]))
+    (suite,) = read(refusal_xml("gate.yaml", [Fault("gate.yaml is empty")]))
     assert outcomes(suite) == {"comparable": "error"}
     assert suite.find(".//error").get("message") == "gate.yaml is empty"
     faults = [Fault("a", "gate.yaml", 3), Fault("b", "gate.yaml", 3), Fault("c", "gate.yaml", 9, 2)]
-    (suite,) = read(refusal("gate.yaml", faults))
+    (suite,) = read(refusal_xml("gate.yaml", faults))
     assert [case.get("name") for case in suite] == [
         *("gate.yaml, line 3", "gate.yaml, line 3 (2)", "gate.yaml, line 9, column 2"),
     ]
@@ -160,7 +160,7 @@ def test_a_refusal_has_an_error_for_each_fault_named_by_its_place():
         "b (gate.yaml, line 3)",
         "c (gate.yaml, line 9, column 2)",
     ]
-    (suite,) = read(refusal("gate.yaml", [Fault(f"{n}", "a", n) for n in range(60)]))
+    (suite,) = read(refusal_xml("gate.yaml", [Fault(f"{n}", "a", n) for n in range(60)]))
     assert [case.get("name") for case in suite][-2:] == ["a, line 49", "and more"]
     assert suite[-1][0].get("message") == "and 10 more"
 
@@ -173,7 +173,7 @@ def test_what_is_wrong_stands_as_text_too_for_programs_that_show_only_that(made)
 
 @given(st.text(max_size=40), st.text(alphabet="a<&>\"']\r\n\t\0\x0b\x1f\ud800\ufffe\U0001f600 ", max_size=20))
 def test_whatever_others_wrote_the_xml_holds_to_the_schema_and_says_it(message, name):
-    (suite,) = read(refusal(name, [Fault(message)]))
+    (suite,) = read(refusal_xml(name, [Fault(message)]))
     (error,) = suite.iter("error")
     said = re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", " ".join(message.split()))
     assert error.get("message") == (error.text or "") == said  # on one line, with what XML 1.0 cannot hold replaced

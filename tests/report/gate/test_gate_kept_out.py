@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.core.rules import Rule
-from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
-from ctxbench.report.gate.check_texts import exclusion_text, without_texts
+from ctxbench.gate.results import Cause, CauseKind, Change, Remedy
+from ctxbench.model.candidates import Rule
+from ctxbench.report.check_texts import exclusion_text, without_texts
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ctxbench.report.document import Bullets, Code, Document, Quoted, Section, Table, Text, Weight
-from ctxbench.report.document_markdown import LIMIT, markdown
-from ctxbench.report.gate.check_document import document
+from ctxbench.report.check_document import document
+from ctxbench.report.document import LIMIT, Bullets, Code, Document, Quoted, Section, Table, Text, Weight, markdown
 
 READER = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.bench.equal_tokens import AtTokens
-from ctxbench.bench.metrics import GroupMean, Mean, parse_metric
-from ctxbench.bench.stats import Comparison, Estimate, Interval
-from ctxbench.report.tuning import write_report
-from ctxbench.tuning.limits import Constraint, Policy
-from ctxbench.tuning.tuning_results import (
+from ctxbench.evaluation.comparisons import AtTokens
+from ctxbench.evaluation.metrics import GroupMean, Mean, parse_metric
+from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
+from ctxbench.report.tuning_document import write_report
+from ctxbench.tuning.policy import Constraint, Policy
+from ctxbench.tuning.results import (
     DEFAULTS,
     EVERYTHING,
     FIXED,

@@ -6,12 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
+from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.report.document import Bullets
-from ctxbench.report.tuning.advice import advice, all_advice, answer, more_labels
-from ctxbench.report.tuning.tuning_console import console_table
-from ctxbench.report.tuning.tuning_document import document
-from ctxbench.report.tuning.tuning_tables import all_results, gains, optimism, summary, worst
+from ctxbench.report.tuning_document import document
+from ctxbench.report.tuning_tables import (
+    advice,
+    all_advice,
+    all_results,
+    answer,
+    console_table,
+    gains,
+    more_labels,
+    optimism,
+    summary,
+    worst,
+)
 
 recall_metric = parse_metric("recall")
 VALUES = "calibrated with contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.report.tuning import tuning_figures
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.report import tuning_document
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -29,16 +29,16 @@ def tags(svg):
 
 
 def panel(dataset, across="tokens", up="completeness"):
-    lines = tuning_figures.named_lines(dataset.traces)
-    return tuning_figures.trade_panel(dataset, lines, parse_metric(across), parse_metric(up))
+    lines = tuning_document.named_lines(dataset.traces)
+    return tuning_document.trade_panel(dataset, lines, parse_metric(across), parse_metric(up))
 
 
 def test_names_of_files_are_plain():
-    assert tuning_figures.file_name("BFCL simple/1", "a_b", "...") == "bfcl-simple-1-a-b-x"
+    assert tuning_document.file_name("BFCL simple/1", "a_b", "...") == "bfcl-simple-1-a-b-x"
 
 
 def test_a_trade_off_has_four_panels_and_every_contender(made):
-    drawing = tuning_figures.trade_off(made.dataset())
+    drawing = tuning_document.trade_off(made.dataset())
     said = texts(drawing.svg)
     for title in ("completeness against prompt tokens", "completeness against items", "recall against items"):
         assert title in said
@@ -58,7 +58,7 @@ def test_a_trade_off_has_four_panels_and_every_contender(made):
 
 
 def test_marks_stand_where_their_figures_are(made):
-    drawing = tuning_figures.trade_off(made.dataset())
+    drawing = tuning_document.trade_off(made.dataset())
     said = "documents' defaults: 91.0 (88.0\u201394.0)% completeness, 275 (261\u2013289) prompt tokens a query"
     assert titles(drawing.svg)[0] == said
     found = panel(made.dataset())
@@ -108,28 +108,28 @@ def test_a_front_is_drawn_over_its_own_axes_alone(made):
 
 def test_a_long_line_keeps_its_ends_and_is_thinned(made):
     trace = made.trace("semantic: front", 2.0, points=5000)
-    drawing = tuning_figures.trade_off(made.dataset(traces=(trace,), results=(), outcomes=()))
+    drawing = tuning_document.trade_off(made.dataset(traces=(trace,), results=(), outcomes=()))
     assert len(drawing.svg) < 120_000
 
 
 def test_nothing_known_gives_no_drawing(made):
     bare = made.edges()["bare"].datasets[0]
-    assert tuning_figures.trade_off(bare) is None
+    assert tuning_document.trade_off(bare) is None
     outcome = made.nothing()
-    assert tuning_figures.sensitivity(bare, outcome) is None
-    assert tuning_figures.two_at_a_time(bare, outcome) is None
+    assert tuning_document.sensitivity(bare, outcome) is None
+    assert tuning_document.two_at_a_time(bare, outcome) is None
 
 
 def test_values_that_are_not_known_are_left_out(made):
     trace = made.trace("semantic: front", 2.0, points=5)
     gone = np.full(5, np.nan)
     lost = replace(trace, means={**trace.means, "tokens": gone})
-    drawing = tuning_figures.trade_off(made.dataset(traces=(lost,)))
+    drawing = tuning_document.trade_off(made.dataset(traces=(lost,)))
     assert "nan" not in drawing.svg
 
 
 def test_each_parameter_has_a_row_with_what_is_chosen(made):
-    drawing = tuning_figures.sensitivity(made.dataset(), made.outcome())
+    drawing = tuning_document.sensitivity(made.dataset(), made.outcome())
     said = texts(drawing.svg)
     for name in ("contextTopK", "contextTopN", "contextMargin", "contextExpansionEnabled"):
         assert f"{name}: completeness" in said
@@ -147,7 +147,7 @@ def test_each_parameter_has_a_row_with_what_is_chosen(made):
 def test_a_choice_of_names_is_marked_at_its_name(made):
     outcome = made.outcome(slices=(made.along("mode", ("relevance", "distance"), 1.0),))
     outcome = replace(outcome, chosen=replace(outcome.chosen, values={"mode": "distance"}))
-    drawing = tuning_figures.sensitivity(made.dataset(), outcome)
+    drawing = tuning_document.sensitivity(made.dataset(), outcome)
     marks = titles(drawing.svg)
     assert marks == ["chosen: mode distance"] * 2
 
@@ -159,7 +159,7 @@ def numbers(svg):
 
 
 def test_a_large_heat_map_shows_ten_values_a_side_the_chosen_ones_among_them(made):
-    drawing = tuning_figures.two_at_a_time(made.dataset(), made.outcome())
+    drawing = tuning_document.two_at_a_time(made.dataset(), made.outcome())
     found, bold = numbers(drawing.svg)
     assert len(found) == 2 * 10 * 10
     # topN 12 of 0 to 50 and margin 0.15 of 0 to 1: 0.5 + 0.24 x (0.24 + 0.15), 100 + 900 x 0.39 squared
@@ -171,7 +171,7 @@ def test_a_large_heat_map_shows_ten_values_a_side_the_chosen_ones_among_them(mad
 
 def test_a_small_heat_map_shows_all(made):
     outcome = made.outcome(heat_maps=(made.heat("a", (1, 2), "b", (0.5,)),))
-    drawing = tuning_figures.two_at_a_time(made.dataset(), outcome)
+    drawing = tuning_document.two_at_a_time(made.dataset(), outcome)
     assert len(numbers(drawing.svg)[0]) == 4
     assert "stand for all" not in drawing.caption
     assert numbers(drawing.svg)[1] == []
@@ -180,21 +180,21 @@ def test_a_small_heat_map_shows_all(made):
 def test_tints_of_completeness_part_from_half_of_the_best_on(made):
     heat = made.heat("a", (0, 1, 2), "b", (0, 1))
     means = {**heat.means, "completeness": np.array([[0.0, 0.3, 0.8], [0.4, 0.6, 0.8]])}
-    drawing = tuning_figures.two_at_a_time(made.dataset(), made.outcome(heat_maps=(replace(heat, means=means),)))
+    drawing = tuning_document.two_at_a_time(made.dataset(), made.outcome(heat_maps=(replace(heat, means=means),)))
     assert "completeness, % of queries (all up to 40.0 in one shade)" in texts(drawing.svg)
     (heat,) = made.outcome(heat_maps=(replace(heat, means=means),)).heat_maps
-    assert tuning_figures.cells(heat, "completeness", None, limit=10).pale == 0.4
+    assert tuning_document.cells(heat, "completeness", None, limit=10).pale == 0.4
 
 
 def test_what_offers_everything_does_not_decide_where_axes_begin(made):
     all_of_it = made.contender("all", made.EVERYTHING, (1.0, 30_000.0, 400.0))
     low = (made.contender("a", made.PRESET, (0.4, 300.0, 5.0)), made.contender("b", made.PRESET, (0.3, 200.0, 4.0)))
-    svg = tuning_figures.trade_off(made.dataset(results=(*low, all_of_it), traces=(), outcomes=())).svg
+    svg = tuning_document.trade_off(made.dataset(results=(*low, all_of_it), traces=(), outcomes=())).svg
     assert tags(svg) == ["1", "2", "3\u2197"] * 4
     # alone it is drawn where it is
-    assert tags(tuning_figures.trade_off(made.dataset(results=(all_of_it,), traces=(), outcomes=())).svg) == ["1"] * 4
+    assert tags(tuning_document.trade_off(made.dataset(results=(all_of_it,), traces=(), outcomes=())).svg) == ["1"] * 4
 
 
 def test_a_figure_without_lines_says_nothing_of_lines(made):
-    assert "thick line" in tuning_figures.trade_off(made.dataset()).caption
-    assert "thick line" not in tuning_figures.trade_off(made.edges()["together"].datasets[0]).caption
+    assert "thick line" in tuning_document.trade_off(made.dataset()).caption
+    assert "thick line" not in tuning_document.trade_off(made.edges()["together"].datasets[0]).caption

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from ctxbench.report.charts.line_chart import Scale
-from ctxbench.report.tuning.geometry import STEP, along, amounts, order, shares, spread_out, upper
+from ctxbench.report.charts import Scale
+from ctxbench.report.tuning_document import STEP, along, amounts, order, shares, spread_out, upper
 
 
 def test_points_go_from_left_to_right_without_those_that_are_not_known():

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.report.document import Bullets, Code, Details, Document, Drawing, Section, Table, Text
-from ctxbench.report.document_markdown import escaped, markdown
-from ctxbench.report.tuning.tuning_document import document
+from ctxbench.report.document import Bullets, Code, Details, Document, Drawing, Section, Table, Text, escaped, markdown
+from ctxbench.report.tuning_document import document
 
 
 def rendered(*blocks):

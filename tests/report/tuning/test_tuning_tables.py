@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ctxbench.report.tuning import tuning_tables, tuning_texts
+from ctxbench.report import tuning_tables
 
 
 def columns(table, row):
@@ -44,7 +44,7 @@ def test_where_nothing_is_recommended_the_summary_says_why(made):
 
 def test_without_a_fixed_k_the_summary_says_so(made):
     (row,) = tuning_tables.summary(made.edges()["unread"]).rows
-    assert columns(tuning_tables.summary(made.edges()["unread"]), row)["against tuned fixed k"] == (tuning_texts.NO_K,)
+    assert columns(tuning_tables.summary(made.edges()["unread"]), row)["against tuned fixed k"] == (tuning_tables.NO_K,)
 
 
 def test_optimism_stands_behind_both_splits(made):

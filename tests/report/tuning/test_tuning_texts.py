@@ -7,38 +7,38 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.bench.metrics import parse_metric
-from ctxbench.report.tuning import tuning_texts
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.report import tuning_tables
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 
 
 def test_a_mean_has_its_interval_and_nothing_is_a_dash(made):
     found = {"completeness": made.estimate(0.931, 0.02), "tokens": made.estimate(1234.4, 100.0, holds=False)}
-    assert tuning_texts.estimate_text(found, COMPLETE) == "93.1 (91.1–95.1)"
-    assert tuning_texts.estimate_text(found, TOKENS) == "1,234 (1,134–1,334~)"
-    assert tuning_texts.estimate_text({}, COMPLETE) == "-"
-    assert tuning_texts.estimate_text({"completeness": made.estimate(0.9, 0.1, n=0)}, COMPLETE) == "-"
-    assert tuning_texts.estimate_text({"completeness": made.estimate(math.nan, 0.1)}, COMPLETE) == "-"
+    assert tuning_tables.estimate_text(found, COMPLETE) == "93.1 (91.1–95.1)"
+    assert tuning_tables.estimate_text(found, TOKENS) == "1,234 (1,134–1,334~)"
+    assert tuning_tables.estimate_text({}, COMPLETE) == "-"
+    assert tuning_tables.estimate_text({"completeness": made.estimate(0.9, 0.1, n=0)}, COMPLETE) == "-"
+    assert tuning_tables.estimate_text({"completeness": made.estimate(math.nan, 0.1)}, COMPLETE) == "-"
 
 
 def test_tokens_change_by_per_cent_of_the_other_side_and_shares_by_points(made):
     # (320 - 500) / 500 = -36%, and its ends (-180 -+ 20) / 500
     found = made.changes((500.0, 320.0), (0.921, 0.92))
-    assert tuning_texts.change_text(found, TOKENS) == ("−36.0% (−40.0 to −32.0)", "p=0.0004")
-    assert tuning_texts.change_text(found, COMPLETE) == ("−0.1 (−2.1 to +1.9)", "cannot be told apart")
+    assert tuning_tables.change_text(found, TOKENS) == ("−36.0% (−40.0 to −32.0)", "p=0.0004")
+    assert tuning_tables.change_text(found, COMPLETE) == ("−0.1 (−2.1 to +1.9)", "cannot be told apart")
 
 
 def test_a_change_from_nothing_or_of_nothing_is_a_dash(made):
-    assert tuning_texts.change_text({"tokens": made.comparison(0.0, 10.0, 1.0)}, TOKENS) == ("-",)
-    assert tuning_texts.change_text({"tokens": made.comparison(1.0, 10.0, 1.0, n=0)}, TOKENS) == ("-",)
-    assert tuning_texts.change_text({}, TOKENS) == tuning_texts.change_text(None, TOKENS) == ("-",)
+    assert tuning_tables.change_text({"tokens": made.comparison(0.0, 10.0, 1.0)}, TOKENS) == ("-",)
+    assert tuning_tables.change_text({"tokens": made.comparison(1.0, 10.0, 1.0, n=0)}, TOKENS) == ("-",)
+    assert tuning_tables.change_text({}, TOKENS) == tuning_tables.change_text(None, TOKENS) == ("-",)
 
 
 def test_an_interval_without_ends_says_so(made):
     found = {"tokens": made.comparison(100.0, 90.0, math.inf), "completeness": made.comparison(0.9, 0.9, math.inf)}
-    assert tuning_texts.change_text(found, TOKENS)[0] == "−10.0% (−∞ to ∞)"
-    assert tuning_texts.change_text(found, COMPLETE)[0] == "0.0 (−∞ to ∞)"
+    assert tuning_tables.change_text(found, TOKENS)[0] == "−10.0% (−∞ to ∞)"
+    assert tuning_tables.change_text(found, COMPLETE)[0] == "0.0 (−∞ to ∞)"
 
 
 @pytest.mark.parametrize(
@@ -46,36 +46,36 @@ def test_an_interval_without_ends_says_so(made):
     [(0.0, "0.0%"), (-0.0001, "0.0%"), (0.5, "+50.0%"), (-12.0, "−1,200.0%"), (math.nan, "-"), (-math.inf, "−∞")],
 )
 def test_per_cent_has_a_sign_unless_it_is_none(share, text):
-    assert tuning_texts.percent(share) == text
+    assert tuning_tables.percent(share) == text
 
 
 def test_optimism_is_tuning_less_test(made):
     # 0.93 - 0.90 = 3 points; (320 - 400) / 400 = -20%
-    assert tuning_texts.optimism_text(COMPLETE, made.estimate(0.93, 0.1), made.estimate(0.90, 0.1)) == "+3.0"
-    assert tuning_texts.optimism_text(TOKENS, made.estimate(320.0, 1.0), made.estimate(400.0, 1.0)) == "−20.0%"
-    assert tuning_texts.optimism_text(TOKENS, made.estimate(320.0, 1.0), made.estimate(0.0, 1.0)) == "-"
-    assert tuning_texts.optimism_text(COMPLETE, made.estimate(0.93, 0.1), None) == "-"
+    assert tuning_tables.optimism_text(COMPLETE, made.estimate(0.93, 0.1), made.estimate(0.90, 0.1)) == "+3.0"
+    assert tuning_tables.optimism_text(TOKENS, made.estimate(320.0, 1.0), made.estimate(400.0, 1.0)) == "−20.0%"
+    assert tuning_tables.optimism_text(TOKENS, made.estimate(320.0, 1.0), made.estimate(0.0, 1.0)) == "-"
+    assert tuning_tables.optimism_text(COMPLETE, made.estimate(0.93, 0.1), None) == "-"
 
 
 def test_a_policy_is_a_sentence(made):
-    assert tuning_texts.policy_text(made.NORMAL) == (
+    assert tuning_tables.policy_text(made.NORMAL) == (
         "least prompt tokens with completeness >= 0.9 of what is reachable at 20 items"
     )
-    assert tuning_texts.policy_text(made.WITHIN) == "most completeness with tokens <= 4000"
-    assert tuning_texts.policy_text(replace(made.WITHIN, constraints=())) == "most completeness, without constraints"
+    assert tuning_tables.policy_text(made.WITHIN) == "most completeness with tokens <= 4000"
+    assert tuning_tables.policy_text(replace(made.WITHIN, constraints=())) == "most completeness, without constraints"
 
 
 def test_why_the_default_is_kept(made):
     nothing = made.nothing()
-    assert tuning_texts.default_text(nothing) == (
+    assert tuning_tables.default_text(nothing) == (
         "keep the default: 49 queries are too few to tell that the constraint is met"
     )
     assert (
-        tuning_texts.default_text(replace(nothing, reason="No setting is good."))
+        tuning_tables.default_text(replace(nothing, reason="No setting is good."))
         == "keep the default: No setting is good"
     )
     assert (
-        tuning_texts.default_text(replace(nothing, reason=""))
+        tuning_tables.default_text(replace(nothing, reason=""))
         == "keep the default: no setting is clearly better on these queries"
     )
 
@@ -83,41 +83,41 @@ def test_why_the_default_is_kept(made):
 def test_what_misses_its_target_on_the_test_split_is_said_not_to_be_recommended(made):
     outcome = made.outcome()
     values = "calibrated: contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"
-    assert tuning_texts.choice_text(outcome, outcome.chosen) == values
+    assert tuning_tables.choice_text(outcome, outcome.chosen) == values
     missed = replace(outcome, verdicts=(made.said("missed"),))
-    assert tuning_texts.choice_text(missed, missed.chosen) == f"keep the default: {values} misses its target"
+    assert tuning_tables.choice_text(missed, missed.chosen) == f"keep the default: {values} misses its target"
 
 
 def test_what_is_said_of_constraints(made):
     outcome, said = made.outcome(), made.said
-    assert tuning_texts.constraints_text(outcome) == "holds"
-    assert tuning_texts.constraints_text(replace(outcome, verdicts=(said("missed"),))) == "missed"
+    assert tuning_tables.constraints_text(outcome) == "holds"
+    assert tuning_tables.constraints_text(replace(outcome, verdicts=(said("missed"),))) == "missed"
     two = (said("missed", text="a"), said("open", text="b"))
-    assert tuning_texts.constraints_text(replace(outcome, verdicts=two)) == "a: missed; b: open"
-    assert tuning_texts.constraints_text(replace(outcome, verdicts=())) == "-"
+    assert tuning_tables.constraints_text(replace(outcome, verdicts=two)) == "a: missed; b: open"
+    assert tuning_tables.constraints_text(replace(outcome, verdicts=())) == "-"
     assert (
-        tuning_texts.constraints_text(replace(outcome, policy=replace(made.NORMAL, constraints=()))) == "none to hold"
+        tuning_tables.constraints_text(replace(outcome, policy=replace(made.NORMAL, constraints=()))) == "none to hold"
     )
 
 
 def test_a_long_text_is_cut_on_one_line():
-    assert tuning_texts.short_text("a  b\nc", 9) == "a b c"
-    assert tuning_texts.short_text("abcdefgh", 5) == "abcd…"
-    assert tuning_texts.short_text("abc  \u202e", 9) == "abc \ufffd"
+    assert tuning_tables.short_text("a  b\nc", 9) == "a b c"
+    assert tuning_tables.short_text("abcdefgh", 5) == "abcd…"
+    assert tuning_tables.short_text("abc  \u202e", 9) == "abc \ufffd"
 
 
 def test_words_of_the_advice_and_p_values_are_explained_once(made):
     tuning = made.tuning()
-    said = tuning_texts.terms(tuning)
+    said = tuning_tables.terms(tuning)
     assert said.startswith("Fixed k: simply offer the first k of the base's ranking, with the best k.")
     assert said.endswith("Base, or default, what all is held against: semantic with the documents' defaults.")
     outcome = made.outcome()
     chosen = replace(outcome.chosen, values={"margin": 2.0, "at_least": 4, "at_most": 5})
-    named = tuning_texts.terms(made.tuning(made.dataset(outcomes=(replace(outcome, chosen=chosen),))))
+    named = tuning_tables.terms(made.tuning(made.dataset(outcomes=(replace(outcome, chosen=chosen),))))
     assert named.startswith(
         "at_most: most items offered. at_least: fewest. margin: how far below the best score an item may lie. Fixed k: "
     )
-    assert tuning_texts.terms(made.tuning(made.dataset(outcomes=()))) == ""
+    assert tuning_tables.terms(made.tuning(made.dataset(outcomes=()))) == ""
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,12 @@ def test_words_of_the_advice_and_p_values_are_explained_once(made):
     ],
 )
 def test_what_the_base_is_stands_behind_the_advice(made, name, said):
-    tuning = made.tuning(made.dataset(results=(made.contender(name, tuning_texts.DEFAULTS, (0.9, 200.0, 5.0)),)))
-    assert tuning_texts.terms(tuning).endswith(f"Base, or default, what all is held against: {said}.")
+    tuning = made.tuning(made.dataset(results=(made.contender(name, tuning_tables.DEFAULTS, (0.9, 200.0, 5.0)),)))
+    assert tuning_tables.terms(tuning).endswith(f"Base, or default, what all is held against: {said}.")
 
 
 def test_p_values_are_explained_once(made):
     tuning = made.tuning()
-    assert tuning_texts.p_words(tuning).startswith("p: how often chance alone would give such a difference; up to 0.05")
+    assert tuning_tables.p_words(tuning).startswith(
+        "p: how often chance alone would give such a difference; up to 0.05"
+    )

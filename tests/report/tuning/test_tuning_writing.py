@@ -9,8 +9,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from ctxbench.core.errors import StorageError
-from ctxbench.report.tuning import console_table, write_markdown, write_report
+from ctxbench.io.errors import StorageError
+from ctxbench.report.tuning_document import write_markdown, write_report
+from ctxbench.report.tuning_tables import console_table
 
 EDGES = ("nothing", "one", "unread", "unknown", "huge", "bare", "none", "together", "hostile")
 VOID = {"meta", "link", "br", "wbr"}

@@ -21,12 +21,11 @@ from typing import Any
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.sources.catalog_snapshots import SnapshotPart, capture, write_snapshot
-from ctxbench.sources.mcp import capturing, client
-from ctxbench.sources.mcp.capturing import capture_servers, mcp_servers
-from ctxbench.sources.mcp.client import Limits
-from ctxbench.sources.mcp.server_config import read_mcp_config
+from ctxbench.catalogs import mcp_capture
+from ctxbench.catalogs.mcp_capture import Limits, capture_servers, mcp_servers
+from ctxbench.catalogs.mcp_config import read_mcp_config
+from ctxbench.catalogs.snapshots import SnapshotPart, capture, write_snapshot
+from ctxbench.io.errors import InputError, ParameterError
 from tests.children import child
 from tests.planted import places
 
@@ -48,7 +47,7 @@ def stopped_sooner() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, seconds in STOPPING.items():
             patch.setattr(stdio, name, seconds, raising=False)
-        patch.setattr(client, "_GRACE", GRACE)
+        patch.setattr(mcp_capture, "_GRACE", GRACE)
         yield
 
 
@@ -133,7 +132,7 @@ def asked(stopped_sooner: None, tmp_path_factory: pytest.TempPathFactory) -> Ask
         off={"command": "x", "disabled": True},
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(capturing, "_AT_ONCE", len(hanging))
+        patch.setattr(mcp_capture, "_AT_ONCE", len(hanging))
         parts = parts_of(config, SHORT)
     return Asked(config, parts, alive(folder / "pids"))
 
@@ -176,7 +175,7 @@ def test_noise_does_not_stand_in_the_way(fake: Callable[..., Path]) -> None:
 def test_a_server_that_declares_no_tools_need_not_answer_for_them(
     fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_UNDECLARED", 0.5)
+    monkeypatch.setattr(mcp_capture, "_UNDECLARED", 0.5)
     parts = parts_of(fake("silent", "undeclared"), Limits(timeout=20))
     assert parts["silent"].state == "captured"
     assert list(parts["silent"].notes) == ["it lists no tools"]
@@ -186,7 +185,7 @@ def test_a_server_that_declares_no_tools_need_not_answer_for_them(
 def test_what_is_waited_for_is_told_once_a_step_and_for_how_long(
     fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(capturing, "_SILENCE", 1.0)
+    monkeypatch.setattr(mcp_capture, "_SILENCE", 1.0)
     parts_of(fake("mute", "hang_later", "rich"), SHORT)
     probe = (
         "; an older server may leave the first question, `server/discover`, unanswered: that is harmless, it is asked "
@@ -202,7 +201,7 @@ def test_what_is_waited_for_is_told_once_a_step_and_for_how_long(
 def test_the_time_that_is_told_of_the_probe_is_that_of_the_sdk() -> None:
     from mcp.client.session import DISCOVER_TIMEOUT_SECONDS
 
-    assert capturing._PROBE == DISCOVER_TIMEOUT_SECONDS
+    assert mcp_capture._PROBE == DISCOVER_TIMEOUT_SECONDS
 
 
 def test_lists_without_end_are_cut(fake: Callable[..., Path]) -> None:
@@ -343,8 +342,8 @@ def test_a_signal_leaves_no_server_behind(number: int, fake: Callable[..., Path]
         "import signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler); signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
         "from mcp.client import stdio\n"
-        "from ctxbench.sources.mcp import client\n"
-        "from ctxbench.sources.mcp.capturing import mcp_servers\n"
+        "from ctxbench.catalogs import mcp_capture as client\n"
+        "from ctxbench.catalogs.mcp_capture import mcp_servers\n"
         f"vars(stdio).update({STOPPING}); client._GRACE = {GRACE}\n"
         "try: mcp_servers(sys.argv[1])()\n"
         "except KeyboardInterrupt: sys.exit(130)\n"
@@ -366,7 +365,7 @@ def test_a_signal_leaves_no_server_behind(number: int, fake: Callable[..., Path]
 def test_another_version_of_the_sdk_is_refused(fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda _name: "1.30.0")
     with pytest.raises(ParameterError, match=r"version 1\.30\.0, and 2\.x is expected"):
-        client.check_sdk()
+        mcp_capture.check_sdk()
 
 
 @pytest.mark.parametrize("fields", [{"timeout": 0}, {"timeout": float("nan")}, {"pages": 0}, {"tools": 0}])

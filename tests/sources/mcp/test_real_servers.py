@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from ctxbench.sources.catalog_snapshots import SnapshotPart, capture, write_snapshot
-from ctxbench.sources.catalogs import read_catalog
-from ctxbench.sources.mcp.capturing import mcp_servers
-from ctxbench.sources.mcp.client import Limits
+from ctxbench.catalogs.mcp_capture import Limits, mcp_servers
+from ctxbench.catalogs.snapshots import SnapshotPart, capture, read_catalog, write_snapshot
 from tests.children import child
 
 SERVERS = Path(__file__).parents[3] / ".venv" / "servers"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ctxbench.core.errors import InputError, StorageError
-from ctxbench.sources.mcp.server_config import ServerSpec, read_mcp_config
+from ctxbench.catalogs.mcp_config import ServerSpec, read_mcp_config
+from ctxbench.io.errors import InputError, StorageError
 
 ENVIRON = {"KEY": "tiger-42", "HOST": "example.org", "EMPTY": ""}
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ctxbench.core.items import Item
-from ctxbench.sources.catalog_snapshots import SnapshotPart, capture, write_snapshot
-from ctxbench.sources.mcp.server_files import captured_servers, server_digests
+from ctxbench.catalogs.mcp_config import captured_servers, server_digests
+from ctxbench.catalogs.snapshots import SnapshotPart, capture, write_snapshot
+from ctxbench.model.items import Item
 
 WHEN = datetime(2026, 5, 6, tzinfo=UTC)
 

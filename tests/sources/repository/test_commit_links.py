@@ -6,11 +6,9 @@ import subprocess
 
 import pytest
 
-from ctxbench.data.from_git.history_dataset import HistorySettings, history_dataset
-from ctxbench.sources.repository.commit_links import definition_lines
-from ctxbench.sources.repository.git_reader import GitRepository, LineHunk
-from ctxbench.sources.repository.line_hunks import line_hunks
-from ctxbench.sources.repository.tree_catalog import items_of_tree
+from ctxbench.catalogs.git_history import GitRepository, LineHunk, line_hunks
+from ctxbench.catalogs.git_trees import definition_lines, items_of_tree
+from ctxbench.labelling.git_history import HistorySettings, history_dataset
 from tests.checkout import written
 
 BEGUN = '''\

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ctxbench.sources.repository.commit_messages import clean_message, has_word
+from ctxbench.catalogs.git_history import clean_message, has_word
 
 ONLY_TOOLS = """Merge pull request #12 from someone/branch
 

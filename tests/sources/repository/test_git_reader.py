@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.sources.repository.git_reader import FileChange, GitRepository, line_times
+from ctxbench.catalogs.git_history import FileChange, GitRepository, line_times
+from ctxbench.io.errors import ParameterError, StorageError
 from tests.checkout import Checkout
 
 DAY = 24 * 3600

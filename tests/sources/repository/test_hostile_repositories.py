@@ -9,11 +9,10 @@ import sys
 
 import pytest
 
-from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.catalogs.git_history import GitRepository
+from ctxbench.catalogs.git_trees import VIEWS, TreeName, items_of_tree, open_tree
 from ctxbench.io import git
-from ctxbench.sources.repository.git_reader import GitRepository
-from ctxbench.sources.repository.tree_catalog import TreeName, items_of_tree, open_tree
-from ctxbench.sources.repository.tree_items import VIEWS
+from ctxbench.io.errors import ParameterError, StorageError
 from tests.checkout import Checkout
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs and links of POSIX")

@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import pytest
 
-from ctxbench.core.requests import Batch, Request
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.index.code import code_facts
-from ctxbench.index.resources import local_resources
+from ctxbench.catalogs.agent_file import open_catalog
+from ctxbench.model.requests import Batch, Request
+from ctxbench.search import code_facts
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import local_resources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
-from ctxbench.sources.agent_file import open_catalog
-from ctxbench.text.tokens import open_counter
 from tests.checkout import Checkout
 
 WORDS = ["mail", "area", "count", "send", "read", "write", "token", "cache", "path", "user"]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.core.items import ItemKey, Link
-from ctxbench.sources.agent_file import open_catalog
-from ctxbench.sources.repository.git_reader import GitRepository
-from ctxbench.sources.repository.tree_catalog import TreeName, items_of_tree
+from ctxbench.catalogs.agent_file import open_catalog
+from ctxbench.catalogs.git_history import GitRepository
+from ctxbench.catalogs.git_trees import TreeName, items_of_tree
+from ctxbench.io.errors import ParameterError, StorageError
+from ctxbench.model.items import ItemKey, Link
 from tests.checkout import Checkout
 
 

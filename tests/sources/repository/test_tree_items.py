@@ -6,9 +6,9 @@ import hashlib
 
 import pytest
 
-from ctxbench.core.items import Catalog
-from ctxbench.sources.agent_file import open_catalog
-from ctxbench.sources.repository.tree_items import file_items, text_or_fault
+from ctxbench.catalogs.agent_file import open_catalog
+from ctxbench.catalogs.git_trees import file_items, text_or_fault
+from ctxbench.model.items import Catalog
 from tests.checkout import Checkout
 
 SOURCE = '''"""Shapes."""

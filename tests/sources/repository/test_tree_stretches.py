@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ctxbench.sources.repository.git_reader import FileChange, LineCommit
-from ctxbench.sources.repository.tree_stretches import TouchedFile, tree_stretches
+from ctxbench.catalogs.git_history import FileChange, LineCommit
+from ctxbench.catalogs.git_trees import TouchedFile, tree_stretches
 
 
 def commit(*changes):

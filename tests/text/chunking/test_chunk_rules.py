@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core import registry
-from ctxbench.core.errors import ParameterError
-from ctxbench.text.chunking.chunk_rules import Paragraphs, SentenceRule, WholeRule, chunk_rule
-from ctxbench.text.chunking.finer import ClauseRule, Marked, WindowRule, tells_something
-from ctxbench.text.original_rules import JS_WHITESPACE
+from ctxbench.io.errors import ParameterError
+from ctxbench.model import registry
+from ctxbench.search.chunking import JS_WHITESPACE, Paragraphs, SentenceRule, WholeRule, chunk_rule
+from ctxbench.search.clauses import ClauseRule, Marked, WindowRule, tells_something
 
 RULES = [registry.build("chunk", name, {}) for name in registry.names("chunk")]
 FENCED = "Fix this:\n\n```py\nprint('a. b'); x = 1\n\n- no list\n```\n\nThen run it."

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Item
-from ctxbench.index.dense import chunks_of
-from ctxbench.text.chunking.chunk_rules import SentenceRule
-from ctxbench.text.chunking.finer import Marked, WindowRule
-from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import Item
+from ctxbench.search.chunking import DOCUMENTS, ItemChunking, SentenceRule
+from ctxbench.search.clauses import Marked, WindowRule
+from ctxbench.search.dense import chunks_of
 
 TOOL = Item(type="tool", name="send", description=" Send it. Now. ")
 RULE = Item(type="rule", name="mail", description="How to write.", text="Be brief. Be kind.\n\nSign.")

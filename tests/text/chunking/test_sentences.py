@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.text.chunking.sentences import closed_spans, sentences
-from ctxbench.text.original_rules import JS_WHITESPACE
+from ctxbench.search.chunking import JS_WHITESPACE, closed_spans, sentences
 
 TRIED_ON_OTHERS = [
     ["Find a flight to Rome.", "Then book a hotel!"],

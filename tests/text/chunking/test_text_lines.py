@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.text.chunking.text_lines import blocks
-from ctxbench.text.original_rules import JS_WHITESPACE
+from ctxbench.search.chunking import JS_WHITESPACE
+from ctxbench.search.clauses import blocks
 
 
 def texts(text: str, *, joined: bool = True) -> list[str]:

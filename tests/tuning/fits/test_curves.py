@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.fits.curves import (
+from ctxbench.io.errors import ParameterError
+from ctxbench.tuning.query_fits import (
     CutCurve,
     abstention_point,
     cut_point,

@@ -8,17 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench import testing
-from ctxbench.bench.metrics import Evidence, Metric, OfferedItems, Rankings, evaluate, parse_metric
-from ctxbench.bench.metrics.inputs import Judgments
-from ctxbench.core.arrays import FloatArray, starts
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Batch, Request
-from ctxbench.steps.linear import Linear
-from ctxbench.tuning.fits.line_search import LineSearch, fit_linear
-from ctxbench.tuning.fits.rank_states import LinearCases
+from ctxbench.evaluation.metrics import Metric, evaluate, parse_metric
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.arrays import FloatArray, starts
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.labels import Evidence, Judgments, OfferedItems, Rankings
+from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.pipelines.strategies.rank import Linear
+from ctxbench.tuning.linear_fits import LinearCases, LineSearch, fit_linear
 
 COLUMNS = ("similarity.score", "words.bm25", "sentence.margin")  # only names; the values are made here
 METRICS = [

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, mean, parse_metric
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.features.stored_fits import describe_context, read_calibrations, write_calibrations
-from ctxbench.tuning.fits import linear_fits
-from ctxbench.tuning.fits.linear_fits import fit_columns, linear_index
+from ctxbench.evaluation.metrics import evaluate, mean, parse_metric
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.labels import Evidence, OfferedItems, Rankings
+from ctxbench.pipelines.fits import describe_context, read_calibrations, write_calibrations
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.tuning import linear_fits
+from ctxbench.tuning.linear_fits import fit_columns, linear_index
 from tests.tuning.fits.fit_cases import dataset, query, words_dataset
 
 RR = parse_metric("RR")

@@ -10,23 +10,22 @@ import numpy as np
 import pytest
 
 from ctxbench import testing
-from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import Label
-from ctxbench.features.columns import TEXT, Logistic
-from ctxbench.features.found import LABELLED
-from ctxbench.features.stored_fits import describe_context, read_calibrations, write_calibrations
-from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
-from ctxbench.tuning.fits.curves import measure
-from ctxbench.tuning.fits.examples import folds_of, groups_of, labelled_queries, make_examples
-from ctxbench.tuning.fits.query_fits import (
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import Label
+from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.model.requests import Batch, Request
+from ctxbench.pipelines.features import LABELLED, TEXT, Logistic
+from ctxbench.pipelines.fits import describe_context, read_calibrations, write_calibrations
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.calibrated import Abstain, AtLeast, Probability
+from ctxbench.tuning.fit_examples import folds_of, groups_of, labelled_queries, make_examples
+from ctxbench.tuning.query_fits import (
     columns_of,
     fit,
     fit_values,
     fit_with_prior,
     fit_without_prior,
+    measure,
     out_of_fold,
     shipped_fit,
 )

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from ctxbench.core.errors import ParameterError
-from ctxbench.features.columns import Logistic
-from ctxbench.tuning.fits.fitted_weights import Prior, fit_regression
+from ctxbench.io.errors import ParameterError
+from ctxbench.pipelines.features import Logistic
+from ctxbench.tuning.fit_examples import Prior, fit_regression
 
 COLUMNS = ("a", "b", "c")
 PROPERTY = settings(max_examples=40, deadline=None, database=None, derandomize=True)

@@ -12,25 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.bench.dataset_run import answered
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import evaluate, parse_metric, parse_metrics
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Request, SessionItem
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.metrics import evaluate, parse_metric, parse_metrics
+from ctxbench.evaluation.runner import answered
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates, Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request, SessionItem
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.definitions import definition, read_definition
-from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.testing import mock_resources
-from ctxbench.tuning.sweep.domains import Domain, corners, domain_items, domains_of
-from ctxbench.tuning.sweep.families import StandardMargin
-from ctxbench.tuning.sweep.measures import NEVER, Measure
-from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.shared_budget import DomainPair
-from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
+from ctxbench.tuning.cut_families import StandardMargin
+from ctxbench.tuning.domains import Domain, DomainPair, corners, domain_items, domains_of
+from ctxbench.tuning.measures import NEVER, Measure
+from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.setting_lines import Counts, ThresholdSpan
 
 SCRIPT = Path(__file__).parents[3] / "experiments" / "tuning" / "one_domain.py"
 SPEC = importlib.util.spec_from_file_location("one_domain", SCRIPT)

@@ -10,19 +10,19 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import Metric
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery
-from ctxbench.steps.calibrated import AtLeast
-from ctxbench.steps.cut import First, Margin
-from ctxbench.tuning.sweep.families import FixedK, StandardMargin, ThresholdFamily, sweep
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.threshold_lines import Counts, Front, ThresholdLine, ThresholdSpan
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.model.candidates import Candidates, Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
+from ctxbench.pipelines.strategies.calibrated import AtLeast
+from ctxbench.pipelines.strategies.cut import First, Margin
+from ctxbench.tuning.cut_families import FixedK, StandardMargin, ThresholdFamily, sweep
+from ctxbench.tuning.measures import Measure
+from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.setting_lines import Counts, Front, ThresholdLine, ThresholdSpan
 
 ITEMS, TOKENS, COMPLETE = (Measure(Metric(name)) for name in ("items", "tokens", "completeness"))
 STEPS = Path(__file__).parents[2] / "steps"

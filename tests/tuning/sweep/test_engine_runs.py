@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.bench.dataset_run import answered
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import evaluate, parse_metric, parse_metrics
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.pipeline import PipelineError
-from ctxbench.core.requests import Batch
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.metrics import evaluate, parse_metric, parse_metrics
+from ctxbench.evaluation.runner import answered
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.requests import Batch
+from ctxbench.pipelines.pipeline import PipelineError
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition, read_definition
-from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
-from ctxbench.tuning.sweep import engine_runs
-from ctxbench.tuning.sweep.engine_runs import OutputCache, SettingRunner, draw_settings, setting_line, value_range
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning import setting_lines
+from ctxbench.tuning.measures import Measure
+from ctxbench.tuning.setting_lines import OutputCache, SettingRunner, draw_settings, setting_line, value_range
 
 CATALOG = mock_catalog()
 FINDABLE = [item.key for item in CATALOG if item.enabled and item.include == "agent"]
@@ -99,7 +99,7 @@ def same(one, other) -> bool:
 )
 def test_every_setting_is_as_if_the_selector_ran_alone(seed, drawn_settings):
     labels = labelled(seed)
-    with mock.patch.object(engine_runs, "MEMORY", 20_000):  # so little that outputs are dropped all the time
+    with mock.patch.object(setting_lines, "MEMORY", 20_000):  # so little that outputs are dropped all the time
         runs = runner(labels)
     for values in [*drawn_settings, *drawn_settings[::-1]]:
         assert same(runs.values(values), by_running(labels, values))
@@ -190,7 +190,7 @@ def test_what_stands_before_the_first_step_that_differs_runs_once():
 
 
 def test_no_selection_is_measured_twice(monkeypatch):
-    import ctxbench.tuning.sweep.engine_runs as reuse
+    from ctxbench.tuning import setting_lines as reuse
 
     calls = []
     real = reuse.measure_answers

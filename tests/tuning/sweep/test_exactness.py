@@ -18,20 +18,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import METRICS, Metric, evaluate
-from ctxbench.bench.slices import Slice
-from ctxbench.core import registry
-from ctxbench.core.candidates import Candidates, Mode, Origin
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.query import Query
-from ctxbench.core.requests import Request, SessionItem
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.tuning.sweep.families import BudgetFamily, FixedK, StandardMargin, ThresholdFamily
-from ctxbench.tuning.sweep.measures import DifferenceSums, Measure, Pairing
-from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdLine, ThresholdSpan
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Labels, Slice
+from ctxbench.evaluation.metrics import METRICS, Metric, evaluate
+from ctxbench.model import registry
+from ctxbench.model.candidates import Candidates, Mode, Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Query, Request, SessionItem
+from ctxbench.tuning.cut_families import BudgetFamily, FixedK, StandardMargin, ThresholdFamily
+from ctxbench.tuning.measures import DifferenceSums, Measure, Pairing
+from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.setting_lines import Counts, ThresholdLine, ThresholdSpan
 
 PROPERTY, WIDER = (
     settings(

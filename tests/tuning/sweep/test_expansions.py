@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.bench.dataset_run import answered
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import evaluate, parse_metric, parse_metrics
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request, SessionItem
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.metrics import evaluate, parse_metric, parse_metrics
+from ctxbench.evaluation.runner import answered
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request, SessionItem
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition, read_definition
-from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.testing import mock_resources
-from ctxbench.tuning.sweep.engine_runs import SettingRunner
-from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.measures import Measure
+from ctxbench.tuning.setting_lines import SettingRunner
+from ctxbench.tuning.tunables import ExpansionSweep, why_not_exact
 
 METRICS = parse_metrics(
     ["completeness", "recall", "precision", "tokens", "total_tokens", "items", "wrong_siblings", "false_items"]

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import Metric
-from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.tuning.sweep import threshold_sums
-from ctxbench.tuning.sweep.families import BudgetFamily, FixedK, StandardMargin, ThresholdFamily
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request
+from ctxbench.tuning import rankings as threshold_sums
+from ctxbench.tuning.cut_families import BudgetFamily, FixedK, StandardMargin, ThresholdFamily
+from ctxbench.tuning.measures import Measure
+from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.setting_lines import Counts, ThresholdSpan
 
 CATALOG = Catalog([Item(type="tool", name=f"t{i}") for i in range(6)])
 ITEMS, COMPLETE = Measure(Metric("items")), Measure(Metric("completeness"))

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.tuning.sweep.measures import Measure, Pairing
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.tuning.measures import Measure, Pairing
 
 COMPLETE, TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
 NAN = math.nan

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import Metric
-from ctxbench.core.candidates import Candidates, Origin
-from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.core.requests import Request, SessionItem
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.tuning.sweep import metric_values
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import ExactValues, MeasuredRankings
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.candidates import Candidates, Origin
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Request, SessionItem
+from ctxbench.tuning import measures as metric_values
+from ctxbench.tuning.measures import Measure
+from ctxbench.tuning.rankings import ExactValues, MeasuredRankings
 
 ITEMS = [Item(type="tool", name=f"tool_{name}", server=server) for name, server in zip("abcdef", "xxyyzz", strict=True)]
 CATALOG = Catalog(ITEMS)
@@ -148,7 +148,7 @@ def test_a_metric_without_a_fast_form_is_computed_at_every_length(monkeypatch):
     fast = measured_rankings(table_of("baedc", "ef", held=("f",)), labels, *names)
     for kinds in ("ADDITIVE", "AVERAGES", "STEPWISE"):
         monkeypatch.setattr(metric_values, kinds, set())
-        monkeypatch.setattr("ctxbench.tuning.sweep.rankings." + kinds, set(), raising=False)
+        monkeypatch.setattr("ctxbench.tuning.rankings." + kinds, set(), raising=False)
     slow = measured_rankings(table_of("baedc", "ef", held=("f",)), labels, *names)
     for name in names:
         np.testing.assert_array_equal(curve(slow, name), curve(fast, name))

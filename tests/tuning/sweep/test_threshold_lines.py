@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.bench.metrics import Metric
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.tuning.measures import Measure
+from ctxbench.tuning.setting_lines import ThresholdLine
 
 TOKENS = Measure(Metric("tokens"))
 

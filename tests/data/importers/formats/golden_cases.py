@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.importers.formats.golden import import_golden
+from ctxbench.io.errors import InputError
+from ctxbench.labelling.evals import import_golden
+from ctxbench.model.items import Catalog, Item
 
 CATALOG = Catalog(
     [

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError, StorageError
-from ctxbench.data.datasets.query_labels import minimal_groups
-from ctxbench.data.importers.formats.autorag import import_autorag
+from ctxbench.datasets.queries import minimal_groups
+from ctxbench.io.errors import InputError, StorageError
+from ctxbench.labelling.judgment_files import import_autorag
 
 CORPUS = [{"doc_id": name, "contents": f"text of {name}", "metadata": {}} for name in "abcd"]
 QA = [

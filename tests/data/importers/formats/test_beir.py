@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError, StorageError
-from ctxbench.data.datasets import read_dataset, split_of, write_dataset
-from ctxbench.data.importers.formats.conversion import ImportSettings, read_grades
-from ctxbench.data.importers.formats.qrels import import_beir
+from ctxbench.datasets.dataset import split_of
+from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.labelling.conversion import ImportSettings, read_grades
+from ctxbench.labelling.judgment_files import import_beir
 
 TOOLLENS = Path(__file__).parents[4] / ".." / "shared" / "data" / "toollens"
 TINY = Path(__file__).parents[3] / "fixtures" / "tiny"

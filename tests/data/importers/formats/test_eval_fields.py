@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.data.importers.formats.golden import AGAIN, PASSED_OVER, import_golden
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.labelling.conversion import PASSED_OVER
+from ctxbench.labelling.evals import AGAIN, import_golden
 from tests.data.importers.formats.golden_cases import CATALOG, faults_of, labels_of, write
 
 

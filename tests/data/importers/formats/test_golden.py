@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError, StorageError
-from ctxbench.core.items import Catalog, Item
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import create_dataset
-from ctxbench.data.importers.formats.golden import NOTHING, PASSED_OVER, UNSAID, import_golden
+from ctxbench.datasets.files import create_dataset, read_dataset
+from ctxbench.io.errors import InputError, StorageError
+from ctxbench.labelling.conversion import PASSED_OVER
+from ctxbench.labelling.evals import NOTHING, UNSAID, import_golden
+from ctxbench.model.items import Catalog, Item
 from tests.data.importers.formats.golden_cases import CATALOG, faults_of, labels_of, write
 
 

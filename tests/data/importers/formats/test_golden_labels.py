@@ -6,18 +6,10 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import create_dataset
-from ctxbench.data.importers.formats.conversion import ImportSettings
-from ctxbench.data.importers.formats.golden import (
-    AVAILABLE,
-    NONE_REQUIRED,
-    NOT_IN_CATALOG,
-    PASSED_OVER,
-    UNSAID,
-    import_golden,
-)
+from ctxbench.datasets.files import create_dataset, read_dataset
+from ctxbench.io.errors import InputError
+from ctxbench.labelling.conversion import PASSED_OVER, ImportSettings
+from ctxbench.labelling.evals import AVAILABLE, NONE_REQUIRED, NOT_IN_CATALOG, UNSAID, import_golden
 from tests.data.importers.formats.golden_cases import CATALOG, faults_of, labels_of, write
 
 REFUND, CANCEL, RULE = "tool:shop:refund_order", "tool:shop:cancel_order", "rule:refunds"

@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.data.importers.formats.autorag import import_autorag
-from ctxbench.data.importers.formats.qrels import answers_of_run, import_beir, import_trec
-from ctxbench.data.importers.formats.triggers import import_triggers
+from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.labelling.evals import import_triggers
+from ctxbench.labelling.judgment_files import answers_of_run, import_autorag, import_beir, import_trec
 
 DOCUMENTS = [{"_id": name, "doc_id": name, "text": "x", "contents": "x"} for name in "abc"]
 QUERIES = [{"_id": "q1", "text": "one"}, {"_id": "q2", "text": "two"}]

@@ -7,11 +7,12 @@ from pathlib import Path
 import ir_measures
 import pytest
 
-from ctxbench.core.errors import InputError, ParameterError, StorageError
-from ctxbench.data.datasets import read_dataset, split_of
-from ctxbench.data.importers.formats.conversion import ImportSettings
-from ctxbench.data.importers.formats.qrels import answers_of_run, import_trec, read_run
-from ctxbench.selectors.answers_file import FileSource
+from ctxbench.datasets.dataset import split_of
+from ctxbench.datasets.files import read_dataset
+from ctxbench.io.errors import InputError, ParameterError, StorageError
+from ctxbench.labelling.conversion import ImportSettings
+from ctxbench.labelling.judgment_files import answers_of_run, import_trec, read_run
+from ctxbench.selectors.external import FileSource
 
 TINY = Path(__file__).parents[3] / "fixtures" / "tiny"
 
@@ -133,7 +134,7 @@ def test_a_faulty_run_is_refused(tmp_path):
 
 
 def test_a_run_becomes_answers_that_score_reads(tmp_path):
-    from ctxbench.io.json_files import dump_jsonl
+    from ctxbench.io.documents import dump_jsonl
 
     data = read_dataset(TINY)
     run = {"q01": [("rule:code%20review", 2.0), ("create_issue", 1.5), ("release calendar", 1.0)], "qx": [("a", 1.0)]}

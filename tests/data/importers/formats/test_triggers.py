@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError
-from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.writer import create_dataset
-from ctxbench.data.importers.formats.triggers import TRIGGER_FREE, UNTRIED, import_triggers
+from ctxbench.datasets.files import create_dataset, read_dataset
+from ctxbench.io.errors import InputError
+from ctxbench.labelling.evals import TRIGGER_FREE, UNTRIED, import_triggers
 
 SKILLS = {"pdf": "Read and merge PDFs", "slides": "Make slides", "mail": "Write mails"}
 PDF = [

@@ -1,0 +1,582 @@
+"""`evaluate`, `run` and `tune`."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxbench.api.inputs import Data, EmbedderGiven, Preset, Recorded, embedder_name, opened, selector_spec
+from ctxbench.api.plots import new_axes
+from ctxbench.api.results import Results
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation import runner
+from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment
+from ctxbench.evaluation.inputs import Prepared, open_experiment, prepare
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.io.console import ProgressListener, nothing_said, silent
+from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.report import tuning_document, wording
+from ctxbench.report.charts import heat_map, lines, mark_numbers
+from ctxbench.tuning.inputs import TuningInputs, open_tuning
+from ctxbench.tuning.policy import SET_METRICS, PolicyFile, policies_of
+from ctxbench.tuning.results import DatasetTuning, MeanGrid, PolicyOutcome, Progress, SettingResult, Tuning
+from ctxbench.tuning.tuner import no_progress
+from ctxbench.tuning.tuner import tune as run_tuning
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+def evaluate(
+    data: Data | str | Path | Sequence[Data | str | Path],
+    selectors: Mapping[str, Any] | Sequence[str] | str,
+    *,
+    baseline: str | None = None,
+    split: str = "",
+    sample: int = 0,
+    metrics: Sequence[str] | None = None,
+    embedder: EmbedderGiven = "minilm",
+    counter: str = "o200k",
+    seed: int = 0,
+    out: str | Path | None = None,
+    progress: ProgressListener = silent,
+) -> Results:
+    """Ask selectors about every query of one or several datasets, and measure what they offer.
+
+    Args:
+        data: datasets, or their names.
+        selectors: by the name that tables give them: a shipped selector (`"semantic/documents"`, or the path of a
+            definition), such a one with values (`{"selector": "memory", "set": {"n": 5}}`), a `pipeline`, recorded
+            `answers`, a function of the request and the items that returns the ids chosen (`function(request, items)`,
+            both as dicts), or an object with `describe` and `select`. A list of shipped selectors names them by
+            themselves.
+        baseline: the selector that the others are compared with; None = the first.
+        split: whose queries are asked; empty = all.
+        sample: how many of these at most, drawn by groups; 0 = all.
+        metrics: names, such as `R@5`, each of which every table shows; None = the usual ones.
+        embedder: its name, such as `minilm`, or a function from a list of texts to an array of their vectors, shape
+            (n_texts, n_dimensions).
+        counter: what counts prompt tokens, such as `o200k`.
+        seed: of the resampling in statistics, and of the sample.
+        out: the run folder, which the next call goes on with, and `ctxbench report` shows, too, unless a dataset is in
+            memory alone; None = one that goes with the results.
+        progress: told about every slice of queries.
+
+    Returns:
+        The results; in a notebook they show themselves as a table.
+
+    Raises:
+        UserError: something is unknown or does not suit the datasets: all faults at once.
+
+    Example:
+        >>> ds = ctxbench.load("datasets/smoke")
+        >>> res = ctxbench.evaluate(ds, ["bm25", "everything"], embedder="hashing", counter="chars/4")
+        >>> res.to_frame()["completeness"].round(2).tolist()
+        [0.62, 1.0]
+    """
+    datasets = {name: loaded.dataset for name, loaded in opened(data).items()}
+    several = [selectors] if isinstance(selectors, str) else selectors
+    named = several if isinstance(several, Mapping) else {str(name): name for name in several}
+    if not named:
+        raise ParameterError("selectors is empty; name at least one")
+    if baseline is not None and baseline not in named:
+        raise UnknownNameError("baseline", baseline, named)
+    experiment = Experiment(
+        name="evaluate",
+        about="",
+        path=None,
+        base=Path(),
+        datasets=tuple(datasets),
+        selectors=tuple(selector_spec(name, selector) for name, selector in named.items()),
+        metrics=DEFAULT_METRICS if metrics is None else tuple(metrics),
+        metrics_named=metrics is not None,
+        embedder=embedder_name(embedder),
+        tokens=counter,
+        seed=seed,
+        compare_to=baseline or next(iter(named)),
+        split=split,
+        sample=sample,
+    )
+
+    def opening(name: str, **_: Any) -> Dataset:
+        return datasets[name]
+
+    return _results(prepare(experiment, notify=nothing_said, opening=opening), out, progress)
+
+
+def run(experiment: str | Path, *, out: str | Path | None = None, progress: ProgressListener = silent) -> Results:
+    r"""Run an experiment in YAML, as the command `ctxbench run` does.
+
+    Args:
+        experiment: the file.
+        out: the run folder. One that this call or the command finished is read, one that was stopped is gone on with;
+            None = one that goes with the results.
+        progress: told about every slice of queries.
+
+    Returns:
+        The results; in a notebook they show themselves as a table.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: anything is wrong in it or in what it names: all faults, with their lines.
+
+    Example:
+        >>> file = tmp_path / "words.yaml"
+        >>> _ = file.write_text("name: words\ndatasets: [smoke]\nselectors: [{selector: bm25}]\nembedder: hashing")
+        >>> ctxbench.run(file).to_frame()["completeness"].round(2).tolist()
+        [0.62]
+    """
+    return _results(open_experiment(Path(experiment)), out, progress)
+
+
+def _results(prepared: Prepared, out: str | Path | None, progress: ProgressListener) -> Results:
+    """Run what was checked; the folder goes with the results if `out` is None."""
+    folder = Path(tempfile.mkdtemp(prefix="ctxbench"), "run") if out is None else Path(out)
+    try:
+        runner.run(prepared, folder, progress=progress)
+        results = Results(
+            folder, {name: dataset.measured() for name, dataset in prepared.datasets.items()}, prepared.opened
+        )
+    except BaseException:
+        if out is None:
+            shutil.rmtree(folder.parent, ignore_errors=True)
+        raise
+    if out is None:
+        weakref.finalize(results, shutil.rmtree, folder.parent, ignore_errors=True)
+    return results
+
+
+class TuningPlots:
+    """Plots of what tuning found on one dataset; each returns the Axes that it drew on."""
+
+    def __init__(self, tuning: DatasetTuning) -> None:
+        """Take what was found."""
+        self._tuning = tuning
+
+    def front(self, x: str = "tokens", y: str = "completeness", *, ax: Axes | None = None) -> Axes:
+        """The best settings of every selector, its first 1, 2, 3, ... items, and what was compared.
+
+        A band is the 95% interval of each mean, on the queries that decide. A mark on the lower line is no better than
+        a fixed number of items. The best settings are those by completeness and tokens, and drawn over these axes
+        alone. Of points that lie close together some are drawn; `Tuned.front` has all.
+
+        Args:
+            x, y: metrics.
+            ax: where to draw; None = a figure of its own.
+
+        Raises:
+            UnknownNameError: tuning did not measure such a metric.
+        """
+        for trace in self._tuning.traces:
+            for metric in (x, y):
+                if metric not in trace.means:
+                    raise UnknownNameError("metric", metric, trace.means)
+        drawn = tuning_document.named_lines(self._tuning.traces)
+        panel = tuning_document.trade_panel(self._tuning, drawn, parse_metric(x), parse_metric(y))
+        if panel is None:
+            raise ParameterError(f"neither a line nor a contender has both {x} and {y}")
+        axes = ax or new_axes(1)[0]
+        axes.set_title(self._tuning.dataset, parse_math=False)
+        legend = lines(axes, panel)
+        texts = axes.legend(legend.values(), legend, frameon=False, loc="lower right", fontsize="small").get_texts()
+        for text in texts:
+            text.set_parse_math(False)
+        return axes
+
+    def heat(
+        self, x: str, y: str, *, metric: str = "completeness", policy: str | None = None, ax: Axes | None = None
+    ) -> Axes:
+        """A metric over two parameters, all others as recommended; the recommended setting is framed.
+
+        Args:
+            x, y: parameters.
+            metric: `completeness` or `tokens`.
+            policy: whose recommendation it is around; None = the first that recommends anything.
+            ax: where to draw; None = a figure of its own.
+
+        Raises:
+            UnknownNameError: there is no such policy or metric.
+            ParameterError: nothing is recommended, or there is no map over these two.
+        """
+        outcomes = {outcome.policy.name: outcome for outcome in self._tuning.outcomes}
+        if policy is not None and policy not in outcomes:
+            raise UnknownNameError("policy", policy, outcomes)
+        with_maps = [outcome for name, outcome in outcomes.items() if outcome.heat_maps and policy in (None, name)]
+        if not with_maps:
+            raise ParameterError(
+                "there is no map: nothing was found better than the default, or its settings cannot be swept"
+            )
+        heat_maps = {frozenset((grid.x, grid.y)): grid for grid in with_maps[0].heat_maps}
+        heat = heat_maps.get(frozenset((x, y)))
+        if heat is None or x == y:
+            pairs = "; ".join(f"{grid.x} and {grid.y}" for grid in with_maps[0].heat_maps)
+            raise ParameterError(f"there is no map over {x} and {y}; there are maps over {pairs}")
+        if metric not in heat.means:
+            raise UnknownNameError("metric", metric, heat.means)
+        axes, limit = ax or new_axes(1)[0], max(len(heat.xs), len(heat.ys))
+        mesh = heat_map(
+            axes,
+            tuning_document.cells(heat if heat.x == x else _turned(heat), metric, with_maps[0].chosen, limit=limit),
+        )
+        scale = axes.figure.colorbar(mesh, ax=axes)
+        mark_numbers(scale.ax.yaxis, percent=wording.unit(parse_metric(metric)) == "%")
+        return axes
+
+
+def _turned(heat: MeanGrid) -> MeanGrid:
+    means = {name: values.T for name, values in heat.means.items()}
+    return MeanGrid(x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means=means)
+
+
+NORMAL = "normal"
+"""What the preset is called where one policy is given."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """What tuning found.
+
+    Attributes:
+        found: all that the report of `ctxbench tune` tells.
+        ready: what was tuned.
+    """
+
+    found: Tuning
+    ready: TuningInputs
+
+    @property
+    def presets(self) -> dict[str, Preset]:
+        """What to use, by policy: what is recommended, or the default where nothing is.
+
+        Raises:
+            ParameterError: there are several datasets; `on` takes one.
+        """
+        dataset = self._single_dataset
+        return {outcome.policy.name: self._preset(dataset, outcome) for outcome in dataset.outcomes}
+
+    def on(self, dataset: str) -> Tuned:
+        """What was found on one of several datasets; `together` is the setting for all.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+        """
+        chosen = [entry for entry in self.found.datasets if entry.dataset == dataset]
+        if not chosen:
+            raise UnknownNameError("dataset", dataset, [entry.dataset for entry in self.found.datasets])
+        return replace(self, found=replace(self.found, datasets=tuple(chosen)))
+
+    def to_frame(self) -> pd.DataFrame:
+        """What was compared, measured by running it: the default, what is recommended, fixed numbers, everything.
+
+        Returns:
+            One row a dataset and contender: `role`, `selector`, `values`, then for each metric its mean, `... low` and
+            `... high`, on the test split, or on all labels where these decide.
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "dataset": dataset.dataset,
+                "contender": result.name,
+                "role": result.role,
+                "selector": result.selector,
+                "values": dict(result.values),
+                **_estimate_columns(result),
+            }
+            for dataset in self.found.datasets
+            for result in dataset.results
+        ]
+        return pd.DataFrame(rows)
+
+    def front(self) -> pd.DataFrame:
+        """The best settings of every selector, and lines to compare them with, on the queries that decide.
+
+        The frame stacks several lines, which column `line` names. The front is the line `NAME: front`: every
+        setting of selector NAME that no other setting of it beats in completeness and tokens. Rows of the other lines
+        may be beaten: `NAME: first n` is its first 0, 1, 2, ... items, and `NAME: presets` the shipped presets
+        of a selector that is not tuned.
+
+        Returns:
+            One row per dataset, line and setting: the means of completeness, recall, tokens and items, with `... low`
+            and `... high`, then the values of the parameters.
+        """
+        import pandas as pd
+
+        rows = []
+        for dataset in self.found.datasets:
+            for trace in dataset.traces:
+                for index, setting in enumerate(trace.settings):
+                    row: dict[str, Any] = {"dataset": dataset.dataset, "line": trace.name}
+                    for metric, means in trace.means.items():
+                        ends = {"low": trace.low[metric][index], "high": trace.high[metric][index]}
+                        row |= {metric: means[index], **{f"{metric} {end}": value for end, value in ends.items()}}
+                    rows.append({**row, **setting})
+        return pd.DataFrame(rows)
+
+    def worse(self) -> pd.DataFrame:
+        """Requests that the default makes complete and what is recommended does not: means hide who pays.
+
+        Returns:
+            One row a dataset, policy and request: `query`, `text` (shortened), `missing` (ids of required items).
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "dataset": dataset.dataset,
+                "policy": outcome.policy.name,
+                "query": request.query,
+                "text": request.text,
+                "missing": list(request.missing),
+            }
+            for dataset in self.found.datasets
+            for outcome in dataset.outcomes
+            for request in outcome.worse
+        ]
+        return pd.DataFrame(rows, columns=["dataset", "policy", "query", "text", "missing"])
+
+    def save(self, path: str | Path) -> bool:
+        """Write what is recommended as a presets file, which experiments and `ctxbench select --presets` read.
+
+        Returns:
+            Whether there is anything; where nothing is recommended nothing is written, and what stands there stays.
+
+        Raises:
+            ParameterError: there are several datasets; `on` takes one.
+            StorageError: it cannot be written.
+        """
+        from ctxbench.tuning.preset_files import write_presets_of
+
+        if not any(outcome.recommended for outcome in self._single_dataset.outcomes):
+            return False
+        return write_presets_of(self._single_dataset, self.ready, Path(path))
+
+    def report(self, folder: str | Path) -> Path:
+        """Write the report of `ctxbench tune`, and return its page.
+
+        Raises:
+            StorageError: the folder cannot be written.
+        """
+        from ctxbench.report.tuning_document import write_report
+
+        return next(path for path in write_report(self.found, Path(folder)) if path.suffix == ".html")
+
+    @property
+    def plot(self) -> TuningPlots:
+        """Plots: `front`, and `heat` over two parameters.
+
+        Raises:
+            ParameterError: there are several datasets; `on` takes one.
+        """
+        return TuningPlots(self._single_dataset)
+
+    @property
+    def advice(self) -> str:
+        """What to do, a sentence for each dataset and policy; policies that come to the same share one."""
+        from ctxbench.report.tuning_tables import all_advice
+
+        return "\n".join(line for dataset in self.found.datasets for line in all_advice(dataset))
+
+    @property
+    def _single_dataset(self) -> DatasetTuning:
+        if len(self.found.datasets) > 1:
+            names = [dataset.dataset for dataset in self.found.datasets]
+            listed = ", ".join(names)
+            raise ParameterError(f"there are several datasets ({listed}); take one, as in tuned.on({names[0]!r})")
+        return self.found.datasets[0]
+
+    def _preset(self, dataset: DatasetTuning, outcome: PolicyOutcome) -> Preset:
+        from ctxbench.report.tuning_tables import advice
+
+        chosen = outcome.recommended or dataset.default
+        if chosen is None:
+            raise ParameterError(f"policy {outcome.policy.name}: nothing was measured on {dataset.dataset}")
+        tunable = self.ready.tunable(chosen.selector)
+        return Preset(
+            name=outcome.policy.name,
+            selector=tunable.source,
+            values=chosen.values,
+            recommended=outcome.recommended is not None,
+            advice=advice(dataset, outcome),
+            definition=tunable.definition if tunable.answers is None else None,
+        )
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        table = self.to_frame().drop(columns=["role", "selector"])
+        lines = "".join(f"<p>{escape(line)}</p>" for line in self.advice.splitlines())
+        return f"{lines}{table.to_html(index=False, border=0, float_format='{:.3g}'.format)}"
+
+    def __repr__(self) -> str:
+        from ctxbench.report.tuning_tables import console_table
+
+        return console_table(self.found)
+
+
+def tune(
+    data: Data | str | Path | Sequence[Data | str | Path],
+    selectors: Any = "learned",
+    *,
+    minimise: str = "",
+    maximise: str = "",
+    policies: Mapping[str, Any] | None = None,
+    embedder: EmbedderGiven = "minilm",
+    counter: str = "o200k",
+    labels: str = "",
+    sample: int = 0,
+    trials: int = 64,
+    confidence: float = 0.95,
+    seed: int = 0,
+    together: bool = False,
+    progress: Progress = no_progress,
+    **constraints: float | str,
+) -> Tuned:
+    """Find the setting of a selector that a policy asks for, exactly, and measure it.
+
+    Args:
+        data: datasets, or their names.
+        selectors: a shipped selector, the path of a definition, recorded `answers` with rankings, or a mapping as in a
+            policy file (`{"selector": "semantic", "search": {...}}`); or a list of them, the first of which is the
+            base.
+        minimise, maximise: what is to be as small, or as large, as it can be: `tokens`, `completeness` ...; one of the
+            two.
+        policies: in their place, several by name, as in a policy file.
+        embedder: its name, or a function as for `evaluate`.
+        counter: what counts prompt tokens.
+        labels: which decide: `all`, `split` (those of the tuning split), or empty: all where there are few.
+        sample: how many queries a split at most; 0 = all.
+        trials: settings tried of parameters that cannot be swept.
+        confidence: level of the intervals that constraints are met by.
+        seed: of random search, resampling and the sample.
+        together: whether one setting for all datasets is looked for, too.
+        progress: told how far it is.
+        **constraints: by metric, what must be reached (`completeness=0.9`) or kept below (`tokens=4000`); a text
+            compares: `completeness="0.98 of base"` (times what the base has), `"0.75 of reachable"`.
+
+    Returns:
+        What was found; in a notebook it shows itself as advice and a table.
+
+    Raises:
+        InputError: something is unknown, contradicts itself or does not suit the datasets: all faults at once.
+
+    Example:
+        >>> t = ctxbench.tune(
+        ...     "datasets/smoke",
+        ...     "bm25",
+        ...     minimise="tokens",
+        ...     completeness="0.9 of base",
+        ...     embedder="hashing",
+        ...     counter="chars/4",
+        ... )
+        >>> t.presets["normal"].selector
+        'bm25'
+    """
+    several = opened(data)
+    entries = selectors if isinstance(selectors, list | tuple) else [selectors]
+    aims = {"minimise": minimise, "maximise": maximise}
+    if policies is not None and (any(aims.values()) or constraints):
+        raise ParameterError(
+            "policies are given, so that minimise, maximise and constraints stand in them; leave them out"
+        )
+    objective = {aim: metric for aim, metric in aims.items() if metric}
+    rest = {"constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
+    fields: dict[str, Any] = {
+        "selectors": [_entry(entry) for entry in entries],
+        "policies": {NORMAL: {**objective, **rest}} if policies is None else policies,
+        "embedder": embedder_name(embedder),
+        "tokens": counter,
+        "labels": labels,
+        **({"sample": sample} if sample else {}),
+        "trials": trials,
+        "confidence": confidence,
+        "seed": seed,
+        "together": together,
+    }
+    ready = open_tuning(_policies(_plain(fields)), list(several), open_one=lambda name, **_: several[name].dataset)
+    return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=progress), ready)
+
+
+def _policies(fields: Mapping[str, Any]) -> PolicyFile:
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
+    file = policies_of(fields, lines={}, path=None, name="tune", digest=digest)
+    if any(entry.fit for entry in file.selectors):
+        raise ParameterError("fit: own writes a fit to a file; run `ctxbench tune` for it")
+    return file
+
+
+def _entry(entry: Any) -> Any:
+    """A selector as a policy file has it.
+
+    Raises:
+        ParameterError: it is one that has no parameters to tune.
+    """
+    if isinstance(entry, Recorded):
+        return {"answers": str(entry.path)}
+    if isinstance(entry, str | Path):
+        return str(entry)
+    if isinstance(entry, Mapping) and not {"retrieve", "analyse", "refine"} & entry.keys():
+        return dict(entry)
+    raise ParameterError(
+        "tuned are shipped selectors, definitions in YAML (with parameters), recorded `answers`, or mappings such as "
+        "{'selector': 'semantic'} or {'callable': 'mine.py:rank'}; got "
+        f"{'a pipeline' if isinstance(entry, Mapping) else type(entry).__name__}"
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Values as a file would have them: numbers, texts and lists of Python's own, whatever made them."""
+    if isinstance(value, Mapping):
+        return {name: _plain(value) for name, value in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(element) for element in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value.tolist() if hasattr(value, "tolist") else value  # of numpy, an array or one number
+
+
+def _constraint(name: str, value: float | str) -> dict[str, Any]:
+    """A constraint as a policy file has it.
+
+    Raises:
+        UserError: the metric is unknown, or the value is none.
+    """
+    try:
+        metric = parse_metric(name)
+    except UnknownNameError as error:
+        options = [
+            parameter.name
+            for parameter in inspect.signature(tune).parameters.values()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        ]
+        raise UnknownNameError("option or constraint", name, [*options, *SET_METRICS]) from error
+    side = "at_most" if metric.declaration.better == "lower" else "at_least"
+    if not isinstance(value, str):
+        return {"metric": name, side: value}
+    number, of, reference = value.partition(" of ")
+    try:
+        return {"metric": name, side: float(number), **({"of": reference.strip()} if of else {})}
+    except ValueError:
+        raise ParameterError(
+            f"{name} must be a number, or a text such as '0.98 of base' or '0.75 of reachable'; got {value!r}"
+        ) from None
+
+
+def _estimate_columns(result: SettingResult) -> dict[str, float]:
+    row: dict[str, float] = {}
+    for metric, estimate in result.figures.items():
+        row |= {
+            metric: estimate.value,
+            f"{metric} low": estimate.interval.low,
+            f"{metric} high": estimate.interval.high,
+        }
+    return row

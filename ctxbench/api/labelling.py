@@ -1,0 +1,666 @@
+"""`from_logs`, `label`, `review` and `conversation`: labels and stored conversations."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from ctxbench.api.inputs import Data, EmbedderGiven, embedder_name, load, selector_spec
+from ctxbench.catalogs.agent_file import open_catalog
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.layout import read_exposures
+from ctxbench.datasets.lookup import dataset_folder
+from ctxbench.io.console import ProgressListener, silent
+from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError
+from ctxbench.labelling.pools import Pool, Predictor, make_pool, open_selectors, usual_selectors
+from ctxbench.labelling.review import Corrections, Finding, findings, write_patch
+from ctxbench.labelling.session import LabelFolder, LabellingSession, LabelPrompt, PromptAnswer
+from ctxbench.labelling.session import opened as opened_folder
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_into, scopes_of
+from ctxbench.model.items import Catalog, ItemKey
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import local_resources
+from ctxbench.search.tokens import open_counter
+from ctxbench.selectors.conversations import ConversationStore, Exchange, content_hash
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+SelectorsGiven: TypeAlias = "Mapping[str, Any] | Sequence[str]"
+
+
+def from_logs(
+    logs: str | Path | Sequence[str | Path],
+    items: Catalog | Data | str | Path,
+    out: str | Path,
+    *,
+    name: str | None = None,
+    licence: str | None = None,
+    history: int = 20,
+    all_offered: bool = False,
+    renames: Mapping[str, str] | None = None,
+    redact: bool | str | Path = True,
+) -> Data:
+    """Make a dataset of what an agent logged, in a folder; `ctxbench data import traces` does the same.
+
+    What was called is a part of what is needed: where not everything was offered, a query is labelled in part only, and
+    figures leave it out until somebody has looked (`label`). So is every query that may get something else than tools,
+    such as rules or skills, since no log shows when those are needed.
+
+    Args:
+        logs: files of JSON lines of turns, or of OpenTelemetry spans.
+        items: the catalog that the agent chose from, or the name or folder of a dataset or a file of items.
+        out: the folder; an earlier import there is replaced unless somebody has labelled it.
+        name: of the dataset; None = the folder's.
+        licence: of the log's texts, for the card.
+        history: how many earlier messages a query keeps, >= 0.
+        all_offered: turns without a list of what was offered were offered everything.
+        renames: ids that the log has for items that go by another id now, old to new.
+        redact: whether names, addresses and keys in texts are replaced by placeholders; a file adds patterns of yours.
+
+    Raises:
+        UserError: a log, the catalog or the folder is not what it should be; nothing is written then.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> tools = ctxbench.catalog([{"name": "area"}, {"name": "mail"}])
+        >>> turn = {"text": "the area of a triangle", "offered": "*", "called": ["area"]}
+        >>> _ = (folder / "log.jsonl").write_text(json.dumps(turn))
+        >>> ctxbench.from_logs(folder / "log.jsonl", tools, folder / "mine").labels["item"].tolist()
+        ['tool:area']
+    """
+    files = tuple(Path(log) for log in ([logs] if isinstance(logs, str | Path) else logs))
+    folder = Path(out)
+    settings = TraceSettings.of_folder(folder, name=name, licence=licence, history=history, all_offered=all_offered)
+    patterns = None if isinstance(redact, bool) else Path(redact)
+    scopes: Mapping[str, tuple[ItemKey, ...]] = {}
+    if isinstance(items, Catalog):
+        catalog = items
+    elif isinstance(items, Data):
+        catalog, scopes = items.dataset.current_catalog, items.dataset.scopes
+    else:
+        catalog, scopes = open_catalog(str(items)), scopes_of(dataset_folder(str(items)))
+    renamed = {ItemKey.parse(old): ItemKey.parse(new) for old, new in (renames or {}).items()}
+    source = TraceSource(logs=files, catalog=catalog, scopes=scopes, renames=renamed)
+    import_into(folder, source, settings, redact=bool(redact), patterns=patterns)
+    return load(folder)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A question to a person about one request.
+
+    Attributes:
+        query: its id.
+        text: what the user asked.
+        history: the messages before, as `role` and `content`.
+        kind: `needed` (what does it need, beside `known`?), or `alternative` (would `item` do as well as `of`?).
+        known: ids of the items that it is known to need.
+        item, of: of an alternative; else empty.
+        candidates: ids of what it may need, the likeliest first; none for an alternative.
+        offered_by: the selectors that offer each candidate.
+        signals: what the log says of a likely miss.
+    """
+
+    query: str
+    text: str
+    history: tuple[dict[str, str], ...]
+    kind: str
+    known: tuple[str, ...]
+    item: str
+    of: str
+    candidates: tuple[str, ...]
+    offered_by: tuple[tuple[str, ...], ...]
+    signals: tuple[str, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The candidates, the likeliest first: `item` and `offered_by`."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {"item": list(self.candidates), "offered_by": [", ".join(names) for names in self.offered_by]}
+        )
+
+    def __str__(self) -> str:
+        known_text = f" It is known to need {', '.join(self.known)}." if self.known else ""
+        if self.kind == "alternative":
+            return f"{self.query}: {self.text!r}: would {self.item} do as well as {self.of}?"
+        return f"{self.query}: what {'else ' if known_text else ''}does {self.text!r} need?{known_text}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(str(self))}</p>{self.to_frame().head(9).to_html(index=False, border=0)}"
+
+
+def label(
+    folder: str | Path,
+    selectors: SelectorsGiven | None = None,
+    *,
+    figures: Sequence[str] = (),
+    embedder: EmbedderGiven = "minilm",
+    progress: ProgressListener = silent,
+) -> Labelling:
+    """Open the folder of a dataset to label its queries, those first that narrow the figures most.
+
+    `ctxbench data label` asks the same questions on a terminal; either goes on where the other stopped.
+
+    Args:
+        folder: of the dataset; nobody else can label it until `close`.
+        selectors: whose completeness the labels are to tell, as for `evaluate`; two or more. None = bm25, dense and
+            semantic/documents, and that of the agent that the dataset is over.
+        figures: names of the figures to narrow, as `report` lists them; none = all. Of the first session only.
+        embedder: as for `evaluate`.
+        progress: told how many queries each selector was asked.
+
+    Returns:
+        The session, to be used by `with`, or ended by `close`.
+
+    Raises:
+        UserError: it is no folder of a dataset, frozen, or open elsewhere; or a selector fails.
+
+    Example:
+        >>> import tempfile
+        >>> folder = f"{tempfile.mkdtemp()}/mine"
+        >>> tools = [{"name": "area", "description": "area of a triangle"}, {"name": "mail"}]
+        >>> ctxbench.dataset(tools, [{"query": "q1", "text": "area of a triangle"}], []).save(folder)
+        >>> with ctxbench.label(folder, ["bm25", "everything"], embedder="hashing") as session:
+        ...     print(session.next())
+        ...     session.answer(["area"])
+        q1: what does 'area of a triangle' need?
+        >>> ctxbench.load(folder).labels["item"].tolist()
+        ['tool:area']
+    """
+    stack = ExitStack()
+    try:
+        work = stack.enter_context(opened_folder(Path(folder)))
+        pool = ask_pool(work.dataset, selectors, embedder, folder=Path(folder), progress=progress)
+        session = work.session(Predictor(pool), focus=tuple(figures))
+    except BaseException:
+        stack.close()
+        raise
+    return Labelling(stack, work, session)
+
+
+class Labelling:
+    """Questions and answers about a dataset's queries. Each answer is on disk when `answer` returns.
+
+    Attributes:
+        notes: what was found and done on opening, one sentence each.
+    """
+
+    def __init__(self, stack: ExitStack, work: LabelFolder, session: LabellingSession) -> None:
+        self._stack = stack
+        self._work = work
+        self._session = session
+        self._prompt: LabelPrompt | None = None
+        self._entries: list[int] = []  # of each answer, in the log
+        self._closed = False
+        self.notes: tuple[str, ...] = tuple(work.notes)
+
+    def next(self) -> Question | None:
+        """The question that is asked next; None when nothing is left to ask. Without an answer it stays the same."""
+        self._hold_open()
+        self._prompt = self._session.next()
+        if self._prompt is None:
+            return None
+        prompt, pool = self._prompt, self._session.pool
+        ids, request = pool.dataset.catalog.ids, pool.dataset.queries[pool.row[self._prompt.query]].request
+        return Question(
+            query=prompt.query,
+            text=request.text,
+            history=tuple({"role": message.role, "content": message.content} for message in request.history),
+            kind=prompt.kind,
+            known=tuple(ids[position] for position in prompt.known),
+            item=ids[prompt.item] if prompt.item >= 0 else "",
+            of=ids[prompt.of] if prompt.of >= 0 else "",
+            candidates=tuple(ids[candidate.item] for candidate in prompt.candidates),
+            offered_by=tuple(candidate.offered_by for candidate in prompt.candidates),
+            signals=prompt.signals,
+        )
+
+    def answer(
+        self, reply: Sequence[str] | bool | None, *, helpful: Sequence[str] = (), wrong: Sequence[str] = ()
+    ) -> None:
+        """Answer the question that `next` gave.
+
+        Args:
+            reply: what the request needs beside what is known: ids, or names that no other item has; empty = nothing
+                (more). True or False where it is asked whether an item would do as well. None = skip it.
+            helpful: what would help and is not needed.
+            wrong: what is said to be needed and is not.
+
+        Raises:
+            ParameterError: no question was asked, or the reply is none to it.
+            UnknownNameError: there is no such item.
+        """
+        self._hold_open()
+        prompt = self._prompt
+        if prompt is None:
+            raise ParameterError("no question waits for an answer; call next first")
+        asks = prompt.kind == "needed"
+        if reply is not None and isinstance(reply, bool | str) == asks:
+            expected = "a list of the items that are needed" if asks else "True or False"
+            raise ParameterError(f"this question takes {expected}, or None to skip it; got {reply!r}")
+        if (helpful or wrong) and not isinstance(reply, Sequence):
+            raise ParameterError("helpful and wrong stand beside the list of what is needed; pass it, too")
+        if reply is None:
+            replies = [PromptAnswer("skip")]
+        elif isinstance(reply, bool):
+            replies = [PromptAnswer("alternative", yes=reply)]
+        else:
+            by_kind = {"wrong": wrong, "helpful": helpful, "needed": reply}
+            replies = [
+                PromptAnswer(kind, self._position(name)) for kind, several in by_kind.items() for name in several
+            ]
+            self._refuse(prompt, [entry.item for entry in replies if entry.kind == "needed"])
+            replies.append(PromptAnswer("done"))
+        for entry in replies:
+            self._session.answer(prompt, entry)
+        self._entries.append(len(replies))
+        self._prompt = None
+
+    def undo(self) -> str | None:
+        """Take the last answer back; the id of its query, or None where there is none.
+
+        Of an answer of an earlier session the last key is taken back, as on a terminal.
+        """
+        self._hold_open()
+        self._prompt = None
+        undone = [self._session.undo() for _ in range(self._entries.pop() if self._entries else 1)]
+        return None if undone[0] is None else str(undone[0].query)
+
+    def report(self) -> pd.DataFrame:
+        """The figures as estimated from the labels so far.
+
+        Returns:
+            One row a selector (`completeness`) and a pair of selectors (`difference`): `figure`, `of`, `value`, `low`,
+            `high` (a 95% interval), `answers_to_halve` (its width; NaN = even all answers do not).
+        """
+        import pandas as pd
+
+        report = self._session.report()
+        rows = [
+            {
+                "figure": figure,
+                "of": estimate.name,
+                "value": estimate.value,
+                "low": estimate.low,
+                "high": estimate.high,
+                "answers_to_halve": report.halving[estimate.name],
+            }
+            for figure, several in (("completeness", report.completeness), ("difference", report.differences))
+            for estimate in several
+        ]
+        return pd.DataFrame(rows)
+
+    def close(self) -> None:
+        """Put the answers into the dataset's files, and let others label it; a second time it does nothing."""
+        if not self._closed:
+            self._closed = True
+            with self._stack:
+                self._work.save(self._session)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _hold_open(self) -> None:
+        if self._closed:
+            raise ParameterError("this session was closed, so that others may label by now; open another with label")
+
+    def _position(self, name: str) -> int:
+        catalog = self._session.pool.dataset.catalog
+        positions = [position for position, item in enumerate(catalog) if name in (item.id, item.name)]
+        exact = [position for position in positions if catalog.ids[position] == name]
+        if len(exact or positions) != 1:
+            if positions:
+                raise ParameterError(f"several items are called {name!r}; name one by its id")
+            raise UnknownNameError("item", str(name), catalog.ids)
+        return (exact or positions)[0]
+
+    def _refuse(self, prompt: LabelPrompt, items: Sequence[int]) -> None:
+        """Refuse, before anything is kept, items that the query cannot need."""
+        for item in items:
+            if not self._session.can_need(prompt.query, item):
+                named = self._session.pool.dataset.catalog.ids[item]
+                raise ParameterError(f"query {prompt.query!r} cannot need {named!r}: it may not get it")
+
+
+def ask_pool(
+    dataset: Dataset,
+    selectors: SelectorsGiven | None,
+    embedder: EmbedderGiven,
+    *,
+    folder: Path | None,
+    progress: ProgressListener,
+) -> Pool:
+    """What selectors offer for every query of a dataset.
+
+    Raises:
+        ParameterError: no selector is named.
+    """
+    from ctxbench.io.files import cache_dir
+
+    resources = local_resources(open_embedder(embedder_name(embedder)), open_counter("o200k", cache=cache_dir()))
+    if selectors is None:
+        instances = open_selectors(usual_selectors(dataset), resources)
+    else:
+        named = selectors if isinstance(selectors, Mapping) else {str(name): name for name in selectors}
+        instances = {name: selector_spec(name, selector).make(resources, {}) for name, selector in named.items()}
+    if not instances:
+        raise ParameterError("selectors is empty; name two or more")
+    exposures = {} if folder is None else read_exposures(folder)
+    try:
+        return make_pool(dataset, instances, exposures=exposures, progress=progress)
+    finally:
+        for instance in instances.values():
+            getattr(instance, "close", lambda: None)()
+
+
+def review(
+    data: Data | str | Path,
+    selectors: SelectorsGiven | None = None,
+    *,
+    embedder: EmbedderGiven = "minilm",
+    progress: ProgressListener = silent,
+) -> Review:
+    """Labels that look wrong: what all selectors rank far down though it is required, or first though it is not.
+
+    `ctxbench data review` asks about the same labels on a terminal.
+
+    Args:
+        data: a dataset, or its name.
+        selectors: two or more that rank, as for `evaluate`; the less they have in common, the more it tells. None = as
+            for `label`.
+        embedder: as for `evaluate`.
+        progress: told how many queries each selector was asked.
+
+    Raises:
+        UserError: there is no such dataset, or a selector is unknown or alone.
+
+    Example:
+        >>> found = ctxbench.review("datasets/smoke", ["bm25", "dense"], embedder="hashing")
+        >>> found.to_frame().columns[:5].tolist()
+        ['severity', 'query', 'text', 'item', 'kind']
+    """
+    loaded = data if isinstance(data, Data) else load(data)
+    pool = ask_pool(loaded.dataset, selectors, embedder, folder=None, progress=progress)
+    return Review(loaded, pool, findings(pool))
+
+
+class Review:
+    """Labels that look wrong, and corrections of them.
+
+    Attributes:
+        data: what was reviewed.
+    """
+
+    def __init__(self, data: Data, pool: Pool, suspects: Sequence[Finding]) -> None:
+        self.data = data
+        self._pool = pool
+        self._findings = {(finding.query, finding.item.id): finding for finding in suspects}
+        self._corrections = Corrections(data.dataset)
+
+    def to_frame(self) -> pd.DataFrame:
+        """What looks wrong, worst first.
+
+        Returns:
+            One row a label: `severity` (0 to 1), `query`, `text`, `item`, `kind` (`required but far down` or `first but
+            not required`), `grade` (NaN = no label), and a selector's rank under its name (NaN = beyond 20).
+        """
+        import pandas as pd
+
+        texts = {query.id: query.request.text for query in self.data.dataset.queries}
+        rows = [
+            {
+                "severity": finding.severity,
+                "query": finding.query,
+                "text": texts[finding.query],
+                "item": finding.item.id,
+                "kind": finding.kind,
+                "grade": None if finding.label is None else finding.label.grade,
+                **finding.ranks,
+            }
+            for finding in self._findings.values()
+        ]
+        return pd.DataFrame(rows, columns=["severity", "query", "text", "item", "kind", "grade", *self._pool.names])
+
+    def regrade(self, query: str, item: str, grade: int, *, why: str = "") -> None:
+        """Correct a label.
+
+        Args:
+            query: its id.
+            item: its id; it need not be among those that look wrong.
+            grade: 2 required, 1 helpful, 0 not needed.
+            why: for whoever reads the corrections.
+
+        Raises:
+            UnknownNameError: there is no such query or item.
+            ParameterError: there is no such grade.
+            InputError: the query cannot have such a label, as where it may not get the item; nothing is changed.
+        """
+        dataset = self.data.dataset
+        ids = [entry.id for entry in dataset.queries]
+        if query not in ids:
+            raise UnknownNameError("query", query, ids)
+        if item not in dataset.catalog.ids:
+            raise UnknownNameError("item", item, dataset.catalog.ids)
+        if isinstance(grade, bool | float) or grade not in (0, 1, 2):
+            raise ParameterError(f"grade must be 2 (required), 1 (helpful) or 0 (not needed), got {grade!r}")
+        finding = self._findings.get((query, item))
+        key = dataset.catalog[dataset.catalog.ids.index(item)].key
+        self._corrections.regrade(
+            (query, item), key, int(grade), query=query, why=why or (finding.kind if finding else "")
+        )
+
+    @property
+    def corrected(self) -> Data:
+        """The dataset with the corrections, in memory."""
+        return Data(self._corrections.dataset)
+
+    def save(self, path: str | Path) -> int:
+        """Write the corrections as a patch; how many labels change.
+
+        `ctxbench data review FOLDER --apply FILE` applies it.
+
+        Raises:
+            ParameterError: the file is there already.
+            StorageError: it cannot be written.
+        """
+        if Path(path).exists():
+            raise ParameterError(f"{path} is there already, and may hold other corrections; name another file")
+        corrections = self._corrections.corrections
+        write_patch(corrections, Path(path))
+        return len(corrections)
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().head(20).to_html(index=False, border=0))
+
+    def __repr__(self) -> str:
+        return f"Review({self.data.name}: {len(self._findings)} labels that {', '.join(self._pool.names)} contradict)"
+
+
+@dataclass(frozen=True, eq=False)
+class Conversation:
+    """What was asked and replied, and the request context that each reply came from.
+
+    Attributes:
+        id: of the conversation.
+        exchanges: requests with their replies, oldest first.
+        catalog: the items as they are now; None = they are not at hand.
+    """
+
+    id: str
+    exchanges: Sequence[Exchange]
+    catalog: Catalog | None = field(default=None, repr=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a reply: `reply` (its number, from 1), `time`, `text`, `said`, `items`, `calls`, `selector`."""
+        import pandas as pd
+
+        rows = [
+            {
+                "reply": number,
+                "time": exchange.time,
+                "text": exchange.text,
+                "said": exchange.reply,
+                "items": len(exchange.context),
+                "calls": list(exchange.calls),
+                "selector": exchange.selector,
+            }
+            for number, exchange in enumerate(self.exchanges, start=1)
+        ]
+        return pd.DataFrame(rows, columns=["reply", "time", "text", "said", "items", "calls", "selector"])
+
+    def context(self, reply: int = -1) -> pd.DataFrame:
+        """The request context of a reply, in its order.
+
+        Args:
+            reply: its number, from 1; or from the end, -1 being the last.
+
+        Returns:
+            One row an item: `item`, `mode` (`always`, `manual`, `agent`, `expansion`, `explicit`), `score` (NaN for
+            what the session held), `shown` (the part of its prompt text; None = all), `called` (whether the reply
+            called it, by its id, or by a name that no other tool of the context has), and with a catalog `since`:
+            `same`, `edited`, or `gone`.
+
+        Raises:
+            ParameterError: there is no such reply.
+        """
+        import pandas as pd
+
+        exchange = self._exchange(reply)
+        tools = [entry.key for entry in exchange.context if entry.key.type == "tool"]
+        names = Counter(key.name for key in tools)  # a log may name a tool without its server
+        called = {
+            key.id for key in tools if key.id in exchange.calls or (key.name in exchange.calls and names[key.name] == 1)
+        }
+        rows = [
+            {
+                "item": entry.key.id,
+                "mode": entry.mode,
+                "score": entry.score,
+                "shown": entry.shown,
+                "called": entry.key.id in called,
+                "since": self._since(entry.key.id, entry.content),
+            }
+            for entry in exchange.context
+        ]
+        columns = ["item", "mode", "score", "shown", "called", *(["since"] if self.catalog is not None else [])]
+        return pd.DataFrame(rows, columns=columns)
+
+    def show(self, reply: int = -1) -> Shown:
+        """A reply with what it came from, as text on a console and as a table in a notebook.
+
+        Args:
+            reply: its number, from 1; or from the end, -1 being the last.
+
+        Raises:
+            ParameterError: there is no such reply.
+        """
+        return Shown(self._exchange(reply), self.context(reply))
+
+    def _exchange(self, reply: int) -> Exchange:
+        n = len(self.exchanges)
+        if not isinstance(reply, int) or not (1 <= reply <= n or -n <= reply <= -1):
+            raise ParameterError(f"conversation {self.id!r} has replies 1 to {n}, or -1 for the last; got {reply}")
+        return self.exchanges[reply - 1 if reply > 0 else reply]
+
+    def _since(self, item: str, content: str) -> str:
+        position = None if self.catalog is None else self.catalog.find(item)
+        if self.catalog is None or position is None:
+            return "gone"
+        return "same" if content_hash(self.catalog[position]) == content else "edited"
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().to_html(index=False, border=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A reply with its request context.
+
+    Attributes:
+        exchange: as it was stored.
+        context: see `Conversation.context`.
+    """
+
+    exchange: Exchange
+    context: pd.DataFrame
+
+    def _head(self) -> list[tuple[str, str]]:
+        exchange = self.exchange
+        settings = ", ".join(f"{name} {value}" for name, value in exchange.settings.items())
+        parts = {
+            "asked": exchange.text,
+            "replied": exchange.reply,
+            "called": ", ".join(exchange.calls),
+            "selector": f"{exchange.selector} with {settings}" if settings else exchange.selector,
+            "removed": ", ".join(key.id for key in exchange.removed),
+            "warnings": "; ".join(exchange.warnings),
+        }
+        return [(name, text) for name, text in parts.items() if text]
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        lines = "".join(f"<p><b>{name}</b> {escape(text)}</p>" for name, text in self._head())
+        return f"{lines}{self.context.to_html(index=False, border=0)}"
+
+    def __repr__(self) -> str:
+        lines = [f"{name}: {text}" for name, text in self._head()]
+        return "\n".join([*lines, "", self.context.to_string(index=False) if len(self.context) else "nothing"])
+
+
+def conversation(
+    path: str | Path,
+    id: str | None = None,  # noqa: A002
+    *,
+    items: Catalog | Data | str | Path | None = None,
+) -> Conversation:
+    """A stored conversation: the request context of every reply.
+
+    Args:
+        path: the file that a `ConversationStore` writes, one JSON object an exchange.
+        id: of the conversation; None = the only one.
+        items: the items as they are now (or the name or folder of their dataset), to see which were edited since.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: lines are no exchanges: all of them.
+        ParameterError: it holds none, or several and `id` is not given.
+        UnknownNameError: it holds none of this id.
+
+    Example:
+        >>> from ctxbench.selectors.conversations import ConversationStore
+        >>> from ctxbench.selectors.conversations import Exchange
+        >>> ConversationStore(tmp_path / "chats.jsonl").append(Exchange(conversation="one", text="hello", reply="hi"))
+        >>> ctxbench.conversation(tmp_path / "chats.jsonl").to_frame()["said"].tolist()
+        ['hi']
+    """
+    if not Path(path).is_file():
+        raise StorageError(f"no file {path}; expected stored conversations, one JSON object a line")
+    by_id: dict[str, list[Exchange]] = {}
+    for exchange in ConversationStore(path).exchanges():
+        by_id.setdefault(exchange.conversation, []).append(exchange)
+    if id is not None and str(id) not in by_id:
+        raise UnknownNameError("conversation", str(id), by_id)
+    if len(by_id) != 1 and id is None:
+        listing = f"{len(by_id)} conversations ({', '.join(list(by_id)[:10])}); name one by `id`"
+        raise ParameterError(f"{path} holds {listing if by_id else 'no conversation'}")
+    chosen = next(iter(by_id)) if id is None else str(id)
+    current = load(items) if isinstance(items, str | Path) else items
+    return Conversation(
+        chosen, tuple(by_id[chosen]), current.dataset.current_catalog if isinstance(current, Data) else current
+    )

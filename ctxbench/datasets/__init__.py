@@ -1,0 +1,1 @@
+"""Labelled datasets: read, check, write and look up."""

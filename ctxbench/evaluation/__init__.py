@@ -1,0 +1,1 @@
+"""Evaluation: experiments, run folders, metrics, statistics and latency."""

@@ -1,0 +1,637 @@
+"""Answers of selectors: in blocks, in files, as rows, and joined with labels."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import json
+import math
+import threading
+import zipfile
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+from zipfile import BadZipFile
+
+import numpy as np
+
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.io.documents import dump_json
+from ctxbench.io.errors import Fault, InputError, ParameterError, SelectorError, StorageError
+from ctxbench.io.files import read_bytes, write_atomic
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, ranges, starts
+from ctxbench.model.candidates import RECEIVED, SECONDS, SENT, SHOWN, Candidates, Note, Rule, holding
+from ctxbench.model.items import Catalog
+from ctxbench.model.labels import Evidence, Kinship, OfferedItems, Rankings
+from ctxbench.model.selection import offered_at, stacked
+
+# What reading damaged bytes or JSON of another form raises, from zip, zlib, numpy and ourselves.
+DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, EOFError, BadZipFile, zlib.error)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AnsweredQueries:
+    """Answers for some queries of a dataset, in order, but for the candidates.
+
+    Attributes:
+        queries: their ids.
+        chunks: the query chunks of each.
+        ranked, scored: as `Answers`.
+        errors: what went wrong, by query id.
+        seconds: what each query took, shape (n_queries,).
+        notes: what the selector says of these answers, as JSON; counts add up over slices.
+    """
+
+    queries: tuple[str, ...]
+    chunks: tuple[tuple[str, ...], ...]
+    ranked: bool
+    scored: bool
+    errors: Mapping[str, str]
+    seconds: FloatArray
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Slice(AnsweredQueries):
+    """Answers for some queries of a dataset, in order, with the candidates, rows by query."""
+
+    candidates: Candidates
+
+    def blocks(self) -> Iterator[Slice]:
+        """The answers a block at a time, which is all at once; `StoredAnswers` have more than one."""
+        yield self
+
+    def joined(self) -> Slice:
+        """All answers as one slice, which is this one."""
+        return self
+
+    def select_queries(self, indices: Sequence[int]) -> Slice:
+        """The answers at some indices, in the order of `indices`; the notes stay those of all."""
+        queries = tuple(self.queries[index] for index in indices)
+        table = _select_requests(self.candidates, indices)
+        return replace(
+            self,
+            queries=queries,
+            chunks=tuple(self.chunks[index] for index in indices),
+            candidates=replace(table, notes=tuple(note for note in table.notes if note.query in ("", *queries))),
+            errors={query: self.errors[query] for query in queries if query in self.errors},
+            seconds=self.seconds[np.asarray(indices, dtype=np.int64)],
+        )
+
+    def to_bytes(self, *, timed: bool) -> bytes:
+        """As the bytes of an npz file; equal answers give equal bytes, unless `timed` puts seconds and notes in.
+
+        Where most rows continue the one above (see `continuing`), only the first of each run is written, and how long
+        it is: what offers the whole catalog takes a row for each query, not one for each item.
+        """
+        table = self.candidates
+        arrays: dict[str, np.ndarray[Any, Any]] = {"start": table.start}
+        first = np.flatnonzero(~continuing(table))
+        if len(first) > len(table) // 2:
+            first = np.arange(len(table))
+        else:
+            arrays["run"] = _small(np.diff(first, append=len(table)))
+        unabridged = bool(table.shows_all.all() and (table.tokens < 0).all())
+        stored = {
+            name: getattr(table, name)[first] for name in table.row_arrays() if not (unabridged and name in SHOWN)
+        }
+        arrays |= {name: array if name == "score" else _small(array) for name, array in stored.items()}
+        arrays |= {f"column:{name}": column[first] for name, column in table.columns.items()}
+        arrays |= {"seconds": self.seconds} if timed else {}
+        meta = {
+            "queries": self.queries,
+            "chunks": self.chunks,
+            "rules": [None if rule is None else rule.as_dict() for rule in table.rules],
+            "ranked": self.ranked,
+            "scored": self.scored,
+            "errors": dict(sorted(self.errors.items())),
+            **({"trace": [note.as_dict() for note in table.notes]} if table.notes else {}),
+            **({"notes": dict(self.notes)} if timed else {}),
+        }
+        arrays["meta"] = np.frombuffer(dump_json(meta).encode(), dtype=np.uint8)
+        stream = io.BytesIO()
+        save = np.savez if timed else np.savez_compressed  # what waits for a moment need not be small
+        save(stream, allow_pickle=False, **arrays)
+        return stream.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: Path, *, rows: bool = True) -> Slice:
+        """Read what `to_bytes` made.
+
+        Args:
+            data: the bytes.
+            path: is named where they are damaged.
+            rows: False leaves the candidates out, which is faster.
+
+        Raises:
+            StorageError: they are damaged.
+        """
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files if rows or name in ("meta", "seconds")}
+            meta = json.loads(arrays.pop("meta").tobytes())
+            queries = tuple(meta["queries"])
+            seconds = arrays.pop("seconds", np.full(len(queries), np.nan))
+            if not rows:
+                arrays |= {name: np.empty(0) for name in Candidates.row_arrays()}
+                arrays["start"] = np.zeros(len(queries) + 1, dtype=np.int64)
+            if "run" in arrays:
+                _unrolled(arrays, arrays.pop("run").astype(np.int64))
+            columns = {n.removeprefix("column:"): arrays.pop(n) for n in list(arrays) if n.startswith("column:")}
+            arrays.setdefault("tier", arrays["origin"])  # as versions did that had no rank step behind an expansion
+            for name, all_of_it in zip(SHOWN, (0, -1, -1), strict=True):
+                arrays.setdefault(name, np.full(len(arrays["item"]), all_of_it))
+            table = Candidates(
+                start=arrays.pop("start"),
+                score=arrays.pop("score"),
+                rules=(None, *map(Rule.read, meta["rules"][1:])),
+                columns=columns,
+                notes=tuple(Note(**note) for note in meta.get("trace", ())),
+                **{name: array.astype(np.int64) for name, array in arrays.items()},
+            )
+            return cls(
+                queries=queries,
+                chunks=tuple(tuple(row) for row in meta["chunks"]),
+                candidates=table,
+                ranked=bool(meta["ranked"]),
+                scored=bool(meta["scored"]),
+                errors=meta["errors"],
+                seconds=seconds,
+                notes=meta.get("notes", {}),
+            )
+        except (*DAMAGE, ParameterError, SelectorError) as error:
+            raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error
+
+
+def _select_requests(table: Candidates, indices: Sequence[int]) -> Candidates:
+    """The rows of some requests, in the order of `indices`."""
+    chosen = np.asarray(indices, dtype=np.int64)
+    lengths = np.diff(table.start)[chosen]
+    rows = ranges(table.start[:-1][chosen], lengths)
+    arrays = {name: getattr(table, name)[rows] for name in Candidates.row_arrays()}
+    columns = {name: column[rows] for name, column in table.columns.items()}
+    return Candidates(start=starts(lengths), rules=table.rules, columns=columns, notes=table.notes, **arrays)
+
+
+def continuing(table: Candidates) -> BoolArray:
+    """Whether a row is the one above with the next item of the catalog, and nothing else changed; shape (n_rows,)."""
+    continues = np.zeros(len(table), dtype=np.bool_)
+    continues[1:] = (table.request[1:] == table.request[:-1]) & (table.item[1:] == table.item[:-1] + 1)
+    for name in Candidates.row_arrays():
+        if name != "item":
+            continues[1:] &= _equal(getattr(table, name))
+    for column in table.columns.values():
+        continues[1:] &= _equal(column)
+    return continues
+
+
+def _equal(array: np.ndarray[Any, Any]) -> BoolArray:
+    """Whether each value but the first is that before it, -0.0 not being 0.0; NaN is equal to NaN."""
+    bits = np.ascontiguousarray(array).view(np.int64)
+    equal = np.equal(bits[1:], bits[:-1])
+    return equal | (np.isnan(array[1:]) & np.isnan(array[:-1])) if array.dtype.kind == "f" else equal
+
+
+def _unrolled(arrays: dict[str, np.ndarray[Any, Any]], run: np.ndarray[Any, Any]) -> None:
+    """Make rows of runs, in place; `run` is how many rows each of them has."""
+    arrays |= {name: np.repeat(array, run) for name, array in arrays.items() if name != "start"}
+    arrays["item"] = arrays["item"].astype(np.int64)
+    arrays["item"] += np.arange(len(arrays["item"])) - np.repeat(np.cumsum(run) - run, run)
+
+
+def joined_slices(slices: Sequence[Slice]) -> Slice:
+    """Concatenate slices; one whose queries all failed does not count for rankings."""
+    telling = [part for part in slices if len(part.errors) < len(part.queries)] or slices
+    return Slice(
+        queries=tuple(query for part in slices for query in part.queries),
+        chunks=tuple(chunk for part in slices for chunk in part.chunks),
+        candidates=stacked([part.candidates for part in slices]),
+        ranked=all(part.ranked for part in telling),
+        scored=all(part.scored for part in telling),
+        errors={query: text for part in slices for query, text in part.errors.items()},
+        seconds=np.concatenate([np.empty(0, dtype=np.float64), *(part.seconds for part in slices)]),
+        notes=_added_up([part.notes for part in slices]),
+    )
+
+
+def _added_up(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge notes: sum counts, join lists without repeats, and keep the last of anything else."""
+    out: dict[str, Any] = {}
+    for name, value in (entry for part in notes for entry in part.items()):
+        if isinstance(value, int) and not isinstance(value, bool) and name != "repeats":
+            out[name] = out.get(name, 0) + value
+        elif isinstance(value, list):
+            out[name] = sorted({*out.get(name, []), *value})
+        else:
+            out[name] = value
+    return out
+
+
+def _small(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The smallest signed type that holds the values: files are an eighth of the size."""
+    peak = int(np.abs(array).max()) if len(array) else 0
+    dtypes: tuple[type[np.signedinteger[Any]], ...] = (np.int8, np.int16, np.int32)
+    return array.astype(next((t for t in dtypes if peak <= np.iinfo(t).max), np.int64))
+
+
+SUFFIX = ".slice"  # behind the number of one in the folder of an unfinished part; an npz file behind its SHA-256
+_ONE = ".npz"  # the whole answers of a part as one block, as earlier versions wrote them
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredAnswers(AnsweredQueries):
+    """Answers for all queries of a dataset, in order; all but the candidates, which are read as they are asked for.
+
+    Attributes:
+        path: of the file, or of the folder of an unfinished part.
+        parts: the ids of the queries of each block.
+        stamp: identifies the file, so that a replaced one is noticed; None of a folder.
+
+    What is told of the queries is over all blocks. A block whose queries all failed says nothing about rankings.
+    """
+
+    path: Path
+    parts: tuple[tuple[str, ...], ...]
+    stamp: tuple[int, ...] | None
+
+    @classmethod
+    def read(cls, path: Path) -> StoredAnswers:
+        """Open answers.
+
+        Raises:
+            StorageError: there are none, or they are damaged.
+        """
+        stamp = _stamp(path)
+        heads = list(_blocks(path, rows=False))
+        all_of_them = joined_slices(heads)
+        return cls(
+            path=path,
+            parts=tuple(head.queries for head in heads),
+            stamp=stamp,
+            **{field.name: getattr(all_of_them, field.name) for field in fields(AnsweredQueries)},
+        )
+
+    def blocks(self, selected: Container[int] | None = None) -> Iterator[Slice]:
+        """The answers, a block of queries at a time, in order.
+
+        Args:
+            selected: the numbers of the blocks; None = all.
+
+        Raises:
+            StorageError: they were changed since they were opened.
+        """
+        numbers = [number for number in range(len(self.parts)) if selected is None or number in selected]
+        blocks = _blocks(self.path, selected=selected) if _stamp(self.path) == self.stamp else iter(())
+        for number, block in itertools.zip_longest(numbers, blocks):
+            if number is None or block is None or block.queries != self.parts[number]:
+                raise StorageError(f"{self.path} was changed while it was read; do the same again")
+            yield replace(block, ranked=self.ranked, scored=self.scored)
+
+    def joined(self) -> Slice:
+        """All answers at once, which takes the memory that all of them need."""
+        return replace(joined_slices(list(self.blocks())), notes=self.notes)
+
+    def select_queries(self, queries: Sequence[str]) -> Slice | None:
+        """The answers to some queries, in the order of `queries`; None if one is not there."""
+        ids = set(queries)
+        if not ids <= set(self.queries):
+            return None
+        holding = {number for number, part in enumerate(self.parts) if not ids.isdisjoint(part)}
+        return select_answers(list(self.blocks(holding)), queries)
+
+
+def select_answers(slices: Sequence[Slice], queries: Sequence[str]) -> Slice | None:
+    """The answers to some queries among slices, in the order of `queries`; None if one is not there."""
+    ids = set(queries)
+    parts = [
+        part.select_queries([index for index, query in enumerate(part.queries) if query in ids]) for part in slices
+    ]
+    joined = joined_slices(parts)
+    place_of = {query: index for index, query in enumerate(joined.queries)}
+    return joined.select_queries([place_of[query] for query in queries]) if ids <= place_of.keys() else None
+
+
+def write_blocks(blocks: Iterable[Slice], stream: BinaryIO) -> None:
+    """Write answers, a block at a time, as a zip file of npz files; equal blocks give equal bytes."""
+    with zipfile.ZipFile(stream, "w") as archive:
+        for number, block in enumerate(blocks):
+            data = block.to_bytes(timed=False)
+            archive.writestr(zipfile.ZipInfo(f"{number:06d}{_ONE}"), data)
+            bare = replace(block, seconds=np.full(len(block.queries), np.nan), notes={})  # as it is read back
+            _recent.keep(hashlib.sha256(data).digest(), bare)
+
+
+def write_slice(path: Path, answers: Slice) -> None:
+    """Write a finished slice of an unfinished part, behind its checksum."""
+    data = answers.to_bytes(timed=True)
+    digest = hashlib.sha256(data)
+    write_atomic(path, f"{digest.hexdigest()}\n".encode() + data, durable=False)
+    _recent.keep(digest.digest(), answers)
+
+
+def read_slice(path: Path, *, rows: bool = True) -> Slice:
+    """A slice of an unfinished part.
+
+    Raises:
+        StorageError: it is not as it was written.
+    """
+    digest, _, data = read_bytes(path).partition(b"\n")
+    if digest != hashlib.sha256(data).hexdigest().encode():
+        raise StorageError(f"{path} was changed or is damaged; run the experiment again")
+    return _recent.read(data, path, rows=rows)
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}; run again") from error
+    return None if path.is_dir() else (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class _Recent:
+    """The blocks that were written or read last, by their bytes.
+
+    A run and its report read each several times, and unpacking takes longest. No more than `limit` bytes of rows are
+    kept; a block that has more never is.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._blocks: OrderedDict[bytes, Slice] = OrderedDict()  # by SHA-256
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def read(self, data: bytes, path: Path, *, rows: bool) -> Slice:
+        """As `Slice.from_bytes`."""
+        if not rows:
+            return Slice.from_bytes(data, path, rows=False)
+        key = hashlib.sha256(data).digest()
+        with self._lock:
+            if key in self._blocks:
+                self._blocks.move_to_end(key)
+                return self._blocks[key]
+        block = Slice.from_bytes(data, path)
+        self.keep(key, block)
+        return block
+
+    def keep(self, key: bytes, block: Slice) -> None:
+        """Keep a block by the SHA-256 of its bytes."""
+        size = _size(block)
+        with self._lock:
+            if size <= self._limit and key not in self._blocks:
+                self._blocks[key] = block
+                self._bytes += size
+                while self._bytes > self._limit:
+                    self._bytes -= _size(self._blocks.popitem(last=False)[1])
+
+
+def _size(block: Slice) -> int:
+    """The bytes of a block's rows."""
+    table = block.candidates
+    arrays: list[np.ndarray[Any, Any]] = [getattr(table, name) for name in table.row_arrays()]
+    return sum(array.nbytes for array in (*arrays, *table.columns.values()))
+
+
+_recent = _Recent(limit=32_000_000)
+
+
+def _blocks(path: Path, *, rows: bool = True, selected: Container[int] | None = None) -> Iterator[Slice]:
+    """The blocks of a file or an unfinished part, in order: all or those `selected`, without candidates if not `rows`.
+
+    Raises:
+        StorageError: one is damaged.
+    """
+    if path.is_dir():
+        for number, file in enumerate(sorted(path.glob(f"*{SUFFIX}"))):
+            if selected is None or number in selected:
+                yield read_slice(file, rows=rows)
+    elif path.suffix == _ONE:
+        yield _recent.read(read_bytes(path), path, rows=rows)
+    else:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                for number, name in enumerate(archive.namelist()):
+                    if selected is None or number in selected:
+                        yield _recent.read(archive.read(name), path, rows=rows)
+        except DAMAGE as error:
+            raise StorageError(f"{path} is damaged ({error}); delete it and run again") from error
+
+
+_MANY = 20  # so many equal items in catalog order are written as first and last in `selections.jsonl`
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """The answers of one selector on one dataset, and their metrics.
+
+    Attributes:
+        dataset, selector: names.
+        key: hash of everything that decides the answers.
+        answers: for every query, at once or by blocks.
+        metrics: values by query, by metric name in the order asked; NaN where a metric does not apply.
+        unavailable: why a metric could not be computed, by its name.
+        notes: what the selector says of this run, for example how many repeats differed.
+        forbidden: to how many queries an item was added that their labels call irrelevant, by its id.
+        values_key: hash of what else decides the values: metrics, token counts, code.
+        made_by: versions and commit that the part was made by; a run may reuse parts of an earlier one.
+    """
+
+    dataset: str
+    selector: str
+    key: str
+    answers: Slice | StoredAnswers
+    metrics: Mapping[str, FloatArray]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    forbidden: Mapping[str, int] = field(default_factory=dict)
+    values_key: str = ""
+    made_by: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write_selections(part: Part, catalog: Catalog, stream: BinaryIO) -> None:
+    """Write what each query was offered, with scores and rules, one JSON line per query."""
+    for answers in part.answers.blocks():
+        alike = continuing(answers.candidates)
+        for index, query in enumerate(answers.queries):
+            row = {
+                "query": query,
+                "error": answers.errors.get(query),
+                "trace": [note.as_dict() for note in answers.candidates.notes_of(query)] or None,
+                "items": list(_offered(catalog, answers.candidates, index, alike)),
+            }
+            row = {name: value for name, value in row.items() if value is not None}
+            stream.write(f"{dump_json(row)}\n".encode())
+
+
+def _offered(catalog: Catalog, table: Candidates, index: int, alike: BoolArray) -> Iterator[dict[str, Any]]:
+    """What a query was offered; of many items that follow each other in the catalog, the first and last id."""
+    span = table.rows(index)
+    rows = np.flatnonzero(table.chosen[span]) + span.start
+    if np.count_nonzero(alike[rows]) < _MANY - 1:
+        yield from (item.as_dict() for item in offered_at(catalog, table, rows))
+        return
+    first = np.flatnonzero(~alike[rows])
+    ends = np.append(first[1:], len(rows))
+    long = ends - first >= _MANY
+    mask = np.ones(len(rows), dtype=np.bool_)
+    for begin, end in zip(first[long].tolist(), ends[long].tolist(), strict=True):
+        mask[begin + 1 : end] = False
+    lengths = dict(zip(first[long].tolist(), (ends - first)[long].tolist(), strict=True))
+    for at, item in zip(np.flatnonzero(mask).tolist(), offered_at(catalog, table, rows[mask]), strict=True):
+        row = item.as_dict()
+        if at in lengths:
+            last = catalog.ids[int(table.item[rows[at]]) + lengths[at] - 1]
+            row = {"id": row.pop("id"), "to": last, "items": lengths[at], **row}
+        yield row
+
+
+def write_metrics(part: Part, _catalog: Catalog, stream: BinaryIO) -> None:
+    """Write the values of all metrics, one JSON line per query."""
+    columns = {name: values.tolist() for name, values in part.metrics.items()}
+    for index, query in enumerate(part.answers.queries):
+        values = {name: None if math.isnan(v[index]) else v[index] for name, v in columns.items()}
+        stream.write(f"{dump_json({'query': query, 'values': values})}\n".encode())
+
+
+TextTokens: TypeAlias = Callable[[Sequence[str]], IntArray]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Labels:
+    """What answers on a dataset are compared with.
+
+    Attributes:
+        dataset: with judgments for every query.
+        item_tokens: prompt tokens, shape (n_items,).
+        kinship: which items are siblings.
+        pool: how many items each query's search may offer, shape (n_queries,).
+        body_tokens: of what the model loads of each item on demand, shape (n_items,); None = it cannot be counted.
+    """
+
+    dataset: Dataset
+    item_tokens: IntArray
+    kinship: Kinship
+    pool: IntArray
+    body_tokens: IntArray | None
+
+    @classmethod
+    def of(cls, dataset: Dataset, item_tokens: IntArray, count: TextTokens | None = None) -> Labels:
+        """Take them from a dataset.
+
+        Args:
+            dataset: with judgments for every query.
+            item_tokens: prompt tokens, shape (n_items,).
+            count: counts the tokens of texts; without it bodies of skills are not counted.
+        """
+        catalog = dataset.catalog
+        kinship = Kinship.of(
+            [item.name for item in catalog],
+            servers=[item.server or "" for item in catalog],
+            types=[item.type for item in catalog],
+        )
+        pool = dataset.batch().eligible.counts()
+        return cls(
+            dataset=dataset,
+            item_tokens=item_tokens,
+            kinship=kinship,
+            pool=pool,
+            body_tokens=_body_tokens(catalog, count),
+        )
+
+    def evidence(self, answers: Slice, *, first: int | None = None) -> Evidence:
+        """Join labels and answers.
+
+        Args:
+            answers: for all queries of the dataset, or some that follow each other, in its order.
+            first: the index of the first of them in the dataset; None = they are all.
+
+        Raises:
+            InputError: the answers are not those of these queries.
+        """
+        span = slice(0, len(self.ids)) if first is None else slice(first, first + len(answers.queries))
+        if self.ids[span] != answers.queries:
+            fault = Fault(f"the answers are not those of dataset {self.dataset.name}'s queries, in its order")
+            raise InputError([fault])
+        table = answers.candidates
+        ranked, items = table.ranking()
+        enough, chosen = enough_shown(self.dataset, table, first=span.start), table.chosen
+        return Evidence(
+            judgments=self.dataset.judgments.of(span),
+            offered=OfferedItems(
+                start=table.starts_of(chosen),
+                item=table.item[chosen],
+                origin=table.origin[chosen],
+                tokens=table.prices(self.item_tokens)[chosen],
+                enough=enough[chosen],
+            ),
+            rankings=Rankings(start=ranked, item=items, enough=enough[table.tier > 0]) if answers.ranked else None,
+            item_tokens=self.item_tokens,
+            kinship=self.kinship,
+            pool=self.pool[span],
+            body_tokens=self.body_tokens,
+            model_use=_model_use(table),
+        )
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the dataset's queries, in order."""
+        return tuple(query.id for query in self.dataset.queries)
+
+
+def _model_use(table: Candidates) -> FloatArray | None:
+    """Tokens and seconds of the models that steps asked, by query; 0 where none was asked, None without such a step."""
+    if SENT not in table.columns:
+        return None
+    use = np.zeros((2, table.n_requests), dtype=np.float64)
+    rows = ~np.isnan(table.columns[SECONDS])  # a query's first step may have asked for more rows than its second
+    tokens = table.columns[SENT] + table.columns[RECEIVED]
+    with np.errstate(invalid="ignore"):  # the server may count no tokens: then NaN is right
+        for values, of_query in zip((tokens, table.columns[SECONDS]), use, strict=True):
+            np.maximum.at(of_query, table.request[rows], values[rows])
+    return use
+
+
+def _body_tokens(catalog: Catalog, count: TextTokens | None) -> IntArray | None:
+    """Tokens of what is loaded of each item on demand; None where there is something that cannot be counted."""
+    bodies = {index: item.body for index, item in enumerate(catalog) if item.body}
+    tokens = np.zeros(len(catalog), dtype=np.int64)
+    if bodies:
+        if count is None:
+            return None
+        try:
+            tokens[list(bodies)] = count(list(bodies.values()))
+        except ParameterError:  # a file of counts, which knows whole items only
+            return None
+    return tokens
+
+
+def enough_shown(dataset: Dataset, table: Candidates, *, first: int = 0) -> BoolArray:
+    """Where enough of an item is shown: all of it, or what its label quotes; True where there is no label.
+
+    Args:
+        dataset: with labels.
+        table: candidates of queries of it that follow each other, in order.
+        first: the index of the first of them in the dataset.
+
+    Returns:
+        Shape (n_rows,).
+    """
+    enough = np.ones(len(table), dtype=np.bool_)
+    rows = np.flatnonzero(~table.shows_all)
+    if len(rows):
+        catalog, queries = dataset.catalog, dataset.queries
+        table_queries = queries[first : first + table.n_requests]
+        quotes = {
+            (query.id, label.item): label.quote for query in table_queries for label in dataset.labels_of(query.id)
+        }
+        keys = [(table_queries[int(table.request[row])].id, catalog[int(table.item[row])].key) for row in rows]
+        labelled = [index for index, key in enumerate(keys) if key in quotes]
+        rows, quoted = rows[labelled], [quotes[keys[index]] for index in labelled]
+        enough[rows] = holding(catalog, table, rows, quoted)
+    return enough

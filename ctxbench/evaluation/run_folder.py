@@ -1,0 +1,595 @@
+"""Run folders: write, read, and summarise by estimates and comparisons."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ctxbench.evaluation.answers import (
+    DAMAGE,
+    SUFFIX,
+    Part,
+    Slice,
+    StoredAnswers,
+    read_slice,
+    write_blocks,
+    write_metrics,
+    write_selections,
+    write_slice,
+)
+from ctxbench.evaluation.comparisons import compare_metric, estimates
+from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, GroupMean, Metric, parse_metric, worst_group
+from ctxbench.evaluation.statistics import Comparison, Estimate, correct
+from ctxbench.io.cache import files_in
+from ctxbench.io.documents import dump_json, read_json
+from ctxbench.io.errors import StorageError, UserError
+from ctxbench.io.files import (
+    atomic_folder,
+    exclusive,
+    file_name,
+    read_bytes,
+    recover_folder,
+    sweep_folder,
+    write_atomic,
+    writing,
+)
+from ctxbench.model.arrays import FloatArray
+from ctxbench.model.items import Catalog
+
+_log = logging.getLogger(__name__)
+LONGEST_NAME = 200  # bytes of a file name, with room for an ending
+FORMAT = 4  # of the run folder; raised when a reader of the old one would go wrong
+_READ = (2, 3, FORMAT)  # in 2, a rule that keeps a row out was a sentence; to 3, answers were one file `answers.npz`
+MEANING = 3  # of answers, part of their key: raised when those that are stored would say something else
+_ANSWERS = ("answers.zip", "answers.npz")
+
+
+def content_key(*parts: Any) -> str:
+    """SHA-256 over JSON values."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+class RunFolder:
+    """Reads and writes one run folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def part_path(self, dataset: str, selector: str) -> Path:
+        """The folder of a part; names are percent-encoded where a file system might object."""
+        return self.path / file_name(dataset) / file_name(selector)
+
+    @contextmanager
+    def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
+        """Keep other processes from writing parts, and clear away what a killed one left half-written.
+
+        Args:
+            waiting: called every tenth of a second while another process writes.
+
+        Raises:
+            StorageError: the folder cannot be written.
+        """
+        try:
+            with exclusive(self.path / ".lock", waiting=waiting):
+                for folder in (self.path, *self.path.glob("*/"), *self.path.glob("*/*+partial/")):
+                    sweep_folder(folder)
+                yield
+        finally:
+            with suppress(OSError):  # it is not empty: something came of the run
+                self.path.rmdir()
+
+    def _recovered(self, dataset: str, selector: str) -> Path:
+        """The folder of a part, brought back if a writer was killed while it put a new one in its place."""
+        folder = self.part_path(dataset, selector)
+        recover_folder(folder)
+        return folder
+
+    def answers(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
+        """The answers of a finished part, if they are undamaged and were made for this `key`."""
+        folder = self._recovered(dataset, selector)
+        with suppress(UserError, *DAMAGE):  # the part is made again
+            marker = _read_checked(folder / "part.json")
+            if marker["key"] == key:
+                return replace(_undamaged(folder, marker), notes=marker["notes"])
+        return None
+
+    def stored(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
+        """The answers of the finished part, or those that there are of an unfinished one; None if there are none."""
+        answers = self.answers(dataset, selector, key)
+        if answers is None and _has_text(self._partial(dataset, selector) / "key", key):
+            with suppress(StorageError):
+                return self.slices(dataset, selector)
+        return answers
+
+    def has(self, dataset: str, selector: str, key: str, values_key: str = "") -> bool:
+        """Whether the part is there, undamaged, and was made and measured for these keys."""
+        folder = self._recovered(dataset, selector)
+        if not (folder / "part.json").exists():
+            return False
+        try:
+            marker = _read_checked(folder / "part.json")
+            if (marker["key"], marker["values_key"]) != (key, values_key):
+                return False
+            changed = [name for name in marker["files"] if _sha256_of(folder / name) != marker["files"][name]]
+        except (UserError, *DAMAGE) as error:
+            _log.warning("%s: it is made again (%s)", folder, error)
+            return False
+        if changed:
+            _log.warning("%s: it is made again, as %s was changed or is damaged", folder, ", ".join(changed))
+        return not changed
+
+    def save(self, part: Part, catalog: Catalog) -> None:
+        """Write a part, whole or not at all, and drop its slices.
+
+        Raises:
+            StorageError: the disk is full or the folder cannot be written.
+        """
+        target = self.part_path(part.dataset, part.selector)
+        self.discard("manifest.json")  # from here on the parts may be of two runs
+        with atomic_folder(target) as folder:
+            hashes = {}
+            for name, write in _FILES.items():
+                with writing(folder / name) as stream:
+                    write(part, catalog, stream)
+                hashes[name] = _sha256_of(folder / name)
+            marker = {
+                "format": FORMAT,
+                "dataset": part.dataset,
+                "selector": part.selector,
+                "key": part.key,
+                "values_key": part.values_key,
+                "made_by": dict(part.made_by),
+                "metrics": list(part.metrics),
+                "unavailable": dict(part.unavailable),
+                "notes": dict(part.notes),
+                "forbidden": dict(part.forbidden),
+                "errors": len(part.answers.errors),
+                "files": hashes,
+            }
+            _write_checked(folder / "part.json", marker)
+        shutil.rmtree(self._partial(part.dataset, part.selector), ignore_errors=True)
+
+    def load(self, dataset: str, selector: str) -> Part:
+        """Read a part.
+
+        Raises:
+            StorageError: it is missing or damaged.
+        """
+        folder = self._recovered(dataset, selector)
+        marker = _read_checked(folder / "part.json")
+        try:
+            names = marker["metrics"]
+            answers = _undamaged(folder, marker)
+            content = read_bytes(folder / "metrics.jsonl")
+            if hashlib.sha256(content).hexdigest() != marker["files"]["metrics.jsonl"]:
+                raise _changed(folder / "metrics.jsonl")
+            rows = [json.loads(line) for line in content.split(b"\n") if line]
+            values = np.array([[row["values"][name] for name in names] for row in rows], dtype=np.float64)
+            metrics = dict(zip(names, values.reshape(len(rows), len(names)).T.copy(), strict=True))
+            if tuple(row["query"] for row in rows) != answers.queries:
+                raise StorageError(f"{folder / 'metrics.jsonl'} does not fit the answers; run with --fresh")
+            return Part(
+                dataset=dataset,
+                selector=selector,
+                key=marker["key"],
+                values_key=marker["values_key"],
+                made_by=marker["made_by"],
+                answers=answers,
+                metrics=metrics,
+                unavailable=marker["unavailable"],
+                notes=marker["notes"],
+                forbidden=marker.get("forbidden", {}),  # runs of older versions have none
+            )
+        except DAMAGE as error:
+            raise StorageError(f"{folder} is damaged or of another version ({error}); run again") from error
+
+    def slice_numbers(
+        self, dataset: str, selector: str, key: str, *, queries: Sequence[Sequence[str]], fresh: bool = False
+    ) -> set[int]:
+        """The slices that an unfinished part has.
+
+        Those that are damaged, or answer other queries, are dropped; all are, if they were made from something else
+        than `key`, or if `fresh`.
+
+        Args:
+            dataset, selector: names.
+            key: as `Part.key`.
+            queries: the query ids of every slice.
+            fresh: keep none.
+        """
+        folder = self._partial(dataset, selector)
+        if fresh or not _has_text(folder / "key", key):
+            shutil.rmtree(folder, ignore_errors=True)
+        numbers = set()
+        for path in folder.glob(f"*{SUFFIX}"):
+            number = int(path.stem) if path.stem.isdecimal() else len(queries)
+            with suppress(StorageError, IndexError):
+                if read_slice(path, rows=False).queries == tuple(queries[number]):
+                    numbers.add(number)
+                    continue
+            path.unlink(missing_ok=True)
+        return numbers
+
+    def slices(self, dataset: str, selector: str) -> StoredAnswers:
+        """All slices of an unfinished part, one behind the other.
+
+        Raises:
+            StorageError: one has been changed since `slice_numbers` looked.
+        """
+        return StoredAnswers.read(self._partial(dataset, selector))
+
+    def error_count(self, dataset: str, selector: str) -> int:
+        """How many queries a finished part failed on."""
+        return int(_read_checked(self._recovered(dataset, selector) / "part.json")["errors"])
+
+    def add_slice(self, dataset: str, selector: str, key: str, *, number: int, answers: Slice) -> None:
+        """Keep a finished slice until the part is whole."""
+        folder = self._partial(dataset, selector)
+        if not (folder / "key").exists():
+            write_atomic(folder / "key", key, durable=False)
+        write_slice(folder / f"{number:06d}{SUFFIX}", answers)
+
+    def _partial(self, dataset: str, selector: str) -> Path:
+        part = self.part_path(dataset, selector)
+        return part.with_name(f"{part.name}+partial")
+
+    def discard(self, name: str) -> None:
+        """Remove one JSON file of the run, if it is there.
+
+        Raises:
+            StorageError: it cannot be removed.
+        """
+        try:
+            (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot remove {self.path / name}: {error.strerror or error}") from error
+
+    def write(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write one JSON file of the run, for example `manifest.json`."""
+        _write_checked(self.path / name, value)
+
+    def experiment(self) -> str | None:
+        """The name of the experiment that was run, also by another version; None where it is not certain."""
+        with suppress(UserError, KeyError, TypeError):
+            manifest = read_json(self.path / "manifest.json")
+            if "checksum" in manifest:
+                manifest = self.read("manifest.json")
+            return str(manifest["experiment"]["name"])
+        return None
+
+    def is_foreign(self) -> bool:
+        """Whether the folder holds files that are of no run, finished or not."""
+        if self.experiment() is not None or any(
+            next(self.path.glob(part), None) for part in ("*/*/part.json", "*/*+partial/key")
+        ):
+            return False
+        return next(files_in(self.path), None) is not None
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Read one JSON file of the run.
+
+        Raises:
+            StorageError: it is missing (this is no run folder, or the run was never finished), was changed, or is
+                of another version.
+            InputError: it is no JSON.
+        """
+        path = self.path / name
+        if not path.exists():
+            raise StorageError(f"{self.path} holds no {name}: expected the folder of a finished run (`ctxbench run`)")
+        return _read_checked(path)
+
+
+def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
+    """The answers of a finished part.
+
+    Raises:
+        StorageError: they were changed or are damaged.
+    """
+    name = next(file for file in _ANSWERS if file in marker["files"])
+    if _sha256_of(folder / name) != marker["files"][name]:
+        raise _changed(folder / name)
+    return StoredAnswers.read(folder / name)
+
+
+def _changed(path: Path) -> StorageError:
+    return StorageError(f"{path} was changed or is damaged; run the experiment again")
+
+
+def _sha256_of(path: Path) -> str:
+    """SHA-256 of a file, read piece by piece.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}; run the experiment again") from error
+
+
+def _write_checked(path: Path, value: Mapping[str, Any]) -> None:
+    plain = json.loads(dump_json(value))
+    write_atomic(path, dump_json({**plain, "checksum": content_key(plain)}, indent=2))
+
+
+def _read_checked(path: Path) -> dict[str, Any]:
+    """Read what `_write_checked` wrote, and check it.
+
+    Raises:
+        StorageError: the file is missing, was changed, or is of another version.
+        InputError: it is no JSON.
+    """
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise StorageError(f"{path} is damaged: expected a JSON object; run the experiment again")
+    checksum = value.pop("checksum", None)
+    if value.get("format", FORMAT) not in _READ:
+        raise StorageError(f"{path} has format {value['format']}, this version reads {FORMAT}; run again")
+    if checksum != content_key(value):
+        raise _changed(path)
+    return value
+
+
+def _has_text(path: Path, text: str) -> bool:
+    try:
+        return read_bytes(path) == text.encode()
+    except StorageError:
+        return False
+
+
+_FILES: dict[str, Callable[[Part, Catalog, BinaryIO], None]] = {
+    "answers.zip": lambda part, _catalog, stream: write_blocks(part.answers.blocks(), stream),
+    "selections.jsonl": write_selections,
+    "metrics.jsonl": write_metrics,
+}
+
+
+SCOPE_QUERIES = 10  # of many small scopes the worst is often only the unluckiest
+HEADLINE = ("completeness", "tokens")  # the pair that is compared and corrected for; either alone can be gamed
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SelectorSummary:
+    """One selector on one dataset.
+
+    Attributes:
+        selector: its name.
+        estimates: mean and interval by metric name, in the order asked.
+        unavailable: why a metric has no estimate, by name.
+        errors: queries that it failed on; they count as nothing offered.
+        queries: how many were asked.
+        against: comparison with the run's `compare_to` on each headline metric, Holm-corrected over the dataset's
+            selectors and headline metrics; empty for `compare_to` itself.
+        notes: what the selector says of this run.
+        worst_scope: the named scope of least completeness, of those with at least `SCOPE_QUERIES` queries that need
+            something; None where there are fewer than two such scopes.
+        forbidden: to how many queries an item was added that their labels call irrelevant, by its id, most often first.
+    """
+
+    selector: str
+    estimates: Mapping[str, Estimate]
+    unavailable: Mapping[str, str]
+    errors: int
+    queries: int
+    against: Mapping[str, Comparison]
+    notes: Mapping[str, Any]
+    worst_scope: GroupMean | None = None
+    forbidden: Mapping[str, int] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary as JSON; what is not a finite number is null."""
+        return {
+            "queries": self.queries,
+            "errors": self.errors,
+            "metrics": {name: estimate_dict(estimate) for name, estimate in self.estimates.items()},
+            "unavailable": dict(self.unavailable),
+            "against": {name: comparison_dict(comparison) for name, comparison in self.against.items()},
+            "notes": dict(self.notes),
+            "worst_scope": None
+            if self.worst_scope is None
+            else {
+                "scope": self.worst_scope.group,
+                "completeness": self.worst_scope.mean.value,
+                "n": self.worst_scope.mean.n,
+            },
+            "forbidden": dict(self.forbidden),
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DatasetSummary:
+    """All selectors of a run on one dataset, in the order of the experiment.
+
+    Attributes:
+        dataset: its name.
+        queries: those asked, which are those that are labelled or need nothing, or have forbidden items.
+        unlabelled: those left out because nobody has judged them.
+        only_negatives: those asked of which not all required items are known; forbidden items alone are measured.
+        items: in the catalog.
+        of: how many could have been asked; more than `queries` where a sample was.
+        drawn: how many of the queries a label queue drew; they stand for different numbers of queries. 0 where all
+            queries of the dataset are labelled.
+        selectors: one summary each.
+    """
+
+    dataset: str
+    queries: int
+    unlabelled: int
+    items: int
+    selectors: tuple[SelectorSummary, ...]
+    of: int = 0
+    drawn: int = 0
+    only_negatives: int = 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunSummary:
+    """A finished run.
+
+    Attributes:
+        manifest: what was run.
+        datasets: in the order of the experiment.
+    """
+
+    manifest: Mapping[str, Any]
+    datasets: tuple[DatasetSummary, ...]
+
+    @property
+    def compare_to(self) -> str:
+        """The selector that the others are compared with."""
+        return str(self.manifest["experiment"]["compare_to"])
+
+    @property
+    def metrics_named(self) -> bool:
+        """Whether the user named the metrics, so that every one of them is shown."""
+        return bool(self.manifest["experiment"].get("metrics_named"))
+
+    def metrics(self, dataset: DatasetSummary) -> tuple[Metric, ...]:
+        """The metrics of the experiment, in order, then what was measured on a dataset without being named."""
+        named = [parse_metric(name) for name in self.manifest["experiment"]["metrics"]]
+        measured = any(str(FORBIDDEN_OFFERED) in selector.estimates for selector in dataset.selectors)
+        return tuple(dict.fromkeys([*named, *[FORBIDDEN_OFFERED] * measured]))
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of all metrics that were measured on any dataset: those named first, in order."""
+        return list(dict.fromkeys(str(metric) for dataset in self.datasets for metric in self.metrics(dataset)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary as JSON; what is not a finite number is null."""
+        datasets = {
+            dataset.dataset: {
+                "queries": dataset.queries,
+                "unlabelled": dataset.unlabelled,
+                "only_negatives": dataset.only_negatives,
+                "items": dataset.items,
+                "of": dataset.of,
+                "drawn": dataset.drawn,
+                "selectors": {summary.selector: summary.as_dict() for summary in dataset.selectors},
+            }
+            for dataset in self.datasets
+        }
+        return {
+            "experiment": self.manifest["experiment"],
+            "tokens": self.manifest["tokens"],
+            "datasets": datasets,
+        }
+
+
+def summarise_run(folder: RunFolder) -> RunSummary:
+    """Summarise a run folder.
+
+    Raises:
+        StorageError: it holds no finished run, or is damaged.
+    """
+    manifest = folder.read("manifest.json")
+    named = [parse_metric(name) for name in manifest["experiment"]["metrics"]]
+    metrics = list(dict.fromkeys([*named, FORBIDDEN_OFFERED]))  # those without values are left out
+    seed = int(manifest["experiment"]["seed"])
+    datasets = []
+    for dataset, about in manifest["datasets"].items():
+        parts = {selector: folder.load(dataset, selector) for selector in manifest["selectors"]}
+        values = {name: {parse_metric(m): v for m, v in part.metrics.items()} for name, part in parts.items()}
+        against = _comparisons(values, str(manifest["experiment"]["compare_to"]), seed)
+        datasets.append(
+            DatasetSummary(
+                dataset=dataset,
+                queries=int(about["queries"]),
+                unlabelled=int(about.get("unlabelled", 0)),
+                items=int(about["items"]),
+                of=int(about.get("of", about["queries"])),
+                drawn=int(about.get("drawn", 0)),
+                only_negatives=int(about.get("only_negatives", 0)),
+                selectors=tuple(
+                    SelectorSummary(
+                        selector=name,
+                        estimates={
+                            str(metric): estimate
+                            for metric, estimate in estimates(metrics, values[name], seed=seed).items()
+                        },
+                        unavailable=part.unavailable,
+                        errors=len(part.answers.errors),
+                        queries=len(part.answers.queries),
+                        against={
+                            metric: comparison for (selector, metric), comparison in against.items() if selector == name
+                        },
+                        notes=part.notes,
+                        worst_scope=_worst_scope(values[name], about.get("scopes", {})),
+                        forbidden=dict(sorted(part.forbidden.items(), key=lambda pair: (-pair[1], pair[0]))),
+                    )
+                    for name, part in parts.items()
+                ),
+            )
+        )
+    return RunSummary(manifest=manifest, datasets=tuple(datasets))
+
+
+def _worst_scope(values: Mapping[Metric, FloatArray], scopes: Mapping[str, list[int]]) -> GroupMean | None:
+    metric = parse_metric(HEADLINE[0])
+    if metric not in values:
+        return None
+    groups = {scope: np.array(positions, dtype=np.int64) for scope, positions in scopes.items()}
+    return worst_group(metric, values[metric], groups, min_n=SCOPE_QUERIES)
+
+
+def _comparisons(
+    values: Mapping[str, Mapping[Metric, FloatArray]], base: str, seed: int
+) -> dict[tuple[str, str], Comparison]:
+    """Every selector against `base` on the headline metrics, corrected together."""
+    comparisons = {}
+    for name in HEADLINE:
+        metric = parse_metric(name)
+        for selector, by_metric in values.items():
+            if selector != base and metric in by_metric and metric in values[base]:
+                comparisons[selector, name] = compare_metric(metric, values[base], by_metric, seed=seed)
+    return correct({key: comparison for key, comparison in comparisons.items() if comparison.n > 0})
+
+
+def estimate_dict(estimate: Estimate) -> dict[str, Any]:
+    """A mean with its interval as JSON."""
+    return {
+        "value": finite(estimate.value),
+        "low": finite(estimate.interval.low),
+        "high": finite(estimate.interval.high),
+        "level": estimate.interval.level,
+        "method": estimate.interval.method,
+        "holds": estimate.interval.holds,
+        "n": estimate.n,
+        "left_out": estimate.left_out,
+    }
+
+
+def comparison_dict(comparison: Comparison) -> dict[str, Any]:
+    """A comparison as JSON."""
+    return {
+        "difference": finite(comparison.difference),
+        "low": finite(comparison.interval.low),
+        "high": finite(comparison.interval.high),
+        "p": finite(comparison.p),
+        "p_floor": comparison.p_floor or None,
+        "p_holm": finite(comparison.p_holm),
+        "p_holm_at_floor": comparison.p_holm_at_floor,
+        "test": comparison.test,
+        "distinguishable": bool(comparison.distinguishable),
+        "better_on": comparison.higher,
+        "worse_on": comparison.lower,
+        "needed": comparison.needed,
+        "n": comparison.n,
+    }
+
+
+def finite(value: float) -> float | None:
+    """The number, or None where JSON has none for it."""
+    number = float(np.asarray(value))
+    return number if math.isfinite(number) else None

@@ -1,1 +1,0 @@
-"""Features: columns that say how a candidate matches its request, for fitted rankings to read by name."""

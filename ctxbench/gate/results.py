@@ -1,0 +1,744 @@
+"""Results of a check: changes, causes, fixes, and verdicts on metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxbench.evaluation.comparisons import agreeing, estimates, gain_loss_interval, grouped_compare
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.statistics import Comparison, Estimate, Scale, correct, critical, estimate
+from ctxbench.gate.settings import CheckSettings
+from ctxbench.gate.snapshots import SelectorSnapshot
+from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.model.candidates import Rule
+
+if TYPE_CHECKING:
+    from ctxbench.catalogs.mcp_config import CapturedServer
+
+
+class Verdict(StrEnum):
+    """How the head compares with its baseline."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "same"
+    CANNOT_TELL = "cannot tell"
+    NOT_COMPARABLE = "not comparable"
+
+    @classmethod
+    def of(cls, harm: float, *, tolerated: bool, significant: bool) -> Verdict:
+        """The verdict on a difference.
+
+        Args:
+            harm: above 0 where it is for the worse.
+            tolerated: whether it is no larger than what counts as the same.
+            significant: whether it is more than chance.
+        """
+        if tolerated:
+            return cls.SAME
+        if harm > 0:
+            return cls.WORSE if significant else cls.CANNOT_TELL
+        return cls.BETTER if significant else cls.SAME
+
+    @property
+    def severity(self) -> int:
+        """0 for the worst verdict, which decides over the others."""
+        return _WORST_FIRST.index(self)
+
+
+_WORST_FIRST = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER, Verdict.SAME)
+
+
+class CauseKind(StrEnum):
+    """Kinds of causes: what was changed so that an item went in or out."""
+
+    EDITED = "item edited"  # its own text
+    GONE = "item gone"
+    RENAMED = "item renamed"
+    CROWDED = "crowded out"  # by items that are new or were edited
+    FREED = "room made"  # items above it are gone or were edited
+    NEW = "item new"  # it was not in the catalog before
+    DEARER = "item dearer"  # where it is offered as before
+    CHEAPER = "item cheaper"
+    PARAMETER = "parameter"
+    MODEL = "model"
+    CODE = "code"
+    OUTSIDE = "outside selector"  # a selector of the user's answers otherwise
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """The cause of a change.
+
+    Attributes:
+        kind: what was changed.
+        subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
+            what they add or save.
+        detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
+        mechanism: how subjects crowd out or make room, a key of `cause_finder.MECHANISMS`; empty elsewhere.
+        either, also: what else may have done it, as a phrase: what is as likely, what is less so; empty = nothing.
+    """
+
+    kind: CauseKind
+    subjects: tuple[str, ...] = ()
+    detail: str = ""
+    mechanism: str = ""
+    either: str = ""
+    also: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A suggested fix for a loss, as one phrase for a person; false where there is none.
+
+    Attributes:
+        phrase: the phrase, up to the amount and to what is quoted.
+        amount: to which the phrase raises or lowers a setting; None where it does neither.
+        lower: whether it lowers it.
+        quoted: another way, which quotes what someone wrote; empty where there is none.
+        changed: the parameters that it changes, each as the path of its step, its name there, and the value.
+        possible: False where the phrase says that nothing is known to help.
+        price, share: what it costs, and how many losses it mends if not all, to end the sentence; may be empty.
+    """
+
+    phrase: str = ""
+    amount: float | None = None
+    lower: bool = False
+    quoted: str = ""
+    changed: tuple[tuple[str, str, Any], ...] = field(default=(), compare=False)
+    possible: bool = True
+    price: str = ""
+    share: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.phrase)
+
+    def __str__(self) -> str:
+        text = self.phrase if self.amount is None else f"{self.phrase} {self.amount:g}"
+        text += f" ({self.price})" if self.price else ""
+        text += f", {self.share}" if self.share else ""
+        return f"{text}, or {self.quoted}" if self.quoted else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One item that one query is offered at the head and not at the base, or the other way round.
+
+    Attributes:
+        query, item: ids; the item's is the one at the base if it is lost, else the one at the head.
+        lost: True if it went out, False if it came in.
+        required: whether the query needs it and no alternative of it stands in.
+        base_score, head_score: None where it has none on that side.
+        base_rank, head_rank: 1-based place among what the search found on that side; None where it is not known.
+        rule: the rule that keeps it out on the side where it is out; None where it is no candidate there.
+        missed_by: by how much its score misses the lowest score that is offered on the side where it is out, >= 0;
+            None where either has no score, or a selector of the user's chose. 0 where not the score keeps it out.
+        cause: why.
+        remedy: what would bring a lost required item back.
+    """
+
+    query: str
+    item: str
+    lost: bool
+    required: bool
+    cause: Cause
+    base_score: float | None = None
+    head_score: float | None = None
+    base_rank: int | None = None
+    head_rank: int | None = None
+    rule: Rule | None = None
+    missed_by: float | None = None
+    remedy: Remedy = Remedy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmetRequirement:
+    """A requirement of queries that could be met at the base, and can no longer be.
+
+    Attributes:
+        items: ids of those that would do, any one of them; sorted, never empty.
+        why: what became of them, such as `no longer in the catalog`.
+        queries: ids of those that require one, in the order of the head.
+        before: to how many of these one was offered before; decides nothing.
+    """
+
+    items: tuple[str, ...]
+    why: str
+    queries: tuple[str, ...]
+    before: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceChange:
+    """An item with another token count that is offered as before or is in the session.
+
+    Attributes:
+        item: id at the head.
+        base, head: its prompt tokens.
+        queries: ids of those that are offered it on both sides, in the order of the head; never empty.
+        why: what was done to it, such as `schema edited`.
+    """
+
+    item: str
+    base: int
+    head: int
+    queries: tuple[str, ...]
+    why: str
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that the change adds over all these queries; below 0 where it saves."""
+        return (self.head - self.base) * len(self.queries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseGroup:
+    """All changes of one cause, over all queries.
+
+    Attributes:
+        cause: why.
+        lost, gained: required items of queries that went out and came in, over all queries.
+        others: changes of items that are not required.
+        tokens: prompt tokens, the session's among them, that the changes add over all queries; below 0 they save.
+        queries: ids of the queries concerned, those that lost something required first, then in their order.
+        remedy: what would undo most of it.
+    """
+
+    cause: Cause
+    lost: int
+    gained: int
+    others: int
+    tokens: int
+    queries: tuple[str, ...]
+    remedy: Remedy = Remedy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricVerdict:
+    """The verdict on a metric, with its evidence.
+
+    Attributes:
+        metric: its name.
+        verdict: better, worse, same or cannot tell (whether it is worse). Same is also what moved for the better by
+            more than the tolerance, but not significantly.
+        base, head: means with intervals, over the queries compared.
+        comparison: paired, by group, Holm-corrected over all metrics of all selectors and datasets of the check.
+        tolerance: differences up to this, in the unit of the metric, are the same.
+        detectable: the smallest change for the worse that would be told with power 0.8, and at most one that was judged
+            worse here; None where none can be named.
+    """
+
+    metric: str
+    verdict: Verdict
+    base: Estimate
+    head: Estimate
+    comparison: Comparison
+    tolerance: float
+    detectable: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinFailure:
+    """A pin that does not hold.
+
+    Attributes:
+        pin: as the gate file has it, in words.
+        line: where it stands there; 0 = nowhere.
+        query: id.
+        message: what is wrong, by how much, and in a check why, as far as that is known.
+        about: the id of an item, as the pin has it, `items` or `tokens`; empty where there is no answer.
+        cause: why the item went out or came in; None where it did not, or it is about no item.
+        remedy: what would bring back an item that went out.
+    """
+
+    pin: str
+    line: int
+    query: str
+    message: str
+    about: str = ""
+    cause: Cause | None = None
+    remedy: Remedy = Remedy()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SelectorCheck:
+    """The check of one selector on one dataset.
+
+    Attributes:
+        dataset, selector: names.
+        verdict: over metrics, items lost or out of reach, and pins.
+        reasons: why the verdict is what it is, a sentence each; never empty.
+        compared: how many queries.
+        left_out: by why, ids of queries that were not compared: `new`, `removed`, `relabelled`, `changed`.
+        changes: of items that went in or out, in the order of the queries; swaps left out.
+        swaps: queries that differ only by items whose scores noise may exchange (at most 1e-5 apart).
+        causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others; then
+            items whose price changed, those that add most first.
+        metrics: judged, in the order asked.
+        pins: that do not hold.
+        unmet: what queries require, and nothing can meet any more; empty where that was allowed.
+        repriced: items that cost otherwise, those that add most tokens first.
+        deterministic: whether it is known to answer alike whenever it is asked: what it loses are then facts.
+        lost, gained: required items over all queries compared but those that are unsteady.
+        needing: how many of the queries compared need something.
+        unsteady: how many of those got other answers from time to time, so that `lost` and `gained` leave them out.
+        allowed: how many more may be lost than gained.
+        notices: what a reader must know, a sentence each.
+        differs: what is under test and differs, such as `2 items edited, contextTopN 5 -> 3`; empty = nothing.
+        texts: by item and query id, what was asked and what an item says at the head, for reports; empty without.
+        helps: what each parameter of the selector does, by name; empty where that is not at hand.
+        renamed: ids of items that go on under another id, old to new.
+        reused: whether it was not asked: nothing that decides its answers has changed since it was accepted.
+        servers: of the dataset's agent that were not asked in this check, so that their tools are as captured.
+        shipped: the shipped selector that an agent has whose file names none of the user's; empty for others.
+    """
+
+    dataset: str
+    selector: str
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    compared: int = 0
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+    swaps: tuple[str, ...] = ()
+    causes: tuple[CauseGroup, ...] = ()
+    metrics: tuple[MetricVerdict, ...] = ()
+    pins: tuple[PinFailure, ...] = ()
+    unmet: tuple[UnmetRequirement, ...] = ()
+    repriced: tuple[PriceChange, ...] = ()
+    deterministic: bool = False
+    lost: int = 0
+    gained: int = 0
+    needing: int = 0
+    unsteady: int = 0
+    allowed: int = 0
+    notices: tuple[str, ...] = ()
+    differs: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    helps: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    reused: bool = False
+    servers: tuple[CapturedServer, ...] = ()
+    shipped: str = ""
+
+    @property
+    def outdated(self) -> tuple[CapturedServer, ...]:
+        """The servers whose tools may differ from those captured; then no verdict is `same` or `better`."""
+        return tuple(server for server in self.servers if server.outdated)
+
+    @property
+    def counted(self) -> bool:
+        """Whether required items lost and gained were counted on at least one query that needs something."""
+        return not self.unsteady or self.unsteady < self.needing
+
+    @property
+    def lost_verdict(self) -> Verdict:
+        """The verdict on lost required items: same if no more than allowed, else that of the selector."""
+        return self.verdict if self.lost - self.gained > self.allowed else Verdict.SAME
+
+
+@dataclass(frozen=True, slots=True)
+class Loosened:
+    """A setting of the gate by which less is judged worse than by the baseline's.
+
+    Attributes:
+        setting: its name, as in the gate file.
+        before, after: its value in the baseline and in the gate file; `after` is empty for what is gone.
+    """
+
+    setting: str
+    before: str
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureChange:
+    """A figure of a baseline that replaced another one.
+
+    Attributes:
+        dataset, selector, metric: names; `queries` is a metric here.
+        before, after: the figure in the baseline that was replaced and in this one; None where it has none.
+    """
+
+    dataset: str
+    selector: str
+    metric: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """The replacement of a baseline by another one.
+
+    Attributes:
+        figures: those that differ.
+        loosened: settings that were loosened by it.
+        commit: the commit that has the baseline that was replaced; empty where git does not tell.
+    """
+
+    figures: tuple[FigureChange, ...]
+    loosened: tuple[Loosened, ...] = ()
+    commit: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Check:
+    """The check of all selectors on all datasets.
+
+    Attributes:
+        name: of the gate file, or of what was compared.
+        base, head: where either side comes from.
+        selectors: one for each selector on each dataset.
+        notices: what concerns all.
+        baseline: the file or folder of the baseline as the user named it; empty where two runs are compared.
+        loosened: settings that are looser than the baseline's, which the verdict goes by.
+        replacement: that the baseline replaced another one; None where it did not, as far as is known.
+    """
+
+    name: str
+    base: str
+    head: str
+    selectors: tuple[SelectorCheck, ...]
+    notices: tuple[str, ...] = ()
+    baseline: str = ""
+    loosened: tuple[Loosened, ...] = ()
+    replacement: Replacement | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of all selectors: not comparable, worse, cannot tell, better, same.
+
+        Where nothing was compared, that is not comparable: it is no reason to pass.
+        """
+        verdicts = [check.verdict for check in self.selectors]
+        return min(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NOT_COMPARABLE)
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """The exit code: 0; 1 if worse; 2 if not comparable or the gate was loosened.
+
+        With `strict`, also where it is inconclusive: 2 where a server has to be asked first, else 1.
+        """
+        if self.loosened or self.verdict is Verdict.NOT_COMPARABLE:
+            return 2
+        if strict and self.verdict is Verdict.CANNOT_TELL:
+            unsure = (check for check in self.selectors if check.verdict is Verdict.CANNOT_TELL)
+            return 2 if any(check.outdated for check in unsure) else 1
+        return int(self.verdict is Verdict.WORSE)
+
+
+_KINDS = {CauseKind.CROWDED: "pushed out by other items' higher scores", CauseKind.FREED: "moved up"}
+
+
+def phrase_cause(cause: Cause, text: str) -> str:
+    """A cause in words: what its kind means, and a text about it, which may be empty."""
+    if cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5`
+        return _with_others(text, cause)
+    if cause.kind is CauseKind.FREED and text:
+        return _with_others(f"moved up because {text}", cause)
+    kind = str(_KINDS.get(cause.kind, cause.kind))
+    return _with_others(f"{kind}: {text}" if text else kind, cause)
+
+
+def whole_detail(cause: Cause) -> str:
+    """The detail of a cause with other possible causes; empty where there is neither."""
+    return _with_others(cause.detail, cause)
+
+
+def _with_others(text: str, cause: Cause) -> str:
+    sentence = f"either {text}, or {cause.either}" if cause.either else text
+    return f"{sentence}; it may also be that {cause.also}" if cause.also else sentence
+
+
+POWER = 0.8
+_ROUNDING = 1e-12  # differences this far beyond a tolerance are within it, as a share of the means: rounding
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MetricPair:
+    """Two snapshots to be judged.
+
+    Attributes:
+        base, head: the two.
+        queries: ids of those compared.
+        swaps: ids of queries that differ by swaps within the noise of scores; they count as equal on both sides.
+    """
+
+    base: SelectorSnapshot
+    head: SelectorSnapshot
+    queries: Sequence[str]
+    swaps: Sequence[str] = ()
+
+
+def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[tuple[MetricVerdict, ...]]:
+    """Judge every metric of every pair, p-values Holm-corrected over all of them.
+
+    * same: the means differ by no more than the tolerance, or by more for the better, but not significantly; or no
+      query of both sides has a value.
+    * worse, better: they differ by more, and significantly.
+    * cannot tell: they differ by more for the worse, but not significantly.
+
+    A selector that was asked repeatedly has means over repeats as values, which are judged as shares where a single
+    answer is yes or no. Where the session costs on every query what it did, tokens with and without it differ alike:
+    that is one comparison, and corrected for as one. `forbidden_offered`, which is judged without being named wherever
+    both sides have it, is then corrected apart, so that the verdicts of others do not depend on it, and where it cannot
+    be told, it counts as the same.
+
+    Args:
+        pairs: of all selectors on all datasets of a check.
+        settings: metrics, tolerances, confidence, seed.
+
+    Returns:
+        For each pair what was judged, in the order of the settings; metrics that either side lacks are left out.
+    """
+    rows = [_PairValues.of(pair) for pair in pairs]
+    judged = [[metric for metric in settings.judged(row.head) if row.has(metric)] for row in rows]
+    first = [
+        {metric: row.first_equivalent(metric, metrics) for metric in metrics}
+        for row, metrics in zip(rows, judged, strict=True)
+    ]
+    compared = {
+        (index, metric): rows[index].compare(metric, settings)
+        for index, alike in enumerate(first)
+        for metric in dict.fromkeys(alike.values())
+    }
+    named, added = (
+        {key: comparison for key, comparison in compared.items() if (key[1] in settings.metrics) is by_name}
+        for by_name in (True, False)
+    )
+    family = {True: len(named), False: len(added)}
+    corrected = correct(named) | correct(added)
+    return [
+        tuple(
+            _metric_verdict(
+                row,
+                metric,
+                row.with_means_of(corrected[index, alike], metric, alike),
+                settings,
+                family=family[alike in settings.metrics],
+            )
+            for metric, alike in first[index].items()
+        )
+        for index, row in enumerate(rows)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _PairValues:
+    """The values of a pair's metrics, a row for each query compared."""
+
+    base: dict[Metric, FloatArray]
+    head: dict[Metric, FloatArray]
+    groups: IntArray
+    repeated: bool
+
+    @classmethod
+    def of(cls, pair: MetricPair) -> _PairValues:
+        rows = [side.rows_of(pair.queries) for side in (pair.base, pair.head)]
+        swaps = set(pair.swaps)
+        equal = np.array([query in swaps for query in pair.queries], dtype=np.bool_)
+        base = {metric: values[rows[0]] for metric, values in pair.base.metrics.items()}
+        head = {metric: values[rows[1]] for metric, values in pair.head.metrics.items()}
+        if swaps:
+            head = {m: np.where(equal, base[m], values) for m, values in head.items() if m in base}
+        # The base's groups: queries put into one group by the change under test would count as one.
+        _, groups = np.unique([pair.base.queries[query].group for query in pair.queries], return_inverse=True)
+        return cls(base, head, groups, max(pair.base.repeats, pair.head.repeats) > 1)
+
+    def has(self, metric: Metric) -> bool:
+        return all(part in self.base and part in self.head for part in metric.parts)
+
+    def has_equal_values(self, metric: Metric) -> bool:
+        """Whether a metric has the same values at base and head."""
+        return all(np.array_equal(self.base[part], self.head[part], equal_nan=True) for part in metric.parts)
+
+    def first_equivalent(self, metric: Metric, metrics: Sequence[Metric]) -> Metric:
+        """The first of some metrics that counts tokens and differs alike on every query; else the metric itself."""
+        if metric.declaration.unit != "tokens":
+            return metric
+        difference = self.head[metric] - self.base[metric]
+        counted = (candidate for candidate in metrics if candidate.declaration.unit == "tokens")
+        return next(
+            candidate
+            for candidate in counted
+            if np.array_equal(self.head[candidate] - self.base[candidate], difference, equal_nan=True)
+        )
+
+    def with_means_of(self, comparison: Comparison, metric: Metric, alike: Metric) -> Comparison:
+        """The comparison of an equivalent metric with the means of this one."""
+        if metric == alike or not comparison.n:
+            return comparison
+        valid = ~np.isnan(self.base[metric] - self.head[metric])
+        base, head = (math.fsum(side[metric][valid].tolist()) / comparison.n for side in (self.base, self.head))
+        return replace(comparison, base=base, other=head)
+
+    def scale(self, metric: Metric) -> Scale:
+        """The scale of the values that are compared."""
+        scale = metric.parts[0].declaration.scale
+        if scale == "bits":
+            raise ValueError(f"{metric} has no values by query")
+        return "share" if self.repeated and scale == "yes/no" else scale
+
+    def compare(self, metric: Metric, settings: CheckSettings) -> Comparison:
+        """Compare a metric by groups, with an interval that holds where few queries differ and fits the p-value."""
+        alpha, scale, part = round(1.0 - settings.confidence, 12), self.scale(metric), metric.parts[0]
+        base, head = self.base[part], self.head[part]
+        comparison = grouped_compare(base, head, self.groups, scale=scale, alpha=alpha, seed=settings.seed)
+        interval = gain_loss_interval(base, head, self.groups, scale=scale, level=1.0 - alpha)
+        return agreeing(replace(comparison, interval=interval))
+
+    def detectable(self, metric: Metric, comparison: Comparison, *, tolerance: float, family: int) -> float | None:
+        """The smallest detectable change for the worse; see the function of this name.
+
+        A query that gets worse is taken to lose its yes, or as much of a share as the queries of the base which have
+        any have on average, or to cost more by the standard deviation of the amounts among queries of the base.
+        """
+        part, scale = metric.parts[0], self.scale(metric)
+        valid = ~np.isnan(self.base[part] - self.head[part])
+        base, groups = np.sort(self.base[part][valid]), len(set(self.groups[valid].tolist()))
+        higher = metric.declaration.better == "higher"
+        if scale == "amount":
+            room, size = float(comparison.base) if higher else math.inf, float(base.std()) if len(base) else 0.0
+        else:
+            left = base if higher else 1.0 - base
+            room = float(left.mean()) if len(left) else 0.0
+            size = float(left[left > 0].mean()) if room > 0 else 0.0
+        return detectable(comparison, groups=groups, tolerance=tolerance, family=family, size=size, room=room)
+
+    def estimate(self, metric: Metric, settings: CheckSettings, *, head: bool) -> Estimate:
+        """The mean of one side, with the interval that a run gives the same values."""
+        values = self.head if head else self.base
+        level = settings.confidence
+        if self.repeated and not metric.declaration.parts:
+            return estimate(values[metric], scale=self.scale(metric), level=level)
+        return estimates([metric], values, level=level, seed=settings.seed)[metric]
+
+
+def _metric_verdict(
+    rows: _PairValues, metric: Metric, comparison: Comparison, settings: CheckSettings, *, family: int
+) -> MetricVerdict:
+    base = rows.estimate(metric, settings, head=False)
+    head = base if rows.has_equal_values(metric) else rows.estimate(metric, settings, head=True)
+    tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
+    significant = comparison.distinguishable
+    harm = -comparison.difference if metric.declaration.better == "higher" else comparison.difference
+    tolerated = not exceeds(comparison, tolerance)
+    if (
+        not significant and metric not in settings.metrics
+    ):  # nobody named it: as few queries may change as items may be lost
+        tolerated |= comparison.higher - comparison.lower <= settings.allowed(comparison.n)
+    verdict = Verdict.of(harm, tolerated=tolerated, significant=significant)
+    detectable = rows.detectable(metric, comparison, tolerance=tolerance, family=family)
+    if verdict is Verdict.WORSE:  # so much was told here, whatever the model of changes to come says
+        detectable = harm if detectable is None else min(detectable, harm)
+    return MetricVerdict(
+        metric=str(metric),
+        verdict=verdict,
+        base=base,
+        head=head,
+        comparison=comparison,
+        tolerance=tolerance,
+        detectable=detectable,
+    )
+
+
+def exceeds(comparison: Comparison, tolerance: float) -> bool:
+    """Whether means differ, in either direction, by more than a tolerance in their unit; False without a query."""
+    rounding = _ROUNDING * max(1.0, abs(comparison.base), abs(comparison.other))
+    return bool(comparison.n) and abs(comparison.difference) > tolerance + rounding
+
+
+# ---------------------------------------------------------------------------------------------- what could be told
+
+
+# Where queries differ with a standard deviation sd, let se = sd / sqrt(n), n what they are worth
+# (`Comparison.worth`). A change D from the first becomes (D + sqrt(D^2 + 4 (z_a + z_b)^2 se^2)) / 2, which solves
+# Connor's equation with D for what it says without those differences; what the second exceeds the tolerance by is
+# joined with z_b se in quadrature; z_a for alpha / family, two-sided, and z_b for the power. With a `size` of 0, as
+# if all got worse alike, these are (z_a + z_b) se and tolerance + z_b se, the common formula for means.
+def detectable(
+    comparison: Comparison, *, groups: int, tolerance: float, family: int, size: float, room: float = math.inf
+) -> float | None:
+    """The smallest true change for the worse that would be judged worse with a chance of `POWER` on as many queries.
+
+    Assumed: all queries of a group get worse by `size` together, with the same chance q, and apart from that queries
+    differ as those seen do (which for a selector that always answers alike is not at all, if nothing changed). The
+    change is q x size, and the smallest that meets both of these:
+
+    * significant: k groups that all get worse are, by exact McNemar and sign flips alike, if 2^(1 - k) <= alpha /
+      family. So P(X >= k) >= POWER, X binomial(groups, q).
+    * beyond the tolerance: P(X x size > groups x tolerance) >= POWER.
+
+    alpha / family is the strictest step of Holm's, so that more is told where several metrics are worse together; and
+    more is told where queries of a group change apart from each other.
+
+    Args:
+        comparison: on the queries at hand.
+        groups: how many they are of, at most as many as there are queries.
+        tolerance: changes up to this are the same, in the unit of the metric.
+        family: how many comparisons are corrected together, >= 1.
+        size: how much worse a query gets that does, in the unit of the metric, >= 0.
+        room: how much worse the mean can get.
+
+    Returns:
+        In the unit of the metric, >= 0; None where no such change can be named: more would have to get worse than can,
+        there are no queries, or `size` is 0 and nothing differs.
+
+    Source: Connor, Sample size for testing differences in proportions for the paired-sample design, Biometrics 43,
+        1987; the binomial law for the exact test; the rest is ours. `python experiments/gate/gate_chance_intervals.py`
+        measures how often a change of that size is judged worse.
+    """
+    differ = comparison.higher + comparison.lower
+    if not groups or not (size or differ):
+        return None
+    alpha = comparison.alpha / family
+    significant, beyond = 0.0, tolerance
+    if size:
+        group_counts = (
+            math.ceil(1.0 - math.log2(alpha) - _ROUNDING),
+            math.floor(tolerance / size * groups + _ROUNDING) + 1,
+        )
+        if max(group_counts) > groups:
+            return None
+        significant, beyond = (size * _binomial_chance(groups, count) for count in group_counts)
+    if differ:
+        sd = math.sqrt(max(comparison.square - comparison.difference**2, 0.0))
+        z_power, se = critical(2.0 * POWER - 1.0), sd / math.sqrt(comparison.n * comparison.worth)
+        significant = (significant + math.hypot(significant, 2.0 * (critical(1.0 - alpha) + z_power) * se)) / 2.0
+        beyond = tolerance + math.hypot(beyond - tolerance, z_power * se)
+    change = max(significant, beyond)
+    return change if change <= room + _ROUNDING else None
+
+
+@cache
+def _binomial_chance(n: int, minimum: int) -> float:
+    """The smallest q with P(X >= minimum) >= POWER, X binomial(n, q), minimum <= n."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if _at_least(minimum, n, middle) >= POWER else (middle, high)
+    return high
+
+
+def _at_least(minimum: int, n: int, chance: float) -> float:
+    """P(X >= minimum), X binomial(n, chance)."""
+    if chance <= 0.0 or chance >= 1.0:
+        return float(chance >= 1.0)
+    yes, no = math.log(chance), math.log1p(-chance)
+    return 1.0 - math.fsum(
+        [math.exp(log_ways + k * yes + (n - k) * no) for k, log_ways in enumerate(_log_ways(minimum, n))]
+    )
+
+
+@cache
+def _log_ways(minimum: int, n: int) -> tuple[float, ...]:
+    """Logarithms of how many ways there are to choose k of n, for every k below `minimum`."""
+    return tuple(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in range(minimum))

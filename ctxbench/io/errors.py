@@ -1,0 +1,371 @@
+"""Error classes, lists of faults, and text that is safe to print."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import json
+import math
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+MARK = "\ufffd"
+STYLE = r"\x1b\[[0-9;]*m"  # a colour or weight, as our own tables have them
+
+_SEPARATORS = "\t\n"
+# Control characters, signs of direction, line ends of Unicode, half characters, and what has no width. Joiners stay:
+# emoji, Persian and Indic scripts are written with them.
+_OTHERS = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f"
+)
+_HIDDEN = re.compile(f"[{_OTHERS}]")
+_HIDDEN_OR_BREAK = re.compile(f"[{_SEPARATORS}{_OTHERS}]")
+_ENDS = "\r\v\f\x1c-\x1e\x85\u2028\u2029"  # of lines, beside the line feed
+_COMMAND = re.compile(rf"((?:^|(?<=[{_ENDS}]))(?:[^\S\n{_ENDS}]|{STYLE})*:)(?=:)|##(?=\[)", re.MULTILINE)
+_QUOTE = "  | "
+
+
+def visible(text: str) -> str:
+    """A text of several lines: U+FFFD for all that a terminal would obey or hide; tabs and line feeds stay."""
+    return _HIDDEN.sub(MARK, text)
+
+
+def one_line(text: str) -> str:
+    """A text for use inside a line: as `visible`, and U+FFFD for tabs and line feeds, too."""
+    return _HIDDEN_OR_BREAK.sub(MARK, text)
+
+
+def quoted(text: str) -> list[str]:
+    """A text of several lines as lines of which all but the first are marked, so that none looks like one of ours."""
+    first, *rest = text.replace("\r\n", "\n").split("\n")
+    return [first, *(f"{_QUOTE}{line}" for line in rest)]
+
+
+def message_lines(message: str) -> list[str]:
+    """The lines of a message, all but the first indented, so that none looks like a message of its own."""
+    first, *rest = message.split("\n")
+    return [first, *(line if line.startswith("  ") else f"  {line}" for line in rest)]
+
+
+def joined(lines: Iterable[str]) -> str:
+    """Lines as one text, without a line feed at its end: each is one line, whatever it holds, and no command."""
+    return harmless("\n".join(map(one_line, lines)))
+
+
+def harmless(text: str) -> str:
+    """The text with a blank inside of every sign of a command, so that it is none; lines stay as they are."""
+    return _COMMAND.sub(r"\g<0> ", text)
+
+
+def visible_json(document: str) -> str:
+    """The JSON document with what is not visible, and the sign of a command, as escapes: it says the same.
+
+    Its lines begin with no colon.
+    """
+    return _HIDDEN.sub(_escape, document).replace("##[", "#\\u0023[")
+
+
+def _escape(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[start]:02x}{units[start + 1]:02x}" for start in range(0, len(units), 2))
+
+
+def count(n: int, singular: str, plural: str = "") -> str:
+    """A number of things in words: `1 query`, `1,053 queries`."""
+    return f"{n:,} {singular if n == 1 else plural or f'{singular}s'}"
+
+
+SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousands
+
+_EXAMPLES = 5  # names that stand for many
+
+
+class CtxbenchError(Exception):
+    """Base of every error that ctxbench raises on purpose."""
+
+
+class UserError(CtxbenchError):
+    """A fault in what the user gave: says what was wrong, where, what was expected, what to do."""
+
+    exit_code = 2
+
+
+class ParameterError(UserError, ValueError):
+    """A parameter is out of range, of the wrong type, or unknown."""
+
+
+class UnknownNameError(UserError, LookupError):
+    """A name that nothing is registered or stored under; the message lists the closest known ones.
+
+    A `hint` says what was meant where something else than the known names was.
+    """
+
+    def __init__(self, kind: str, name: str, names: Iterable[str], *, where: str = "", hint: str = "") -> None:
+        self.what, self.name, self.known = kind, name, tuple(names)
+        super().__init__(f"unknown {kind} {name!r}{where}{hint or suggest(name, self.known)}")
+
+
+class EmbeddingError(UserError):
+    """A text could not be embedded, or no usable model was found."""
+
+
+class StorageError(UserError):
+    """A file or store could not be read or written: missing, locked, damaged, disk full."""
+
+
+class SelectorError(UserError):
+    """A selector failed, or answered something that is no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong in an input.
+
+    Attributes:
+        message: what was wrong and what was expected.
+        path: the file it stands in, if any.
+        line: 1-based line, 0 if unknown.
+        column: 1-based column, 0 if unknown.
+    """
+
+    message: str
+    path: Path | str | None = None
+    line: int = 0
+    column: int = 0
+
+    @property
+    def location(self) -> str:
+        """Where it stands, such as `gate.yaml, line 3, column 7`, as far as that is known; empty if it is not."""
+        line = f", line {self.line}" if self.line else ""
+        column = f", column {self.column}" if self.line and self.column else ""
+        return "" if self.path is None else f"{self.path}{line}{column}"
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.location})" if self.location else self.message
+
+
+class InputError(UserError):
+    """Everything that is wrong in one input, reported at once.
+
+    The message lists the first 50, a line each whatever they quote, and says how many more there are.
+
+    Attributes:
+        faults: all faults, in file order; never empty.
+    """
+
+    def __init__(self, faults: Sequence[Fault], *, subject: str = "") -> None:
+        if not faults:
+            raise ValueError("an InputError needs at least one fault")
+        self.faults = tuple(faults)
+        self.subject = subject
+        if len(self.faults) == 1 and not subject:
+            super().__init__(one_line(str(self.faults[0])))
+        else:
+            count = f"{len(self.faults)} fault{'s' if len(self.faults) > 1 else ''}"
+            head = f"{subject}: {count}" if subject else count
+            rest = [f"  and {len(self.faults) - SHOWN} more"] if len(self.faults) > SHOWN else []
+            super().__init__("\n".join([head, *(f"  {one_line(str(fault))}" for fault in self.faults[:SHOWN]), *rest]))
+
+
+def merge_equal_faults(faults: Sequence[Fault]) -> list[Fault]:
+    """One fault for those of a file with equal messages, at the first line, with the number of the other lines."""
+    groups: dict[tuple[str, Path | str | None], list[Fault]] = {}
+    for fault in faults:
+        groups.setdefault((fault.message, fault.path), []).append(fault)
+    return [
+        replace(first, message=f"{first.message}; so are {len(repeats):,} more lines" if repeats else first.message)
+        for first, *repeats in groups.values()
+    ]
+
+
+def raise_faults(faults: Sequence[Fault], *, subject: str = "") -> None:
+    """Raise all faults at once; do nothing where there is none.
+
+    Raises:
+        InputError: there are faults.
+    """
+    if faults:
+        raise InputError(faults, subject=subject)
+
+
+def check_range(name: str, value: float, low: float, high: float = math.inf) -> None:
+    """Hold a number to a range, ends included.
+
+    Raises:
+        ParameterError: it lies outside, or is NaN.
+    """
+    if not low <= value <= high:
+        expected = f"{low} or more" if high == math.inf else f"{low} to {high}"
+        raise ParameterError(f"{name} must be {expected}, got {value}")
+
+
+def number_within(name: str, value: object, low: float, high: float = math.inf) -> float:
+    """A value of a mapping as a finite number within a range, ends included.
+
+    Raises:
+        ParameterError: it is none, or lies outside.
+    """
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not low <= value <= high
+        or abs(value) == math.inf  # not by isfinite, to which a whole number can be too large
+    ):
+        expected = "a number" if math.isinf(low) else f"{low:g} or more" if math.isinf(high) else f"{low:g} to {high:g}"
+        raise ParameterError(f"{name} must be {expected}, got {value!r}")
+    return float(value)
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Hold a value to the names that it may have.
+
+    Raises:
+        ParameterError: it is none of them.
+    """
+    if value not in choices:
+        raise ParameterError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def faults_of(error: Exception) -> tuple[Fault, ...]:
+    """What is wrong, one by one: an error that is no `InputError` is one fault, whose place is not known."""
+    return error.faults if isinstance(error, InputError) else (Fault(str(error)),)
+
+
+def none_found(names: Sequence[str], kind: str, where: str, existing: Sequence[str]) -> str:
+    """That two inputs do not belong together: nothing that the one names is in the other; some of both are shown."""
+    listing = _some(existing) if existing else "nothing"
+    return f"none of the {len(names):,} {kind} is in {where}: {_some(names)}; {where} holds {listing}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:_EXAMPLES])) + (", ..." if len(names) > _EXAMPLES else "")
+
+
+def suggest(name: str, candidates: Iterable[str], *, listed: bool = True) -> str:
+    """Return '; did you mean ...? Known: ...' for an unknown `name`, to be put behind a message.
+
+    Without `listed`, what is known is not listed: for all but the first of several messages about the same names.
+    """
+    names = sorted(candidates)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+    if not listed:
+        return hint
+    if not names:
+        return f"{hint}; none are known"
+    listing = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"{hint or ';'} Known: {listing}"
+
+
+_NAME = "ctxbench"
+
+
+def install_command(extra: str = "", *, reinstall: bool = False) -> str:
+    """The command that installs ctxbench from where it came from: a clone, an address, or an index.
+
+    Args:
+        extra: an optional part, such as `mcp`; empty = none.
+        again: replace what is installed, for files that are damaged.
+
+    Source: the record that installers leave beside a package, PEP 610. Without one it came from an index.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        record = distribution(_NAME).read_text("direct_url.json")
+    except PackageNotFoundError:  # run from a clone that was never installed
+        record = "{}"
+    package = _from_record(record, f"[{extra}]" if extra else "")
+    return f"pip install {'--force-reinstall ' if reinstall else ''}{package}"
+
+
+def _from_record(record: str | None, extra: str) -> str:
+    """What stands behind `pip install`, quoted for a shell."""
+    if record is None:
+        return f'"{_NAME}{extra}"' if extra else _NAME
+    origin = json.loads(record)
+    url, folder = str(origin.get("url", "")), origin.get("dir_info")
+    if folder is None and url:
+        commit = origin.get("vcs_info", {})
+        address = f"{commit['vcs']}+{url}@{commit['commit_id']}" if commit else url
+        return f'"{_NAME}{extra} @ {address}"'
+    from urllib.request import url2pathname  # loads SSL, which few need
+
+    location = Path(url2pathname(unquote(urlsplit(url).path))) if url else None
+    if location is None or not (location / "pyproject.toml").is_file():
+        return f'-e ".{extra}" in a clone of {_NAME}'
+    return f'{"-e " if folder.get("editable") else ""}"{location}{extra}"'
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DENIED = (errno.EACCES, errno.EPERM)
+_WANTED = {
+    errno.EROFS: "name a place that can be written",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.ELOOP: "expected no link that leads back to itself",
+    errno.ENOTDIR: "expected a folder before the last slash",
+    errno.EISDIR: "expected a file, not a folder",
+    errno.ENOTEMPTY: "expected an empty folder",
+    errno.EIO: "look at the disk",
+    errno.EMFILE: "let the process open more files (ulimit -n)",
+}
+
+
+def system_fault(error: OSError) -> StorageError | None:
+    """What to tell of an error that no room has told of; None where it is none of the user's files: a bug.
+
+    Args:
+        error: as the system gave it.
+    """
+    message = error.strerror or str(error)
+    if error.errno in _NO_ROOM:
+        return StorageError(f"cannot write {error.filename or 'the output'}: {message}; make room and try again")
+    if _working_folder_is_gone():
+        return StorageError("the folder that you are in is gone; go to another one and try again")
+    if error.filename is None:
+        return None
+    path = Path(os.fsdecode(error.filename))
+    if error.errno in _DENIED:
+        for folder in reversed(path.parents):
+            if folder.is_dir() and not os.access(folder, os.X_OK):
+                return StorageError(f"cannot read {folder}: {message}; expected a folder that can be read")
+        kind = "folder" if path.is_dir() else "file"
+        return StorageError(f"cannot use {path}: {message}; expected a {kind} that can be read and written")
+    if error.errno in _WANTED:
+        return StorageError(f"cannot use {path}: {message}; {_WANTED[error.errno]}")
+    return None
+
+
+def _working_folder_is_gone() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return True
+    return False
+
+
+MERGED = "a merge conflict: keep what is right of both sides, and delete the lines <<<<<<<, ======= and >>>>>>>"
+_MARK = re.compile(r"^(?:<{7}|\|{7}|>{7})(?: .*)?\r?$|^={7}\r?$", re.MULTILINE)
+
+
+def without_marks(lines: Iterable[tuple[int, str]], path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str]]:
+    """Pass over the lines that git leaves where it could not merge, and add a fault for each such place."""
+    inside = False
+    for number, text in lines:
+        if not _MARK.fullmatch(text):
+            yield number, text
+            continue
+        if not inside or text.startswith("<"):
+            faults.append(Fault(MERGED, path, number))
+        inside = not text.startswith(">")
+
+
+def conflicts(text: str) -> list[int]:
+    """The 1-based lines at which conflicts start that git left in a text; of marks that are left over, the first."""
+    marks = [(text.count("\n", 0, mark.start()) + 1, mark.group()) for mark in _MARK.finditer(text)]
+    return [line for line, mark in marks if mark.startswith("<")] or [line for line, _ in marks[:1]]

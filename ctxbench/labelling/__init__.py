@@ -1,0 +1,1 @@
+"""Labels: imports, traces, evals, labelling sessions, git history and curation."""

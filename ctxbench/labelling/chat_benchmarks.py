@@ -1,0 +1,302 @@
+"""Importers of LoCoMo and LongMemEval."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from ctxbench.datasets.dataset import Dataset, split_of
+from ctxbench.datasets.lookup import OWNER, FileImporter, json_entries, recipes
+from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
+from ctxbench.io.errors import Fault, raise_faults
+from ctxbench.io.rows import Row
+from ctxbench.model.items import Item, ItemKey
+from ctxbench.model.labels import Grade
+from ctxbench.model.requests import Request
+
+ANSWERABLE, OBSERVATIONS, MEMORIES = "locomo-answerable", "locomo-observations", "locomo-memory"
+ADVERSARIAL = "adversarial"
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)  # English whatever the machine's language
+
+_TURN_ID = re.compile(r"D:?(\d+):(\d+)")
+_TIME = re.compile(r"(\d{1,2}):(\d{2}) ([ap])m on (\d{1,2}) ([A-Za-z]+), (\d{4})")
+
+
+class LoCoMo(FileImporter, recipe="locomo"):
+    """`locomo` (all questions over turns), `locomo-answerable` (no adversarial ones), `-observations` and `-memory`.
+
+    A turn is a message named `<conversation>/D<session>:<turn>`. Its text is
+    `(time of the session) speaker said, "text" and shared caption.`, since questions name people and times, and some
+    evidence is in the caption of a picture. An observation is a memory named
+    `<conversation>/obs/<session>/<speaker>/<index>`. A conversation is the scope and the group of its questions,
+    which are tagged by category. In `locomo-memory` the turns are memories with workspace, time and session, and the
+    questions have workspace and time instead of a scope.
+    """
+
+    revision: ClassVar[int] = 2
+
+    def make(self, name: str) -> Dataset:
+        """Make one of the datasets; about a second."""
+        items: list[Item] = []
+        queries: list[DatasetQuery] = []
+        labels: list[Label] = []
+        scopes: dict[str, tuple[ItemKey, ...]] = {}
+        for entry in json.loads(self.read("locomo10.json").text):
+            conversation = entry["sample_id"]
+            turns = {item.name.partition("/")[2]: item for item in _turns(entry, as_memories=name == MEMORIES)}
+            candidates = list(_observations(entry) if name == OBSERVATIONS else turns.values())
+            items += candidates
+            keys_by_turn = {turn: [item.key] for turn, item in turns.items()}
+            if name == OBSERVATIONS:
+                keys_by_turn = group_pairs((turn, item.key) for item in candidates for turn in item.metadata["turns"])
+            fields: dict[str, Any] = {"conversation": conversation, "available": tuple(item.key for item in candidates)}
+            if name == MEMORIES:
+                end = max(datetime.fromisoformat(str(item.created)) for item in candidates)
+                fields = {"workspace": conversation, "time": (end + timedelta(days=1)).isoformat()}
+            else:
+                scopes[conversation] = fields["available"]
+            disputed = recipes()["locomo"]["disputed"].get(conversation, ()) if name == MEMORIES else ()
+            for number, question in enumerate(entry["qa"]):
+                category, query = CATEGORIES[question["category"]], f"{conversation}/q{number}"
+                if name == ANSWERABLE and category == ADVERSARIAL:
+                    continue
+                ids = _turn_ids(question["evidence"])
+                is_unresolved = not turns.keys() >= set(ids) or not all(map(_TURN_ID.search, question["evidence"]))
+                keys = [keys_by_turn.get(turn, []) for turn in ids if turn in turns]
+                query_labels, is_complete = _labels(query, keys, "derived" if name == OBSERVATIONS else OWNER)
+                labels += query_labels
+                tags = {category: True, "unresolved": is_unresolved, "disputed": number in disputed}
+                queries.append(
+                    DatasetQuery(
+                        request=Request(id=query, text=question["question"], **fields),
+                        split=split_of(conversation),
+                        group=conversation,
+                        tags=tuple(tag for tag, applies in tags.items() if applies),
+                        scope=conversation if conversation in scopes else None,
+                        partly_labelled=bool(query_labels) and (is_unresolved or not is_complete),
+                    )
+                )
+        return self.dataset(name, items, queries, labels, scopes=scopes)
+
+
+def _sessions(mapping: Mapping[str, Any], pattern: str) -> Iterator[tuple[int, Any]]:
+    """The numbers in the keys of a pattern, ascending, with the values: the file does not promise an order."""
+    matches = [(match, value) for key, value in mapping.items() if (match := re.fullmatch(pattern, key))]
+    yield from sorted(((int(match[1]), value) for match, value in matches), key=lambda session: session[0])
+
+
+def _locomo_time(text: str) -> datetime:
+    """`1:56 pm on 8 May, 2023`."""
+    hour, minute, half, day, month, year = next(_TIME.finditer(text)).groups()
+    hours = int(hour) % 12 + (12 if half == "p" else 0)
+    return datetime(int(year), MONTHS.index(month.lower()) + 1, int(day), hours, int(minute))  # noqa: DTZ001
+
+
+def _turns(entry: Mapping[str, Any], *, as_memories: bool) -> Iterator[Item]:
+    """The turns of a conversation, in order; as memories, those of a session are a second apart."""
+    conversation = entry["sample_id"]
+    for session, turns in _sessions(entry["conversation"], r"session_(\d+)"):
+        published_time = entry["conversation"][f"session_{session}_date_time"]
+        time = _locomo_time(published_time)
+        for index, turn in enumerate(turns):
+            picture = f" and shared {turn['blip_caption']}." if turn.get("blip_caption") else ""
+            name, speaker = f"{conversation}/{turn['dia_id']}", turn["speaker"]
+            text = f'({published_time}) {speaker} said, "{turn["text"]}"{picture}'
+            if as_memories:
+                yield Item(
+                    type="memory",
+                    name=name,
+                    text=text,
+                    metadata={"speaker": speaker},
+                    kind="turn",
+                    workspace=conversation,
+                    conversation=f"{conversation}/session_{session}",
+                    created=(time + timedelta(seconds=index)).isoformat(),
+                )
+            else:
+                metadata = {"conversation": conversation, "speaker": speaker, "time": time.isoformat()}
+                yield Item(type="message", name=name, text=text, metadata=metadata)
+
+
+def _observations(entry: Mapping[str, Any]) -> Iterator[Item]:
+    """The sentences that a model made of turns, with the ids of these."""
+    conversation = entry["sample_id"]
+    for session, speakers in _sessions(entry["observation"], r"session_(\d+)_observation"):
+        time = _locomo_time(entry["conversation"][f"session_{session}_date_time"]).isoformat()
+        for speaker, facts in speakers.items():
+            for index, (text, turns) in enumerate(facts):
+                ids = _turn_ids(turns if isinstance(turns, list) else [turns])
+                metadata = {"conversation": conversation, "speaker": speaker, "time": time, "turns": list(ids)}
+                name = f"{conversation}/obs/{session}/{speaker}/{index}"
+                yield Item(type="memory", name=name, text=text, metadata=metadata)
+
+
+def _turn_ids(texts: Iterable[str]) -> tuple[str, ...]:
+    """The ids of turns in texts such as `D8:6; D9:17`, `D:11:26` and `D30:05`, each once, in order."""
+    ids = (match for text in texts for match in _TURN_ID.findall(text))
+    return tuple(dict.fromkeys(f"D{int(session)}:{int(turn)}" for session, turn in ids))
+
+
+def _labels(query: str, keys: list[list[ItemKey]], source: str) -> tuple[list[Label], bool]:
+    """Labels for the items of each turn of the evidence, and whether every turn has one.
+
+    The observations of one turn are alternatives. A turn whose observations imply those of another is enough; turns
+    that share an observation otherwise cannot be expressed, and are left unlabelled.
+    """
+    groups, _, overlap = minimal_groups(keys)
+    n_groups = Counter(key for group in groups for key in group)
+    separate = [group if all(n_groups[key] == 1 for key in group) else [] for group in groups]
+    return list(group_labels(query, separate, name="turn", source=source)), all(keys) and not overlap
+
+
+ABSTENTION = "_abs"  # ends the id of a question that the history does not answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HistoryQuestion:
+    """One question, with the turns of its history by time, and those that answer it."""
+
+    query: DatasetQuery
+    turns: Sequence[Item]
+    evidence: Sequence[Item]
+    repeated: int  # sessions with the id of another of the same history
+
+
+class LongMemEvalOracle(FileImporter, recipe="longmemeval-oracle"):
+    """`longmemeval-oracle`: the histories hold the sessions with evidence alone.
+
+    A turn is a memory of kind `turn` named `<question>/<session>/<number>`: its text is what was said, its workspace
+    the question, its conversation `<question>/<session>`, and it was created at the session's time plus a second a turn
+    before it. A query is asked at its question's date, and tagged by its type.
+    """
+
+    takes_own = True
+
+    def make(self, name: str) -> Dataset:
+        """Make the dataset; the file is held in memory as a whole."""
+        (file,) = self.source.files
+        faults: list[Fault] = []
+        entries = json_entries(self.read(file.path), faults, expected="questions with haystack_sessions")
+        questions = [question for entry in entries if (question := _read_longmemeval_question(entry)) is not None]
+        n_by_id = Counter(question.query.request.id for question in questions)
+        faults += [Fault(f"question_id {id_!r} occurs {n} times; expected once") for id_, n in n_by_id.items() if n > 1]
+        raise_faults(faults, subject="LongMemEval")
+        return self.dataset(
+            name,
+            [turn for question in questions for turn in question.turns],
+            [question.query for question in questions],
+            [
+                Label(question.query.request.id, item.key, Grade.REQUIRED, source=OWNER)
+                for question in questions
+                for item in question.evidence
+            ],
+            counted=_longmemeval_counts(questions),
+        )
+
+
+class LongMemEvalS(LongMemEvalOracle, recipe="longmemeval-s"):
+    """`longmemeval-s`: about 50 sessions a history."""
+
+
+class LongMemEvalM(LongMemEvalOracle, recipe="longmemeval-m"):
+    """`longmemeval-m`: about 500 sessions a history, a file of 2.7 GB."""
+
+
+def _read_longmemeval_question(entry: Row) -> _HistoryQuestion | None:
+    """A question with its history; None if it cannot be read."""
+    n_faults = len(entry.faults)
+    id_, text, type_ = (entry.take(x, str, "", required=True) for x in ("question_id", "question", "question_type"))
+    time = _longmemeval_time(
+        entry.take("question_date", str, "", required=True), f"question {id_!r}, question_date", entry
+    )
+    names = ("haystack_session_ids", "haystack_dates", "haystack_sessions")
+    columns = [entry.take(name, list, [], required=True) for name in names]
+    if len(lengths := {len(column) for column in columns}) > 1:
+        entry.fault(f"question {id_!r}: {', '.join(names)} must be as long as each other, got {sorted(lengths)}")
+    if len(entry.faults) > n_faults or time is None:
+        return None
+    history, n_by_id = [], Counter[str]()
+    for session, date, turns in zip(*columns, strict=True):
+        where = f"question {id_!r}, session {session!r:.60}"
+        start = _longmemeval_time(date, f"{where}, date", entry)
+        if not isinstance(session, str) or not session or not isinstance(turns, list):
+            entry.fault(f"{where} must be a text with a list of turns, got {turns!r:.60}")
+        elif start is not None:
+            n_by_id[session] += 1
+            name = session if n_by_id[session] == 1 else f"{session}~{n_by_id[session]}"
+            history.append((start, _read_session(turns, (id_, name, start), where, entry)))
+    turns_by_time = [turn for _, turns in sorted(history, key=lambda row: row[0]) for turn in turns]
+    unanswered, group = id_.endswith(ABSTENTION), id_.removesuffix(ABSTENTION)
+    request = Request(id=id_, text=text, workspace=id_, time=time.isoformat())
+    marked = [] if unanswered else [item for item, is_marked in turns_by_time if is_marked]
+    evidence = [item for item in marked if str(item.created) <= str(request.time)]  # both in one form
+    query = DatasetQuery(
+        request=request,
+        split=split_of(group),
+        group=group,
+        tags=(type_, "abstention") if unanswered else (type_,),
+        needs_nothing=unanswered,
+        partly_labelled=len(evidence) < len(marked),  # those of after the question are no evidence
+    )
+    turns, repeated = [item for item, _ in turns_by_time], sum(n_by_id.values()) - len(n_by_id)
+    return _HistoryQuestion(query=query, turns=turns, evidence=evidence, repeated=repeated)
+
+
+def _read_session(
+    turns: Sequence[Any], session_key: tuple[str, str, datetime], where: str, entry: Row
+) -> list[tuple[Item, bool]]:
+    """The turns of a session, given its question, name and time; each with whether it is marked."""
+    question, session, start = session_key
+    marked_items = []
+    for number, turn in enumerate(turns, start=1):
+        fields = turn if isinstance(turn, dict) else {}
+        role, content, marked = fields.get("role"), fields.get("content"), fields.get("has_answer") or False
+        if role not in ("user", "assistant") or not isinstance(content, str) or not isinstance(marked, bool):
+            expected = "role (user or assistant), text content and, if it says so, has_answer (true or false)"
+            entry.fault(f"{where}, turn {number} must have {expected}, got {turn!r:.80}")
+            continue
+        item = Item(
+            type="memory",
+            name=f"{question}/{session}/{number}",
+            text=content,
+            workspace=question,
+            kind="turn",
+            conversation=f"{question}/{session}",
+            created=(start + timedelta(seconds=number - 1)).isoformat(),
+            metadata={"speaker": role},
+        )
+        marked_items.append((item, marked))
+    return marked_items
+
+
+def _longmemeval_time(value: Any, where: str, entry: Row) -> datetime | None:
+    """`2023/05/30 (Tue) 23:40`; the day of the week is not read."""
+    try:
+        return datetime.strptime(re.sub(r" \(\w+\)", "", value), "%Y/%m/%d %H:%M")  # noqa: DTZ007
+    except (TypeError, ValueError):
+        entry.fault(f"{where} must read like '2023/05/30 (Tue) 23:40', got {value!r:.60}")
+        return None
+
+
+def _longmemeval_counts(questions: Sequence[_HistoryQuestion]) -> dict[str, int]:
+    """Counts of the source, for the card."""
+    answered = [question for question in questions if not question.query.needs_nothing]
+    unmarked = [question for question in answered if not question.evidence and not question.query.partly_labelled]
+    return {
+        "questions published": len(questions),
+        "questions that need nothing": len(questions) - len(answered),
+        "other questions without a marked turn": len(unmarked),
+        "other questions with a marked turn after their date": sum(
+            question.query.partly_labelled for question in answered
+        ),
+        "sessions with the id of another of their history": sum(question.repeated for question in questions),
+    }

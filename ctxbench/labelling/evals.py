@@ -1,0 +1,694 @@
+"""Datasets from hand-written evals and from trigger evals of skills."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from ctxbench.catalogs.instructions import LEFT_OUT, rules_folder
+from ctxbench.catalogs.tool_lists import as_option, describes_item
+from ctxbench.datasets.dataset import split_of
+from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
+from ctxbench.io.documents import entry_lines, parse_json
+from ctxbench.io.errors import Fault, InputError, check_choice, none_found, suggest
+from ctxbench.io.files import read_text
+from ctxbench.io.rows import Row
+from ctxbench.labelling.conversion import PASSED_OVER, RENAMED, Conversion, Draft, ImportSettings, grading, refuse_empty
+from ctxbench.labelling.record_files import (
+    AMBIGUOUS,
+    EXPECTED,
+    FIELDS,
+    FORBIDDEN,
+    GRADES,
+    MAPPED,
+    NAME_KEYS,
+    OFFERED,
+    QUERY,
+    READ_BESIDE,
+    UNKNOWN,
+    NameResolver,
+    Resolved,
+    entries_of,
+    field_of,
+    is_log,
+    likely_role,
+    listed_definitions,
+    named,
+    naming_field,
+    offered_fields,
+    parse_list,
+    read_records,
+    snake,
+    useless_names,
+    with_names,
+    without_request,
+)
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.labels import Grade
+from ctxbench.model.requests import Request
+
+NOTHING = "queries that need nothing (`expected` is empty)"
+UNSAID = "queries without `expected`, kept unlabelled"
+NONE_REQUIRED = "queries whose `expected` has grades, none of them required, kept unlabelled"
+AVAILABLE = "queries that list what was offered, which became `available`"
+NOT_IN_CATALOG = "offered items that the catalog does not have, or has several of"
+AGAIN = "requests that stand in the file more than once, kept as one group, so in one split"
+UNNAMED = (
+    "queries without an id, named by their place in the file: give each an `id`, so that `check` knows them again when "
+    "others are put in before them or taken out"
+)
+# members of a label that is an object; those of a call are none of the label's
+_OF_LABELS = {
+    *(*GRADES, *map(snake, NAME_KEYS), "server", "server_name"),
+    *("function", "type", "arguments", "args", "input", "parameters"),
+}
+_MARKS = ("|", ";", ",")  # between names in one field of a table
+_EVAL_LABELLING = (
+    "As in the file: what a request should be offered is required, what it should not be offered irrelevant."
+)
+
+
+def import_golden(
+    file: Path | str,
+    catalog: Catalog,
+    *,
+    settings: ImportSettings | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Conversion:
+    """Make a dataset of a file of hand-written evals over a catalog.
+
+    Args:
+        file: as `read_records` reads; each record has a request (one of `QUERY`), what it should be offered (one of
+            `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id (where none has one: a `name` or
+            `title`, if no two are alike), a `split` and `tags`, each also in camelCase. In a table a list is JSON, or
+            names with `|`, `;` or `,` between them. Other fields are passed over and counted; where a record has none
+            of `EXPECTED`, and another is called much like one, that is said, as it is of `FORBIDDEN`. A list of
+            definitions (with a description or a schema) is what was offered, as is `tools` beside another field of
+            labels: it becomes `available`.
+        catalog: the items. One is named by its id, by its name or title, a tool also as a log writes it, and what is
+            called by its path also by the name of that file, with or without its ending.
+        settings: names, version, licence, and the grades of labels that are objects with one of `GRADES`.
+        names: what the file calls `query`, `expected`, `forbidden`, `id`, `split` or `tags`, dots inwards, of labels
+            also into lists (`{"query": "input.message", "expected": "relevance.doc_id"}`); of a field that is named
+            here no other name counts.
+
+    Returns:
+        A dataset whose queries are wholly labelled: an empty `expected` means that nothing is needed; a query without
+        the field, or without a required item among graded ones, is unlabelled. Queries of one text are a group.
+
+    Raises:
+        ParameterError: `names` names a field that is none.
+        StorageError: the file is missing or cannot be read.
+        InputError: records that cannot be read, names that no item or several have, definitions in place of labels,
+            grades of a scale that is not known, an item that is expected and forbidden, or expected and not offered,
+            a request twice of which other items are expected, or that is put into two splits: all at once, with their
+            lines; no record has a request; or fields were passed over, and no record has what is expected or
+            forbidden; or it is a log.
+    """
+    file, names = Path(file), dict(names or {})
+    for mapped in names:
+        check_choice("the field that is mapped", mapped, MAPPED)
+    odd = (NOTHING, UNSAID, NONE_REQUIRED, AVAILABLE, NOT_IN_CATALOG, AGAIN, UNNAMED, PASSED_OVER, RENAMED)
+    draft = Draft(settings or ImportSettings(), odd)
+    rows = list(read_records(file, draft.faults))
+    if not names:
+        _refuse_log(rows, file)
+    if useless := useless_names([row.data for row in rows], names):
+        raise InputError([Fault(message, file) for message in useless])
+    rows = [replace(row, data=with_names(row.data, names)) for row in rows]
+    records = [row.data for row in rows]
+    unknown = without_request(records)
+    reader = _EvalReader(catalog, draft, records, mapped=names, has_requests=not unknown)
+    evals = [reader.read(row) for row in rows]
+    reader.read_scale([label for record in evals for group in record.expected or [] for label in group], file)
+    for number, record in enumerate(evals, start=1):  # not the line, which a comment would move
+        reader.add(record, f"{file.stem}-{number}")
+    reader.put_in_groups()
+    draft.faults.sort(key=lambda fault: fault.line)
+    draft.ids |= reader.hints
+    _refuse_unsaid(reader, file)
+    if unknown:
+        draft.faults.insert(0, Fault(unknown, file))
+    refuse_empty(draft.queries, file, draft.faults, expected='{"query": text, "expected": [names]} a line')
+    return draft.conversion(catalog, form="golden", files=[file], labelling=_EVAL_LABELLING, where=file)
+
+
+def _refuse_log(rows: Sequence[Row], file: Path) -> None:
+    """Refuse an agent's log as a whole.
+
+    Raises:
+        InputError: every record is a line of one.
+    """
+    if rows and all(is_log(row.data) for row in rows):
+        fields = ", ".join(map(repr, list(rows[0].data)[:5]))
+        how = shlex.join(["ctxbench", "data", "import", "traces", str(file)])
+        message = f"this looks like a log, with {fields} in a line, and not like evals with query and expected"
+        raise InputError([Fault(f"{message}; import it with `{how}`", file)])
+
+
+def _refuse_unsaid(reader: _EvalReader, file: Path) -> None:
+    """Add a fault if no record has expected items though fields were passed over, one of which may hold them."""
+    passed_over = dict.fromkeys(reader.draft.ids[PASSED_OVER])
+    if not passed_over or not reader.says_nothing or reader.draft.faults:
+        return
+    hints = "".join(f"; {hint}" for hint in reader.hints)
+    message = f"no record says what it should be offered; passed over: {', '.join(map(repr, passed_over))}{hints}"
+    option = as_option({"expected": next(iter(passed_over))})
+    names = f"expected one of {', '.join(EXPECTED)}; or, for what should not be offered, {', '.join(FORBIDDEN)}"
+    later = f"Or say which one holds it: {option}. To label the requests later, leave out the other fields"
+    reader.draft.faults.append(Fault(f"{message} -- rename the field: {names}. {later}", file))
+
+
+def _file_names(item: Item) -> list[str]:
+    """The names of an item's file: its path, with and without ending and type; none for a tool."""
+    file = item.name.rpartition("/")[2]
+    if item.type == "tool" or file == item.name:
+        return []
+    return [f"{kind}{name}" for name in {file, file.partition(".")[0]} for kind in ("", f"{item.type}:")]
+
+
+def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
+    """The items with a name, ignoring case, each once."""
+    return {name: list(dict.fromkeys(keys)) for name, keys in group_pairs((n.casefold(), k) for n, k in pairs).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """An item that a record labels, and the score that the record gives it; None if it gives none."""
+
+    key: ItemKey
+    score: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Eval:
+    """A record of the file.
+
+    Attributes:
+        row: the record.
+        fields: its fields by what they are.
+        expected, forbidden: groups of alternatives; None where it has no such field.
+        offered: items by the field that lists them as offered.
+    """
+
+    row: Row
+    fields: Mapping[str, str | None]
+    expected: list[list[_Labelled]] | None
+    forbidden: list[list[_Labelled]] | None
+    offered: Mapping[str, Sequence[ItemKey]]
+
+
+class _EvalReader:
+    """Adds the records of a file to a draft of the dataset."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        draft: Draft,
+        records: Sequence[Mapping[str, Any]],
+        *,
+        mapped: Mapping[str, str],
+        has_requests: bool,
+    ) -> None:
+        self.draft = draft
+        self._named_by = naming_field(records)  # the field that tells records apart where none has an id
+        self._mapped = mapped  # fields that are called by their own name by now
+        listing = {name for record in records for name in offered_fields(record, mapped)}
+        self._offered_in_file = {name for name in listing if snake(name) in OFFERED}  # if one record says so
+        self._has_requests = has_requests  # else that is one fault of the whole file
+        self.hints: dict[str, list[str]] = {}  # ids of queries by what a field of theirs may have been meant to be
+        self.says_nothing = True  # no record has a field of what is expected or forbidden
+        self._catalog = catalog
+        self._grades: Mapping[int, int] = {}  # by score
+        self._names = NameResolver(catalog)
+        self._by_hand = {item.key for item in catalog if item.include == "manual"}
+        names = [(name, item.key) for item in catalog for name in (item.name, item.title) if name]
+        files = [(name, item.key) for item in catalog for name in _file_names(item)]
+        self._own, self._files = (_by_name(pairs) for pairs in (names, files))
+        self._known = [name for name, _ in (*names, *files)]
+        self._lines: dict[str, int] = {}
+        self._asked: dict[str, tuple[int, frozenset[frozenset[ItemKey]]]] = {}
+        self._rows: list[Row] = []  # of the queries
+
+    def _resolve(self, name: str) -> Resolved:
+        """The item of an id, of a name as logs write it, of an item's name or title, or of its file name."""
+        resolved = self._names.resolve(name)
+        if resolved.rule != UNKNOWN:
+            return resolved
+        keys = self._own.get(name.casefold()) or self._files.get(name.casefold()) or []
+        if len(keys) == 1:
+            return Resolved(name, keys[0], "own name")
+        return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
+
+    def read(self, row: Row) -> _Eval:
+        """Read the labels and offered items of one record; adds faults of its line."""
+        offered = offered_fields(row.data, self._mapped)
+        offered += [name for name in row.data if name in self._offered_in_file and name not in offered]
+        fields = {role: None if role in self._mapped else field_of(row, role, offered=offered) for role in FIELDS}
+        fields |= {role: role for role in FIELDS if role in self._mapped and row.data.get(role) is not None}
+        fields["id"] = fields["id"] or self._named_by
+        listed = {name: self._offered(row, name) for name in offered if name not in fields.values()}
+        return _Eval(
+            row=row,
+            fields=fields,
+            expected=self._groups(row, "expected", fields["expected"]),
+            forbidden=self._groups(row, "forbidden", fields["forbidden"]),
+            offered={name: keys for name, keys in listed.items() if keys or snake(name) in OFFERED},
+        )
+
+    def read_scale(self, labels: Iterable[_Labelled], file: Path) -> None:
+        """Find the grade of each score of the labels; an unknown scale is a fault of the file."""
+        scores = [label.score for label in labels if label.score is not None]
+        grades = self.draft.settings.grades
+        if negative := sorted({score for score in scores if score < 0} - set(grades or ())):
+            example = ",".join(f"{score}=0" for score in negative)
+            message = (
+                f"labels have scores below 0: {', '.join(map(str, negative))}; say what they mean: --grades {example}"
+            )
+            self.draft.faults.append(Fault(message, file))
+            return
+        try:
+            self._grades = grading(scores, grades, file)
+        except InputError as error:
+            self.draft.faults += error.faults
+
+    def _offered(self, row: Row, name: str) -> list[ItemKey]:
+        """The items that a field lists as offered; none if it lists no items."""
+        entries = listed_definitions(row.data[name]) or _entries(row.data[name], self._resolve) or []
+        resolved = [self._resolve(named(entry)) for entry in entries if _has_name(entry)]
+        keys = [match.key for match in resolved if match.key is not None]
+        if keys:
+            self.draft.ids[NOT_IN_CATALOG] += [match.name for match in resolved if match.key is None]
+        elif resolved and snake(name) in OFFERED:
+            subject = f"items that {name!r} lists as offered"
+            row.fault(none_found([match.name for match in resolved], subject, "the catalog", self._known))
+        return keys
+
+    def _available(self, offered: Mapping[str, Sequence[ItemKey]]) -> tuple[ItemKey, ...] | None:
+        """The items available to the request: the listed ones, and all items of types of which none is listed."""
+        keys = {key for listed in offered.values() for key in listed}
+        types = {key.type for key in keys}
+        return tuple(item.key for item in self._catalog if item.key in keys or item.type not in types) if keys else None
+
+    def add(self, record: _Eval, default_id: str) -> None:
+        """Add the query and the labels of one record; adds faults of its line."""
+        row, fields = record.row, record.fields
+        passed_over = sorted(set(row.data) - {*fields.values(), *self._mapped.values(), *READ_BESIDE, *record.offered})
+        self.draft.ids[PASSED_OVER] += passed_over
+        text = self._text(row, fields["query"] or QUERY[0])
+        own_id = _id(row, fields["id"])
+        query_id = self.draft.query_id(own_id or default_id)
+        if not own_id:
+            self.draft.ids[UNNAMED].append(query_id)
+        if query_id in self._lines:
+            row.fault(f"query {query_id!r} stands twice, first in line {self._lines[query_id]}")
+        self._lines.setdefault(query_id, row.line)
+        groups, graded = self._graded(record)
+        available = self._available(record.offered)
+        if available is not None:
+            self.draft.ids[AVAILABLE].append(query_id)
+            self._refuse_not_offered(record, groups, available)
+        if record.expected is not None and text:
+            self._refuse_other(row, text, frozenset(map(frozenset, groups)))
+        for name in passed_over:
+            if likely := likely_role(name, row.data[name], fields, self._mapped):
+                role, close = likely
+                hint = f"queries without `{role}` but with {name!r}, which was passed over; did you mean {close!r}?"
+                self.hints.setdefault(hint, []).append(query_id)
+        self.says_nothing &= fields["expected"] is None and fields["forbidden"] is None
+        needs_nothing = record.expected == []
+        if not groups:
+            why = NOTHING if needs_nothing else UNSAID if record.expected is None else NONE_REQUIRED
+            self.draft.ids[why].append(query_id)
+        self.draft.queries.append(
+            DatasetQuery(
+                request=Request(id=query_id, text=text, available=available),
+                split=_split(row),
+                tags=tuple(_tags(row)),
+                needs_nothing=needs_nothing,
+            )
+        )
+        self._rows.append(row)
+        self.draft.labels += group_labels(query_id, groups)
+        self.draft.labels += [Label(query_id, key, grade) for key, grade in graded.items()]
+
+    def _graded(self, record: _Eval) -> tuple[list[list[ItemKey]], dict[ItemKey, int]]:
+        """The required groups of a record, and the grades of its other items; contradictions become faults."""
+        required: list[list[ItemKey]] = []
+        graded: dict[ItemKey, int] = {}
+        for group in record.expected or []:
+            grades = [Grade.REQUIRED if label.score is None else self._grades.get(label.score, 0) for label in group]
+            if all(grade == Grade.REQUIRED for grade in grades):
+                required.append([label.key for label in group])
+                continue
+            if len(group) > 1:
+                record.row.fault("alternatives are all required; give them the grade for that, or list them one by one")
+            for label, grade in zip(group, grades, strict=True):
+                if graded.setdefault(label.key, grade) != grade:
+                    record.row.fault(f"{label.key.id} is listed twice, with different grades; keep one of them")
+        groups, _, overlap = minimal_groups(required)
+        if overlap:
+            record.row.fault("two lists of alternatives share an item; expected each item in one of them")
+        required_keys = {key for group in groups for key in group}
+        forbidden = {label.key: label.score for group in record.forbidden or [] for label in group}
+        for key, score in forbidden.items():
+            if graded.setdefault(key, Grade.IRRELEVANT) != Grade.IRRELEVANT or key in required_keys:
+                record.row.fault(f"{key.id} is expected and forbidden; keep one of them")
+            elif score:
+                record.row.fault(f"{key.id} is forbidden and has grade {score}; expected 0 or none")
+        for key in sorted((required_keys & set(graded)) - set(forbidden), key=lambda key: key.id):
+            record.row.fault(f"{key.id} is listed twice, with different grades; keep one of them")
+        return groups, graded
+
+    def _refuse_not_offered(
+        self, record: _Eval, groups: Sequence[Sequence[ItemKey]], available: Collection[ItemKey]
+    ) -> None:
+        """Add a fault if a required item was not offered by the record."""
+        fields = " and ".join(map(repr, record.offered))
+        for group in groups:
+            if not set(group) & set(available):
+                names = " or ".join(key.id for key in group)
+                message = f"{names} is expected, and {fields}, which says what may be offered, does not list it"
+                record.row.fault(f"{message}; add it there, or leave {fields} out if another selector offered that")
+
+    def _text(self, row: Row, name: str) -> str:
+        """The text of the request; a fault if the record has none, though others have."""
+        theirs = self._mapped.get(name)
+        if theirs is not None and row.data.get(name) is None:
+            row.fault(f"field {theirs!r} is missing, which holds the {name}; expected a text")
+            return ""
+        return row.take(name, str, "", required=self._has_requests)
+
+    def _refuse_other(self, row: Row, text: str, groups: frozenset[frozenset[ItemKey]]) -> None:
+        """Add a fault if an earlier record of the same request expects other items."""
+        line, before = self._asked.setdefault(text, (row.line, groups))
+        if before != groups:
+            row.fault(f"the request of line {line} stands here again, and other items are expected; keep one of them")
+
+    def put_in_groups(self) -> None:
+        """Make the queries of one text a group, count them, and give every query a split that states none."""
+        queries = self.draft.queries
+        alike = group_pairs((query.request.text.strip(), position) for position, query in enumerate(queries))
+        for text, (first, *repeats) in alike.items():
+            positions = [first, *repeats] if text else []
+            stated = {queries[position].split: position for position in reversed(positions) if queries[position].split}
+            if len(stated) > 1:
+                self._refuse_splits(sorted(stated.values()))
+            group = queries[first].id if text and repeats else None
+            for position in [first, *repeats]:
+                query = queries[position]
+                split = query.split or next(iter(stated), "") or split_of(group or query.id)
+                queries[position] = replace(query, split=split, group=group)
+            lines = [str(self._rows[position].line) for position in positions]
+            self.draft.ids[AGAIN] += [f"lines {', '.join(lines[:-1])} and {lines[-1]}"] if group else []
+
+    def _refuse_splits(self, positions: Sequence[int]) -> None:
+        """Add a fault if a request is in different splits in different lines."""
+        first, *repeats = positions
+        before = f"the request of line {self._rows[first].line} stands here again"
+        for position in repeats:
+            message = f"for split {self.draft.queries[position].split!r}, there for {self.draft.queries[first].split!r}"
+            self._rows[position].fault(f"{before}, {message}; put both into one split, or keep one of them")
+
+    def _groups(self, row: Row, role: str, name: str | None) -> list[list[_Labelled]] | None:
+        """The items of the field of a role, alternatives together; None if the record has no such field."""
+        if name is None or row.data.get(name) is None:
+            return None
+        if any(map(describes_item, entries_of(row.data[name]))):
+            fault = f"field {name!r} holds definitions (with a description or a schema), which say what was offered"
+            row.fault(f"{fault}; name the items alone, or say which field names them: {as_option({role: 'FIELD'})}")
+            return [[]]
+        entries = _entries(row.data[name], self._resolve)
+        if entries is None:
+            row.fault(f"field {name!r} must be a list of items, got {row.data[name]!r:.60}")
+            return []
+        if [] in entries:
+            row.fault(f"field {name!r} holds an empty list of alternatives; leave it out")
+        groups = [self._items(row, name, entry if isinstance(entry, list) else [entry]) for entry in entries]
+        if len({label.score is None for group in groups for label in group}) > 1:
+            row.fault(f"field {name!r} has grades for some of its items; give each of them one")
+        return [group for group in groups if group]
+
+    def _items(self, row: Row, field_name: str, entries: Sequence[Any]) -> list[_Labelled]:
+        labels = []
+        for entry in entries:
+            try:
+                name = named(entry)
+            except TypeError:
+                row.fault(f"field {field_name!r} names an item by {entry!r:.60}; expected its name or id")
+                continue
+            score = _score(row, field_name, entry)
+            unread = (member for member, _ in _members(entry) if snake(member) not in _OF_LABELS)
+            self.draft.ids[PASSED_OVER] += [f"{field_name}.{member}" for member in unread]
+            resolved = self._resolve(name)
+            if resolved.key in self._by_hand:
+                message = "is included by hand only (manual), so that no search may offer it; leave it out of the eval"
+                row.fault(f"{name!r} in {field_name!r} {message}, or let the model have it (`include`)")
+            elif resolved.key is not None:
+                labels.append(_Labelled(resolved.key, score))
+            elif resolved.rule == AMBIGUOUS:
+                several = " or ".join(key.id for key in resolved.candidates[:5])
+                row.fault(f"{name!r} in {field_name!r} is the name of several items; write the id: {several}")
+            else:
+                hint = suggest(name, self._known, listed=False)
+                row.fault(f"{name!r} in {field_name!r} is no item of the catalog{hint}")
+        return labels
+
+
+def _has_name(entry: Any) -> bool:
+    try:
+        return bool(named(entry))
+    except TypeError:
+        return False
+
+
+def _members(entry: Any) -> Iterator[tuple[str, Any]]:
+    """The members of a label that is an object; none of one that is a name."""
+    return iter(entry.items() if isinstance(entry, dict) else ())
+
+
+def _score(row: Row, field_name: str, entry: Any) -> int | None:
+    """The grade of a label that is an object, as the file has it; None where it has none."""
+    members = [name for name, value in _members(entry) if snake(name) in GRADES and value is not None]
+    if not members:
+        return None
+    stated = " and ".join(f"{name} {entry[name]!r:.40}" for name in members)
+    if len(members) > 1:
+        row.fault(f"an item in {field_name!r} has {stated}; keep the one that is its grade")
+    elif isinstance(entry[members[0]], bool) or not isinstance(entry[members[0]], int):
+        message = f"an item in {field_name!r} has {stated}; expected a whole number, 0 for irrelevant"
+        row.fault(f"{message} (--grades says what others mean, as in 1=1,2=2); leave it out where it is no grade")
+    else:
+        return int(entry[members[0]])
+    return None
+
+
+def _id(row: Row, name: str | None) -> str:
+    """The id, a text or a whole number; empty if there is none."""
+    value = row.data.get(name or "")
+    if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
+        row.fault(f"field {name!r} must be a text or a whole number, got {value!r:.60}")
+        return ""
+    return "" if value is None else str(value)
+
+
+def _split(row: Row) -> str:
+    split = row.take("split", str, "")
+    if not re.fullmatch(r"[A-Za-z0-9_-]*", split):
+        row.fault(f"field 'split' is {split!r:.40}; expected letters, digits, '-' and '_', such as tuning or test")
+    return split
+
+
+def _entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] | None:
+    """The entries of a list, as a list or as a text that holds one; None if it is neither."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith("["):
+            value = parse_list(text)
+        elif not text:
+            return []
+        elif resolve(text).key is not None:
+            return [text]
+        else:
+            mark = next((mark for mark in _MARKS if mark in text), None)
+            return [text] if mark is None else [part.strip() for part in text.split(mark) if part.strip()]
+    return [value] if isinstance(value, dict) else value if isinstance(value, list) else None
+
+
+def _tags(row: Row) -> Iterator[str]:
+    value = row.data.get("tags")
+    entries = [part.strip() for part in value.split(",")] if isinstance(value, str) else row.take("tags", list, [])
+    for entry in entries:
+        if not isinstance(entry, str):
+            row.fault(f"field 'tags' must hold texts, got {entry!r:.40}")
+        elif entry:
+            yield entry
+
+
+NAMES = ("trigger*eval*.json", "eval*trigger*.json")
+TRIGGER_FREE = "queries that trigger none of their skills, and may need another (unlabelled)"
+NOTED = "notes on files of skills"
+UNTRIED = "skills without trigger evals, which no query of the dataset needs"
+_TRIGGER_LABELLING = (
+    "As in the skills' own trigger evals: a request that should trigger a skill requires it, one that should not does "
+    "not need it."
+)
+_FIELDS = {"query", "should_trigger", "id", "split"}
+_EXPECTED = '{"query": text, "should_trigger": true or false}'
+
+
+@dataclass
+class _Request:
+    """One text of the files, by its first entry.
+
+    Attributes:
+        id: of the query.
+        split: that the entry states; empty if it states none.
+        entry: where it stands.
+        triggers: by skill, whether the text should trigger it, and the entry that says so.
+    """
+
+    id: str
+    split: str
+    entry: str
+    triggers: dict[ItemKey, tuple[bool, str]] = field(default_factory=dict)
+
+
+def import_triggers(
+    folder: Path | str, *, settings: ImportSettings | None = None, nothing_else: bool = False
+) -> Conversion:
+    """Make a dataset of a folder of skills and their trigger evals.
+
+    Args:
+        folder: holds every `SKILL.md`, and files called like `trigger_eval.json`.
+        settings: names, version, licence.
+        nothing_else: a request that triggers none of the skills whose files name it needs nothing at all. Else that is
+            so only where the files of all skills say it, and others are unlabelled.
+
+    Raises:
+        StorageError: the folder or a file cannot be read.
+        InputError: there is no skill, no file, a file without a skill, or entries that cannot be read: all at once.
+    """
+    folder = Path(folder)
+    draft = Draft(settings or ImportSettings(), (TRIGGER_FREE, UNTRIED, NOTED))
+    catalog = _skills(folder, draft)
+    if not len(catalog):
+        raise InputError([Fault("no SKILL.md under it; expected a folder of skills with their trigger evals", folder)])
+    files = sorted(_files(folder))
+    if not files:
+        draft.faults.append(
+            Fault(f"no file called {' or '.join(NAMES)} under it; expected one beside a SKILL.md", folder)
+        )
+    requests: dict[str, _Request] = {}
+    by_folder = {(folder / str(item.metadata["path"])).parent: item for item in catalog}
+    for path in files:
+        skill = next((by_folder[parent] for parent in path.parents if parent in by_folder), None)
+        if skill is None:
+            message = "no SKILL.md in its folder or above; put the file beside the skill that it is of"
+            draft.faults.append(Fault(message, path))
+        else:
+            _read_file(path, skill, requests, draft.faults)
+    if not requests and not draft.faults:
+        draft.faults.append(Fault(f"its trigger evals hold no request; expected a list of {_EXPECTED}", folder))
+    tried = {key for request in requests.values() for key in request.triggers}
+    draft.ids[UNTRIED] += [item.id for item in catalog if item.key not in tried]
+    for text, request in requests.items():
+        query_id, triggers = request.id, request.triggers
+        is_required = any(triggered for triggered, _ in triggers.values())
+        nothing = not is_required and (nothing_else or len(triggers) == len(catalog))
+        draft.ids[TRIGGER_FREE] += [] if is_required or nothing else [query_id]
+        split = request.split or split_of(query_id)
+        draft.queries.append(DatasetQuery(request=Request(id=query_id, text=text), split=split, needs_nothing=nothing))
+        draft.labels += [Label(query_id, key, 2 if triggered else 0) for key, (triggered, _) in triggers.items()]
+    return draft.conversion(catalog, form="trigger evals", files=files, labelling=_TRIGGER_LABELLING, where=folder)
+
+
+def _skills(folder: Path, draft: Draft) -> Catalog:
+    """The skills of a folder; what is odd about their files is counted."""
+    parts = [part for part in rules_folder(folder)() if part.name == "skills"]
+    draft.ids[NOTED] += [note for part in parts for note in part.notes]
+    return Catalog(item for part in parts for item in part.items if item.type == "skill")
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in LEFT_OUT]
+        yield from (Path(parent) / name for name in names if any(fnmatch(name.lower(), form) for form in NAMES))
+
+
+def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: list[Fault]) -> None:
+    """Add the entries of one file, which is about one skill, to the requests by text."""
+    try:
+        source = read_text(path)
+        entries = parse_json(source, path=path)
+    except InputError as error:
+        faults += error.faults
+        return
+    if not isinstance(entries, list):
+        faults.append(Fault(f"expected a list of {_EXPECTED}, got {type(entries).__name__}", path))
+        return
+    lines, wrong, entry_faults = entry_lines(source), dict[str, list[int]](), list[Fault]()
+    query_ids = {request.id for request in requests.values()}
+    for number, entry in enumerate(entries, start=1):
+        if fault := _entry_fault(entry):
+            wrong.setdefault(fault, []).append(number)
+            continue
+        text, triggered, entry_name = entry["query"].strip(), entry["should_trigger"], f"entry {number} of {path}"
+        split = entry.get("split") or ""
+        if text not in requests:
+            query_id = _query_id(entry.get("id"), skill, number, query_ids)
+            query_ids.add(query_id)
+            requests[text] = _Request(query_id, split, entry_name)
+        request = requests[text]
+        if split and request.split and split != request.split:
+            message = f"entry {number} puts a request into split {split!r} that {request.entry} puts into"
+            entry_faults.append(Fault(f"{message} {request.split!r}; keep one of them", path, lines[(number - 1,)]))
+            continue
+        first_triggered, first_place = request.triggers.setdefault(skill.key, (triggered, entry_name))
+        if first_triggered != triggered:
+            message = f"entry {number} says {str(triggered).lower()} of a request of which {first_place} says otherwise"
+            entry_faults.append(Fault(f"{message}; keep one of them", path, lines[(number - 1,)]))
+    for fault, (first, *repeats) in reversed(wrong.items()):
+        repeated = f"; so do {len(repeats):,} more entries" if repeats else ""
+        entry_faults.insert(
+            0, Fault(f"entry {first} {fault}; expected {_EXPECTED}{repeated}", path, lines[(first - 1,)])
+        )
+    faults += sorted(entry_faults, key=lambda fault: fault.line)
+
+
+def _entry_fault(entry: Any) -> str:
+    """The fault of an entry; empty if it has none."""
+    if not isinstance(entry, dict):
+        return f"is {entry!r:.40}"
+    unknown = sorted(set(entry) - _FIELDS)
+    suggestion = suggest(unknown[0], _FIELDS, listed=False).removesuffix("?") if unknown else ""
+    checks: Sequence[tuple[bool, str]] = (
+        (bool(suggestion), f"has {', '.join(map(repr, unknown))}, which is not known{suggestion}"),
+        (not isinstance(entry.get("query"), str) or not entry["query"].strip(), "has no query, or an empty one"),
+        ("should_trigger" not in entry, "has no should_trigger"),
+        (not isinstance(entry.get("should_trigger"), bool), f"has should_trigger {entry.get('should_trigger')!r:.40}"),
+        (
+            not isinstance(entry.get("id", "x"), str) or not entry.get("id", "x").strip().isprintable(),
+            f"has id {entry.get('id')!r:.40}, which is no text of one line",
+        ),
+        (
+            re.fullmatch(r"[A-Za-z0-9_-]*", str(entry.get("split", ""))) is None,
+            f"has split {entry.get('split')!r:.40}, which is no word",
+        ),
+        (bool(unknown), f"has {', '.join(map(repr, unknown))}, which is not known"),
+    )
+    return next((message for wrong, message in checks if wrong), "")
+
+
+def _query_id(entry_id: str | None, skill: Item, number: int, query_ids: set[str]) -> str:
+    """An id without blanks that no other query has."""
+    name = re.sub(r"\s+", "-", (entry_id or "").strip() or f"{skill.name}-{number}")
+    names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
+    return next(candidate for candidate in names if candidate not in query_ids)

@@ -1,0 +1,641 @@
+"""Datasets from git history: commits as queries, changed files as labels."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import compress, islice, pairwise
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+from ctxbench.catalogs.git_history import (
+    FileChange,
+    GitRepository,
+    Hunks,
+    LineCommit,
+    QueryTexts,
+    clean_message,
+    has_word,
+    line_hunks,
+    line_times,
+)
+from ctxbench.catalogs.git_trees import (
+    MOST_BYTES,
+    VIEWS,
+    TouchedFile,
+    TreeStretch,
+    changed_definitions,
+    commit_item,
+    commit_links,
+    definition_lines,
+    file_items,
+    iso_time,
+    text_or_fault,
+    tree_stretches,
+)
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import DatasetQuery, Label
+from ctxbench.io.errors import ParameterError, check_choice, check_range
+from ctxbench.model.items import Catalog, Item, ItemKey, Link
+from ctxbench.model.labels import Grade
+from ctxbench.model.requests import Request
+from ctxbench.search.code_facts import is_side_file, is_test_path
+from ctxbench.search.code_grammars import language_of
+from ctxbench.search.code_index import RENAMED
+
+MOST_FILES = 10
+MERGE, REVERT, BOT, VERSION = "merges", "reverts", "by bots", "version bumps and releases"
+NO_WORD, REPEATED, NOTHING = "without a word in the message", "repeated messages", "without a change"
+ADDITIONS, DOCUMENTATION, MANY = "only additions", "only documentation or generated files", f"over {MOST_FILES} files"
+FORMATTING, UNREADABLE = "only white space", "no changed file that the catalog can hold"
+
+_REVERT = re.compile(r"\W*(?:revert(?:s|ed)?|back ?out)\b", re.IGNORECASE)
+_REVERT_LATER = re.compile(r"^This reverts commit\b", re.MULTILINE)
+_BOT = re.compile(
+    r"\[bot\]|\b(?:dependabot|renovate|greenkeeper|pre-commit-ci|github-actions|snyk-bot|pyup|imgbot|allcontributors"
+    r"|semantic-release|weblate)\b|\b\w+[-_ ]bot\b",
+    re.IGNORECASE,
+)
+_V = r"[`'\"]?v?\d+(?:\.\w+)*(?:[-+.]\w+)*[`'\"]?"
+_KIND = r"(?:(?:chore|build|ci|docs?|fix|feat|deps?|pkg)?(?:\([\w ,/-]+\))?!?:\s*)?"  # `chore(deps): `
+_START = (
+    r"(?:(?:prepare|prep|start|begin|cut|tag|make|do|new|back to|set)\s+(?:for\s+)?(?:the\s+)?(?:next\s+|new\s+)*)?"
+)
+_RELEASE = r"(?:release|version|rel|dev(?:elopment)?)\b"
+_DEPENDENCIES = r"(?:dependencies|deps|requirements|lock ?files?|pre-commit hooks?)"
+_VERSION = re.compile(
+    "|".join(
+        (
+            rf"{_KIND}(?:this is |[\w/@.-]+[ -])?{_V}",
+            rf"{_KIND}{_START}{_RELEASE}(?:\s+(?:of|for|to|as|is|version|notes)\b)?\s*:?\s*(?:\S+[ -])?{_V}.*",
+            rf"{_KIND}{_START}{_RELEASE}(?:\s+(?:version|cycle|mode|bump|notes))?",
+            rf"{_KIND}bump(?:s|ed|ing)?\b.*",
+            r"\[pre-commit\.ci\].*",
+            r"deps?(?:\([\w ,/-]+\))?: \S+@\S+",
+            rf"{_KIND}(?:update|upgrade)s?\s+(?:\S+\s+){{1,4}}(?:from\s+{_V}\s+)?to\s+(?:version\s+)?{_V}",
+            rf"{_KIND}(?:update|upgrade|lock)\s+(?:all\s+)?(?:\w+\s+)?{_DEPENDENCIES}",
+        )
+    ),
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenCommit:
+    """A commit that is a request.
+
+    Attributes:
+        position: in the line of commits.
+        text: its message, or the text that replaces it, cleaned.
+        changes: what it did to files.
+    """
+
+    position: int
+    text: str
+    changes: tuple[FileChange, ...]
+
+    @property
+    def changed(self) -> tuple[FileChange, ...]:
+        """The changes of files that the tree before it holds."""
+        return tuple(change for change in self.changes if change.old_blob is not None)
+
+    @property
+    def blobs(self) -> list[str]:
+        """Those files as they were and as they are."""
+        return [blob for change in self.changed for blob in (change.old_blob, change.new_blob) if blob]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRules:
+    """The rules for commits that are requests.
+
+    Attributes:
+        queries: at most so many, the newest.
+        merges: a merge counts, too, if its message says what was merged: `Merge pull request ...` alone says nothing.
+        keep_issues: numbers of issues stay in messages.
+        texts: take the place of messages, as queries; items of commits have their messages.
+    """
+
+    queries: int = 300
+    merges: bool = False
+    keep_issues: bool = False
+    texts: QueryTexts = field(default_factory=QueryTexts)
+
+    def text_of(self, commit: LineCommit) -> str:
+        """A commit's message, cleaned."""
+        return clean_message(commit.message, keep_issues=self.keep_issues)
+
+    def query_of(self, commit: LineCommit) -> str:
+        """The query of a commit: the text that replaces its message, if there is one, or its message; cleaned."""
+        text = self.texts.of(commit)
+        return self.text_of(commit) if text is None else clean_message(text, keep_issues=self.keep_issues)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitChoice:
+    """The commits that are requests, oldest first, and how many others between them were passed over, by reason."""
+
+    chosen: tuple[ChosenCommit, ...]
+    out: Mapping[str, int] = field(default_factory=dict)
+    looked_at: int = 0
+
+
+Texts = Callable[[Sequence[str]], Mapping[str, str | None]]
+"""Gives the texts of blobs by their hashes; None of those that no item can hold."""
+_AT_ONCE = 50  # commits whose files are in memory together
+
+
+def choose_commits(
+    line: Sequence[LineCommit], rules: CommitRules, texts: Texts, *, first: int | None = None
+) -> CommitChoice:
+    """Choose the newest commits that are requests.
+
+    Args:
+        line: commits, oldest first.
+        rules: see there.
+        texts: reads files; asked for those of a few commits at once.
+        first: all from this position on are chosen, however many, and none before; None = the newest.
+
+    Returns:
+        The requests, and the reasons of all commits from the oldest of them to the newest commit of the line; where
+        there are none, of all.
+    """
+    candidates: list[ChosenCommit] = []
+    reasons: list[str] = []
+    messages: set[str] = set()
+    for position, commit in enumerate(line):
+        text = rules.query_of(commit)
+        candidate = ChosenCommit(position=position, text=text, changes=commit.changes)
+        reasons.append(_reason(commit, candidate, rules, messages))
+        messages.add(text.casefold())
+        if not reasons[-1] and position >= (first or 0):
+            candidates.append(candidate)
+    chosen: list[ChosenCommit] = []
+    limit = rules.queries if first is None else len(line)
+    while candidates and len(chosen) < limit:
+        some = candidates[-_AT_ONCE:]
+        del candidates[-len(some) :]
+        blob_texts = texts([blob for commit in some for blob in commit.blobs])
+        for candidate in reversed(some):
+            reasons[candidate.position] = _text_reason(candidate, blob_texts)
+            if not reasons[candidate.position] and len(chosen) < limit:
+                chosen.append(candidate)
+    oldest = chosen[-1].position if chosen else 0
+    out = Counter(filter(None, reasons[oldest:]))
+    return CommitChoice(chosen=tuple(chosen[::-1]), out=dict(out.most_common()), looked_at=len(line) - oldest)
+
+
+def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, messages: set[str]) -> str:
+    """Why a commit is no request, by its message and paths; empty if it may be one."""
+    text, message = candidate.text, rules.text_of(commit)
+    paths = [change.path for change in commit.changes]
+    checks = (
+        (MERGE, len(commit.parents) > 1 and not rules.merges),
+        (REVERT, _REVERT.match(message) or _REVERT_LATER.search(commit.message)),
+        (BOT, _BOT.search(commit.author)),
+        (VERSION, _VERSION.fullmatch(message.split("\n")[0].strip(" .!"))),
+        (NO_WORD, not has_word(text)),
+        (REPEATED, text.casefold() in messages),
+        (NOTHING, not paths),
+        (ADDITIONS, not candidate.changed),
+        (MANY, len(paths) > MOST_FILES),
+        (DOCUMENTATION, all(map(is_side_file, paths))),
+    )
+    return next((reason for reason, applies in checks if applies), "")
+
+
+def _text_reason(candidate: ChosenCommit, blob_texts: Mapping[str, str | None]) -> str:
+    """Why a commit is no request, by the texts of its files; empty if it is one."""
+    pairs = [
+        (blob_texts.get(change.old_blob or ""), blob_texts.get(change.new_blob or ""), change)
+        for change in candidate.changed
+    ]
+    if all(old is None for old, _, _ in pairs):
+        return UNREADABLE
+    only_formatting = (
+        old is not None and new is not None and old != new and "".join(old.split()) == "".join(new.split())
+        for old, new, _ in pairs
+    )
+    if len(candidate.changes) == len(pairs) and all(only_formatting):
+        return FORMATTING
+    return DOCUMENTATION if all(old is None or is_side_file(change.path, old) for old, _, change in pairs) else ""
+
+
+FileView: TypeAlias = Callable[[str, str | None], Sequence[Item]]
+"""The items of a file by path and text, with versions in their names; of a file that no item can hold (None) none."""
+
+CommitView: TypeAlias = Callable[[int, Sequence[ItemKey]], Item | None]
+"""The item of a commit by its position in the line, and what it changed; None of one that changed no file."""
+
+LineView: TypeAlias = Callable[[str, str | None], Sequence[str]]
+"""The definition around each line of a file by path and text, see `definition_lines`."""
+
+SeenItems: TypeAlias = Mapping[str, ItemKey]
+"""The items of one file that a query sees, by their names without the version."""
+
+
+class ItemVersions:
+    """Begins and ends items along a history."""
+
+    def __init__(self, file: FileView, commit: CommitView, lines: LineView = lambda *_: ()) -> None:
+        self._file = file
+        self._commit = commit
+        self._line_view = lines
+        self._items: list[Item] = []
+        self._ends: dict[int, str] = {}
+        self._live: dict[str, dict[str, int]] = {}  # by path, positions in the items by name
+        self._lines: dict[str, Sequence[str]] = {}  # of the files that are there
+        self._n_versions: Counter[str] = Counter()
+
+    def follow(
+        self,
+        stretches: Sequence[TreeStretch],
+        texts: Iterator[str | None],
+        query_paths: Sequence[Iterable[str]],
+        hunks: Hunks,
+    ) -> list[Mapping[str, SeenItems]]:
+        """Go through a history.
+
+        Args:
+            stretches: one for each query.
+            texts: of the files that come in them, in their order.
+            query_paths: by query, the paths whose items are looked up.
+            hunks: of the changes of all commits, for links to definitions.
+
+        Returns:
+            By query, the items that it sees at each of these paths.
+        """
+        visible: list[Mapping[str, SeenItems]] = []
+        for stretch, paths in zip(stretches, query_paths, strict=True):
+            gone = (touched_file.path for touched in stretch.touched for touched_file in touched if touched_file.gone)
+            start = {path: self._visible(path) for path in {*gone, *stretch.renamed.values()}}
+            for path in stretch.gone:
+                self._become(path, (), stretch, {})
+            for path, _ in stretch.come:
+                text = next(texts)
+                self._lines[path] = self._line_view(path, text)
+                self._become(path, self._file(path, text), stretch, start)
+            links = commit_links(stretch, hunks, self._lines.__getitem__, partial(self._at, start))
+            commits = (self._commit(position, changed) for position, changed in enumerate(links, stretch.first))
+            self._items += [item for item in commits if item is not None]
+            visible.append({path: self._visible(path) for path in paths})
+        return visible
+
+    def catalog(self) -> Catalog:
+        """All items, in the order in which they appear in the history."""
+        return Catalog(replace(item, until=self._ends.get(at)) for at, item in enumerate(self._items))
+
+    def _become(self, path: str, items: Sequence[Item], stretch: TreeStretch, start: Mapping[str, SeenItems]) -> None:
+        """Replace the items of a path; those that exist already go on."""
+        before, current = self._live.pop(path, {}), dict[str, int]()
+        old = stretch.renamed.get(path, "")
+        was = start.get(old, {}).get(old)
+        for item in items:
+            at = before.pop(item.name, None)
+            links = (Link(RENAMED, was),) if was and item.type == "file" else ()
+            current[item.name] = (
+                self._begin(replace(item, links=links), stretch.brought.get(path)) if at is None else at
+            )
+        self._ends |= {at: iso_time(stretch.ended[path]) for at in before.values()}
+        if current:
+            self._live[path] = current
+
+    def _begin(self, item: Item, time: int | None) -> int:
+        """Add an item; one that had ended and comes back becomes a new one, `NAME.2`."""
+        self._n_versions[item.id] += 1
+        n = self._n_versions[item.id]
+        name = item.name if n == 1 else f"{item.name}.{n}"
+        self._items.append(replace(item, name=name, created=None if time is None else iso_time(time)))
+        return len(self._items) - 1
+
+    def _at(self, start: Mapping[str, SeenItems], touched_file: TouchedFile) -> SeenItems:
+        return start[touched_file.path] if touched_file.gone else self._visible(touched_file.path)
+
+    def _visible(self, path: str) -> SeenItems:
+        return {name.rpartition("@")[0]: self._items[at].key for name, at in self._live.get(path, {}).items()}
+
+
+NAMED, TESTS = "names a file", "tests"
+_LABELLING = {
+    "files": (
+        "A commit's message is the query, and the files of the tree before it that the commit changed, deleted or "
+        "renamed are required (2); documentation, changelogs, lock files and generated files among them help (1). "
+        "Files that it added cannot be offered. Every other file counts as not needed."
+    ),
+    "definitions": (
+        "A commit's message is the query, and the definitions of the tree before it that hold changed lines are "
+        "required (2): for lines that were only added the one around their place, for lines outside of all the outline "
+        "of their file, which also stands for a file that was only renamed, or deleted. In documentation, changelogs, "
+        "lock files and generated files they help (1). What the commit added cannot be offered. All else counts as not "
+        "needed."
+    ),
+}
+_NOTES = (
+    "Nobody has read the labels: a commit may change what its message does not say, and developers read files that "
+    "they do not change."
+)
+
+Notify = Callable[[str, int, int], None]
+"""Told how far something is: what, how much is done, and of how much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySettings:
+    """Settings of a dataset of a history.
+
+    Attributes:
+        name: of the dataset.
+        head: the newest commit: a branch, a tag or a hash.
+        commits: how many of the newest commits of its first-parent line are looked at, >= 1.
+        rules: which of them are queries.
+        view: items are `files`, or `definitions`: outlines of files, and a chunk for each definition.
+        first: the hash of the commit that is the first query, if all from there on are to be queries; else the newest
+            are, as many as the rules say.
+        test_share: the share of the queries, the newest, that are the split `test`, 0 to 1; the others are `tuning`.
+    """
+
+    name: str = "history"
+    head: str = "HEAD"
+    commits: int = 5_000
+    rules: CommitRules = field(default_factory=CommitRules)
+    view: str = "files"
+    test_share: float = 0.4
+    first: str | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("view", self.view, VIEWS)
+        check_range("split", self.test_share, 0, 1)
+        check_range("commits", self.commits, 1)
+        check_range("queries", self.rules.queries, 1)
+
+
+def history_dataset(
+    repository: GitRepository, settings: HistorySettings, *, notify: Notify
+) -> tuple[Dataset, CommitChoice]:
+    """Make a dataset of the newest commits that are requests.
+
+    The query of a commit is asked one second before it, so that it sees the first parent's tree and the commits before.
+
+    Args:
+        repository: whose history; of a folder in it, what is below that.
+        settings: see there.
+        notify: told how far it is.
+
+    Returns:
+        The dataset, and which commits it is made of.
+
+    Raises:
+        ParameterError: there is no such commit, or no commit is a request.
+        StorageError: the repository cannot be read, or lacks files.
+    """
+    head = repository.resolve(settings.head)
+    notify("reading commits", 0, settings.commits)
+    line = repository.first_parents(head, settings.commits)
+    if len(settings.rules.texts) and not settings.rules.texts.used(line):
+        raise ParameterError(
+            f"none of the {len(settings.rules.texts):,} texts belongs to one of the {len(line):,} newest commits of "
+            f"{repository.path}; expected hashes of commits, or numbers that messages close: (#12), Fixes #12"
+        )
+    first = next((position for position, commit in enumerate(line) if commit.sha == settings.first), None)
+    choice = choose_commits(
+        line, settings.rules, lambda blobs: {blob: text for blob, text, _ in _read(repository, blobs)}, first=first
+    )
+    if not choice.chosen:
+        why = "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items())
+        shallow = "; the clone is shallow, `git fetch --unshallow` gets the others" if repository.shallow else ""
+        raise ParameterError(
+            f"none of the {len(line):,} newest commits of {repository.path} is a request ({why}){shallow}; expected "
+            "commits that change files of the tree before them and say why"
+        )
+    times = line_times([commit.time for commit in line])
+    history = _History(repository=repository, settings=settings, line=line, times=times, chosen=choice.chosen)
+    catalog, visible = history.items(notify)
+    about = {
+        "licence": "that of the repository, whose texts these are",
+        "source": {
+            "format": "git",
+            "head": head,
+            "first": line[choice.chosen[0].position].sha,
+            "commits": choice.looked_at,
+            "out": dict(choice.out),
+            "files_out": dict(history.left_out.most_common()),
+            "view": settings.view,
+            "folder": repository.inside,
+            "merges": settings.rules.merges,
+            "keep_issues": settings.rules.keep_issues,
+            **({"texts_used": settings.rules.texts.used(line)} if len(settings.rules.texts) else {}),
+        },
+        "labelling": _LABELLING[settings.view],
+        "notes": _NOTES,
+    }
+    dataset = Dataset(
+        name=settings.name,
+        version="1",
+        catalog=catalog,
+        queries=history.queries(),
+        labels=tuple(history.labels(visible, notify)),
+        about=about,
+    )
+    return dataset, choice
+
+
+@dataclass(frozen=True, kw_only=True)
+class _History:
+    """A line of commits, and those of it that are queries. Files that no item can hold are counted by reason."""
+
+    repository: GitRepository
+    settings: HistorySettings
+    line: Sequence[LineCommit]
+    times: Sequence[int]
+    chosen: Sequence[ChosenCommit]
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def items(self, notify: Notify) -> tuple[Catalog, list[Mapping[str, SeenItems]]]:
+        """The catalog of all queries, and for each query the items of the files that its commit changed."""
+        positions = [commit.position for commit in self.chosen]
+        parent = self.line[positions[0]].parents[0]
+        stretches = tree_stretches(self.line, self.times, positions, self.repository.files(parent))
+        defined = self.settings.view == "definitions"
+        versions = ItemVersions(self._file_items, self._commit_item, _lines if defined else lambda *_: ())
+        texts = self._file_texts([blob for stretch in stretches for _, blob in stretch.come], notify)
+        hunks = line_hunks(self.repository, self.line[: positions[-1]]) if defined else {}
+        visible = versions.follow(stretches, texts, [map(_old_path, commit.changed) for commit in self.chosen], hunks)
+        return versions.catalog(), visible
+
+    def _file_texts(self, blobs: Sequence[str], notify: Notify) -> Iterator[str | None]:
+        for number, (_, text, fault) in enumerate(_read(self.repository, blobs)):
+            notify("reading files", number, len(blobs))
+            self.left_out.update([fault] if fault else [])
+            yield text
+
+    def _file_items(self, path: str, text: str | None) -> Sequence[Item]:
+        return () if text is None else file_items(path, text, view=self.settings.view, versioned=True)
+
+    def _commit_item(self, position: int, changed: Sequence[ItemKey]) -> Item | None:
+        commit, time = self.line[position], iso_time(self.times[position])
+        return commit_item(commit, text=self.settings.rules.text_of(commit), created=time, changed=changed)
+
+    def queries(self) -> tuple[DatasetQuery, ...]:
+        """A query for each chosen commit, oldest first."""
+        groups = self._groups()
+        splits = self._splits(groups)
+        return tuple(
+            DatasetQuery(
+                request=Request(id=self._id(commit), text=commit.text, time=iso_time(self.times[commit.position] - 1)),
+                split=split,
+                group=group,
+                tags=_tags(commit),
+            )
+            for commit, group, split in zip(self.chosen, groups, splits, strict=True)
+        )
+
+    def _id(self, commit: ChosenCommit) -> str:
+        return self.line[commit.position].sha[:12]
+
+    def _groups(self) -> Sequence[str | None]:
+        """A group for the queries of one author and day; none where one holds over a tenth, or all are of a day."""
+        authors: dict[str, dict[str, int]] = {}
+        groups = []
+        for commit in self.chosen:
+            day = iso_time(self.times[commit.position])[:10]
+            of_day = authors.setdefault(day, {})
+            groups.append(f"{day} {of_day.setdefault(self.line[commit.position].author, len(of_day) + 1)}")
+        small = max(Counter(groups).values()) <= max(2, len(groups) // 10) and len(authors) > 1
+        return groups if small else [None] * len(groups)
+
+    def _splits(self, groups: Sequence[str | None]) -> list[str]:
+        """`tuning`, then `test` from the query on that makes the share; with groups from the nearest new day on."""
+        n = len(groups)
+        first = n - round(self.settings.test_share * n)
+        days = [(group or "").split(" ")[0] for group in groups]
+        if days[0] and 0 < first < n:
+            starts = [at for at, (day, next_day) in enumerate(pairwise(days), 1) if day != next_day]
+            first = min(starts, key=lambda at: abs(at - first))
+        return ["tuning"] * first + ["test"] * (n - first)
+
+    def labels(self, visible: Sequence[Mapping[str, SeenItems]], notify: Notify) -> Iterator[Label]:
+        """The labels of all queries.
+
+        Args:
+            visible: by query, the items of each changed file.
+            notify: told how far it is.
+        """
+        read = _read(self.repository, [blob for commit in self.chosen for blob in commit.blobs])
+        for number, (commit, items) in enumerate(zip(self.chosen, visible, strict=True)):
+            notify("labelling queries", number, len(self.chosen))
+            texts = {blob: text for blob, text, _ in islice(read, len(commit.blobs))}
+            for change in commit.changed:
+                path, old = _old_path(change), texts[change.old_blob or ""]
+                if old is not None:
+                    grade = Grade.HELPFUL if is_side_file(path, old) else Grade.REQUIRED
+                    names = self._changed_names(change, old, texts.get(change.new_blob or ""))
+                    for name in dict.fromkeys(_item_name(path, name, items[path]) for name in names):
+                        yield Label(self._id(commit), items[path][name], int(grade))
+
+    def _changed_names(self, change: FileChange, old: str, new: str | None) -> tuple[str, ...]:
+        """The definitions that a change was made in; an empty name is the file itself."""
+        if self.settings.view == "files" or new is None or new == old:
+            return ("",)
+        from ctxbench.search.code_facts import code_facts  # grammars wait until definitions are asked for
+
+        return changed_definitions(old, new, code_facts(_old_path(change), old).definitions) or ("",)
+
+
+def _lines(path: str, text: str | None) -> Sequence[str]:
+    return () if text is None else definition_lines(path, text)
+
+
+def _item_name(path: str, definition: str, items: SeenItems) -> str:
+    """The name of the item of a definition, or of the innermost around it that is one; of none the file's."""
+    while definition and f"{path}::{definition}" not in items:
+        definition = definition.rpartition(".")[0]
+    return f"{path}::{definition}" if definition else path
+
+
+def _read(repository: GitRepository, blobs: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:
+    """Blobs in their order with their texts; None and why of one that no item can hold. Large ones are not read."""
+    sizes = repository.sizes(blobs)
+    small = [sizes.get(blob, 0) <= MOST_BYTES for blob in blobs]  # a missing blob is reported when it is read
+    read = repository.blobs(compress(blobs, small))
+    for blob, is_small in zip(blobs, small, strict=True):
+        text, fault = text_or_fault(next(read)[1]) if is_small else ("", f"over {MOST_BYTES / 1_000_000:g} MB")
+        yield blob, None if fault else text, fault
+
+
+def _old_path(change: FileChange) -> str:
+    """The path of a changed file in the tree before."""
+    return change.old_path or change.path
+
+
+def _tags(commit: ChosenCommit) -> tuple[str, ...]:
+    """Whether the text names a changed file, whether tests changed, and the language of most changed files."""
+    paths = [_old_path(change) for change in commit.changed]
+    main = [path for path in paths if not is_side_file(path)] or paths
+    languages = Counter(language_of(path) or "other" for path in main)
+    named = any(_names(commit.text, path) for path in paths)
+    tests = any(is_test_path(change.path) for change in commit.changes)
+    return (*([NAMED] if named else []), *([TESTS] if tests else []), languages.most_common(1)[0][0])
+
+
+def _names(text: str, path: str) -> bool:
+    """Whether a text contains the path of a file, or its name if that has an ending."""
+    name = PurePosixPath(path).name
+    names = [path, name] if PurePosixPath(path).suffix else [path]
+    return any(re.search(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])", text) for name in names)
+
+
+_SAME = ("view", "merges", "keep_issues", "folder")  # what decides which items a query sees
+
+
+def grown_history(
+    old: Dataset, repository: GitRepository, settings: HistorySettings, *, notify: Notify
+) -> tuple[Dataset, CommitChoice]:
+    """The dataset with the requests of the commits after its head.
+
+    Queries and labels that are there stay as they are, those that were taken out stay out, and the new ones are in the
+    split of the last one. How many queries it has does not count. Version 1 becomes 2; another text stays.
+
+    Args:
+        old: as `history_dataset` made it, or as somebody edited it.
+        repository, settings, notify: as of `history_dataset`.
+
+    Returns:
+        The dataset, and which commits it is made of.
+
+    Raises:
+        ParameterError: it is of another history or made in another way, or its labels name items that are in none.
+        StorageError: the repository cannot be read, or lacks files.
+    """
+    source = old.about.get("source")
+    if not isinstance(source, dict) or source.get("format") != "git" or not {"head", "first"} <= source.keys():
+        raise ParameterError(f"dataset {old.name} was not made by `ctxbench data from-git`; name another folder")
+    line = [commit.sha for commit in repository.first_parents(repository.resolve(settings.head), settings.commits)]
+    for name in ("head", "first"):
+        if source[name] not in line:
+            raise ParameterError(
+                f"dataset {old.name}: commit {source[name]} ({name} in its card) is not among the {len(line):,} newest "
+                f"of the first-parent line of {settings.head} in {repository.path}; name a head that follows it or "
+                "look at more --commits, or write to another folder"
+            )
+    new, choice = history_dataset(repository, replace(settings, first=source["first"]), notify=notify)
+    about = new.about["source"]
+    if changed := [name for name in _SAME if source.get(name, about[name]) != about[name]]:
+        was = ", ".join(f"{name} {source[name]}" for name in changed)
+        raise ParameterError(f"dataset {old.name} was made with {was} (its card says so); ask for the same to grow it")
+    later = {sha[:12] for sha in line[line.index(source["head"]) + 1 :]}
+    added = [replace(query, split=old.queries[-1].split) for query in new.queries if query.id in later]
+    if lost := sorted(item.id for item in old.catalog if new.catalog.find(item.key) is None):
+        raise ParameterError(
+            f"dataset {old.name}: {len(lost):,} of its items are none of what is asked for now, such as {lost[0]}; "
+            "give the --commits and --queries-from that it was made with, or write to another folder"
+        )
+    labels = (*old.labels, *(label for label in new.labels if label.query in later))
+    version = str(int(old.version) + 1) if added and old.version.isdecimal() else old.version
+    card = {**old.about, "source": {**source, **about}}
+    return (
+        replace(old, version=version, catalog=new.catalog, queries=(*old.queries, *added), labels=labels, about=card),
+        choice,
+    )

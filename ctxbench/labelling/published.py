@@ -1,0 +1,540 @@
+"""Datasets from installed packages, and files fetched from publishers."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+
+from ctxbench.datasets.dataset import Dataset, split_of
+from ctxbench.datasets.files import read_dataset
+from ctxbench.datasets.lookup import FileImporter, PublishedSource, SourceFile, importers, recipes, sha256_of, text_key
+from ctxbench.datasets.queries import DatasetQuery, Label, connected_rows
+from ctxbench.io.console import Notify, nothing_said
+from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError, install_command
+from ctxbench.io.files import exclusive, make_folder, read_text
+from ctxbench.io.http import AS_IT_IS, Deadline, compression, environment_fault, offline
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.labels import Grade
+from ctxbench.model.requests import Message, Request
+
+if TYPE_CHECKING:
+    import httpx
+
+
+_PACKAGE = Path(__file__).parents[1]
+_FOLDERS = (_PACKAGE / "shipped_datasets", _PACKAGE.parent / "datasets")  # of a wheel, and of the repository
+
+
+class PackageData:
+    """`smoke`, a front desk's 24 items and 30 requests; `workbench`, `freight` and `diary`, a few hundred of each.
+
+    A language model wrote and labelled them, as their cards say: they are for a first look, notebooks and tests.
+    """
+
+    provides: ClassVar[tuple[str, ...]] = ("smoke", "workbench", "freight", "diary")
+    version: ClassVar[str] = "1"
+
+    @property
+    def install(self) -> str:
+        """The command that puts them there."""
+        return install_command(reinstall=True)
+
+    def available(self) -> bool:
+        """Whether their files are there."""
+        return all(self._folder(name) is not None for name in self.provides)
+
+    def load(self, name: str) -> Dataset:
+        """Read one of the datasets.
+
+        Raises:
+            UnknownNameError: it is another name.
+            StorageError: the files are missing.
+        """
+        if name not in self.provides:
+            raise UnknownNameError("shipped dataset", name, self.provides)
+        folder = self._folder(name)
+        if folder is None:
+            raise StorageError(f"the files of dataset {name} are missing from the package; run `{self.install}`")
+        return read_dataset(folder)
+
+    def _folder(self, name: str) -> Path | None:
+        return next((folder / name for folder in _FOLDERS if (folder / name / "dataset.yaml").is_file()), None)
+
+
+HOST = "https://raw.githubusercontent.com"
+TRIES = 4  # of one file, each going on where the last one ended
+TIMEOUT_S = 30.0  # in which `LEAST` bytes come, or the file is whole
+LEAST = 30_000  # bytes; a server that drips would hold everybody up for days
+REDIRECTS = 5  # of one exchange
+TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
+_SLOW = f"fewer than {LEAST:,} bytes came in {TIMEOUT_S:g} s"
+_AGAIN = "remove it and try again"
+PART = ".part"  # a hidden file in the same folder, until the download is complete
+
+ShowBytes: TypeAlias = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One file of a source.
+
+    Attributes:
+        path: where it stands.
+        size: in bytes.
+        sha256: as expected and found.
+        fresh: whether it came now; False if it was there.
+    """
+
+    path: Path
+    size: int
+    sha256: str
+    fresh: bool
+
+
+class _CutError(Exception):
+    """The connection ended early, or the server asks to try again; what has come is kept."""
+
+
+def sources() -> dict[str, tuple[PublishedSource, tuple[str, ...]]]:
+    """The sources that can be fetched, by name, with their datasets, sorted."""
+    readers = [importer for importer in importers().values() if isinstance(importer, FileImporter)]
+    by_name = {importer.source.name: (importer.source, importer.provides) for importer in readers}
+    return dict(sorted(by_name.items()))
+
+
+def source_of(name: str) -> PublishedSource:
+    """The source of a name, which may be that of a dataset made of it.
+
+    Raises:
+        UnknownNameError: nothing has the name; the closest are named.
+        ParameterError: the dataset comes from a package; says what to install.
+    """
+    by_name = sources()
+    for source, datasets in by_name.values():
+        if name == source.name or name in datasets:
+            return source
+    importer = importers().get(name)
+    if importer is not None:
+        raise ParameterError(f"dataset {name} has no files to fetch; its source is installed: {importer.install}")
+    names = {*by_name, *(dataset for _, datasets in by_name.values() for dataset in datasets)}
+    raise UnknownNameError("source to fetch", name, names)
+
+
+def fetch(
+    source: PublishedSource,
+    *,
+    host: str = HOST,
+    show: ShowBytes | None = None,
+    notify: Notify = nothing_said,
+    pause: float = 0.5,
+) -> tuple[Fetched, ...]:
+    """Fetch the files of a source into the cache; valid files are left as they are.
+
+    A file comes into its place only once its SHA-256 is the expected one. What has come of it when the connection
+    ends, or the process, is kept, and the next call goes on from there. Processes take turns.
+
+    Args:
+        source: what to fetch.
+        host: where repositories on GitHub are published: `<host>/<repository>/<commit>/<path>`.
+        show: told (text, bytes so far, bytes in all) of each file.
+        notify: told in one line what turned out otherwise.
+        pause: seconds before the second try of a file, doubled each time.
+
+    Raises:
+        StorageError: the network is forbidden or not there, the server has no such file or another one, or the
+            cache cannot be written. Nothing is half-written.
+    """
+
+    @cache  # said once
+    def waiting() -> None:
+        notify(f"{source.name}: another process is fetching it; waiting")
+
+    with exclusive(source.folder / ".lock", waiting=waiting):
+        missing = [file for file in source.files if not _is_right(source.folder / file.path, file, notify)]
+        if missing and offline():
+            raise StorageError(
+                f"cannot fetch {source.name}: CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network; unset it, or "
+                f"name a folder that holds the files: `ctxbench data import DATASET --from FOLDER`"
+            )
+        if missing:
+            deadline = Deadline(TIMEOUT_S)
+            with _client() as client:
+                for file in missing:
+                    url = f"{source.address(host)}/{file.published}"
+                    _Download(client, deadline, url, file, source.folder / file.path, show).get(pause)
+    return tuple(Fetched(source.folder / f.path, f.size, f.sha256, f in missing) for f in source.files)
+
+
+def _client() -> httpx.Client:
+    """A client that uses the proxies and certificates of the environment, and follows no redirect by itself.
+
+    Raises:
+        StorageError: the environment names some that cannot be used.
+    """
+    import httpx
+
+    try:
+        return httpx.Client(timeout=TIMEOUT_S, headers=AS_IT_IS, limits=httpx.Limits(max_connections=1))
+    except (ValueError, ImportError, OSError, httpx.InvalidURL) as error:
+        raise StorageError(environment_fault(error)) from error
+
+
+def _is_right(path: Path, file: SourceFile, notify: Notify) -> bool:
+    if not path.is_file():
+        return False
+    digest = sha256_of(path, remedy=_AGAIN)
+    if digest != file.sha256:
+        notify(f"{path}: its SHA-256 is {digest}, expected {file.sha256}; fetching it again")
+    return digest == file.sha256
+
+
+@dataclass
+class _Download:
+    """The download of one file."""
+
+    client: httpx.Client
+    deadline: Deadline
+    url: str
+    file: SourceFile
+    target: Path
+    show: ShowBytes | None
+
+    @property
+    def part(self) -> Path:
+        return self.target.with_name(f".{self.target.name}{PART}")
+
+    def get(self, pause: float) -> None:
+        """Fetch the file, check it and move it to its path.
+
+        Raises:
+            StorageError: it could not be had, or is another file.
+        """
+        had = self._size()
+        self._fetch_all(pause)
+        digest, size = sha256_of(self.part, remedy=_AGAIN), self._size()
+        if digest != self.file.sha256 and had:  # what was kept from before may be what is wrong
+            self._drop()
+            self._fetch_all(pause)
+            digest, size = sha256_of(self.part, remedy=_AGAIN), self._size()
+        if digest != self.file.sha256:
+            self._drop()
+            raise StorageError(
+                f"{self.url} is not the expected file: {size:,} bytes with SHA-256 {digest}, expected "
+                f"{self.file.size:,} bytes with {self.file.sha256}; nothing was kept. Something on the way may have "
+                "answered in its place (a proxy, a login page)"
+            )
+        try:
+            self.part.replace(self.target)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _fetch_all(self, pause: float) -> None:
+        """Fetch the whole file, with retries if the connection ends."""
+        for attempt in range(TRIES):
+            try:
+                self._go_on()
+            except _CutError as error:
+                if attempt == TRIES - 1:
+                    raise StorageError(
+                        f"cannot fetch {self.url}: {error}; {self._size():,} of {self.file.size:,} bytes have come and "
+                        "are kept, the same command goes on from there"
+                    ) from error
+                time.sleep(pause * 2**attempt)
+            except KeyboardInterrupt as stopped:
+                stopped.add_note("what has come is kept: the same command goes on from there")
+                raise
+            else:
+                return
+
+    def _go_on(self) -> None:
+        """Send one request for the missing bytes, and append them to the partial file.
+
+        Raises:
+            _CutError: worth another try.
+            StorageError: not worth one.
+        """
+        import httpx
+
+        have = self._size()
+        if have >= self.file.size:
+            return
+        try:
+            with self.deadline.running():
+                self._exchange(have)
+        except (httpx.TransportError, UnicodeError) as error:  # the latter of a Location whose host cannot be
+            if isinstance(error, httpx.UnsupportedProtocol):
+                raise StorageError(f"cannot fetch {self.url}: {error}") from error
+            raise _CutError(_SLOW if self.deadline.late else str(error) or type(error).__name__) from error
+        if self.deadline.late:  # a body that ends with its connection ended by us
+            raise _CutError(_SLOW)
+
+    def _exchange(self, have: int) -> None:
+        """Send the request, and follow redirects without reading their bodies."""
+        headers = {"Range": f"bytes={have}-"} if have else {}
+        request = self.client.build_request("GET", self.url, headers=headers, extensions={"trace": self.deadline.trace})
+        for _ in range(REDIRECTS + 1):
+            with contextlib.closing(self.client.send(request, stream=True)) as response:
+                if response.next_request is None:
+                    return self._take(response, have)
+            request = response.next_request
+        raise StorageError(f"cannot fetch {self.url}: more than {REDIRECTS} redirects")
+
+    def _take(self, response: httpx.Response, have: int) -> None:
+        """Write the body of a response, from `have` if the server continues there, else from the start."""
+        status = f"the server answers {response.status_code} {response.reason_phrase}"
+        if response.status_code in TRY_AGAIN:
+            raise _CutError(status)
+        if response.status_code == 416 or (response.status_code == 206 and _first(response) != have):
+            self._drop()
+            raise _CutError(f"{status} to a request for the bytes from {have:,} on")
+        if response.status_code not in (200, 206):
+            raise StorageError(
+                f"cannot fetch {self.url}: {status}; if its owner has moved it, name a folder that holds a copy: "
+                "`ctxbench data import DATASET --from FOLDER`"
+            )
+        if compression(response.headers):
+            raise StorageError(
+                f"cannot fetch {self.url}: the server compresses ({compression(response.headers)!r:.80}) what it was "
+                "asked for as it is; something on the way may do so (a proxy)"
+            )
+        done = lap = have if response.status_code == 206 else 0
+        try:
+            make_folder(self.part.parent)
+            with self.part.open("ab" if done else "wb") as stream:
+                for piece in response.iter_raw():
+                    done += len(piece)
+                    if done > self.file.size:
+                        break  # another file; its digest will say so
+                    stream.write(piece)
+                    if done - lap >= LEAST:
+                        self.deadline.restart()
+                        lap = done
+                    if self.show is not None:
+                        self.show(f"fetching {self.file.path}, bytes", done, self.file.size)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            self._drop()
+            raise self._unwritable(error) from error
+        if done > self.file.size:
+            self._drop()
+            raise StorageError(
+                f"{self.url} is not the expected file: it has more than the {self.file.size:,} bytes expected; "
+                "nothing was kept"
+            )
+
+    def _size(self) -> int:
+        try:
+            return self.part.stat().st_size
+        except OSError:
+            return 0
+
+    def _drop(self) -> None:
+        with contextlib.suppress(OSError):
+            self.part.unlink()
+
+    def _unwritable(self, error: OSError) -> StorageError:
+        return StorageError(f"cannot write {self.target}: {error.strerror or error}; nothing was changed there")
+
+
+def _first(response: httpx.Response) -> int:
+    """The first byte that a partial response brings; -1 if it does not say."""
+    match = re.match(r"bytes (\d{1,18})-", response.headers.get("content-range", ""))
+    return int(match[1]) if match else -1
+
+
+RELEASE: str = recipes()["bfcl"]["release"]
+SHA256: Mapping[str, str] = recipes()["bfcl"]["files"]
+SIMPLE, MULTIPLE, IRRELEVANCE = "simple_python", "live_multiple", "live_irrelevance"
+
+
+class _BfclEntry(NamedTuple):
+    """A question, the functions listed with it, and the names that its answer calls."""
+
+    id: str
+    part: str
+    messages: tuple[Message, ...]
+    functions: Sequence[Mapping[str, Any]]
+    answer_names: tuple[str, ...]
+
+
+class BFCL:
+    """`bfcl-simple`, `bfcl-live` and `bfcl-live-listed`; each query's required tools are those its answer calls.
+
+    A function is a tool without a server. Many names are defined several times. In the first two datasets the
+    first definition in file order stands for all (this is how they are measured elsewhere); in `bfcl-live-listed`
+    each query gets the very definitions listed with it, so each definition is a tool of its own. Schemas are as
+    published, in BFCL's dialect (`dict`, `float`, `tuple` for types).
+    """
+
+    provides: ClassVar[tuple[str, ...]] = tuple(recipes()["bfcl"]["datasets"])
+    version: ClassVar[str] = f"{RELEASE}-1"
+    install: ClassVar[str] = f"pip install --no-deps bfcl-eval=={RELEASE}"
+
+    def __init__(self, folder: Path | None = None, *, sha256: Mapping[str, str] = SHA256) -> None:
+        """Read from the installed wheel, or from a copy of its `data` folder.
+
+        Args:
+            folder: the copy; None = the wheel.
+            sha256: the digest expected of each file.
+        """
+        self._folder = folder
+        self._sha256 = sha256
+
+    def available(self) -> bool:
+        """Whether the wheel is installed (its package is looked for, not imported), or the folder is there."""
+        folder = self._folder or _wheel_data()
+        return folder is not None and folder.is_dir()
+
+    def load(self, name: str) -> Dataset:
+        """Make one of the datasets; about a second.
+
+        Raises:
+            UnknownNameError: `name` is none of `provides`.
+            StorageError: the wheel is missing or of another version, or a file is not the one expected.
+        """
+        if name not in self.provides:
+            raise UnknownNameError("dataset of BFCL", name, self.provides)
+        if name == "bfcl-simple":
+            entries = self._entries(SIMPLE)
+            return self._dataset(name, entries, groups=[entry.answer_names[0] for entry in entries])
+        multiple, irrelevance = self._entries(MULTIPLE), self._entries(IRRELEVANCE)
+        groups = _groups([*multiple, *irrelevance])
+        if name == "bfcl-live":
+            return self._dataset(name, multiple, groups=groups[: len(multiple)])
+        return self._dataset(name, [*multiple, *irrelevance], groups=groups)
+
+    def _entries(self, part: str) -> list[_BfclEntry]:
+        answers = self._rows(f"possible_answer/BFCL_v4_{part}.json") if part != IRRELEVANCE else []
+        calls = {row["id"]: row["ground_truth"] for row in answers}
+        return [
+            _BfclEntry(
+                id=row["id"],
+                part=part,
+                messages=tuple(Message(m["role"], m["content"]) for turn in row["question"] for m in turn),
+                functions=row["function"],
+                answer_names=tuple(dict.fromkeys(name for call in calls.get(row["id"], ()) for name in call)),
+            )
+            for row in self._rows(f"BFCL_v4_{part}.json")
+        ]
+
+    def _rows(self, file: str) -> list[dict[str, Any]]:
+        path = self._data_folder() / file
+        digest = sha256_of(path, remedy=f"expected {self.install}")
+        if digest != self._sha256[file]:
+            raise StorageError(
+                f"{path} is not the file of bfcl-eval {RELEASE}: its SHA-256 is {digest}, expected "
+                f"{self._sha256[file]}; reinstall it: {self.install} --force-reinstall"
+            )
+        return [json.loads(line) for line in read_text(path).strip().split("\n")]
+
+    def _data_folder(self) -> Path:
+        if self._folder is not None:
+            return self._folder
+        folder = _wheel_data()
+        if folder is None:
+            raise StorageError(f"the BFCL datasets are in the wheel bfcl-eval, which is not installed: {self.install}")
+        release = importlib.metadata.version("bfcl-eval")
+        if release != RELEASE:
+            raise StorageError(f"bfcl-eval {release} is installed, expected {RELEASE}: {self.install}")
+        return folder
+
+    def _dataset(self, name: str, entries: Sequence[_BfclEntry], *, groups: Sequence[str]) -> Dataset:
+        every_definition = name == "bfcl-live-listed"
+        tools = _tools(entries, every_definition=every_definition)
+        card = recipes()["bfcl"]["datasets"][name]
+        queries, labels = [], []
+        for entry, group in zip(entries, groups, strict=True):
+            keys = {function["name"]: tools[_definition_text(function)].key for function in entry.functions}
+            request = Request(
+                id=entry.id,
+                text=entry.messages[-1].content,  # the user's in every entry
+                history=entry.messages[:-1],
+                available=tuple(keys.values()) if every_definition else None,
+            )
+            query = DatasetQuery(
+                request=request,
+                split=split_of(group),
+                group=group,
+                tags=(entry.part,),
+                needs_nothing=entry.part == IRRELEVANCE,
+            )
+            queries.append(query)
+            labels += [Label(entry.id, keys[name], Grade.REQUIRED) for name in entry.answer_names]
+        return Dataset(
+            name=name,
+            version=self.version,
+            catalog=Catalog({tool.key: tool for tool in tools.values()}.values()),
+            queries=tuple(queries),
+            labels=tuple(labels),
+            about={
+                "licence": "Apache-2.0",
+                "source": {
+                    "package": f"bfcl-eval=={RELEASE}",
+                    "url": "https://github.com/ShishirPatil/gorilla/tree/main/berkeley-function-call-leaderboard",
+                    "sha256": {file: self._sha256[file] for file in card["files"]},
+                },
+                "labelling": card["labelling"],
+                "notes": card["notes"],
+            },
+        )
+
+
+def _wheel_data() -> Path | None:
+    """The data folder of the installed package; the package is not imported."""
+    spec = importlib.util.find_spec("bfcl_eval")
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(folders[0]) / "data" if folders else None
+
+
+def _tools(entries: Iterable[_BfclEntry], *, every_definition: bool) -> dict[str, Item]:
+    """The tool that stands for each definition, by the definition as text, in file order.
+
+    A tool has no server. With `every_definition`, definitions of a name after its first are tools of their own,
+    distinguished by a server that is the start of the definition's SHA-256; else the first stands for all of them.
+    """
+    first: dict[str, Item] = {}
+    tools: dict[str, Item] = {}
+    for entry in entries:
+        for function in entry.functions:
+            name, text = function["name"], _definition_text(function)
+            if text in tools:
+                continue
+            digest = hashlib.sha256(text.encode("ascii")).hexdigest()
+            server = digest[:8] if name in first and every_definition else None
+            tool = Item(
+                type="tool",
+                server=server,
+                name=name,
+                description=function["description"],
+                schema=function["parameters"],
+            )
+            tools[text] = tool if server else first.setdefault(name, tool)
+    return tools
+
+
+def _groups(entries: Sequence[_BfclEntry]) -> list[str]:
+    """The group of each live query, named by the first query of the group.
+
+    One group are queries with the same text (blanks and case aside) and those that were contributed over the same
+    list of functions: the second number of `live_multiple_712-164-28`. They are often paraphrases.
+    """
+    keys = ((f"{e.part} {e.id.rsplit('_', 1)[1].split('-')[1]}", (text_key(e.messages[-1].content),)) for e in entries)
+    names = {row: entries[rows[0]].id for rows in connected_rows(keys) for row in rows}
+    return [names[row] for row in range(len(entries))]
+
+
+def _definition_text(function: Mapping[str, Any]) -> str:
+    """A definition as text, the order of its keys aside."""
+    return json.dumps(function, sort_keys=True, ensure_ascii=True)

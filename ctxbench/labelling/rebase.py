@@ -1,0 +1,706 @@
+"""Move a dataset to a changed catalog, following renamed items."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.layout import AGENT, DROPPED, RENAMES
+from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
+from ctxbench.io.documents import dump_json, line_of, load_yaml
+from ctxbench.io.errors import Fault, InputError, ParameterError, raise_faults
+from ctxbench.labelling.curation import FieldChanges, differing
+from ctxbench.labelling.overlap import WORDS_THRESHOLD, similar_by_words
+from ctxbench.model.items import Catalog, Item, ItemKey, name_likeness, suggest_items
+from ctxbench.model.labels import Grade
+from ctxbench.model.requests import Request, SessionItem
+
+_DROPPED = (
+    " any more: an earlier `ctxbench data rebase` dropped its labels with it; bring the dataset's folder back as it "
+    "was before (`git restore`, or delete it and import again), and rebase that with --renames"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """An item with its old and its new identity.
+
+    Attributes:
+        old, new: keys.
+        how: `given`, `same content on another server`, `same content under another name`, or what makes it likely.
+    """
+
+    old: ItemKey
+    new: ItemKey
+    how: str
+
+    def as_dict(self) -> dict[str, str]:
+        """The rename as JSON."""
+        return {"old": self.old.id, "new": self.new.id, "how": self.how}
+
+
+@dataclass(frozen=True, slots=True)
+class AmbiguousRename:
+    """An item that is gone, and several new ones with the same content: a person must say which is its successor."""
+
+    old: ItemKey
+    candidates: tuple[ItemKey, ...]
+
+
+def read_renames(path: Path | str) -> dict[ItemKey, ItemKey]:
+    """Read a mapping from old to new item ids, in YAML or JSON.
+
+    Raises:
+        StorageError: the file cannot be read.
+        InputError: it is no mapping of item ids; all faults, with their lines.
+    """
+    data, lines = load_yaml(path)
+    if not isinstance(data, dict):
+        raise InputError([Fault("expected a mapping from old to new item ids, such as tool:a:x: tool:b:x", path, 1)])
+    faults: list[Fault] = []
+    renames: dict[ItemKey, ItemKey] = {}
+    for old, new in data.items():
+        line = line_of(lines, (old,))
+        keys = []
+        for value in (old, new):
+            try:
+                keys.append(ItemKey.parse(value if isinstance(value, str) else ""))
+            except ParameterError as error:
+                faults.append(Fault(str(error), path, line))
+        if len(keys) == 2:
+            renames[keys[0]] = keys[1]
+    raise_faults(faults, subject="renames")
+    return renames
+
+
+def check_renames(
+    renames: Mapping[ItemKey, ItemKey],
+    old: Catalog,
+    new: Catalog,
+    *,
+    dropped: Collection[str] = (),
+    file: Path | None = None,
+) -> None:
+    """Check that the old and the new items of renames exist.
+
+    Args:
+        renames: old to new identity.
+        old, new: the catalogs.
+        dropped: ids of items that are not in the old one because an earlier rebase dropped their labels.
+        file: that the renames were read from, for the lines of faults.
+
+    Raises:
+        InputError: all such renames.
+    """
+    faults: list[Fault] = []
+    lines = {} if file is None else load_yaml(file)[1]
+    for before, after in renames.items():
+        known_faults = len(faults)
+        for key, catalog, noun in ((before, old, "the dataset"), (after, new, "the new catalog")):
+            if catalog.find(key) is None:
+                suggestion = suggest_items(key.id, catalog.ids)
+                if catalog is old and key.id in dropped:
+                    suggestion = _DROPPED
+                faults.append(
+                    Fault(
+                        f"rename {before.id} to {after.id}: {noun} holds no {key.id!r}{suggestion}",
+                        file,
+                        line_of(lines, (before.id,)),
+                    )
+                )
+        if old.find(after) is not None and after not in renames and len(faults) == known_faults:
+            problem = (
+                f"rename {before.id} to {after.id}: the dataset holds {after.id!r} as well, so that two items would "
+            )
+            faults.append(
+                Fault(
+                    f"{problem}become one; rename that one, too, or leave this one out",
+                    file,
+                    line_of(lines, (before.id,)),
+                )
+            )
+    first: dict[ItemKey, ItemKey] = {}
+    for before, after in renames.items():
+        previous = first.setdefault(after, before)
+        if previous != before:
+            problem = f"{previous.id} and {before.id} are both renamed to {after.id}; two cannot become one"
+            faults.append(Fault(problem, file, line_of(lines, (before.id,))))
+    raise_faults(faults, subject="renames")
+
+
+def propose_renames(
+    gone: Iterable[Item], added: Iterable[Item]
+) -> tuple[tuple[Rename, ...], tuple[AmbiguousRename, ...]]:
+    """Pair items that are gone with new ones of the same type and the same description, text and schema.
+
+    An item without any of the three is never paired. Among several new ones with the same content, the one of the
+    same name is taken if there is just one; else the rename is ambiguous. So it is where several that are gone have the
+    same content and the names do not tell them apart.
+
+    Returns:
+        The pairs and the ambiguous renames, in the order of `gone`.
+    """
+    added_by_content = group_pairs((item_content(item), item) for item in added)
+    gone_by_content = group_pairs((item_content(item), item) for item in gone)
+    renames, ambiguous = [], []
+    for content, olds in gone_by_content.items():
+        news = list(added_by_content.get(content, ())) if content else []
+        unpaired = []
+        for old in olds:
+            same_name = [new for new in news if new.name == old.name]
+            rivals = sum(item.name == old.name for item in olds)
+            if len(same_name) == 1 and rivals == 1:
+                renames.append(Rename(old.key, same_name[0].key, "same content on another server"))
+                news.remove(same_name[0])
+            else:
+                unpaired.append(old)
+        if len(unpaired) == 1 and len(news) == 1:
+            renames.append(Rename(unpaired[0].key, news[0].key, "same content under another name"))
+        elif news:
+            ambiguous += [AmbiguousRename(old.key, tuple(new.key for new in news)) for old in unpaired]
+    positions = {item.key: i for i, item in enumerate(item for olds in gone_by_content.values() for item in olds)}
+    return tuple(sorted(renames, key=lambda r: positions[r.old])), tuple(
+        sorted(ambiguous, key=lambda a: positions[a.old])
+    )
+
+
+def item_content(item: Item) -> str:
+    """Type, description, text and schema as text; empty if the item has only a name."""
+    parts: list[Any] = [item.description, item.text, item.schema]
+    return dump_json([item.type, *parts]) if any(parts) else ""
+
+
+_MOST_PAIRS = 100_000  # that are compared; where a whole catalog was exchanged, nobody reads guesses
+_LIKE = 0.7  # of names, and
+_SHARED = 0.4  # the share of words that two descriptions have in common, from which one may be the other
+_ALIKE = "much the same {}"
+_ALONE = "the only {} that is gone, and the only new one"
+
+
+def likely_successors(gone: Sequence[Item], new: Sequence[Item], *, alone: bool = True) -> tuple[Rename, ...]:
+    """For items that are gone the new ones that they may go on as, each new one once, likeliest pairs first taken.
+
+    Args:
+        gone: what is gone; of an agent's item no more than the name is known.
+        new: what may have taken its place.
+        alone: where one item of a type is gone and one is new, they may be the same however they are called.
+
+    Returns:
+        The pairs, in the order of `gone`; how they are alike stands in `how`. Empty where none is, or where there are
+        more than 100,000 pairs to compare.
+    """
+    if len(gone) * len(new) > _MOST_PAIRS:
+        return ()
+    n_gone, n_new = (Counter(item.type for item in items) for items in (gone, new))
+    pairs = []
+    for old in gone:
+        for candidate in new:
+            if candidate.type != old.type:
+                continue
+            names, words = name_likeness(old.name, candidate.name), _word_likeness(old, candidate)
+            if names >= _LIKE or words >= _SHARED:
+                reason = "name" if names >= _LIKE else "description"
+                pairs.append((-max(names, words), old, candidate, _ALIKE.format(reason)))
+            elif alone and n_gone[old.type] == n_new[old.type] == 1:
+                pairs.append((0.0, old, candidate, _ALONE.format(old.type)))
+    renames: dict[ItemKey, Rename] = {}
+    taken_keys: set[ItemKey] = set()
+    for _, old, successor, how in sorted(pairs, key=lambda pair: (pair[0], pair[1].id, pair[2].id)):
+        if old.key not in renames and successor.key not in taken_keys:
+            renames[old.key] = Rename(old.key, successor.key, how)
+            taken_keys.add(successor.key)
+    return tuple(renames[old.key] for old in gone if old.key in renames)
+
+
+def _word_likeness(item: Item, second_item: Item) -> float:
+    """The share of the words of two descriptions, and texts, that both have."""
+    first, second = (
+        set(re.findall(r"\w{3,}", f"{item.description} {item.text or ''}".lower())) for item in (item, second_item)
+    )
+    return len(first & second) / len(first | second) if first and second else 0.0
+
+
+def dropped_items(dataset: Dataset) -> Mapping[str, int]:
+    """Ids of items that were gone, and how many labels earlier rebases dropped with each, as the card says."""
+    return dataset.about.get(DROPPED) or {}
+
+
+def recorded(dataset: Dataset, note: str, *, renames: Mapping[ItemKey, ItemKey], dropped: Mapping[str, int]) -> Dataset:
+    """The dataset with what a rebase did in its card.
+
+    Args:
+        dataset: over the new catalog.
+        note: one more of its notes.
+        renames: that were followed; with earlier ones they end at the ids of now.
+        dropped: how many labels were lost with each item that is gone, by id; of those and of earlier ones the card
+            names what is not there again.
+    """
+    notes = dataset.about.get("notes") or []
+    about = {**dataset.about, "notes": [*(notes if isinstance(notes, list) else [notes]), note]}
+    followed = {old: renames.get(new, new) for old, new in dataset.renames.items()} | dict(renames)
+    if renamed := {old.id: new.id for old, new in followed.items() if old != new}:
+        about[RENAMES] = renamed
+    else:
+        about.pop(RENAMES, None)
+    counts = Counter(dropped) + Counter(dropped_items(dataset))
+    if left := {item: n for item, n in sorted(counts.items()) if dataset.catalog.find(ItemKey.parse(item)) is None}:
+        about[DROPPED] = left
+    else:
+        about.pop(DROPPED, None)
+    return replace(dataset, about=about)
+
+
+_SPLIT = 0.3  # the share of the words that an item lost from which a new item may be a part of it
+_FEWEST_WORDS = 3  # that an item must have lost to count as split
+_REBASED = re.compile(r"\+[0-9a-f]{8}$")  # what an earlier rebase put behind a version
+
+
+@dataclass(frozen=True, slots=True)
+class LostLabel:
+    """A label that the dataset over the new catalog cannot have.
+
+    Attributes:
+        query, item: ids, as they were.
+        grade: of the label.
+        why: `gone`, `disabled`, `by hand only` or `out of scope`.
+        effect: `dropped` (not required), `alternative lost` (others of its group are left), `partly labelled` or
+            `unlabelled`: what the query is now.
+    """
+
+    query: str
+    item: str
+    grade: int
+    why: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostMention:
+    """An item that a scope, or a query's session, removed, explicit, recent, uses or available, names no more."""
+
+    where: str
+    item: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewCandidate:
+    """A query to review: a new item is much like one that it requires.
+
+    Attributes:
+        query, required, new: ids.
+        similarity: 0 to 1, by words.
+    """
+
+    query: str
+    required: str
+    new: str
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class SplitCandidate:
+    """A query to review: its label followed one part of an item, and a new item seems to hold another.
+
+    Attributes:
+        query: id.
+        item: id of the item that the label followed to.
+        other: id of the new item.
+        share: how much of the words that the item had and has no more stand in the new one, 0 to 1; None where it is
+            not known what the item said.
+    """
+
+    query: str
+    item: str
+    other: str
+    share: float | None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RebaseReport:
+    """A dataset over another catalog, with all changes.
+
+    Attributes:
+        dataset: the result.
+        source: "name version hash" of the dataset it was made of.
+        renamed: items that have another identity in the new catalog.
+        proposed: pairs with the same content that were not accepted; the old ones count as gone.
+        ambiguous: items with several possible successors.
+        likely: items that labels are lost with, and the new ones that they may go on as; not followed.
+        gone: ids of items without a successor.
+        added: ids of new items, which no query is labelled for.
+        changed: items under the same identity (or a new one) with other fields.
+        reordered: the items of both catalogs have another order, which decides ties.
+        lost_labels: labels that the result cannot have.
+        lost_mentions: items gone from scopes and from requests.
+        to_review: queries to review, because of a new item.
+        split: queries to review, because a required item seems to have been split.
+        open_queries: queries that may be offered a new item, so that for them it is new and unlabelled.
+        changed_labels: labels whose item has other fields than it had.
+        now_unlabelled: ids of queries that metrics could be computed for, and cannot any more.
+        threshold: of `to_review`.
+    """
+
+    dataset: Dataset
+    source: str
+    renamed: tuple[Rename, ...]
+    proposed: tuple[Rename, ...]
+    ambiguous: tuple[AmbiguousRename, ...]
+    likely: tuple[Rename, ...]
+    gone: tuple[str, ...]
+    added: tuple[str, ...]
+    changed: tuple[FieldChanges, ...]
+    reordered: bool
+    lost_labels: tuple[LostLabel, ...]
+    lost_mentions: tuple[LostMention, ...]
+    to_review: tuple[ReviewCandidate, ...]
+    split: tuple[SplitCandidate, ...]
+    open_queries: int
+    changed_labels: int
+    now_unlabelled: tuple[str, ...]
+    threshold: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON, without the dataset."""
+        return {
+            "source": self.source,
+            "dataset": f"{self.dataset.name} {self.dataset.version} {self.dataset.hash[:12]}",
+            "hash": self.dataset.hash,
+            "items": {
+                "renamed": [rename.as_dict() for rename in self.renamed],
+                "proposed": [rename.as_dict() for rename in self.proposed],
+                "doubts": [{"old": i.old.id, "candidates": [key.id for key in i.candidates]} for i in self.ambiguous],
+                "likely": [rename.as_dict() for rename in self.likely],
+                "gone": list(self.gone),
+                "new": list(self.added),
+                "changed": [asdict(item) for item in self.changed],
+                "reordered": self.reordered,
+            },
+            "labels": {
+                "kept": len(self.dataset.labels),
+                "of_changed_items": self.changed_labels,
+                "lost": [asdict(label) for label in self.lost_labels],
+            },
+            "places_lost": [asdict(mention) for mention in self.lost_mentions],
+            "queries": {
+                "new_and_unlabelled": self.open_queries,
+                "now_unlabelled": list(self.now_unlabelled),
+                "to_look_at": len({candidate.query for candidate in self.to_review}),
+                "look": [asdict(candidate) for candidate in self.to_review],
+                "split": [asdict(candidate) for candidate in self.split],
+                "threshold": self.threshold,
+            },
+        }
+
+
+def rebase_dataset(
+    dataset: Dataset,
+    catalog: Catalog,
+    *,
+    renames: Mapping[ItemKey, ItemKey] | None = None,
+    accept: bool = False,
+    version: str | None = None,
+    former: Mapping[str, str] | None = None,
+) -> RebaseReport:
+    """Move queries, labels and scopes to a changed catalog.
+
+    A label follows its item if that is renamed. Where the item is gone, or can no longer be offered (disabled, by hand
+    only, out of scope), a required label is lost: if others of its alternatives are left, the query only loses an
+    alternative; else something is required that nobody can name, so that the query is labelled in part (or not at
+    all), and left out of every figure until someone has looked.
+
+    Args:
+        dataset: any.
+        catalog: the changed one.
+        renames: old to new identity.
+        accept: also follow pairs of a gone and a new item with the same content; otherwise they are only listed.
+        version: of the result; None = the old one, `+` and the start of the catalog's hash.
+        former: by id, what items said when they were labelled, where the dataset's own catalog does not tell.
+
+    Raises:
+        InputError: a rename names an item that is not there, or makes one of two.
+        ParameterError: the catalog is empty.
+    """
+    if not len(catalog):
+        raise ParameterError("the new catalog holds no item; a dataset cannot be carried to it")
+    renames = dict(renames or {})
+    check_renames(renames, dataset.catalog, catalog, dropped=dropped_items(dataset))
+    gone = [i for i in dataset.catalog if i.key not in renames and catalog.find(i.key) is None]
+    new_names = set(renames.values())
+    new = [i for i in catalog if i.key not in new_names and (i.key in renames or dataset.catalog.find(i.key) is None)]
+    proposed, ambiguous = propose_renames(gone, new)
+    followed = tuple(Rename(before, after, "given") for before, after in renames.items()) + (proposed if accept else ())
+    move = _Rebaser(dataset, catalog, {rename.old: rename.new for rename in followed})
+    moved = move.dataset(version or f"{_REBASED.sub('', dataset.version)}+{catalog.hash[:8]}")
+    successors = {rename.new for rename in followed}
+    added = [i for i in new if i.key not in successors]
+    changed = move.changed()
+    changed_ids = {item.id for item in changed}
+    before = set(dataset.unlabelled)
+    source, lost = f"{dataset.name} {dataset.version} {dataset.hash[:12]}", tuple(move.lost_labels)
+    without = [i for i in gone if i.key not in move.renames]
+    lost_gone = tuple(i.id for i in without)
+    counts = f"{len(followed)} items renamed, {len(lost_gone)} gone, {len(added)} new, {len(changed)} changed"
+    return RebaseReport(
+        dataset=recorded(
+            moved,
+            f"Carried from {source} to another catalog: {counts}; {len(lost)} labels lost.",
+            renames=move.renames,
+            dropped=Counter(label.item for label in lost if label.why == "gone"),
+        ),
+        source=source,
+        renamed=followed,
+        proposed=() if accept else proposed,
+        ambiguous=ambiguous,
+        likely=_likely_renames(moved, without, added, {label.item for label in lost}),
+        gone=lost_gone,
+        added=tuple(i.id for i in added),
+        changed=changed,
+        reordered=move.reordered(),
+        lost_labels=lost,
+        lost_mentions=tuple(move.lost_mentions),
+        to_review=_review_candidates(moved, {i.key for i in added}),
+        split=tuple(_split_candidates(move, moved, added, former or {})),
+        open_queries=_open_queries(moved, {i.key for i in added}),
+        changed_labels=sum(label.item.id in changed_ids for label in moved.labels),
+        now_unlabelled=tuple(query for query in moved.unlabelled if query not in before),
+        threshold=WORDS_THRESHOLD,
+    )
+
+
+def _likely_renames(
+    dataset: Dataset, gone: Sequence[Item], added: Sequence[Item], labelled: Collection[str]
+) -> tuple[Rename, ...]:
+    """What the items that labels are lost with may go on as: new items, or of an agent others without a label."""
+    candidates: Sequence[Item] = added
+    if not added and AGENT in dataset.about:  # which items are new is not known
+        labelled_keys = {label.item for label in dataset.labels}
+        candidates = [item for item in dataset.catalog if item.enabled and item.key not in labelled_keys]
+    return tuple(
+        rename for rename in likely_successors(gone, candidates, alone=bool(added)) if rename.old.id in labelled
+    )
+
+
+@dataclass
+class _Rebaser:
+    """Moves one dataset to another catalog, and lists what it loses."""
+
+    old: Dataset
+    catalog: Catalog
+    renames: Mapping[ItemKey, ItemKey]
+    lost_labels: list[LostLabel] = field(default_factory=list)
+    lost_mentions: list[LostMention] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._items = {item.key: item for item in self.catalog}
+
+    def dataset(self, version: str) -> Dataset:
+        """The dataset over the new catalog."""
+        scopes = {name: self._keys(keys, f"scope {name}") for name, keys in self.old.scopes.items()}
+        queries, labels = [], []
+        for query in self.old.queries:
+            request = self._request(query, scopes)
+            query_labels, partly = self._labels(query, request)
+            queries.append(replace(query, request=request, partly_labelled=query.partly_labelled or partly))
+            labels += query_labels
+        about = {name: value for name, value in self.old.about.items() if name != "frozen"}
+        return replace(
+            self.old,
+            version=version,
+            catalog=self.catalog,
+            queries=tuple(queries),
+            labels=tuple(labels),
+            scopes=scopes,
+            about=about,
+            gone=0,
+        )
+
+    def item(self, key: ItemKey) -> Item | None:
+        """The item of the new catalog for a key of the old one; None if it is gone."""
+        return self._items.get(self.renames.get(key, key))
+
+    def changed(self) -> tuple[FieldChanges, ...]:
+        """The items, renamed or not, whose fields differ; by their new id, in the new order."""
+        pairs = ((item, self.item(item.key)) for item in self.old.catalog if _is_known(item))
+        fields = {after.key: _changed_fields(before, after) for before, after in pairs if after is not None}
+        return tuple(FieldChanges(key.id, fields[key]) for key in self._items if fields.get(key))
+
+    def reordered(self) -> bool:
+        """Whether the items of both catalogs have another order."""
+        items = map(self.item, (old.key for old in self.old.catalog if _is_known(old)))
+        common = [item.key for item in items if item is not None]
+        return common != sorted(common, key=self.catalog.position)
+
+    def _keys(self, keys: Sequence[ItemKey], where: str) -> tuple[ItemKey, ...]:
+        """The items of a list under their new names, without those that are gone."""
+        self.lost_mentions += [LostMention(where, key.id, "gone") for key in keys if self.item(key) is None]
+        return tuple(item.key for item in map(self.item, keys) if item is not None)
+
+    def _request(self, query: DatasetQuery, scopes: Mapping[str, tuple[ItemKey, ...]]) -> Request:
+        request = query.request
+        available = request.available
+        if query.scope is not None:
+            available = scopes[query.scope]
+        elif available is not None:
+            available = self._keys(available, f"query {query.id}, available")
+        return replace(
+            request,
+            session=self._session(query),
+            removed=self._keys(request.removed, f"query {query.id}, removed"),
+            explicit=self._keys(request.explicit, f"query {query.id}, explicit"),
+            recent=self._keys(request.recent, f"query {query.id}, recent"),
+            uses=tuple(self._uses(query).items()),
+            available=available,
+        )
+
+    def _uses(self, query: DatasetQuery) -> dict[ItemKey, int]:
+        where = f"query {query.id}, uses"
+        return {new: count for key, count in query.request.uses for new in self._keys([key], where)}
+
+    def _session(self, query: DatasetQuery) -> tuple[SessionItem, ...] | None:
+        if query.request.session is None:
+            return None
+        pairs = [(session_item, self.item(session_item.key)) for session_item in query.request.session]
+        self.lost_mentions += [
+            LostMention(f"query {query.id}, session", session_item.key.id, "gone" if item is None else "disabled")
+            for session_item, item in pairs
+            if item is None or not item.enabled
+        ]
+        return tuple(
+            replace(session_item, key=item.key) for session_item, item in pairs if item is not None and item.enabled
+        )
+
+    def _labels(self, query: DatasetQuery, request: Request) -> tuple[list[Label], bool]:
+        """The labels of a query that are left, and whether something required is lost without a substitute."""
+        labels = self.old.labels_of(query.id)
+        required = [label for label in labels if label.grade == Grade.REQUIRED]
+        moved = self._moved([label for label in labels if label.grade != Grade.REQUIRED], "dropped")
+        unmet: list[tuple[Label, str]] = []
+        for members in group_pairs((label.alternatives or label.item, label) for label in required).values():
+            reasons = {label: self._why_not(label, request) for label in members}
+            if all(reasons.values()):
+                unmet += reasons.items()
+                continue
+            present = self._moved(members, "alternative lost")
+            moved += [replace(present[0], alternatives="")] if len(present) == 1 else present
+        still_required = any(label.grade == Grade.REQUIRED for label in moved)
+        effect = "partly labelled" if still_required or query.partly_labelled else "unlabelled"
+        self.lost_labels += [LostLabel(query.id, label.item.id, label.grade, reason, effect) for label, reason in unmet]
+        return moved, bool(unmet) and still_required
+
+    def _moved(self, labels: Iterable[Label], effect: str) -> list[Label]:
+        """The labels whose items are not gone; the others are lost, with an effect on their query."""
+        pairs = [(label, self.item(label.item)) for label in labels]
+        lost = [label for label, item in pairs if item is None]
+        self.lost_labels += [LostLabel(label.query, label.item.id, label.grade, "gone", effect) for label in lost]
+        return [replace(label, item=item.key) for label, item in pairs if item is not None]
+
+    def _why_not(self, label: Label, request: Request) -> str:
+        """Why no selector could offer the item of a label any more; empty if one could."""
+        item = self.item(label.item)
+        if item is None or not item.enabled:
+            return "gone" if item is None else "disabled"
+        if item.key in {session_item.key for session_item in request.session or ()}:
+            return ""
+        if item.include == "manual":
+            return "by hand only"
+        return "" if request.available is None or item.key in request.available else "out of scope"
+
+
+def _is_known(item: Item) -> bool:
+    """Whether more than its id is known of an item: of what an agent no longer has, nothing is."""
+    return item.enabled or any((item.description, item.text, item.schema))
+
+
+def _changed_fields(before: Item, after: Item) -> tuple[str, ...]:
+    """The fields of an item that differ, without those of its identity."""
+    identity = {"_id", "type", "server", "name", *(["title"] if before.title == "" == after.title else [])}
+    return tuple(name for name in differing(before.as_row(), after.as_row()) if name not in identity)
+
+
+def _may_get(dataset: Dataset, keys: set[ItemKey], query: DatasetQuery) -> set[ItemKey]:
+    """Those of some items that a search may offer to a query."""
+    if query.request.available is not None:
+        keys = keys & set(query.request.available)
+    items = [dataset.catalog[dataset.catalog.position(key)] for key in keys]
+    return {item.key for item in items if item.enabled and item.include != "manual"}
+
+
+def _open_queries(dataset: Dataset, added: set[ItemKey]) -> int:
+    unrestricted = [query for query in dataset.queries if query.request.available is None]
+    restricted = [query for query in dataset.queries if query.request.available is not None]
+    count = len(unrestricted) if unrestricted and _may_get(dataset, added, unrestricted[0]) else 0
+    return count + sum(bool(_may_get(dataset, added, query)) for query in restricted)
+
+
+def _split_candidates(
+    move: _Rebaser, dataset: Dataset, added: Sequence[Item], former: Mapping[str, str]
+) -> Iterator[SplitCandidate]:
+    """The queries whose label followed one part of an item that was split, in their order.
+
+    A new item of its type holds another part where it has at least `_SPLIT` of the words that the item lost. Where it
+    is not known what the item said, each new rule, skill or document may be a part of one that was renamed.
+    """
+    parts: dict[ItemKey, list[tuple[Item, float | None]]] = {}
+    for old in move.old.catalog if added else ():
+        key = move.renames.get(old.key, old.key)
+        item = move.item(old.key)
+        candidates = [candidate for candidate in added if candidate.type == key.type and candidate.key != key]
+        if item is None or not candidates:
+            continue
+        text = former.get(old.id, _text(old))
+        if not text:
+            guesses = candidates if old.key in move.renames and old.type != "tool" else []
+            parts[key] = [(guess, None) for guess in guesses]
+        elif len(lost := _words(text) - _words(_text(item))) >= _FEWEST_WORDS:
+            shares = [(candidate, len(lost & _words(_text(candidate))) / len(lost)) for candidate in candidates]
+            parts[key] = [(candidate, share) for candidate, share in shares if share >= _SPLIT]
+    for query in dataset.queries:
+        for label in dataset.labels_of(query.id):
+            if label.grade == Grade.REQUIRED and (part_shares := parts.get(label.item)):
+                allowed = _may_get(dataset, {part.key for part, _ in part_shares}, query)
+                yield from (
+                    SplitCandidate(query.id, label.item.id, part.id, share)
+                    for part, share in part_shares
+                    if part.key in allowed
+                )
+
+
+def _text(item: Item) -> str:
+    """The description and the text of an item; empty where no more than its id is known."""
+    return f"{item.description} {item.text}".strip()
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text in lower case, without short ones, which occur everywhere."""
+    return set(re.findall(r"\w{4,}", text.lower()))
+
+
+def _review_candidates(dataset: Dataset, added: set[ItemKey]) -> tuple[ReviewCandidate, ...]:
+    """The queries that require an item to which a new item is similar, in their order, most similar first."""
+    catalog = dataset.catalog
+    rows = [catalog.position(key) for key in added]
+    pairs = similar_by_words([item.search_text for item in catalog], threshold=WORDS_THRESHOLD, rows=rows)
+    key_pairs = ((catalog[pair.first].key, catalog[pair.second].key, pair.similarity) for pair in pairs)
+    similar = group_pairs(
+        (old, (new, similarity))
+        for first, second, similarity in key_pairs
+        for old, new in ((first, second), (second, first))
+        if new in added and old not in added
+    )
+    candidates = []
+    for query in dataset.queries:
+        for label in dataset.labels_of(query.id):
+            if label.grade == Grade.REQUIRED and label.item in similar:
+                allowed = _may_get(dataset, {new for new, _ in similar[label.item]}, query)
+                candidates += [
+                    ReviewCandidate(query.id, label.item.id, new.id, similarity)
+                    for new, similarity in similar[label.item]
+                    if new in allowed
+                ]
+    return tuple(candidates)

@@ -1,0 +1,624 @@
+"""Queries and labels from turns, and the report of an import."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from ctxbench.datasets.dataset import Dataset, split_of
+from ctxbench.datasets.layout import SIGNALS, Exposure
+from ctxbench.datasets.queries import DatasetQuery, Label, unlabelled_words
+from ctxbench.io.console import ProgressListener
+from ctxbench.io.errors import count
+from ctxbench.io.redaction import Redactor
+from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
+from ctxbench.labelling.trace_messages import Call, Interner, LogFindings, NestedCall, iso
+from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
+from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey
+from ctxbench.model.labels import Grade
+from ctxbench.model.requests import Message, Request, SessionItem
+
+COUNTS: dict[str, tuple[str, ...]] = {
+    "read": (
+        *("lines", "lines_twice", "lines_unreadable", "spans", "spans_twice", "spans_unreadable"),
+        "spans_without_parent",
+        *("spans_without_content", "spans_other", "model_calls_of_helpers", "logs_without_span"),
+        *("records_without_request", "responses_unread", "responses_missing"),
+    ),
+    "turns": (
+        *("turns", "turns_full", "turns_partial", "turns_without_offered", "turns_assumed_full", "text_empty"),
+        *("available_unknown", "scopes_unknown", "session_not_available"),
+    ),
+    "queries": (
+        *("queries_complete", "queries_partly", "queries_unlabelled", "queries_nothing"),
+        *("full_but_doubtful", "full_but_not_all_tools"),
+    ),
+    "labels": ("labels_full", "labels_partial"),
+    "calls": (
+        *("calls_ok", "calls_error", "calls_unknown_tool", "calls_twice", "calls_not_offered", "calls_not_available"),
+        *("calls_outside_catalog", "calls_ambiguous", "calls_without_request", "calls_of_earlier_turns"),
+        "calls_unread",
+    ),
+    "order": (
+        *("conversations", "conversations_cut", "conversations_partly_numbered", "turns_missing"),
+        *("turn_numbers_twice", "clock_skew"),
+    ),
+    "signals": tuple(f"signal_{name}" for name in SIGNALS),
+}
+"""Every count by the part of the card that it stands in; `datasets/traces.md` says what each counts."""
+
+_PLURALS = {"memory": "memories"}
+_SHOWN = 20  # names that the card lists
+_NAMED = 5  # names that a line of the report lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceReport:
+    """Counts of an import of traces.
+
+    Attributes:
+        counts: of `COUNTS`.
+        rules: how many names were resolved by which rule.
+        unknown, ambiguous: names without an item by how often the log has them, most frequent first.
+        skew: the furthest that a time lies before the one it should follow, in seconds.
+        ignored: fields that nothing reads.
+        redaction: by kind, how often something was replaced and how many secrets that were; None = it was off.
+        examples: some of what could not be read, with file and line.
+    """
+
+    counts: Counter[str]
+    rules: Mapping[str, int]
+    unknown: Mapping[str, int]
+    ambiguous: Mapping[str, int]
+    skew: float
+    ignored: Mapping[str, int]
+    redaction: Mapping[str, Mapping[str, int]] | None
+    examples: tuple[str, ...] = ()
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether any query has a label, or needs nothing."""
+        return any(self.counts[name] for name in ("labels_full", "labels_partial", "queries_nothing"))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as data, for the notes of the card."""
+        out: dict[str, Any] = {part: {name: self.counts[name] for name in names} for part, names in COUNTS.items()}
+        labels = out["labels"]
+        everything = sum(labels.values())
+        labels["share_full"] = round(labels["labels_full"] / everything, 4) if everything else None
+        out["order"]["clock_skew_seconds"] = round(self.skew, 3)
+        out["names"] = {
+            "by_rule": dict(self.rules),
+            UNKNOWN: dict(list(self.unknown.items())[:_SHOWN]),
+            AMBIGUOUS: dict(list(self.ambiguous.items())[:_SHOWN]),
+            "unknown_in_all": len(self.unknown),
+            "ambiguous_in_all": len(self.ambiguous),
+        }
+        out["fields_not_read"] = dict(self.ignored)
+        out["redaction"] = "off" if self.redaction is None else {k: dict(v) for k, v in self.redaction.items()}
+        return out
+
+    def labelling(self) -> str:
+        """The card's `labelling`: the origin of the labels, and the queries that metrics use."""
+        n = self.counts
+        labels = n["labels_full"] + n["labels_partial"]
+        left = n["queries_partly"] + n["queries_unlabelled"]
+        return (
+            f"From logs of what an agent called: {labels:,} labels, each an item that was called without an error, "
+            f"{_share(n['labels_full'], labels)} of them from turns in which everything was offered. "
+            f"{n['queries_complete']:,} of {n['turns']:,} queries are labelled wholly: everything was offered, and "
+            f"nothing hints at a miss. {unlabelled_words(left, n['queries_partly'])}: of those in part, more may be "
+            f"needed than was called. {n['queries_nothing']:,} need nothing, as the log says. Nobody has looked at "
+            "the labels."
+        )
+
+    def lines(self) -> list[str]:
+        """The report in words, one line a count; counts of 0 are left out."""
+        n = self.counts
+        labels = n["labels_full"] + n["labels_partial"]
+        left = n["queries_partly"] + n["queries_unlabelled"]
+        shares = [
+            f"{n['queries_complete']:,} labelled wholly ({_share(n['queries_complete'], n['turns'])})",
+            f"{unlabelled_words(left, n['queries_partly'])} ({_share(left, n['turns'])})",
+            *([f"{n['queries_nothing']:,} need nothing"] if n["queries_nothing"] else []),
+        ]
+        full, partial = _share(n["labels_full"], labels), _share(n["labels_partial"], labels)
+        misses = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
+        queries = count(n["turns"], "query", "queries")
+        origins = f"{count(labels, 'label')}: {full} from turns that were offered everything, {partial} from others"
+        out = [
+            *([] if self.is_labelled else [f"0 labels: {count(n['turns'], 'request')} to label"]),
+            f"{queries} of {count(n['conversations'], 'conversation')}: {', '.join(shares)}",
+            *([origins] if self.is_labelled else []),
+            *([f"likely misses: {', '.join(misses)}"] if misses else []),
+            *(_fill(text, n[name], self.skew) for name, text in _SENTENCES.items() if n[name]),
+        ]
+        for noun, names in (
+            ("not in the catalog (renamed since? --renames FILE)", self.unknown),
+            ("ambiguous", self.ambiguous),
+        ):
+            if names:
+                listed = ", ".join(f"{name} ({times:,})" for name, times in list(names.items())[:_NAMED])
+                ending = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+                out.append(f"names {noun}: {listed}{ending}")
+        ending = f", and {len(self.ignored) - _NAMED:,} more" if len(self.ignored) > _NAMED else ""
+        suggestions = "".join(map(meant_field, self.ignored))
+        read = f"fields that nothing reads: {', '.join(list(self.ignored)[:_NAMED])}{ending}{suggestions}"
+        out += [read] if self.ignored else []
+        out += [f"  {example}" for example in self.examples]
+        if self.redaction is None:
+            out.append("redaction was off: the texts are as the log has them")
+        else:
+            kinds = ", ".join(f"{c['replaced']:,} {kind}" for kind, c in self.redaction.items())
+            out.append(f"redacted: {kinds or 'nothing found'}; read a sample before you give the texts away")
+        return out
+
+
+def _fill(sentence: str, n: int, skew: float) -> str:
+    """A sentence with the number of its subjects; with 1, the number follows the sentence."""
+    if n == 1 and sentence.startswith("{n:,} "):
+        return f"{sentence.removeprefix('{n:,} ').format(skew=skew)}: 1"
+    return sentence.format(n=n, skew=skew)
+
+
+_SENTENCES = {
+    "turns_without_offered": "{n:,} turns do not say what was offered, so they count as offered a part of the items",
+    "turns_assumed_full": "{n:,} turns do not say what was offered; as asked, they count as offered everything",
+    "full_but_doubtful": "{n:,} turns that were offered everything are labelled partly: a call failed or is not in the "
+    "catalog, or something hints at a miss",
+    "full_but_not_all_tools": "{n:,} turns that were offered everything are labelled partly: they may get rules or "
+    "references, and no log shows when those are needed (a catalog of tools alone measures tools alone)",
+    "lines_unreadable": "{n:,} lines cannot be read and are left out",
+    "lines_twice": "{n:,} lines stand there twice",
+    "spans_unreadable": "{n:,} spans cannot be read and are left out",
+    "spans_twice": "{n:,} spans stand there twice",
+    "calls_twice": "{n:,} calls are logged twice",
+    "spans_without_parent": "{n:,} spans name a parent that is not in the log",
+    "spans_without_content": "{n:,} model calls have no messages; is recording of content switched on?",
+    "logs_without_span": "{n:,} log records belong to no span of the log",
+    "records_without_request": "{n:,} lines or model calls have no user's message before them and are left out",
+    "responses_unread": "{n:,} requests have a response that cannot be read: what it called is not known, and their "
+    "queries are not labelled wholly",
+    "responses_missing": "{n:,} requests have no response beside them: what it called is only known where a later line "
+    "holds it",
+    "calls_without_request": "{n:,} calls belong to no user's message and are left out",
+    "calls_of_earlier_turns": "{n:,} calls stand before the user's last message of a line, in no turn that the log has "
+    "as a line of its own; they are left out",
+    "calls_unread": "calls in no form that is known, or without a name: {n:,}; their queries are not labelled wholly",
+    "model_calls_of_helpers": "{n:,} model calls are of helpers: what they say is no query",
+    "spans_other": "{n:,} spans are no model call, tool or agent, and only link others",
+    "available_unknown": "{n:,} turns say that the request may get items that the catalog does not have; they "
+    "count as offered a part of the items",
+    "calls_error": "{n:,} calls failed and are no labels",
+    "calls_unknown_tool": "{n:,} calls were of unknown tools",
+    "calls_outside_catalog": "{n:,} calls were of tools that the catalog does not have",
+    "calls_ambiguous": "{n:,} calls have names that several items may mean",
+    "calls_not_offered": "{n:,} calls were of items that the log does not list as offered",
+    "calls_not_available": "{n:,} calls were of items that the query may not get, or that are not enabled or manual",
+    "scopes_unknown": "{n:,} turns name a scope that the catalog's dataset does not have",
+    "session_not_available": "{n:,} session items are not in the catalog or not enabled",
+    "conversations_cut": "{n:,} conversations begin before the log does",
+    "conversations_partly_numbered": "{n:,} conversations have turn numbers only in part, which were not used",
+    "turns_missing": "{n:,} turns are missing between others",
+    "turn_numbers_twice": "{n:,} turn numbers stand for two messages",
+    "clock_skew": "{n:,} times lie before what they should follow, by up to {skew:,.3f} s; order is by turn",
+    "text_empty": "{n:,} queries have no text",
+}
+
+
+def _share(part: int, total: int) -> str:
+    return f"{part / total:.0%}" if total else "none"
+
+
+def is_searchable(item: Item) -> bool:
+    """Whether a search may offer an item, so that a request without it was not offered everything."""
+    return item.enabled and item.include == "agent"
+
+
+def tools_alone(items: Iterable[Item]) -> bool:
+    """Whether all items are tools, so that a log shows when one is needed."""
+    return all(item.type == "tool" for item in items)
+
+
+def kind_lines(catalog: Iterable[Item]) -> list[str]:
+    """Explain what the items of a catalog mean for the labels of an import, in one or two sentences."""
+    searchable = [item for item in catalog if is_searchable(item)]
+    if not searchable:
+        text = (
+            "What a request did not call counts as unknown, and no request is labelled wholly: the catalog holds "
+            "nothing that a search may offer (all is disabled, always there, or added by hand)."
+        )
+        return [text]
+    if tools_alone(searchable):
+        text = (
+            "What a request did not call counts as not needed where it was offered all that it may get: of what is "
+            f"searched, the catalog holds tools alone ({len(searchable):,}), so such a request can be labelled wholly."
+        )
+        return [text, "Elsewhere it counts as unknown, and the request is labelled partly or not at all."]
+    tools = [item for item in searchable if item.type == "tool"]
+    by_type = _by_type([item for item in searchable if item.type != "tool"])
+    text = (
+        f"What a request did not call counts as unknown, not as not needed: the catalog holds {by_type} "
+        f"{f'beside {_by_type(tools)}' if tools else 'and no tools'}, and no log shows when what is no tool is needed."
+    )
+    if not tools:
+        return [text]
+    return [
+        text,
+        "Only requests that may get tools alone can be labelled wholly, as all may in a catalog of tools alone.",
+    ]
+
+
+def _by_type(items: Sequence[Item]) -> str:
+    """The number of items of each type: `12 tools`, `3 rules and 1 skill`."""
+    counts = Counter(item.type for item in items)
+    named = [
+        f"{n:,} {item_type if n == 1 else _PLURALS.get(item_type, f'{item_type}s')}"
+        for item_type in ITEM_TYPES
+        if (n := counts[item_type])
+    ]
+    return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named)
+
+
+SOURCE = "trace"
+"""The `source` of labels that a log says."""
+
+SHELLS = (
+    *("bash", "shell", "sh", "zsh", "powershell", "cmd", "terminal", "exec", "local_shell", "execute_bash"),
+    *("run_command", "execute_command", "run_shell_command", "run_terminal_cmd", "run_in_terminal", "shell_exec"),
+)
+SEARCHES = (
+    *("tool_search", "search_tools", "search_tool", "find_tools", "find_tool", "discover_tools", "toolsearch"),
+    *("list_tools", "list_available_tools", "retrieve_tools", "tool_search_tool"),
+)
+
+_CLEAN = re.compile(r"[\W_]+")
+_VERSION = re.compile(r"(?:_regex|_bm25)?(?:_\d{8})?$")  # of Anthropic's tool search tools
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The items that a query may get.
+
+    Attributes:
+        searchable: all that a search could find: what must have been offered for exposure to be full.
+        tools_only: all of that can be called, so that a log shows when it is needed.
+        reachable: what labels can be for.
+    """
+
+    searchable: frozenset[ItemKey]
+    tools_only: bool
+    reachable: frozenset[ItemKey]
+
+
+@dataclass
+class Builder:
+    """Builds the rows of a dataset, turn by turn.
+
+    Attributes:
+        assume_full: where the log does not say what was offered, everything was.
+        name_counts: how often the log has each name of an item.
+        names: resolves names to items.
+        calls_not_found: calls without an item by name, but for those of shells and searches.
+    """
+
+    catalog: Catalog
+    scopes: Mapping[str, tuple[ItemKey, ...]]
+    names: NameResolver
+    assume_full: bool
+    redactor: Redactor | None
+    findings: LogFindings
+    queries: list[DatasetQuery] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+    exposures: list[Exposure] = field(default_factory=list)
+    name_counts: Counter[str] = field(default_factory=Counter)
+    calls_not_found: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._position = {item.key: i for i, item in enumerate(self.catalog)}
+        self._scope = cache(self._make_scope)
+        self._item_lists: dict[tuple[str, ...], tuple[ItemKey, ...]] = {}
+        self._text: Callable[[str], str] = str if self.redactor is None else cache(self.redactor.text)
+        self._messages = Interner()
+        self._ids: set[str] = set()
+
+    def resolved_names(self) -> list[Resolved]:
+        """The names of the log, with their items."""
+        return [resolved for resolved in self.names.resolved_names() if self.name_counts[resolved.name]]
+
+    def add_conversations(self, groups: Sequence[Sequence[Turn]], progress: ProgressListener) -> None:
+        """Add the queries of conversations; the redactor knows all users before any text is redacted."""
+        records = (record for turns in groups for turn in turns for record in turn.records)
+        if self.redactor is not None:
+            for user in dict.fromkeys(record.user for record in records if record.user):
+                self.redactor.learn(user, "user")
+        total = sum(len(turns) for turns in groups)
+        for turns in groups:
+            name = turns[0].records[0].conversation
+            name = None if name is None else _id_text(self._text(name))
+            for turn in turns:
+                self._add_turn(turn, name)
+            progress("labelling turns", self.findings.counts["turns"], total)
+
+    def dataset(self, name: str, about: Mapping[str, Any]) -> Dataset:
+        """The dataset of all that was added, with the scopes that its queries name."""
+        used = {query.scope for query in self.queries}
+        return Dataset(
+            name=name,
+            version="1",
+            catalog=self.catalog,
+            queries=tuple(self.queries),
+            labels=tuple(self.labels),
+            scopes={scope: keys for scope, keys in self.scopes.items() if scope in used},
+            about=about,
+        )
+
+    def _add_turn(self, turn: Turn, conversation: str | None) -> None:
+        counts = self.findings.counts
+        counts["turns"] += 1
+        first = turn.records[0]
+        available = self._available(turn)
+        scope = self._scope(available)
+        offered, full = self._exposure(turn, scope)
+        offered_keys = frozenset(offered)
+        turn.calls = tuple(self._checked_call(call, offered_keys) for call in turn.calls)
+        turn_signals = signals(turn, lambda name: self.names.resolve(name).key is not None)
+        counts.update(f"signal_{name}" for name in turn_signals)
+        called, required, doubtful = self._read_calls(turn, scope, offered)
+        nothing = any(record.needs_nothing for record in turn.records) and not called
+        counts["calls_unread"] += max(record.unread for record in turn.records)
+        doubtful = doubtful or _is_doubtful(turn)
+        complete = full and scope.tools_only and not turn_signals and not doubtful
+        counts["full_but_doubtful"] += full and bool(called) and scope.tools_only and not complete
+        counts["full_but_not_all_tools"] += full and bool(called) and not scope.tools_only
+        state = "nothing" if nothing else "unlabelled" if not called else "complete" if complete else "partly"
+        counts[f"queries_{state}"] += 1
+        counts["labels_full" if full else "labels_partial"] += len(called)
+        counts["text_empty"] += not turn.text.strip()
+        query_id = self._query_id(turn, conversation)
+        query = DatasetQuery(
+            request=Request(
+                id=query_id,
+                text=self._text(turn.text),
+                history=self._messages.messages(tuple(Message(m.role, self._text(m.content)) for m in turn.history)),
+                session=self._session(turn),
+                explicit=self._keys(first.explicit),
+                available=available,
+                tool_results=tuple((self._text(tool), self._text(text)) for tool, text in first.tool_results),
+                user=self._identifier(first.user, "user"),
+                workspace=self._identifier(first.workspace, "workspace"),
+                conversation=conversation,
+                turn=turn.number,
+                time=None if turn.time is None else iso(turn.time),
+            ),
+            split=split_of(conversation or query_id),
+            group=conversation,
+            tags=("full-exposure" if full else "partial-exposure", *turn_signals),
+            scope=first.scope if first.scope in self.scopes else None,
+            needs_nothing=nothing,
+            partly_labelled=state == "partly",
+        )
+        self.queries.append(query)
+        self.labels += [Label(query_id, key, Grade.REQUIRED, source=SOURCE) for key in called]
+        self.exposures.append(
+            Exposure(query=query_id, offered=offered, called=called, full=full, signals=turn_signals, wanted=required)
+        )
+
+    # ------------------------------------------------------------------------------------------ offers
+
+    def _exposure(self, turn: Turn, scope: _Scope) -> tuple[tuple[ItemKey, ...], bool]:
+        """The items offered in any call of the turn, in the order of the catalog, and whether exposure was full."""
+        counts = self.findings.counts
+        offers = [record.offered for record in turn.records]
+        offers += [nested.offered for record in turn.records for nested in record.nested]
+        lists = list(dict.fromkeys(names for names in offers if names is not None))
+        everything = any(record.all_offered for record in turn.records)
+        if not lists and not everything:
+            everything = self.assume_full
+            counts["turns_assumed_full" if everything else "turns_without_offered"] += 1
+        keys = self._items(tuple(name for names in lists for name in names))
+        for names in lists:
+            self.name_counts.update(names)
+        if everything:
+            keys = self._ordered(frozenset(keys) | scope.searchable)
+        full = (
+            (everything or bool(lists))
+            and self._is_full_exposure(turn, scope, lists)
+            and self._scope_is_known(turn, scope)
+        )
+        counts["turns_full" if full else "turns_partial"] += 1
+        return keys, full
+
+    def _is_full_exposure(self, turn: Turn, scope: _Scope, lists: Sequence[tuple[str, ...]]) -> bool:
+        """Whether every model call that could call anything was offered everything.
+
+        One without a list could call if it did. Where no model call has a list, it is as the settings say.
+        """
+        complete = {names: scope.searchable <= set(self._items(names)) for names in lists}
+        stated = bool(complete) or any(record.all_offered for record in turn.records)
+
+        def had_all(call: NestedCall) -> bool:
+            if call.offered is None:
+                return not call.calls if stated else self.assume_full
+            return complete[call.offered] or (not call.offered and any(complete.values()))
+
+        return all(
+            not record.partly_offered
+            and (record.all_offered or had_all(NestedCall(record.offered, record.calls)))
+            and all(map(had_all, record.nested))
+            for record in turn.records
+        )
+
+    def _scope_is_known(self, turn: Turn, scope: _Scope) -> bool:
+        """Whether the items that the request may get are all known, and there are any."""
+        first = turn.records[0]
+        is_same = all((r.available, r.scope) in ((None, None), (first.available, first.scope)) for r in turn.records)
+        is_known = first.scope is None or first.scope in self.scopes
+        missing = [name for name in first.available or () if self.names.resolve(name).key is None]
+        self.findings.counts["available_unknown"] += bool(missing)
+        return is_same and is_known and not missing and bool(scope.searchable)
+
+    def _checked_call(self, call: Call, offered: frozenset[ItemKey]) -> Call:
+        """The call with a checked status: of a tool that was offered, words such as `unknown tool` mean a failure."""
+        if call.guessed and call.status == "unknown_tool" and self._resolve(call.name, offered).key in offered:
+            return replace(call, status="error")
+        return call
+
+    def _resolve(self, name: str, offered: frozenset[ItemKey]) -> Resolved:
+        """The item of a called name; of several items, the one that was offered."""
+        resolved = self.names.resolve(name)
+        offered_keys = [key for key in resolved.candidates if key in offered]
+        return replace(resolved, key=offered_keys[0], rule="offered") if len(offered_keys) == 1 else resolved
+
+    def _items(self, names: tuple[str, ...]) -> tuple[ItemKey, ...]:
+        """The items of a list of names, those that are not resolved left out; equal lists give one object."""
+        if names not in self._item_lists:
+            keys = self._ordered(frozenset(self._keys(names)))
+            self._item_lists[names] = self._item_lists.setdefault(("", *(key.id for key in keys)), keys)
+        return self._item_lists[names]
+
+    def _ordered(self, keys: frozenset[ItemKey]) -> tuple[ItemKey, ...]:
+        return tuple(sorted(keys, key=self._position.__getitem__))
+
+    def _keys(self, names: Iterable[str]) -> tuple[ItemKey, ...]:
+        keys = (self.names.resolve(name).key for name in names)
+        return tuple(dict.fromkeys(key for key in keys if key is not None))
+
+    def _available(self, turn: Turn) -> tuple[ItemKey, ...] | None:
+        """The items that the request may get: a scope of the catalog's dataset, a list, or None for all."""
+        first = turn.records[0]
+        if first.scope is not None:
+            if first.scope in self.scopes:
+                return self.scopes[first.scope]
+            self.findings.counts["scopes_unknown"] += 1
+        if first.available is None:
+            return None
+        self.name_counts.update(first.available)
+        return self._items(first.available)
+
+    def _make_scope(self, available: tuple[ItemKey, ...] | None) -> _Scope:
+        allowed = self._position.keys() if available is None else frozenset(available)
+        items = [item for item in self.catalog if item.enabled and item.key in allowed]
+        searchable = [item for item in items if is_searchable(item)]
+        return _Scope(
+            searchable=frozenset(item.key for item in searchable),
+            tools_only=tools_alone(searchable),
+            reachable=frozenset(item.key for item in items if item.include != "manual"),
+        )
+
+    # ------------------------------------------------------------------------------------------ calls
+
+    def _read_calls(
+        self, turn: Turn, scope: _Scope, offered: tuple[ItemKey, ...]
+    ) -> tuple[tuple[ItemKey, ...], tuple[ItemKey, ...], bool]:
+        """The items called successfully, those called without success, and whether more may be required."""
+        counts = self.findings.counts
+        offered_keys = frozenset(offered)
+        session = frozenset(self._keys(name for name, _ in turn.records[0].session or ()))
+        called: dict[ItemKey, None] = {}
+        failed: dict[ItemKey, None] = {}
+        unavailable: dict[ItemKey, None] = {}
+        doubtful = False
+        for call in turn.calls:
+            resolved = self._resolve(call.name, offered_keys)
+            self.name_counts[call.name] += 1
+            counts[f"calls_{call.status}"] += 1
+            key = resolved.key
+            if call.status == "unknown_tool":
+                if key is not None:
+                    unavailable[key] = None
+            elif key is None:
+                counts["calls_ambiguous" if resolved.rule == AMBIGUOUS else "calls_outside_catalog"] += 1
+                if not is_shell(call.name) and not is_search(call.name):
+                    self.calls_not_found[call.name] += 1
+                doubtful = True
+            elif key not in scope.reachable and key not in session:
+                counts["calls_not_available"] += 1
+                doubtful = True
+            elif call.status == "error":
+                failed[key] = None
+            else:
+                counts["calls_not_offered"] += bool(offered_keys) and key not in offered_keys
+                called[key] = None
+        doubtful = doubtful or bool(set(failed) - set(called))
+        return tuple(called), tuple(key for key in unavailable if key not in called), doubtful
+
+    def _session(self, turn: Turn) -> tuple[SessionItem, ...] | None:
+        session = turn.records[0].session
+        if session is None:
+            return None
+        items: dict[ItemKey, SessionItem] = {}
+        for name, mode in session:
+            self.name_counts[name] += 1
+            key = self.names.resolve(name).key
+            if key is not None and self.catalog[self._position[key]].enabled:
+                items.setdefault(key, SessionItem(key, mode))
+            else:
+                self.findings.counts["session_not_available"] += 1
+        return tuple(items.values())
+
+    # ------------------------------------------------------------------------------------------ texts and ids
+
+    def _identifier(self, value: str | None, kind: str) -> str | None:
+        return self.redactor.identifier(value, kind) if value and self.redactor is not None else value
+
+    def _query_id(self, turn: Turn, conversation: str | None) -> str:
+        """An id that is unique: conversation and turn; the position in the log where there is no conversation."""
+        base = f"line-{turn.records[0].position}" if conversation is None else f"{conversation}-{turn.number}"
+        query_id, number = base, 1
+        while query_id in self._ids:
+            number += 1
+            query_id = f"{base}.{number}"
+        self._ids.add(query_id)
+        return query_id
+
+
+def _is_doubtful(turn: Turn) -> bool:
+    """Whether a turn's text or calls are not certain, or some of its calls could not be read."""
+    unread = any(record.doubtful or record.unread for record in turn.records)
+    return unread or reuses_ids(turn.calls) or not turn.text.strip()
+
+
+def _id_text(name: str) -> str:
+    """A conversation's name as ids can hold it."""
+    return re.sub(r"[\s<>]+", "_", writable(name)).strip("_") or "_"
+
+
+def writable(text: str) -> str:
+    """A text that UTF-8 can hold: half a character becomes a question mark."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def is_shell(name: str) -> bool:
+    """Whether a tool runs commands, by its name; a server in front of it does not matter."""
+    return _is_one_of(name, SHELLS)
+
+
+def is_search(name: str) -> bool:
+    """Whether a tool looks for tools, by its name."""
+    return _is_one_of(name, SEARCHES)
+
+
+def signals(turn: Turn, has_item: Callable[[str], bool]) -> tuple[str, ...]:
+    """The signals of a turn, in the order of `SIGNALS`.
+
+    Args:
+        turn: with its calls.
+        has_item: whether the catalog has the tool of this name; a shell that it has is called like anything else.
+    """
+    present = {
+        "unknown-tool": any(call.status == "unknown_tool" for call in turn.calls),
+        "searched-again": sum(is_search(call.name) for call in turn.calls) > 1,
+        "shell-instead": any(is_shell(call.name) and not has_item(call.name) for call in turn.calls),
+        "asked-again": turn.asked_again,
+    }
+    return tuple(name for name in SIGNALS if present[name])
+
+
+def _is_one_of(name: str, names: tuple[str, ...]) -> bool:
+    cleaned = _VERSION.sub("", _CLEAN.sub("_", name.casefold()).strip("_"))
+    return any(cleaned == name or cleaned.endswith(f"_{name}") for name in names if len(name) > 3 or cleaned == name)

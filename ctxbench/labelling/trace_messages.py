@@ -1,0 +1,722 @@
+"""Records of a log, and chat messages in the formats of providers and libraries."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from ctxbench.io.errors import Fault
+from ctxbench.model.requests import Message
+
+STATUSES = ("ok", "error", "unknown_tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call.
+
+    Attributes:
+        name: as the log has it.
+        status: `ok`, `error` (it was made and failed) or `unknown_tool` (there was no such tool to call).
+        id: of the call, by which it is known when it is logged twice; None if the log has none.
+        guessed: the status was read from the words of a result.
+    """
+
+    name: str
+    status: str = "ok"
+    id: str | None = None
+    guessed: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NestedCall:
+    """A model call of a sub-agent or a helper: the items offered (None: not in the log) and called."""
+
+    offered: tuple[str, ...] | None
+    calls: tuple[Call, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class MessageSummary:
+    """Summary of a list of messages, divided at the last message of the user.
+
+    Attributes:
+        text: the user's last message; None if there is none.
+        history, after: what user and assistant said before and after it, oldest first.
+        users: how many messages are the user's.
+        key: differs where the messages up to the user's last one differ, within one process.
+        continued: messages come after it, so this is not the first call of its turn.
+        finished: the last message is an answer, without a call.
+        calls: those after it; before it nothing is of this turn. All of them if there is no user's message.
+        unread: how many calls after it cannot be read.
+        earlier: how many calls stand before it.
+        user_hashes: a hash of each message of the user's, oldest first.
+    """
+
+    text: str | None = None
+    history: tuple[Message, ...] = ()
+    after: tuple[Message, ...] = ()
+    users: int = 0
+    key: int = 0
+    continued: bool = False
+    finished: bool = False
+    calls: tuple[Call, ...] = ()
+    unread: int = 0
+    earlier: int = 0
+    user_hashes: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Record(MessageSummary):
+    """One line of a log, or one model call, with the summary of its messages.
+
+    Attributes:
+        position: 1-based position in the log, over all files.
+        conversation: None if the log does not say.
+        turn: its number, if the log has one.
+        time: seconds since 1970, if the log says.
+        offered: names; None if the log does not say.
+        all_offered: the log says that everything was offered.
+        partly_offered: the log says that it was not, whatever it lists.
+        available: names of all that the request may get; None if the log does not say.
+        scope: the name of a scope of the catalog's dataset.
+        needs_nothing: the log says that someone judged so.
+        session, explicit: names of items, and modes for the session; None and empty if the log does not say.
+        tool_results: (tool, text) that the request came with.
+        cumulative: `calls` come from messages, which later records of the turn hold again.
+        executed: calls as the spans of their execution have them.
+        unit: records of one unit (a trace, an agent's invocation) with the same `key` are of one turn.
+        nested: model calls of sub-agents and helpers that belong to this one.
+        doubtful: which text is the user's, or what belongs to it, is not certain.
+    """
+
+    position: int
+    conversation: str | None = None
+    turn: int | None = None
+    time: float | None = None
+    user: str | None = None
+    workspace: str | None = None
+    offered: tuple[str, ...] | None = None
+    all_offered: bool = False
+    partly_offered: bool = False
+    available: tuple[str, ...] | None = None
+    scope: str | None = None
+    needs_nothing: bool = False
+    session: tuple[tuple[str, str], ...] | None = None
+    explicit: tuple[str, ...] = ()
+    tool_results: tuple[tuple[str, str], ...] = ()
+    cumulative: bool = False
+    executed: tuple[Call, ...] = ()
+    unit: str | None = None
+    nested: tuple[NestedCall, ...] = ()
+    doubtful: bool = False
+
+
+@dataclass
+class LogFindings:
+    """Counts and faults of logs; `datasets/traces.md` has a table of the counts.
+
+    Attributes:
+        counts: by name.
+        faults: what could not be read, with file and line.
+        ignored: fields that nothing reads, by how often they stand there.
+        unread: fields that hold responses or calls and could not be read, by how often they stand there.
+        span_names: names of spans, by how often they stand there.
+        roles: of messages of lines and model calls that hold none of a user's.
+        skew: the furthest that a time lies before the one it should follow, in seconds.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: list[Fault] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+    unread: Counter[str] = field(default_factory=Counter)
+    span_names: Counter[str] = field(default_factory=Counter)
+    roles: Counter[str] = field(default_factory=Counter)
+    skew: float = 0.0
+
+    def count_skew(self, seconds: float) -> None:
+        """Count a time that is before the one that it should follow."""
+        self.counts["clock_skew"] += 1
+        self.skew = max(self.skew, seconds)
+
+
+class Interner:
+    """Shares equal values as one object: a log repeats a conversation's messages in each line.
+
+    Attributes:
+        history: how many earlier messages a record keeps at most.
+    """
+
+    def __init__(self, *, history: int = 0) -> None:
+        self.history = history
+        self._messages: dict[Message, Message] = {}
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """The messages, each as the first equal object."""
+        return tuple(self._messages.setdefault(message, message) for message in messages)
+
+    def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The names, as the first equal object."""
+        return self._names.setdefault(names, names)
+
+
+def seconds(value: Any) -> float | None:
+    """Convert a time of a log into seconds since 1970; None if it is no time.
+
+    Numbers (also as texts) are seconds, milli-, micro- or nanoseconds, by their size; other texts are ISO 8601, in
+    UTC where they name no zone.
+    """
+    if isinstance(value, str):
+        try:
+            value = int(value)
+        except ValueError:
+            return _iso(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e21:
+        return None
+    while value >= 1e11:  # in seconds that would be the year 5138
+        value /= 1000
+    return float(value)
+
+
+def _iso(text: str) -> float | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    timestamp = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return timestamp if timestamp > 0 else None
+
+
+def iso(moment: float) -> str:
+    """A time in ISO 8601, UTC, as datasets have it, with microseconds unless they are 0."""
+    return datetime.fromtimestamp(moment, UTC).isoformat()
+
+
+def text_or_none(value: Any) -> str | None:
+    """An id as text; an empty one is none."""
+    return None if value is None else str(value) or None
+
+
+def get(data: Mapping[str, Any], *names: str) -> Any:
+    """The value of the first of the fields that is present and not null."""
+    return next((data[name] for name in names if data.get(name) is not None), None)
+
+
+_OF_MESSAGES = ("role", "content", "tool_calls", "toolCalls", "function_call", "parts")
+_OF_RESULTS = ("text", "toolCalls", "tool_calls")
+_CALL_ITEMS = ("function_call", "custom_tool_call")  # types of items of OpenAI's responses
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_CALL_LISTS = ("tool_calls", "toolCalls")
+_RESPONSE_CALL_FIELDS = ("function_call", "functionCall", "toolUse")
+_FIRST_ALONE = ("choices", "candidates")  # of several answers the first is read
+_NO_ANSWERS = ("request", "input", "arguments", "args", "tools", "parameters")  # fields that hold no calls of an answer
+LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
+"""Types of parts that may be calls."""
+HOSTED = "server_tool_use"  # a call of what the provider runs itself
+_OF_CALLS = re.compile(
+    r"call|invo[ck]|tools?_?use[sd]?|expected|forbidden|must_?(?:not_?)?(?:use|include)", re.IGNORECASE
+)
+_STREAM = re.compile(r"\s*(?:data:\s*[\[{]|event:[^\n]*\n|[0-9a-f]:[\[{\"]|\{[^\n]*\}\s*\n\s*\{)")
+
+
+def parsed(value: Any) -> Any:
+    """An object or a list that was written as JSON text; anything else as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def is_stream(text: str) -> bool:
+    """Whether a text is a streamed response (events, or an object a line) rather than a whole one."""
+    return _STREAM.match(text) is not None
+
+
+def call_names(value: Any) -> set[str]:
+    """The names of everything in a response that looks like a call."""
+    if isinstance(value, list):
+        return {name for entry in value for name in call_names(entry)}
+    if not isinstance(value, dict):
+        return set()
+    names: set[str] = set()
+    for key, inner in value.items():
+        if key in _CALL_LISTS and isinstance(inner, list):
+            names |= {name for call in inner if (name := _called(call))}
+        elif key in _RESPONSE_CALL_FIELDS and (name := _called(inner)):
+            names.add(name)
+        elif key not in _NO_ANSWERS:
+            names |= call_names(inner[:1] if key in _FIRST_ALONE and isinstance(inner, list) else inner)
+    kind = value.get("type")
+    if isinstance(kind, str) and kind != HOSTED and LIKE_CALLS.fullmatch(kind) and (name := _called(value)):
+        names.add(name)
+    return names
+
+
+def holds_calls(field: str, value: Any) -> bool:
+    """Whether an unread field of a line seems to hold calls or labels, by its name or its content."""
+    value = parsed(value)
+    return (
+        isinstance(value, list | dict) and bool(value) and bool(_OF_CALLS.search(field) or call_names({field: value}))
+    )
+
+
+def _called(call: Any) -> str:
+    if not isinstance(call, dict):
+        return ""
+    function = call.get("function")
+    source = function if isinstance(function, dict) else call
+    return next((source[key] for key in ("name", "toolName", "tool_name") if isinstance(source.get(key), str)), "")
+
+
+def read_response(response: Any) -> list[Any] | None:
+    """The messages of a response, none of one that is an error.
+
+    Returns:
+        None if it is in no form that is known, or holds calls that its messages do not have.
+    """
+    messages = _messages_of(response)
+    return None if messages is not None and call_names(response) - call_names(messages) else messages
+
+
+def _messages_of(response: Any) -> list[Any] | None:
+    if isinstance(response, list):
+        return _read_list(response)
+    if not isinstance(response, dict):
+        return None
+    choices, candidates = response.get("choices"), response.get("candidates")
+    if isinstance(choices, list):
+        return _first_choice(choices[0]) if choices else []
+    if isinstance(candidates, list):
+        return [
+            candidate["content"]
+            for candidate in candidates[:1]
+            if isinstance(candidate, dict) and "content" in candidate
+        ]
+    inner = response.get("response")
+    for source, name in ((response, "output"), (response, "messages"), (inner, "messages")):
+        items = source.get(name) if isinstance(source, dict) else None
+        if isinstance(items, list):
+            return list(input_messages(items))
+    if isinstance(response.get("message"), dict):
+        return read_response(response["message"])
+    if any(response.get(name) is not None for name in _OF_MESSAGES) and "text" not in response:
+        return [{"role": "assistant", **response}]
+    if any(isinstance(response.get(name), str | list) for name in _OF_RESULTS):
+        return [{"role": "assistant", "content": response.get("text"), **_calls_of(response)}]
+    return [] if response.get("error") else None
+
+
+def input_messages(value: Any) -> Iterator[Any]:
+    """The items of OpenAI's responses as messages; reasoning and what the provider ran are passed over."""
+    if isinstance(value, str):
+        yield {"role": "user", "content": value}
+        return
+    for item in value:
+        kind = (item.get("type") or "message") if isinstance(item, dict) else "message"
+        if kind in _CALL_ITEMS:
+            yield _call_message(item.get("call_id") or item.get("id"), item)
+        elif kind in _OUTPUTS:
+            yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
+        elif kind == "mcp_call":
+            yield _call_message(item.get("id"), item)
+            failed = {"is_error": True} if item.get("error") else {}
+            yield {"role": "tool", "tool_call_id": item.get("id"), "content": item.get("output"), **failed}
+        elif kind == "message" or "role" in item:
+            yield item
+
+
+def _call_message(call: Any, item: Mapping[str, Any]) -> dict[str, Any]:
+    tool_call = {"id": call, "function": {"name": item.get("name")}}
+    return {"role": "assistant", "content": "", "tool_calls": [tool_call]}
+
+
+def _calls_of(response: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: response[name] for name in ("toolCalls", "tool_calls") if response.get(name) is not None}
+
+
+def _first_choice(choice: Any) -> list[Any] | None:
+    """The message of a choice, or its text; None of one that was streamed, which holds a part of a message."""
+    if isinstance(choice, dict) and isinstance(choice.get("message"), dict):
+        return [choice["message"]]
+    if isinstance(choice, dict) and isinstance(choice.get("text"), str):
+        return [{"role": "assistant", "content": choice["text"]}]
+    return None
+
+
+def _read_list(response: list[Any]) -> list[Any] | None:
+    """A list of messages, of an answer's parts, or of calls."""
+    if not response or not all(isinstance(entry, dict) for entry in response):
+        return None if response else []
+    if all("role" in entry or str(entry.get("type", "")).endswith(("_call", "_output")) for entry in response):
+        return list(input_messages(response))
+    if all("toolName" in entry and "type" not in entry for entry in response):
+        return [{"role": "assistant", "content": "", "toolCalls": response}]
+    if all(isinstance(entry.get("type"), str) for entry in response):
+        is_known = any(entry["type"] == "text" or "tool" in entry["type"] for entry in response)
+        return [{"role": "assistant", "content": response}] if is_known else None
+    return None
+
+
+_CALL_FIELDS = ("functionCall", "function_call", "toolUse")
+_RESULT_FIELDS = ("functionResponse", "function_response", "toolResult")
+_FAILED = ("output-error", "output-denied")  # states of a part of a UI message
+_DONE = ("output-available", "result", *_FAILED)
+_APPROVALS = ("tool-approval-request", "tool-approval-response")
+
+
+def plain_messages(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A message as one or several in the plain form; a UI message becomes its texts, calls and results."""
+    parts = get(entry, "parts", "content")
+    parts = [_part(part) for part in parts] if isinstance(parts, list) else parts
+    if isinstance(entry.get("toolInvocations"), list) and not _has_invocations(parts):
+        invocations = [
+            {"type": "tool-invocation", "toolInvocation": invocation} for invocation in entry["toolInvocations"]
+        ]
+        content = parts if isinstance(parts, list) else [{"type": "text", "text": parts}] if parts else []
+        parts = [*invocations, *content]
+    if _has_invocations(parts):
+        return list(_steps(entry, parts))
+    calls = get(entry, "tool_calls", "toolCalls")
+    legacy = entry.get("function_call")
+    calls = [legacy] if calls is None and isinstance(legacy, dict) else calls
+    plain = {name: value for name, value in entry.items() if name not in ("parts", "toolCalls", "toolInvocations")}
+    return [{**plain, "content": parts, "tool_calls": plain_calls(calls)}]
+
+
+def plain_calls(calls: Any) -> Any:
+    """A list of calls with those of the AI SDK as parts; anything else as it is."""
+    if not isinstance(calls, list):
+        return calls
+    return [
+        _part({"type": "tool-call", **call}) if isinstance(call, dict) and "toolName" in call else call
+        for call in calls
+    ]
+
+
+def _part(part: Any) -> Any:
+    """A part in the plain form; a part in an unknown form stays as it is."""
+    if not isinstance(part, dict):
+        return part
+    kind = part.get("type")
+    if kind == "tool-call" and "toolName" in part:
+        return {"type": "tool_call", "id": part.get("toolCallId"), "name": part["toolName"]}
+    if kind in ("tool-result", "tool-error") and "toolCallId" in part:
+        output = get(part, "output", "result", "error")
+        inner = str(output.get("type", "")) if isinstance(output, dict) and "type" in output else ""
+        failed = kind == "tool-error" or part.get("isError") is True or inner in ("error-text", "error-json")
+        value = get(output, "value", "reason") if inner else output
+        return _result_part(part["toolCallId"], value, failed=failed or inner == "execution-denied")
+    for name in _CALL_FIELDS:
+        if isinstance(part.get(name), dict):
+            call = part[name]
+            return {"type": "tool_call", "id": get(call, "id", "toolUseId"), "name": call.get("name")}
+    for name in _RESULT_FIELDS:
+        if isinstance(part.get(name), dict):
+            result = part[name]
+            failed = result.get("status") == "error"
+            return _result_part(get(result, "id", "toolUseId"), get(result, "response", "content"), failed=failed)
+    return part
+
+
+def _result_part(call: Any, value: Any, *, failed: bool) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_call_id": call, "content": value} | ({"is_error": True} if failed else {})
+
+
+def _has_invocations(parts: Any) -> bool:
+    return isinstance(parts, list) and any(_invocation(part) is not None for part in parts)
+
+
+def _invocation(part: Any) -> tuple[str, Mapping[str, Any]] | None:
+    """The tool's name and the invocation of a part of a UI message; None if it is no invocation."""
+    kind = part.get("type") if isinstance(part, dict) else None
+    if not isinstance(kind, str) or kind in _APPROVALS:
+        return None
+    inner = part.get("toolInvocation")
+    if kind == "tool-invocation" and isinstance(inner, dict):
+        return str(inner.get("toolName") or ""), inner
+    if kind == "dynamic-tool":
+        return str(part.get("toolName") or ""), part
+    if kind.startswith("tool-") and ("state" in part or "toolCallId" in part):
+        return kind.removeprefix("tool-"), part
+    return None
+
+
+def _steps(entry: Mapping[str, Any], parts: list[Any]) -> Iterator[dict[str, Any]]:
+    """The steps of a UI message: a text with its calls, then their results, then the next text."""
+    role = entry.get("role", "assistant")
+    content: list[Any] = []
+    results: list[dict[str, Any]] = []
+    for part in parts:
+        invocation = _invocation(part)
+        if invocation is None:
+            if results and isinstance(part, dict) and part.get("type") in ("text", "step-start"):
+                yield {"role": role, "content": content}
+                yield {"role": "tool", "content": results}
+                content, results = [], []
+            content.append(part)
+            continue
+        name, call = invocation
+        content.append({"type": "tool_call", "id": call.get("toolCallId"), "name": name})
+        state = call.get("state")
+        if state in _DONE:
+            value = get(call, "output", "result", "errorText")
+            results.append(_result_part(call.get("toolCallId"), value, failed=state in _FAILED))
+    if content:
+        yield {"role": role, "content": content}
+    if results:
+        yield {"role": "tool", "content": results}
+
+
+_UNKNOWN_TOOL = re.compile(
+    r"(?:unknown|no such|unrecogni[sz]ed|undefined|non-?existent) (?:tool|function)"
+    r"|(?:tool|function)\b.{0,100}?\b(?:not found|does not exist|doesn't exist|is not (?:available|defined|known))"
+    r"|is not a (?:known|valid) (?:tool|function)|Tool_?Not_?Found",
+    re.IGNORECASE | re.DOTALL,
+)
+_ERROR = re.compile(
+    r"\W*(?:traceback \(most|an (?:error|exception) (?:occurred|was)"
+    r"|(?:\w+\.)*\w*(?:error|exception)[\"']?(?!\s*:\s*(?:null|false|0|\[\]|\"\"))\s*(?:[:!\])(]|$|\d|[-–—]\s|(?:code|occurred|in|at|while|when|with|from)\b|\w+ing\b)"
+    r"|fatal\s*(?:[:!]|error|$)|failed\s*(?:[:!]|$|[-–—]\s|(?:to|with|while|when)\b))",
+    re.IGNORECASE,
+)
+_EXCEPTION_NAME = re.compile(
+    r"Tool_?Not_?Found"
+)  # the name of an exception, which says it without the name of the tool
+_MEMBERS = ("error", "errors", "exception", "isError", "is_error")  # of a result that is an object: an error if true
+_ERROR_LENGTH = 400  # characters at the start of a result in which an error is looked for
+_ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool"}
+_CALL_PARTS = ("tool_call", "tool_use", "function_call", "mcp_tool_use")  # types of parts
+_RESULTS = ("tool_call_response", "tool_result", "mcp_tool_result")
+_NO_LETTERS = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One message of a chat.
+
+    Attributes:
+        role: `user`, `assistant`, `system` or `tool`; a user's message that holds results is `tool`, since what
+            stands beside them is the client's.
+        text: all that is text in it.
+        calls: (call id or None, name).
+        results: of calls.
+        unread: how many calls it has that cannot be read.
+    """
+
+    role: str
+    text: str
+    calls: tuple[tuple[str | None, str], ...] = ()
+    results: tuple[Result, ...] = ()
+    unread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a call.
+
+    Attributes:
+        call: its id, or None.
+        text: of the result.
+        failed: the message says that it is an error; None if it says nothing.
+    """
+
+    call: str | None
+    text: str
+    failed: bool | None = None
+
+
+def read_messages(value: Any) -> list[ChatMessage]:
+    """Read messages from a list, or from its JSON text; a text that is no JSON is a message of the user's.
+
+    Raises:
+        TypeError: something in it is no message.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return [ChatMessage("user", value)]
+        if not isinstance(value, list | dict):
+            return [ChatMessage("user", str(value))]
+    if isinstance(value, dict):
+        value = value.get("messages", [value])
+    if not isinstance(value, list):
+        raise TypeError
+    if not all(isinstance(entry, dict) for entry in value):
+        raise TypeError
+    return [_message(plain) for entry in value for plain in plain_messages(entry)]
+
+
+def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> MessageSummary:
+    """Summarise a list of messages, divided at the last message of the user.
+
+    Args:
+        messages: oldest first.
+        history: how many of the latest messages before it the summary has; 0 = none.
+    """
+    user_positions = [i for i, message in enumerate(messages) if message.role == "user"]
+    last = user_positions[-1] if user_positions else -1
+    after = messages[last + 1 :]
+    return MessageSummary(
+        text=messages[last].text if user_positions else None,
+        history=_dialogue(messages[: max(last, 0)])[-history:] if history else (),
+        after=_dialogue(after),
+        users=len(user_positions),
+        key=hash(tuple((message.role, message.text) for message in messages[: last + 1] if message.role != "system")),
+        continued=bool(after) and bool(user_positions),
+        finished=bool(after) and after[-1].role == "assistant" and not after[-1].calls,
+        calls=calls_of(after),
+        unread=sum(message.unread for message in after),
+        earlier=sum(len(message.calls) for message in messages[: last + 1]),
+        user_hashes=tuple(hash(messages[i].text) for i in user_positions),
+    )
+
+
+def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Interner) -> None:
+    """Set the fields of a record that its messages give."""
+    summary = summarise_messages(messages, history=interner.history)
+    for attribute in fields(summary):
+        setattr(record, attribute.name, getattr(summary, attribute.name))
+    record.history, record.after = interner.messages(summary.history), interner.messages(summary.after)
+
+
+def calls_of(messages: Iterable[ChatMessage]) -> tuple[Call, ...]:
+    """The calls in messages, with their status by the results among the messages; `ok` where there is no result.
+
+    A result without an id is that of the oldest call that has none yet.
+    """
+    calls: list[Call] = []
+    waiting: list[int] = []
+    for message in messages:
+        for call_id, name in message.calls:
+            waiting.append(len(calls))
+            calls.append(Call(name, "ok", call_id))
+        for result in message.results:
+            index = next((i for i in waiting if result.call is None or calls[i].id == result.call), None)
+            if index is not None:
+                waiting.remove(index)
+                status = result_status(result.text, calls[index].name, failed=result.failed)
+                calls[index] = Call(calls[index].name, status, calls[index].id, guessed=True)
+    return tuple(calls)
+
+
+def result_status(text: str, name: str, *, failed: bool | None = None) -> str:
+    """The status of a call of a tool that ended with this result.
+
+    A result that is JSON says so by a member that is true; any other by how it begins. That there is no such tool is
+    only taken from a result that names the tool: others may be about something else that is missing.
+
+    Args:
+        text: of the result.
+        name: of the tool.
+        failed: the log says that it failed, or did not; None if it says nothing.
+    """
+    head = text[:_ERROR_LENGTH].lstrip()
+    wrong = _is_error(text) if failed is None else failed
+    if wrong and _EXCEPTION_NAME.search(head):
+        return "unknown_tool"
+    if (wrong or len(text) < _ERROR_LENGTH) and _UNKNOWN_TOOL.search(head) and _names(head, name):
+        return "unknown_tool"
+    return "error" if wrong else "ok"
+
+
+def same_tool(tool: str, second_tool: str) -> bool:
+    """Whether two names may be of one tool: they are equal, or one has a server in front of the other."""
+    first, second = (_NO_LETTERS.sub("_", name.casefold()).strip("_") for name in (tool, second_tool))
+    return first == second or first.endswith(f"_{second}") or second.endswith(f"_{first}")
+
+
+def _is_error(text: str) -> bool:
+    plain = text.strip()
+    try:
+        value = json.loads(plain) if plain[:1] in ("{", "[") else None
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        denied = value.get("success") is False or value.get("ok") is False or value.get("status") == "error"
+        return denied or any(value.get(name) for name in _MEMBERS)
+    return value is None and bool(_ERROR.match(plain[:_ERROR_LENGTH]))
+
+
+def _names(text: str, name: str) -> bool:
+    """Whether a text holds the name of a tool, with or without the server in front of it."""
+    words = f"_{_NO_LETTERS.sub('_', text.casefold())}_"
+    parts = _NO_LETTERS.sub("_", name.casefold()).strip("_")
+    last = re.split(r"__+|[./:]+", name.casefold().strip("_"))[-1]
+    return bool(parts) and (f"_{parts}_" in words or f"_{_NO_LETTERS.sub('_', last).strip('_') or parts}_" in words)
+
+
+def plain_text(value: Any) -> str:
+    """The text in a content: a text, parts of a message, or any JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        parts = (plain_text(part) for part in value if not isinstance(part, dict) or _is_text(part))
+        return "\n".join(filter(None, parts))
+    if isinstance(value, dict) and _is_text(value):
+        return plain_text(get(value, "text", "content") or "")
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _is_text(part: Mapping[str, Any]) -> bool:
+    return part.get("type", "text") in ("text", "input_text", "output_text") and ("text" in part or "content" in part)
+
+
+def _dialogue(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
+    return tuple(Message(i.role, i.text) for i in messages if i.role in ("user", "assistant") and i.text)
+
+
+def _message(entry: Mapping[str, Any]) -> ChatMessage:
+    """A message in the plain form."""
+    content = entry.get("content")
+    if content is not None and not isinstance(content, str | list | dict):
+        raise TypeError
+    parts = [part for part in (content if isinstance(content, list) else []) if isinstance(part, dict)]
+    calls, unread = _calls(entry.get("tool_calls"))
+    calls = [*(_call(part) for part in parts if part.get("type") in _CALL_PARTS), *calls]
+    unread += sum(part.get("type") not in (*_CALL_PARTS, HOSTED) and _is_like_call(part) for part in parts)
+    results = [_result(part) for part in parts if part.get("type") in _RESULTS]
+    role = str(entry.get("role") or "user").casefold()
+    text = plain_text(content)
+    if role in ("tool", "function") and not results:
+        failed = entry.get("is_error")
+        call_id = text_or_none(get(entry, "tool_call_id", "id"))
+        results = [Result(call_id, text, failed if isinstance(failed, bool) else None)]
+    role = "tool" if role == "user" and results else _ROLES.get(role, role)
+    named = tuple(call for call in calls if call[1])
+    return ChatMessage(role, text, named, tuple(results), unread + len(calls) - len(named))
+
+
+def _calls(value: Any) -> tuple[list[tuple[str | None, str]], int]:
+    """The calls of a message's own list, and how many entries are none."""
+    if isinstance(value, str):  # in attributes of spans
+        value = json.loads(value) if value.strip().startswith("[") else [value] if value.strip() else None
+    entries = value if isinstance(value, list) else [] if value is None else [value]
+    calls = [_call(call) for call in entries if isinstance(call, dict)]
+    return calls, len(entries) - len(calls)
+
+
+def _is_like_call(part: Mapping[str, Any]) -> bool:
+    """Whether a part may be a call in an unknown form."""
+    kind = part.get("type")
+    return isinstance(kind, str) and bool(LIKE_CALLS.fullmatch(kind))
+
+
+def _call(part: Mapping[str, Any]) -> tuple[str | None, str]:
+    function = part.get("function")
+    name = get(function if isinstance(function, dict) else part, "name", "tool_name")
+    return text_or_none(get(part, "id", "call_id")), str(name or "")
+
+
+def _result(part: Mapping[str, Any]) -> Result:
+    text = plain_text(get(part, "response", "result", "content") or "")
+    call_id = text_or_none(get(part, "tool_use_id", "tool_call_id", "id"))
+    return Result(call_id, text, True if part.get("is_error") is True else None)

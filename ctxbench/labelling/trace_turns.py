@@ -1,0 +1,641 @@
+"""Turns from rows and API bodies, and turns grouped into conversations."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ctxbench.catalogs.tool_lists import describes_item
+from ctxbench.datasets.queries import group_pairs
+from ctxbench.io.errors import Fault, ParameterError
+from ctxbench.io.rows import Row
+from ctxbench.labelling.record_files import is_eval, named
+from ctxbench.labelling.trace_messages import (
+    STATUSES,
+    Call,
+    ChatMessage,
+    Interner,
+    LogFindings,
+    Record,
+    call_names,
+    get,
+    holds_calls,
+    input_messages,
+    is_stream,
+    parsed,
+    read_messages,
+    read_response,
+    same_tool,
+    seconds,
+    set_summary,
+    text_or_none,
+)
+from ctxbench.model.requests import Message
+
+TURN_FIELDS = (
+    *("conversation", "turn", "time", "user", "workspace", "messages", "text", "offered", "exposure", "called"),
+    *("available", "scope", "needs", "session", "explicit", "tool_results", "answer"),
+)
+
+
+def meant_field(name: str) -> str:
+    """`; 'mesages' may be meant for 'messages'` for a field with nearly the name of one that is read; else empty."""
+    close = [] if name in TURN_FIELDS else get_close_matches(name.lower(), TURN_FIELDS, n=1, cutoff=0.7)
+    return f"; {name!r} may be meant for {close[0]!r}" if close else ""
+
+
+def read_turn(
+    data: dict[str, Any], position: int, at: Fault, *, findings: LogFindings, interner: Interner
+) -> Record | None:
+    """The record of one row of JSON lines; None, with a fault, if it is wrong."""
+    findings.ignored.update(name for name in data if name not in TURN_FIELDS)
+    faults: list[Fault] = []
+    row, record = Row(data, faults, Path(at.path or ""), at.line), Record(position=position)
+    _read_identity(record, row)
+    parsed = _read_messages(record, row, interner)
+    if record.text is None:
+        findings.roles.update(message.role for message in parsed)
+    _read_offers(record, row, interner)
+    if row.data.get("called") is not None:  # else the calls are those in the messages after the user's last one
+        record.calls = row.read_list("called", _call, expected="{tool, status}")
+    _read_other_fields(record, row, interner)
+    findings.faults += faults
+    return None if faults else record
+
+
+def _names(row: Row, field: str, interner: Interner) -> tuple[str, ...] | None:
+    """The names of a list, or None if there is no list; equal lists of a log are one object."""
+    if row.optional(field, list) is None:
+        return None
+    return interner.names(row.read_list(field, named, expected="the name of an item"))
+
+
+def _read_messages(record: Record, row: Row, interner: Interner) -> list[ChatMessage]:
+    """The messages of a turn, which are set in its record."""
+    messages, text, answer = (row.data.get(name) for name in ("messages", "text", "answer"))
+    if messages is None:
+        messages = [{"role": "user", "content": text}] if isinstance(text, str) else []
+    answers = [] if answer is None else [{"role": "assistant", "content": answer}]
+    try:
+        parsed = [*read_messages(messages), *read_messages(answers)]
+    except (TypeError, ValueError, RecursionError):
+        row.fault("field 'messages' must be a list of messages with role and content")
+        return []
+    set_summary(record, parsed, interner)
+    record.cumulative = row.data.get("called") is None
+    return parsed
+
+
+def _read_offers(record: Record, row: Row, interner: Interner) -> None:
+    exposure, offered = row.data.get("exposure"), row.data.get("offered")
+    if exposure not in (None, "full", "partial"):
+        row.fault(f"field 'exposure' must be full or partial, got {exposure!r:.60}")
+    record.all_offered = exposure == "full" or offered == "*" or (isinstance(offered, list) and "*" in offered)
+    record.partly_offered = exposure == "partial"
+    if record.partly_offered and record.all_offered:
+        row.fault("field 'exposure' says partial, but 'offered' is '*'")
+    if offered != "*":
+        names = _names(row, "offered", interner)
+        record.offered = names if names is None or "*" not in names else tuple(i for i in names if i != "*")
+    record.available = _names(row, "available", interner)
+    scope = row.data.get("scope")
+    if scope is not None and not isinstance(scope, str):
+        row.fault(f"field 'scope' must be the name of a scope, got {scope!r:.60}")
+    else:
+        record.scope = scope
+    if record.scope is not None and record.available is not None:
+        row.fault("fields 'available' and 'scope' exclude each other")
+
+
+def _read_other_fields(record: Record, row: Row, interner: Interner) -> None:
+    needs = row.data.get("needs")
+    if needs not in (None, "nothing"):
+        row.fault(f"field 'needs' must be 'nothing' or absent, got {needs!r:.60}")
+    record.needs_nothing = needs == "nothing"
+    if record.needs_nothing and any(call.status == "ok" for call in record.calls):
+        row.fault("field 'needs' says nothing, but something was called")
+    session, names = row.data.get("session"), _names(row, "session", interner)
+    if isinstance(session, list) and names is not None and len(names) == len(session):
+        modes = [entry.get("mode", "manual") if isinstance(entry, dict) else "manual" for entry in session]
+        for mode in modes:
+            if mode not in ("always", "manual"):
+                row.fault(f"a session item's mode is always or manual, got {mode!r}")
+        record.session = tuple(zip(names, modes, strict=True))
+    record.explicit = _names(row, "explicit", interner) or ()
+    results = row.data.get("tool_results") or []
+    try:
+        record.tool_results = tuple((str(result["tool"]), str(result["text"])) for result in results)
+    except (TypeError, KeyError):
+        row.fault('field \'tool_results\' must be a list of {"tool", "text"}')
+
+
+def _read_identity(record: Record, row: Row) -> None:
+    for name in ("conversation", "user", "workspace"):
+        value = row.data.get(name)
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            setattr(record, name, str(value) or None)
+        elif value is not None:
+            row.fault(f"field {name!r} must be a text, got {value!r:.60}")
+    turn, time = row.data.get("turn"), row.data.get("time")
+    if isinstance(turn, int) and not isinstance(turn, bool) and turn >= 0:
+        record.turn = turn
+    elif turn is not None:
+        row.fault(f"field 'turn' must be a whole number of 0 or more, got {turn!r:.60}")
+    record.time = seconds(time)
+    if time is not None and record.time is None:
+        row.fault(f"field 'time' must be ISO 8601 or seconds since 1970, got {time!r:.60}")
+
+
+def _call(entry: Any) -> Call:
+    status = entry.get("status") or "ok" if isinstance(entry, dict) else "ok"
+    name = named(entry)
+    if describes_item({field: value for field, value in entry.items() if value} if isinstance(entry, dict) else entry):
+        raise ParameterError("it has a description or a schema, so it was offered; expected a name, or {tool, status}")
+    if status not in STATUSES:
+        raise ParameterError(f"status must be one of {', '.join(STATUSES)}, got {status!r:.60}")
+    return Call(name, status, text_or_none(get(entry, "call", "call_id")) if isinstance(entry, dict) else None)
+
+
+REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input")
+RESPONSES = ("response", "resp", "res", "completion", "responseBody", "response_body", "output", "result")
+_TEXTS = ("response", "completion", "output")  # of these a text is the answer
+_TIMES = ("time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
+_CONVERSATIONS = (
+    *("conversation", "conversation_id", "conversationId", "session_id", "sessionId"),
+    *("thread_id", "threadId", "chat_id", "chatId"),
+)
+_USERS = ("user", "user_id", "userId")
+_OF_SPANS = ("spanId", "span_id", "traceId", "trace_id")  # of a log record of OpenTelemetry, which has a `body`
+_SHOWN = 5  # fields of a response that a message names
+_HOSTED = ("provider", "provider-defined")  # the AI SDK's types of tools that the model's provider runs
+
+
+@dataclass(frozen=True, slots=True)
+class BodyTurn:
+    """A line that holds a request to a model.
+
+    Attributes:
+        turn: the line as a turn.
+        passed_over: fields of the line that nothing reads.
+        response: `read`; `unread` where one is there that does not say what was called; `missing` where none is
+            beside the request; empty for a body alone, whose answer stands in the next one.
+        unread: the fields of a response that was not read.
+    """
+
+    turn: dict[str, Any]
+    passed_over: tuple[str, ...] = ()
+    response: str = ""
+    unread: tuple[str, ...] = ()
+
+
+def as_turn(data: Mapping[str, Any]) -> BodyTurn | None:
+    """Convert a body, or a request with its response, into a turn; None if the line is neither."""
+    name = _request_field(data)
+    if name is not None:
+        return _pair(data, name)
+    if _is_turn(data) or not _is_body(data) or not any(name in data for name in ("tools", "functions")):
+        return None
+    if is_eval(data):  # with `input`, and names of tools for what is expected
+        return None
+    return BodyTurn(_turn(data, offered=offered_tools(data), sources=(data,))[0])
+
+
+def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
+    """The fields of a turn that hold responses or calls, which are not read in addition to the turn's fields.
+
+    Args:
+        data: the turn.
+        has_tools: it says which tools the model had, so that an answer that is a text alone called none of them.
+    """
+    responses = [name for name in RESPONSES if data.get(name) not in (None, "", {}, [])]
+    texts = [name for name in responses if isinstance(text := parsed(data[name]), str) and not is_stream(text)]
+    calls = [name for name in data if name not in TURN_FIELDS and holds_calls(name, data[name])]
+    return list(dict.fromkeys([*(name for name in responses if name not in texts or not has_tools), *calls]))
+
+
+def unread_request(data: Mapping[str, Any]) -> str:
+    """Describe a line that is no turn; empty if its kind is unknown."""
+    if isinstance(data.get("run_type"), str) and "inputs" in data:
+        return (
+            "; it looks like a run of LangSmith, whose exports are not read: send the same traces as OpenTelemetry "
+            "spans, or write its inputs as messages"
+        )
+    if is_eval(data):
+        return "; it looks like a hand-written eval: `ctxbench data import golden` takes a file of these"
+    name = next((name for name in REQUESTS if isinstance(_inner(data.get(name)), dict)), None)
+    if name is None:
+        return ""
+    fields = ", ".join(map(repr, list(_inner(data[name]))[:5]))
+    return f"; {name!r} is no body of a request, with messages or input: it has {fields or 'no fields'}"
+
+
+def _request_field(data: Mapping[str, Any]) -> str | None:
+    """The field of a line that holds a request."""
+    if "messages" in data:
+        return "messages" if not _is_turn(data) and _is_body(data) and _has_response(data) else None
+    is_log_record = any(name in data for name in _OF_SPANS) and not _has_response(data)
+    for name in REQUESTS:
+        value = _inner(data.get(name))
+        if isinstance(value, dict) and _is_body(value) and not (name == "body" and is_log_record):
+            return name
+        if name == "input" and isinstance(value, list) and read_response(value) and _has_response(data):
+            return name
+    return None
+
+
+def _is_turn(data: Mapping[str, Any]) -> bool:
+    return "offered" in data or "called" in data or isinstance(data.get("text"), str)
+
+
+def _has_response(data: Mapping[str, Any]) -> bool:
+    return any(data.get(name) is not None for name in RESPONSES)
+
+
+def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
+    """The turn of the request in a field, or of the line as a request, and of its response."""
+    value = data if name == "messages" else _inner(data[name])
+    request = value if isinstance(value, dict) else {"input": value}
+    fields = [field for field in RESPONSES if field != name and data.get(field) not in (None, "", {}, [])]
+    answers = {field: _answers(field, _inner(data[field])) for field in fields}
+    field = next((field for field in fields if answers[field] is not None), None)
+    offered = offered_tools(request)
+    if offered is None:
+        offered = offered_tools(data)
+    is_whole = "model" in request or name not in ("input", "messages")
+    if offered is None and field is not None and is_whole:
+        offered = []  # a body without tools
+    response = _inner(data[field]) if field is not None else None
+    sources = (data, response if isinstance(response, dict) else {}, request)
+    turn, used = _turn(request, (answers[field] if field else None) or (), offered=offered, sources=sources)
+    read = {name, *([field] if field else fields), *used, "tools", "functions"}
+    # a text says what was called only where the line says which tools the model had
+    is_text_alone = isinstance(response, str) and offered is None
+    state = "missing" if not fields else "unread" if field is None or is_text_alone else "read"
+    unread = [part for field in fields for part in _parts(field, _inner(data[field]))] if state == "unread" else []
+    return BodyTurn(turn, tuple(field for field in data if field not in read), state, tuple(unread))
+
+
+def _parts(field: str, response: Any) -> list[str]:
+    """A response's fields, `result.steps`; those alone that hold calls, if any does."""
+    if not isinstance(response, dict):
+        return [field]
+    names = [name for name, value in response.items() if call_names({name: value})] or list(response)[:_SHOWN]
+    return [f"{field}.{name}" for name in names]
+
+
+def _answers(field: str, response: Any) -> list[Any] | None:
+    if isinstance(response, str):
+        is_answer = field in _TEXTS and not is_stream(response)
+        return [{"role": "assistant", "content": response}] if is_answer else None
+    return read_response(response)
+
+
+def _inner(value: Any) -> Any:
+    """A body without its enclosing object or text."""
+    value = parsed(value)
+    inner = parsed(value.get("body")) if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict | list) else value
+
+
+def _is_body(value: Mapping[str, Any]) -> bool:
+    return isinstance(value.get("messages"), list) or isinstance(value.get("input"), str | list)
+
+
+def _turn(
+    request: Mapping[str, Any],
+    answers: Collection[Any] = (),
+    *,
+    offered: list[Any] | None,
+    sources: tuple[Mapping[str, Any], ...],
+) -> tuple[dict[str, Any], set[str]]:
+    """A request with its answers as a turn, and the fields of the line, the first of the sources, that it has."""
+    messages = request["messages"] if isinstance(request.get("messages"), list) else input_messages(request["input"])
+    turn: dict[str, Any] = {"messages": [*messages, *answers]}
+    if offered is not None:
+        turn["offered"] = offered
+    used: set[str] = set()
+    readers: tuple[tuple[str, tuple[str, ...], Callable[[Any], Any]], ...] = (
+        ("time", _TIMES, seconds),
+        ("conversation", _CONVERSATIONS, _identity),
+        ("user", _USERS, _identity),
+        ("workspace", ("workspace",), _identity),
+        ("turn", ("turn",), _number),
+    )
+    for key, names, read in readers:
+        searched = sources if key == "time" else (sources[0], sources[-1])
+        matches = ((source, name) for source in searched for name in names if read(source.get(name)) is not None)
+        source, name = next(matches, (None, ""))
+        if source is not None:
+            turn[key] = source[name]
+            used |= {name} if source is sources[0] else set()
+    return turn, used
+
+
+def _identity(value: Any) -> str | None:
+    return str(value) or None if isinstance(value, str | int) and not isinstance(value, bool) else None
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
+    """The `tools` (or `functions`) of a request, those that the provider runs left out; None if it has neither."""
+    tools = request.get("tools") if request.get("tools") is not None else request.get("functions")
+    if isinstance(tools, dict):  # by name, as the AI SDK has them
+        return [name for name, tool in tools.items() if not (isinstance(tool, dict) and tool.get("type") in _HOSTED)]
+    if not isinstance(tools, list):
+        return None
+    return [declaration for tool in tools for declaration in _declared(tool) if not _is_hosted(declaration)]
+
+
+def _declared(tool: Any) -> list[Any]:
+    """The tools in an entry: itself, or several that Gemini is sent in one."""
+    for name in ("functionDeclarations", "function_declarations"):
+        if isinstance(tool, dict) and isinstance(tool.get(name), list):
+            return list(tool[name])
+    return [tool]
+
+
+def _is_hosted(tool: Any) -> bool:
+    """Whether a tool is run by the model's provider, and so no item of a catalog."""
+    if not isinstance(tool, dict):
+        return False
+    return tool.get("type") in _HOSTED or ("name" not in tool and not isinstance(tool.get("function"), dict))
+
+
+_WORDS = re.compile(r"\w+")
+_AGAIN = re.compile(
+    r"\s*(?!(?:no|again)[,.! ]+(?:thanks|thank you|problem|worries|need|rush|hurry|more|further|questions?|that is all"
+    r"|that's all|idea|doubt)\b)"
+    r"(?:no[,.! ]|nope|wrong|that(?:'s| is| was) (?:not|wrong)|not what i|i meant|i said|as i said|again[,:. ]"
+    r"|try again|still (?:not|no|does|wrong)|you (?:did not|didn't|should have)"
+    r"|it (?:did not|didn't|does not|doesn't) work)",
+    re.IGNORECASE,
+)
+_ALIKE = 0.6  # least share of common words in all words of a repeated question
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """A message of the user's with the records up to the next one.
+
+    Attributes:
+        records: in order; never empty, and the first has the message.
+        number: position in the conversation.
+        history: the messages before, oldest first.
+        asked_again: the next message of the user's asks the same.
+    """
+
+    records: list[Record]
+    number: int = 0
+    history: tuple[Message, ...] = ()
+    asked_again: bool = False
+    calls: tuple[Call, ...] = field(default=())
+
+    @property
+    def text(self) -> str:
+        """The message of the user's."""
+        return self.records[0].text or ""
+
+    @property
+    def time(self) -> float | None:
+        """The time of the first call of the turn."""
+        return next((record.time for record in self.records if record.time is not None), None)
+
+
+def conversations(records: Iterable[Record], findings: LogFindings, *, history: int) -> Iterator[list[Turn]]:
+    """Group records into the turns of each conversation, in the order in which the log first names conversations.
+
+    A record without a conversation belongs to the one whose messages it continues, or begins one; conversations of two
+    workspaces are two, whatever they are called: nothing crosses a workspace. Several users may talk in one.
+    Conversations without any message of a user's are counted and left out.
+
+    Args:
+        records: of all files, in any order.
+        findings: where odd things are counted.
+        history: how many earlier messages a turn has at most.
+    """
+    latest: dict[tuple[object, ...], list[tuple[int, Record]]] = {}
+    named = group_pairs((record.conversation or (None, _first_position(record, latest)), record) for record in records)
+    groups = [group for members in named.values() for group in _by_workspace(members)]
+    for members in sorted(groups, key=lambda members: min(record.position for record in members)):
+        if turns := _turns(members, findings):
+            findings.counts["conversations"] += 1
+            _number_turns(turns, findings)
+            _set_history(turns, findings, history=history)
+            yield turns
+
+
+def _first_position(record: Record, latest: dict[tuple[object, ...], list[tuple[int, Record]]]) -> int:
+    """The position of the first record of a conversation in a log that names none; that of the record if it begins one.
+
+    Each request holds all messages before it. `latest` has the last records so far, by the messages of the user.
+    """
+    who, user_hashes, position = (record.workspace, record.user), record.user_hashes, record.position
+    if not user_hashes:
+        return position
+    for n in range(len(user_hashes), 0, -1):
+        before = latest.get((*who, *user_hashes[:n]), [])
+        last = next(
+            (earlier for earlier in reversed(before) if n < len(user_hashes) or _is_next_call(record, earlier[1])), None
+        )
+        if last is not None:
+            position = last[0]
+            before.remove(last)  # only this record continues it
+            break
+    latest.setdefault((*who, *user_hashes), []).append((position, record))
+    return position
+
+
+def _is_next_call(record: Record, before: Record) -> bool:
+    """Whether a model call is one more of the same turn: its messages hold the calls of the one before it."""
+    first, current = ([(call.id, call.name) for call in turn.calls] for turn in (before, record))
+    return current[: len(first)] == first and (len(current) > len(first) or any(call_id for call_id, _ in first))
+
+
+def _by_workspace(records: list[Record]) -> Iterable[list[Record]]:
+    """Records of one conversation's name by workspace; one group where no two workspaces are named."""
+    groups = group_pairs((record.workspace, record) for record in records)
+    return groups.values() if len(groups.keys() - {None}) > 1 else [records]
+
+
+def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call, ...]:
+    """Merge the calls of a turn, so that each occurs once, however often and in whatever form the log has it.
+
+    A call is known by its id, its name and how often both stood before it in the same messages: some models begin
+    their ids anew, so an id alone is not enough. Where a call stands in the messages of several records, it is one, and
+    failed if any of them says so. The span of its execution says how it ended; one without an id is of the next call of
+    that name.
+    """
+    merged: dict[tuple[str | None, str, int], Call] = {}
+    separate: list[Call] = []
+    for record in records:
+        messages = [record.calls] if record.cumulative else []
+        for calls in (*messages, *(nested.calls for nested in record.nested)):
+            n_calls: Counter[tuple[str | None, str]] = Counter()
+            for call in calls:
+                key = call.id, call.name, n_calls[call.id, call.name]
+                n_calls[call.id, call.name] += 1
+                if key not in merged or call.status != "ok":
+                    merged[key] = call
+        separate += () if record.cumulative else record.calls
+    for call in separate:
+        key = call.id, call.name, 0
+        if call.id is None:
+            key = None, call.name, sum(merged_key[:2] == key[:2] for merged_key in merged)
+        elif key in merged:
+            findings.counts["calls_twice"] += 1
+        if key not in merged or call.status != "ok":
+            merged[key] = call
+    return _with_outcomes(merged, [call for record in records for call in record.executed], findings)
+
+
+def _with_outcomes(
+    calls: dict[tuple[str | None, str, int], Call], executed: list[Call], findings: LogFindings
+) -> tuple[Call, ...]:
+    """Calls with the status that the spans of their execution have, and the calls that only such spans have."""
+    unmatched = dict(calls)
+    matched: list[tuple[str | None, str, int]] = []
+    unlisted: list[Call] = []
+    for call in executed:
+        same_name = [key for key in unmatched if same_tool(key[1], call.name)]
+        without_id = (key for key in same_name if None in (key[0], call.id))
+        key = next((candidate for candidate in same_name if candidate[0] == call.id), None) or next(without_id, None)
+        repeats = [p for p in matched if call.id is not None and p[0] == call.id and same_tool(p[1], call.name)]
+        if key is not None:
+            calls[key] = replace(call, name=key[1])
+            del unmatched[key]
+            matched.append(key)
+        elif repeats or any(
+            (unlisted_call.id, unlisted_call.name) == (call.id, call.name)
+            for unlisted_call in unlisted
+            if call.id is not None
+        ):
+            findings.counts["calls_twice"] += 1
+            if call.status != "ok":
+                calls |= {repeat: replace(call, name=repeat[1]) for repeat in repeats}
+        else:
+            unlisted.append(call)
+    return (*calls.values(), *unlisted)
+
+
+def reuses_ids(calls: Iterable[Call]) -> bool:
+    """Whether several tools have calls with one id, so that results may be assigned to the wrong one."""
+    names: dict[str, str] = {}
+    return any(call.id is not None and names.setdefault(call.id, call.name) != call.name for call in calls)
+
+
+def asks_again(text: str, following: str) -> bool:
+    """Whether a message repeats the question before it: it complains, or they share 0.6 of their words."""
+    if _AGAIN.match(following):
+        return True
+    first, second = (set(_WORDS.findall(t.casefold())) for t in (text, following))
+    return len(first & second) >= 2 and len(first & second) >= _ALIKE * len(first | second)
+
+
+def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
+    timed = all(record.time is not None for record in members)
+    numbered = sum(record.turn is not None for record in members)
+    members = sorted(members, key=lambda record: ((record.time or 0.0) if timed else 0.0, record.position))
+    if numbered and numbered < len(members):
+        findings.counts["conversations_partly_numbered"] += 1
+        members = [replace(record, turn=None) for record in members]
+    groups = _by_number(members, findings) if numbered == len(members) else _by_messages(members)
+    turns = []
+    for group in groups:
+        first = next((i for i, record in enumerate(group) if record.text is not None), None)
+        if first is None:
+            findings.counts["records_without_request"] += len(group)
+            findings.counts["calls_without_request"] += len(merge_calls(group, findings))
+        else:
+            turns.append(Turn(records=[group[first], *group[:first], *group[first + 1 :]]))
+    return turns
+
+
+def _by_number(members: list[Record], findings: LogFindings) -> list[list[Record]]:
+    """Records of one turn number; a number with two messages of the user is two turns."""
+    turns: list[list[Record]] = []
+    for _, records in sorted(group_pairs((record.turn or 0, record) for record in members).items()):
+        by_text: dict[str, list[Record]] = {}
+        for record in records:
+            text = record.text if record.text is not None else next(reversed(by_text), "")
+            by_text.setdefault(text, []).append(record)
+        if len(by_text) > 1 and not any(record.text is not None for record in by_text.get("", ())):
+            before_message = by_text.pop("", [])
+            next(iter(by_text.values())).extend(before_message)
+        findings.counts["turn_numbers_twice"] += len(by_text) - 1
+        turns += by_text.values()
+    return turns
+
+
+def _by_messages(members: list[Record]) -> list[list[Record]]:
+    """Records with the same messages up to the user's last one; those without such a message join the turn before."""
+    groups: list[list[Record]] = []
+    latest: dict[int, list[Record]] = {}
+    for record in members:
+        group = latest.get(record.key) if record.text is not None else (groups[-1] if groups else None)
+        if group is None and groups and _continues(record, groups[-1]):
+            group = latest[record.key] = groups[-1]
+        if group is not None and record.text is not None:
+            same_unit = record.unit is not None and record.unit == group[0].unit
+            open_turn = record.continued and not group[-1].finished
+            if not (record.users > 1 or same_unit or open_turn):
+                group = None  # the same words with nothing between: a second message of the user's
+        if group is None:
+            group = []
+            groups.append(group)
+        group.append(record)
+        if record.text is not None:
+            latest[record.key] = group
+    users = [next((record.users for record in group if record.text is not None), 0) for group in groups]
+    if len(groups) > 1 and min(users) > 0 and len(set(users)) == len(users):
+        return [groups[i] for i in sorted(range(len(groups)), key=users.__getitem__)]
+    return groups
+
+
+def _continues(record: Record, group: list[Record]) -> bool:
+    """Whether a record is of the turn before it though its first messages differ: a window of messages has moved on."""
+    before = group[-1]
+    if record.text is None or not record.continued or record.text != group[0].text or before.finished:
+        return False
+    ids = {(call.id, call.name) for record in group for call in record.calls if call.id is not None}
+    return any((call.id, call.name) in ids for call in record.calls)
+
+
+def _number_turns(turns: list[Turn], findings: LogFindings) -> None:
+    """Set the numbers of turns, and count gaps, missing beginnings and clocks that go back."""
+    users = [turn.records[0].users for turn in turns]
+    grows = all(a < b for a, b in pairwise(users))
+    for i, turn in enumerate(turns):
+        number = turn.records[0].turn
+        turn.number = number if number is not None else users[i] - 1 if grows else i
+    first = turns[0].number
+    findings.counts["conversations_cut"] += first > 1 or (first == 1 and turns[0].records[0].turn is None)
+    for before, after in pairwise(turns):
+        findings.counts["turns_missing"] += max(after.number - before.number - 1, 0)
+        if before.time is not None and after.time is not None and after.time < before.time:
+            findings.count_skew(before.time - after.time)
+
+
+def _set_history(turns: list[Turn], findings: LogFindings, *, history: int) -> None:
+    """Set the history and the calls of turns, and where the next turn asks the same."""
+    messages: list[Message] = []
+    n_calls = n_lost = 0
+    for i, turn in enumerate(turns):
+        first = turn.records[0]
+        turn.history = first.history or (tuple(messages[-history:]) if history else ())
+        turn.calls = merge_calls(turn.records, findings)
+        n_lost += max(max(record.earlier for record in turn.records) - n_calls - n_lost, 0)
+        n_calls += len(turn.calls)
+        turn.asked_again = i + 1 < len(turns) and asks_again(turn.text, turns[i + 1].text)
+        answers = max((record.after for record in turn.records), key=len)
+        messages += [*([Message("user", turn.text)] if turn.text else []), *answers]
+        del messages[: -history or None]
+    findings.counts["calls_of_earlier_turns"] += n_lost

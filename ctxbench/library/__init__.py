@@ -1,1 +1,0 @@
-"""The front door for notebooks and programs: datasets as frames, results as objects; `ctxbench` offers them."""

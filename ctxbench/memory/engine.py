@@ -1,0 +1,698 @@
+"""The memory engine: options, errors, results and caches."""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ctxbench.api.inputs import EmbedderGiven, embedder_name
+from ctxbench.io.cache import ProcessLock
+from ctxbench.io.errors import (
+    EmbeddingError,
+    InputError,
+    ParameterError,
+    SelectorError,
+    StorageError,
+    UnknownNameError,
+    UserError,
+    check_range,
+    suggest,
+)
+from ctxbench.io.rows import instant
+from ctxbench.model.candidates import Candidates, rescored
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.registry import build, check_fields
+from ctxbench.model.requests import Batch, Filter, Query, Request
+from ctxbench.model.resources import EMBEDDER, Resources
+from ctxbench.model.selection import Selection, selections
+from ctxbench.model.strategies import Step, Strategy
+from ctxbench.pipelines.pipeline import Outcome, Pipeline
+from ctxbench.pipelines.strategies.expand import TYPE
+from ctxbench.pipelines.strategies.format import TEMPLATES
+from ctxbench.search.dense import chunks_of
+from ctxbench.search.embedders import Embedder, Vectors, open_embedder
+from ctxbench.search.resources import LocalResources, local_resources
+from ctxbench.search.tokens import open_counter
+from ctxbench.selectors.definitions import definition
+
+if TYPE_CHECKING:
+    from ctxbench.memory.memories import MemoryStore
+
+
+EMBEDDING, SEARCH, STORAGE, VALIDATION = "embedding_error", "search_error", "storage_error", "validation_error"
+TEMPLATE = "template_not_found"
+
+
+class EngineError(UserError):
+    """A call of the engine failed.
+
+    Attributes:
+        type: `embedding_error`, `search_error`, `storage_error`, `validation_error` or `template_not_found`.
+    """
+
+    def __init__(self, type: str, message: str) -> None:  # noqa: A002 - the document's name
+        self.type = type
+        super().__init__(message)
+
+
+_GIVEN = (ParameterError, InputError, UnknownNameError)
+_TYPES = ((EmbeddingError, EMBEDDING), (StorageError, STORAGE), (_GIVEN, VALIDATION), (UserError, SEARCH))
+
+
+@contextmanager
+def typed_errors() -> Iterator[None]:
+    """Raise expected errors inside it as an `EngineError`; bugs keep their type."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except UserError as error:
+        raise EngineError(next(name for kind, name in _TYPES if isinstance(error, kind)), str(error)) from error
+
+
+MOST_RESULTS = 100  # as of the shipped selectors
+DEEPEST = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """The options of a search.
+
+    Attributes:
+        limit: results at most, 1 to 100; what relationships bring in comes on top.
+        kinds: only memories of these kinds, such as `fact`; empty = all.
+        since, before: only memories created from the one on, and before the other; ISO 8601.
+        confidence: only memories that are at least so sure, 0 to 1.
+        conversation: only memories of this conversation.
+        relationships: whether memories that results are related to are brought in, too.
+        depth: over how many relationships, 1 to 5.
+        ranker: `default`, `similarity`, `recency`, `confidence`, or one that was registered.
+        user: whose memories are seen as well as everybody's.
+        time: as of when; ISO 8601, without an offset UTC. None = now.
+
+    Raises:
+        EngineError: an option is of another type, or out of range; the search tells what else is wrong.
+    """
+
+    limit: int = 10
+    kinds: tuple[str, ...] = ()
+    since: str | None = None
+    before: str | None = None
+    confidence: float | None = None
+    conversation: str | None = None
+    relationships: bool = False
+    depth: int = 1
+    ranker: str = "default"
+    user: str | None = None
+    time: str | None = None
+
+    def __post_init__(self) -> None:
+        with typed_errors():
+            check_fields(self)
+            check_range("limit", self.limit, 1, MOST_RESULTS)
+            check_range("depth", self.depth, 1, DEEPEST)
+
+    @property
+    def item_filter(self) -> Filter:
+        """The filter of the search."""
+        unchanged = ("kinds", "since", "before", "confidence", "conversation")
+        return Filter(types=("memory",), **{name: getattr(self, name) for name in unchanged})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextOptions(SearchOptions):
+    """The options of building a context.
+
+    Attributes:
+        template: `chat`, `detailed`, `summary`, or one that was registered; None = the engine's.
+        budget: tokens of the rendered context, 1 or more; None = the engine's.
+        metadata: whether kind, confidence and time are shown; None = as the template says.
+    """
+
+    template: str | None = None
+    budget: int | None = None
+    metadata: bool | None = None
+
+    def __post_init__(self) -> None:
+        SearchOptions.__post_init__(self)
+        if self.budget is not None:
+            with typed_errors():
+                check_range("budget", self.budget, 1)
+
+
+SIMILARITY = "similarity.score"
+_SAID = {"workspace_id": "workspace", "type": "kind", "content": "text"}  # fields of items by the document's names
+_SAID |= {"confidence": "confidence", "created_at": "created", "conversation_id": "conversation"}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FoundMemories:
+    """The memories that were found for one query.
+
+    Attributes:
+        outcome: of the pipeline, for all queries that were asked together.
+        request_index: of the query among them.
+    """
+
+    outcome: Outcome
+    request_index: int
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({[result['memory']['id'] for result in self.every_result()]})"
+
+    @property
+    def catalog(self) -> Catalog:
+        """The workspace's memories, all versions."""
+        return self.outcome.query.batch.catalog
+
+    @property
+    def selection(self) -> Selection:
+        """The items offered and excluded, as of any selector."""
+        return selections(self.outcome.query, self.outcome.candidates)[self.request_index]
+
+    @property
+    def contents(self) -> list[str]:
+        """The texts of the results, best first."""
+        return [result["memory"]["content"] for result in self.results()]
+
+    def results(self) -> list[dict[str, Any]]:
+        """The chosen results, best first: `memory`, `score` (similarity), `rank` from 1, and `relationships`, if any.
+
+        What a relationship brought in stands under `relationships` of the result that it was reached from, with
+        `depth`, the `relationship`'s type, and the `path` of ids that led there; where that one was left out, it is a
+        result of its own.
+        """
+        table = self.outcome.candidates
+        rows = table.rows(self.request_index)
+        via = dict(zip(table.item[rows].tolist(), table.via_item[rows].tolist(), strict=True))
+        results_by_row = dict(zip(self.rows(chosen=True), self.every_result(), strict=True))
+        paths = {row: _path(int(table.item[row]), via) for row in results_by_row}
+        first = {path[0]: row for row, path in paths.items() if len(path) == 1}
+        related: dict[int, list[dict[str, Any]]] = {
+            row: [] for row, path in paths.items() if len(path) == 1 or path[0] not in first
+        }
+        for row, path in paths.items():
+            if row not in related:
+                related[first[path[0]]].append(self._related(row, path))
+        for rank, (row, related_result) in enumerate(related.items(), start=1):
+            results_by_row[row] |= {"rank": rank, "relationships": related_result} if related_result else {"rank": rank}
+        return [results_by_row[row] for row in related]
+
+    def every_result(self) -> list[dict[str, Any]]:
+        """The chosen results as one list, best first, each with `memory` and `score`, for a ranker."""
+        rows = self.rows(chosen=True)
+        return [{"memory": memory_dict(self._item(row)), "score": self._similarity(row)} for row in rows]
+
+    def explained(self) -> list[dict[str, Any]]:
+        """Candidates, the chosen ones first: `id`, `ranking` score, `scores` by column, and what `rule` left it out."""
+        table, explanations = self.outcome.candidates, []
+        for row in [*self.rows(chosen=True), *self.rows(chosen=False)]:
+            scores = {name: float(column[row]) for name, column in table.columns.items() if not np.isnan(column[row])}
+            rule = table.rules[int(table.out[row])]
+            explanation = {
+                "id": memory_dict(self._item(row))["id"],
+                "ranking": float(table.score[row]),
+                "scores": scores,
+            }
+            explanations.append({**explanation, "rule": None if rule is None else str(rule)})
+        return explanations
+
+    def rows(self, *, chosen: bool) -> list[int]:
+        """The rows of the query that were chosen, or those that were not, in their order."""
+        table = self.outcome.candidates
+        rows = table.rows(self.request_index)
+        positions: list[int] = (np.flatnonzero(table.chosen[rows] == chosen) + rows.start).tolist()
+        return positions
+
+    def _item(self, row: int) -> Item:
+        item: Item = self.catalog[int(self.outcome.candidates.item[row])]
+        return item
+
+    def _similarity(self, row: int) -> float | None:
+        columns = self.outcome.candidates.columns
+        column = columns.get(SIMILARITY)  # else the search is by similarity alone
+        value = float(self.outcome.candidates.score[row] if column is None else column[row])
+        return None if np.isnan(value) else min(max(value, 0.0), 1.0)
+
+    def _related(self, row: int, path: list[int]) -> dict[str, Any]:
+        kind = self.catalog.facts.link_types[int(self.outcome.candidates.columns[TYPE][row])]
+        names = [memory_dict(self.catalog[position])["id"] for position in path]
+        return {"memory": memory_dict(self._item(row)), "relationship": kind, "depth": len(path) - 1, "path": names}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class BuiltContext(FoundMemories):
+    """A context for a prompt.
+
+    Attributes:
+        context: the rendered text; empty where nothing was found, or nothing fits.
+        tokens: of it.
+        budget: tokens that it may have.
+        template: the name of the template.
+        counter: what counted the tokens.
+    """
+
+    context: str
+    tokens: int
+    budget: int
+    template: str
+    counter: str
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the budget excluded or shortened a memory."""
+        chosen, left = self.rows(chosen=True), self.rows(chosen=False)
+        table = self.outcome.candidates
+        rules = [table.rules[int(table.out[row])] for row in left]
+        return any(rule is not None and rule.code == "budget" for rule in rules) or not table.shows_all[chosen].all()
+
+    def as_dict(self) -> dict[str, Any]:
+        """`context`, `tokenCount`, `memories`, `truncated` and `template`, under the specification's names."""
+        data = {"context": self.context, "tokenCount": self.tokens, "counter": self.counter}
+        return data | {"memories": self.results(), "truncated": self.truncated, "template": self.template}
+
+    def preview(self) -> dict[str, Any]:
+        """The same with `memoryIds`, `rankingScores` by id, and `budgetUsed`, a percentage."""
+        scores = {
+            explanation["id"]: explanation["ranking"] for explanation in self.explained() if explanation["rule"] is None
+        }
+        used = round(100.0 * self.tokens / self.budget, 1)
+        return {**self.as_dict(), "memoryIds": list(scores), "rankingScores": scores, "budgetUsed": used}
+
+
+def _path(item: int, via: Mapping[int, int]) -> list[int]:
+    """The items over which an item was reached, itself last; only itself if the search found it."""
+    path = [item]
+    while via[path[0]] >= 0:
+        path.insert(0, via[path[0]])
+    return path
+
+
+def memory_dict(item: Item) -> dict[str, Any]:
+    """A memory under the specification's names, without empty fields."""
+    name, _, version = item.name.rpartition("@")
+    row: dict[str, Any] = {"id": name, "version": int(version) if version.isdigit() else 1}
+    row |= {key: getattr(item, field) for key, field in _SAID.items()}
+    row["metadata"] = copy.deepcopy(dict(item.metadata)) or None  # the store's own stays as it is
+    return {key: value for key, value in row.items() if value is not None}
+
+
+@dataclass
+class QueryVectors:
+    """The vectors of the latest queries by text, in memory. Thread-safe.
+
+    Attributes:
+        embedder: makes what is not there.
+        size: how many are kept, 0 or more; the one used longest ago goes first.
+        seconds: how long one is kept after it was made, 0 or more.
+        clock: tells seconds; for tests.
+        hits, misses: how often one was there, and was not.
+    """
+
+    embedder: Embedder
+    size: int = 1000
+    seconds: float = 3600.0
+    clock: Callable[[], float] = time.monotonic
+    hits: int = 0
+    misses: int = 0
+    _cached: dict[str, tuple[float, tuple[float, ...]]] = field(
+        default_factory=dict
+    )  # when it was made; last used last
+
+    _lock: ProcessLock = field(default_factory=ProcessLock, repr=False)  # not held while one is made
+
+    def __post_init__(self) -> None:
+        check_range("size", self.size, 0)
+        check_range("seconds", self.seconds, 0)
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of queries whose vector was cached, 0 to 1; 0 before the first query."""
+        n_requests = self.hits + self.misses
+        return self.hits / n_requests if n_requests else 0.0
+
+    def get(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
+        """The vectors of texts, each of unit length.
+
+        Raises:
+            EmbeddingError: a text cannot be embedded, or there is no model; nothing of the call is kept.
+        """
+        time = self.clock()
+        with self._lock:
+            cached = {text: self._cached.get(text, (-math.inf, ())) for text in texts}
+            missing = [text for text, (created, _) in cached.items() if time - created >= self.seconds]
+            self.hits += len(texts) - len(missing)
+            self.misses += len(missing)
+        if missing:
+            rows = Vectors(self.embedder, None).get(missing)
+            cached |= {text: (time, tuple(map(float, row))) for text, row in zip(missing, rows, strict=True)}
+        with self._lock:
+            for text, entry in cached.items():
+                self._cached.pop(text, None)
+                self._cached[text] = entry
+            while len(self._cached) > self.size:
+                del self._cached[next(iter(self._cached))]
+        return [cached[text][1] for text in texts]
+
+    def clear(self) -> None:
+        """Empty the cache."""
+        with self._lock:
+            self._cached.clear()
+
+
+SHIPPED = {"default": "memory", "similarity": "dense"}
+"""The rankers that are shipped selectors, which rank what they find; a vector without a text is for the last."""
+
+DEFAULTS = ContextOptions(template="chat", budget=2000)
+
+Ranker: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], Sequence[float]]
+"""From results, each with `memory` and `score` (similarity; None where it was not found by it), to a score each."""
+
+_Query: TypeAlias = Sequence[tuple[str, tuple[float, ...]]]  # queries with their vectors; of a vector the text is empty
+
+
+class ContextEngine:
+    """Finds the memories that a query needs, and renders them for a prompt.
+
+    Every call names its workspace and sees no other. A query is one vector, however many sentences it has. Whatever
+    goes wrong is an `EngineError` that says its type; a failure is never an empty answer. Threads may share an engine,
+    also while others write into its store.
+
+    Attributes:
+        progress: if any, is called with (texts embedded, texts to embed) while vectors are made.
+        searches: how many there were.
+        defaults: as they were given.
+
+    Args:
+        store: where the memories are.
+        embedder: its name, such as `minilm`, or a function from texts to vectors.
+        dimensions: how long its vectors must be; None = not looked at.
+        defaults: options of contexts that are built without any; its template and budget also where options name none.
+        counter: what counts tokens, such as `o200k` or `cl100k`.
+        cached: how many query vectors are kept, and for how many seconds.
+
+    Raises:
+        EngineError: the embedder, its dimensions, the template or the counter is not what it should be.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        *,
+        embedder: EmbedderGiven = "minilm",
+        dimensions: int | None = None,
+        defaults: ContextOptions = DEFAULTS,
+        counter: str = "o200k",
+        cached: tuple[int, float] = (1000, 3600.0),
+    ) -> None:
+        with typed_errors():
+            self._store = store
+            model = open_embedder(embedder_name(embedder))
+            if dimensions is not None and model.identity.dimensions != dimensions:
+                actual = f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions"
+                expected = f"{dimensions} are expected; name another embedder, or leave dimensions out"
+                raise ParameterError(f"{actual}, and {expected}")
+            self.progress: Callable[[int, int], None] | None = None
+            self._resources: LocalResources = local_resources(
+                model, open_counter(counter), progress=lambda *n: self.progress and self.progress(*n)
+            )
+            self._vectors = QueryVectors(model, *cached)
+            self._dimensions = model.identity.dimensions
+            self._templates: dict[str, str | Mapping[str, Any]] = {name: name for name in TEMPLATES}
+            self._rankers: dict[str, Ranker] = dict(RANKERS)
+            self.searches = 0
+            self.defaults = defaults
+            self._template(self.defaults)
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of queries whose vector was cached, 0 to 1."""
+        return self._vectors.hit_rate
+
+    def search(self, query: str, workspace: str, options: SearchOptions | None = None) -> FoundMemories:
+        """The best memories for a query, best first."""
+        return self.search_many([query], workspace, options)[0]
+
+    def search_many(
+        self, queries: Sequence[str], workspace: str, options: SearchOptions | None = None
+    ) -> list[FoundMemories]:
+        """The same for several queries, answered together."""
+        with typed_errors():
+            return self._search(self._embedded(queries), workspace, options or SearchOptions())
+
+    def search_by_vector(
+        self, vector: Sequence[float], workspace: str, options: SearchOptions | None = None
+    ) -> FoundMemories:
+        """The memories nearest to a vector."""
+        with typed_errors():
+            return self._search(self._vector_query(vector), workspace, options or SearchOptions())[0]
+
+    def build(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
+        """The context for a query: the best memories that fit into the budget, rendered."""
+        with typed_errors():
+            return self._build(self._embedded([query]), workspace, options)
+
+    def build_by_vector(
+        self, vector: Sequence[float], workspace: str, options: ContextOptions | None = None
+    ) -> BuiltContext:
+        """The context for a vector."""
+        with typed_errors():
+            return self._build(self._vector_query(vector), workspace, options)
+
+    def preview(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
+        """What `build` would give; its `preview` tells ids, ranking scores and the share of the budget, too."""
+        return self.build(query, workspace, options)
+
+    def register_template(self, name: str, template: Mapping[str, Any]) -> None:
+        """Add a template: `memory_format`, and as needed `header`, `separator`, `footer` and `metadata`.
+
+        Raises:
+            EngineError: the name is one of ours, or it lacks something or names an unknown variable.
+        """
+        with typed_errors():
+            if name in TEMPLATES:
+                raise ParameterError(f"{name!r} is one of the engine's own templates; name yours otherwise")
+            build("format", "template", {"template": template})
+            self._templates[name] = dict(template)
+
+    def register_ranker(self, name: str, ranker: Ranker) -> None:
+        """Add a ranker of search results; see `Ranker`.
+
+        Raises:
+            EngineError: the name is one of ours.
+        """
+        with typed_errors():
+            if name in SHIPPED or name in RANKERS:
+                raise ParameterError(f"{name!r} is one of the engine's own rankers; name yours otherwise")
+        self._rankers[name] = ranker
+
+    def embed(self, workspace: str) -> int:
+        """Embed the memories of a workspace that have no vector yet, so that no search has to; returns how many."""
+        with typed_errors():
+            texts = [chunk for item in self._store.catalog(workspace) for chunk in chunks_of(item)]
+            before = self._resources.stats.embedded
+            self._resources.get(EMBEDDER)(texts)
+            return self._resources.stats.embedded - before
+
+    def clear_cache(self) -> None:
+        """Forget the vectors of queries."""
+        self._vectors.clear()
+
+    def _search(self, query: _Query, workspace: str, options: SearchOptions) -> list[FoundMemories]:
+        outcome = self._run(self._pipeline(options, query), query, workspace, options)
+        return [FoundMemories(outcome, row) for row in range(len(query))]
+
+    def _build(self, query: _Query, workspace: str, context_options: ContextOptions | None) -> BuiltContext:
+        options = context_options or self.defaults
+        budget = options.budget or self.defaults.budget or DEFAULTS.budget or 0
+        name, form = self._template(options)
+        pipeline = self._pipeline(options, query)
+        fit = Step("fit", "rendered", build("fit", "rendered", {"tokens": budget}))
+        pipeline = replace(pipeline, refine=(*pipeline.refine, fit), format=form)
+        outcome = self._run(pipeline, query, workspace, options)
+        context = pipeline.prompts(outcome, self._resources)[0].context
+        tokens = int(self._resources.text_tokens([context])[0]) if context else 0
+        counter = self._resources.identity("tokens")
+        return BuiltContext(outcome, 0, context=context, tokens=tokens, budget=budget, template=name, counter=counter)
+
+    def _run(self, pipeline: Pipeline, query: _Query, workspace: str, options: SearchOptions) -> Outcome:
+        """Run the pipeline for each query; an error names the numbers of queries, not their texts."""
+        self.searches += len(query)
+        fields: dict[str, Any] = {"workspace": workspace, "user": options.user, "time": options.time}
+        requests = [
+            Request(id=f"query {number}", text=text, vector=vector, only=options.item_filter, **fields)
+            for number, (text, vector) in enumerate(query, start=1)
+        ]
+        return pipeline.run(Batch.of(self._store.catalog(workspace), requests), self._resources)
+
+    def _pipeline(self, options: SearchOptions, query: _Query) -> Pipeline:
+        """A shipped pipeline, with relationships if requested, and the user's ranker after it."""
+        ranker = self._rankers.get(options.ranker)
+        if ranker is None and options.ranker not in SHIPPED:
+            names = [*SHIPPED, *self._rankers]
+            raise ParameterError(f"no ranker is called {options.ranker!r}{suggest(options.ranker, names)}")
+        by_text = any(text for text, _ in query)
+        shipped = definition(SHIPPED.get(options.ranker if by_text else "similarity", SHIPPED["default"]))
+        pipeline = shipped.pipeline(shipped.values(None, {"n": options.limit}))
+        steps: list[Any] = list(pipeline.refine)
+        if options.relationships:
+            steps.append(Step("expand", "links", build("expand", "links", {"depth": options.depth})))
+        if ranker is not None:
+            steps.append(Step("rank", options.ranker, _OwnRanker(ranker)))
+        return replace(pipeline, refine=tuple(steps))
+
+    def _template(self, options: ContextOptions) -> tuple[str, Step]:
+        """The name of a context's template, and the format that writes by it.
+
+        Raises:
+            EngineError: there is no template of the name; names those there are.
+        """
+        name = options.template or self.defaults.template or DEFAULTS.template or ""
+        if name not in self._templates:
+            raise EngineError(TEMPLATE, f"no template is called {name!r}{suggest(name, self._templates)}")
+        values = {"template": self._templates[name], "metadata": options.metadata}
+        return name, Step("format", "template", build("format", "template", values))
+
+    def _embedded(self, queries: Sequence[str]) -> _Query:
+        """Queries that can be asked.
+
+        Raises:
+            ParameterError: one is no text, or blank.
+        """
+        for number, query in enumerate(queries, start=1):
+            if not isinstance(query, str) or not query.strip():
+                raise ParameterError(f"query {number} is blank; ask for something")
+        return list(zip(queries, self._vectors.get(queries), strict=True))
+
+    def _vector_query(self, vector: Sequence[float]) -> _Query:
+        """A query of a vector with the right number of dimensions; the search checks the rest."""
+        if len(vector) != self._dimensions:
+            size = f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}"
+            raise ParameterError(f"{size}; embed the query with the same model")
+        return [("", tuple(map(float, vector)))]
+
+
+@dataclass(frozen=True)
+class _OwnRanker(Strategy):
+    """Score by an external function, which gets the results of a request and returns a number for each."""
+
+    ranker: Ranker
+
+    def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
+        """Replace the scores by those of the function."""
+        score = candidates.score.copy()
+        for request in range(candidates.n_requests):
+            memories = FoundMemories(Outcome(query, candidates), request)
+            results = memories.every_result()
+            try:
+                scores = np.array([float(score) for score in self.ranker(results)], dtype=np.float64)
+            except Exception as error:
+                raise SelectorError(f"the ranker failed: {type(error).__name__}: {error}") from error
+            wrong = [f"{len(scores)} for {len(results)} results"] if len(scores) != len(results) else []
+            wrong += [f"{scores[n]} for {results[n]['memory']['id']!r}" for n in np.flatnonzero(~np.isfinite(scores))]
+            if wrong:
+                raise SelectorError(f"a ranker must give one finite number a result; it gave {wrong[0]}")
+            score[memories.rows(chosen=True)] = scores
+        similarity = {SIMILARITY: candidates.columns.get(SIMILARITY, candidates.score)}  # the score of `dense` is it
+        return rescored(candidates.with_columns(**similarity), score)
+
+
+RANKERS: Mapping[str, Ranker] = {
+    "recency": lambda results: [float(instant(result["memory"]["created_at"])) for result in results],
+    "confidence": lambda results: [result["memory"]["confidence"] for result in results],
+}
+"""The other rankers that there are, which order anew what the default finds."""
+
+
+@dataclass(eq=False)
+class KeptContext:
+    """The outputs of one request's steps.
+
+    Attributes:
+        catalog: the hash of the catalog that it is over.
+        thread, user: whose request it is.
+        outputs: a pipeline's memo: what holds is for the pipeline's own keys to say.
+        answer: what was made of the outputs, good as long as no step runs anew.
+        lock: held while the request is answered, so that who asks the same meanwhile waits and takes that.
+    """
+
+    catalog: str
+    thread: str | None
+    user: str | None
+    outputs: dict[str, Any] = field(default_factory=dict)
+    answer: Any = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    used: float = 0.0
+
+
+class ContextCache:
+    """Keeps the contexts used last by the key of their request (`batch_key`), for a time from their last use.
+
+    A key holds the catalog and all of the request, so nothing has to be taken out after a write: what was asked of an
+    earlier catalog is not found any more, and goes as soon as there is something of a later one. May be used from
+    several threads.
+
+    Args:
+        size: how many are kept, 0 or more; the one used longest ago goes first.
+        seconds: how long one is kept after its last use, 0 or more.
+        clock: tells seconds; for tests.
+    """
+
+    def __init__(self, size: int = 100, seconds: float = 30.0, *, clock: Callable[[], float] = time.monotonic) -> None:
+        check_range("size", size, 0)
+        check_range("seconds", seconds, 0)
+        self._size, self._seconds, self._clock = size, seconds, clock
+        self._kept: dict[str, KeptContext] = {}  # last used last
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            self._drop_old()
+            return len(self._kept)
+
+    def __contains__(self, key: str) -> bool:
+        with self._lock:
+            self._drop_old()
+            return key in self._kept
+
+    def entry(self, key: str, *, catalog: str, thread: str | None, user: str | None) -> KeptContext:
+        """The entry of a key, which counts as used now; empty if there is none."""
+        with self._lock:
+            self._drop_old()
+            entry = self._kept.pop(key, None)
+            if entry is None:
+                entry = KeptContext(catalog, thread, user)
+                # a catalog takes megabytes, and does not come back; each user has one
+                self._keep_only(lambda entry: entry.user != user or entry.catalog == catalog)
+            entry.used = self._clock()
+            self._kept[key] = entry
+            while len(self._kept) > self._size:
+                del self._kept[next(iter(self._kept))]
+            return entry
+
+    def forget(self, *, thread: str | None = None, user: str | None = None) -> int:
+        """Remove the contexts of a thread, of a user, or of both; without either all. Returns how many."""
+        with self._lock:
+            before = len(self._kept)
+            self._keep_only(
+                lambda entry: (
+                    (thread is not None and entry.thread != thread) or (user is not None and entry.user != user)
+                )
+            )
+            return before - len(self._kept)
+
+    def _drop_old(self) -> None:
+        end = self._clock() - self._seconds
+        for key in [key for key, entry in self._kept.items() if entry.used <= end]:
+            del self._kept[key]
+
+    def _keep_only(self, is_kept: Callable[[KeptContext], bool]) -> None:
+        self._kept = {key: entry for key, entry in self._kept.items() if is_kept(entry)}

@@ -1,0 +1,732 @@
+"""The context service: build contexts, take feedback, and count requests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import threading
+import time as clock
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxbench.api.inputs import EmbedderGiven, embedder_name
+from ctxbench.io.errors import ParameterError, UserError
+from ctxbench.io.rows import in_utc, instant, instant_text, named_instant
+from ctxbench.memory.engine import ContextCache
+from ctxbench.memory.memories import ASKED, SUFFICIENT, Event
+from ctxbench.model.arrays import BoolArray
+from ctxbench.model.candidates import Note, text_shown
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Batch, Request, batch_key
+from ctxbench.model.resources import Resources, bound_indexes
+from ctxbench.model.selection import Offered, Prompt, Selection, selections
+from ctxbench.model.strategies import Step
+from ctxbench.pipelines.pipeline import Outcome
+from ctxbench.pipelines.strategies.format import Citations, citations
+from ctxbench.search.embedders import open_embedder
+from ctxbench.search.resources import local_resources
+from ctxbench.search.tokens import open_counter
+from ctxbench.selectors.definitions import find_definition, is_shipped
+from ctxbench.selectors.selector import check_fits
+
+if TYPE_CHECKING:
+    from ctxbench.memory.memories import MemoryStore
+
+
+PREFIX = "ctxbench_context_"
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds of the buckets of seconds; 0.3 is what the assembly's document promises."""
+
+SECONDS = {
+    "assembly": "Seconds from a request to its context.",
+    "search": "Seconds of a request's retrievers, where they ran.",
+    "scoring": "Seconds of its rank steps, where they ran.",
+    "optimisation": "Seconds of the steps that cut or fit it into the budget, where they ran.",
+}
+COUNTS = {
+    "builds": "Contexts built.",
+    "previews": "Contexts previewed.",
+    "cache_hits": "Contexts, of either sort, whose steps were all kept.",
+    "failures": "Requests that were not answered.",
+    "retrieved": "Items found, of all contexts.",
+    "selected": "Items in contexts.",
+    "tokens": "Tokens of contexts.",
+    "feedback": "Judgements of items.",
+    "sufficient": "Contexts that were said to be enough.",
+    "insufficient": "Contexts that were said to lack something.",
+}
+_STAGES = {"retrieve": "search", "rank": "scoring", "cut": "optimisation", "fit": "optimisation"}
+
+
+class Metrics:
+    """Counters and histograms of one service. May be used from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._sums: dict[str, float] = dict.fromkeys(SECONDS, 0.0)
+        self._buckets = {name: [0] * (len(BOUNDS) + 1) for name in SECONDS}
+        self._tracer = _tracer()
+
+    def count(self, **amounts: int) -> None:
+        """Add to counters, by their names in `COUNTS`."""
+        with self._lock:
+            self._counts.update(amounts)
+
+    def value(self, name: str) -> int:
+        """The value of a counter."""
+        return self._counts[name]
+
+    @contextmanager
+    def request(self, action: str) -> Iterator[StageSeconds]:
+        """Time a request; yields the listener for its pipeline. A request that raises counts as a failure.
+
+        Args:
+            action: the name of its span, such as `build`.
+        """
+        stages, begin = StageSeconds(self._tracer), clock.perf_counter()
+        with _span(self._tracer, f"context.{action}"):
+            try:
+                yield stages
+            except BaseException:
+                self.count(failures=1)
+                raise
+        self._observe({"assembly": clock.perf_counter() - begin, **stages.seconds})
+
+    def _observe(self, seconds: Mapping[str, float]) -> None:
+        with self._lock:
+            for name, value in seconds.items():
+                self._sums[name] += value
+                self._buckets[name][bisect_left(BOUNDS, value)] += 1
+
+    def text(self) -> str:
+        """All figures in Prometheus' text format, version 0.0.4."""
+        lines = []
+        with self._lock:
+            for name, about in COUNTS.items():
+                lines += _head(f"{name}_total", about, "counter")
+                lines.append(f"{PREFIX}{name}_total {self._counts[name]}")
+            for name, about in SECONDS.items():
+                lines += _head(f"{name}_seconds", about, "histogram")
+                total = 0
+                for bound, n in zip((*map(str, BOUNDS), "+Inf"), self._buckets[name], strict=True):
+                    total += n
+                    lines.append(f'{PREFIX}{name}_seconds_bucket{{le="{bound}"}} {total}')
+                lines.append(f"{PREFIX}{name}_seconds_sum {self._sums[name]!r}")
+                lines.append(f"{PREFIX}{name}_seconds_count {total}")
+        return "\n".join(lines) + "\n"
+
+
+def _head(name: str, about: str, kind: str) -> list[str]:
+    return [f"# HELP {PREFIX}{name} {about}", f"# TYPE {PREFIX}{name} {kind}"]
+
+
+class StageSeconds:
+    """A pipeline's listener: adds the seconds of its steps up by stage, and makes a span of each.
+
+    Attributes:
+        seconds: by `search`, `scoring` and `optimisation`; without what did not run.
+        steps: how many ran; none where all was kept.
+    """
+
+    def __init__(self, tracer: Any) -> None:
+        self._tracer = tracer
+        self.seconds: dict[str, float] = {}
+        self.steps = 0
+
+    def __call__(self, kind: str, name: str, seconds: float) -> None:
+        """See `ctxbench.pipelines.pipeline.Listener`."""
+        self.steps += 1
+        if stage := _STAGES.get(kind):
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+        if self._tracer is not None:
+            end = clock.time_ns()
+            span = self._tracer.start_span(f"context.{kind}.{name}", start_time=end - round(seconds * 1e9))
+            span.end(end_time=end)
+
+
+def _tracer() -> Any:
+    """OpenTelemetry's tracer; None where its interface is not installed. It does nothing until somebody sets it up."""
+    try:
+        from opentelemetry import trace
+    except ImportError:
+        return None
+    return trace.get_tracer("ctxbench")
+
+
+@contextmanager
+def _span(tracer: Any, name: str) -> Iterator[None]:
+    if tracer is None:
+        yield
+        return
+    with tracer.start_as_current_span(name):
+        yield
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ServedContext:
+    """The context of one request.
+
+    Attributes:
+        id: equal for equal requests to equal services; feedback names it.
+        outcome: of the pipeline, asked this request alone.
+        prompt: what the model would be sent.
+        cites: whether the prompt names its items by the ids of citations.
+        resources: count tokens.
+        kept: whether all of it was there from an earlier request.
+    """
+
+    id: str
+    outcome: Outcome
+    prompt: Prompt
+    cites: bool
+    resources: Resources
+    kept: bool
+
+    @property
+    def request(self) -> Request:
+        """The request."""
+        return self.outcome.query.batch.requests[0]
+
+    @cached_property
+    def selection(self) -> Selection:
+        """The items offered and excluded."""
+        return selections(self.outcome.query, self.outcome.candidates)[0]
+
+    @cached_property
+    def items(self) -> list[dict[str, Any]]:
+        """The chosen items as JSON; see `as_dict`."""
+        return [self._item(offered) for offered in self.selection.chosen]
+
+    @cached_property
+    def citations(self) -> list[dict[str, Any]]:
+        """The items that a reply can cite, as JSON under the specification's names, in order."""
+        cited = citations(self.outcome.query, self.outcome.candidates, 0) if self.cites else ()
+        rows = [{**asdict(citation), "usedInResponse": citation.used} for citation in cited]
+        return [{name: row[name] for name in row if name != "used" and row[name] is not None} for row in rows]
+
+    @cached_property
+    def tokens(self) -> int:
+        """Of the rendered text where there is one, else of the items together."""
+        if self.prompt.context:
+            return int(self.resources.text_tokens([self.prompt.context])[0])
+        return sum(item["tokens"] for item in self.items)
+
+    def as_dict(self) -> dict[str, Any]:
+        """`data` and `meta` of a response.
+
+        Items stand in the order of the selection, each with the `content` that is sent, or the `excerpt` where that is
+        a part. `relevance` is the selector's score, null of what the session holds. `searchRank` counts from 1 the
+        places of what the search matched. `context` is the rendered text, if the format makes one. The counts of
+        `stats` are of what was found: references, messages of the thread, and all else that a search brought.
+        """
+        selection, request, total = self.selection, self.request, self.tokens
+        sources = [self._source(entry, request) for entry in (*selection.chosen, *selection.left_out)]
+        data = {
+            "id": self.id,
+            "totalTokens": total,
+            "context": self.prompt.context,
+            "items": self.items,
+            "citations": self.citations,
+            "stats": {
+                **{f"{name}Count": sources.count(name) for name in ("explicit", "search", "history")},
+                "excludedCount": len(selection.left_out),
+            },
+            "notes": [note.as_dict() for note in map(_public_note, selection.trace)],
+        }
+        meta = {"tokenUsage": total, "sourceCount": len(self.items), "citationCount": len(self.citations)}
+        return {"data": data, "meta": meta}
+
+    def _item(self, offered: Offered) -> dict[str, Any]:
+        item, position = self._by_id(offered.id)
+        text = text_shown(item, offered.span)
+        is_whole = offered.span is None
+        tokens = offered.tokens
+        metadata = {
+            "path": item.path if item.is_file else None,
+            "createdAt": item.created,
+            "matchedKeywords": [word for word in self.outcome.query.keywords[0] if word in text.lower()],
+            "searchRank": self._rank(position),
+        }
+        return {
+            "id": offered.id,
+            "type": item.type,
+            "source": item.title or item.name,
+            "content" if is_whole else "excerpt": text,
+            "relevance": offered.score if offered.score is not None and math.isfinite(offered.score) else None,
+            "tokens": int(self.resources.text_tokens([text])[0]) if tokens is None else tokens,
+            "metadata": {name: value for name, value in metadata.items() if value is not None},
+        }
+
+    def _source(self, offered: Offered, request: Request) -> str:
+        """`explicit`, `history`, `search`, or `session` of what the request held before."""
+        item, _ = self._by_id(offered.id)
+        if offered.mode == "explicit":
+            return "explicit"
+        if offered.origin == "session":
+            return "session"
+        is_same_conversation = request.conversation is not None and item.conversation == request.conversation
+        return "history" if item.type == "message" and is_same_conversation else "search"
+
+    def _by_id(self, id_: str) -> tuple[Item, int]:
+        catalog = self.outcome.query.batch.catalog
+        position = catalog.position(id_)
+        return catalog[position], position
+
+    def _rank(self, position: int) -> int | None:
+        table = self.outcome.candidates
+        rank = int(table.chunk_rank[table.item == position][0])
+        return rank + 1 if rank >= 0 else None
+
+
+def _public_note(note: Note) -> Note:
+    """A note without the text of an error, which may name internals of the server."""
+    return replace(note, message="the server's log says more") if note.kind == "failed" else note
+
+
+GRID = 30  # seconds: times of requests are rounded up to it, so that what is asked again is the same request
+REMEMBERED = 10_000  # contexts that feedback can be given on
+REMEMBERED_BYTES = 64_000_000  # that these take together; the one built longest ago is forgotten first
+REMEMBERED_TEXT = 2_000  # characters of a message that are remembered
+USERS = 256  # whose catalogs are held: those who have items of their own, and asked last
+USERS_BYTES = 64_000_000  # that these catalogs take together, without what they share
+INDEXES = 32  # of each kind that are held: one that extends that of the public items is made in milliseconds
+BYTES_AN_ITEM = 200  # of a catalog that extends another, for each item of both: position, facts, id
+
+_log = logging.getLogger(__name__)
+_STEP = GRID * 1_000_000  # microseconds
+
+
+class NotSeenError(ParameterError):
+    """An item or context does not exist, or is of another user: the message is the same for both."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A context as remembered for feedback: its request and its items.
+
+    The text is the beginning of the message, `REMEMBERED_TEXT` characters.
+    """
+
+    text: str
+    user: str | None
+    conversation: str | None
+    time: str | None
+    items: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes; at least a minimum, so that a bound in bytes bounds the number, too."""
+        texts = (self.text, self.user, self.conversation)
+        size = 1_000 + sum(4 * len(text or "") for text in texts) + sum(100 + len(item) for item in self.items)
+        return max(size, REMEMBERED_BYTES // REMEMBERED)
+
+
+class _RememberedContexts:
+    """The remembered contexts of each user, within a bound in bytes.
+
+    Where it is too much, the user with the most loses the one built first, so that no user drives out another's.
+    """
+
+    def __init__(self) -> None:
+        self._by_user: dict[str | None, dict[str, _Built]] = {}  # last built last
+        self._bytes: dict[str | None, int] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_user.values()))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes they take."""
+        return sum(self._bytes.values())
+
+    def add(self, context: str, built: _Built) -> None:
+        """Remember a context, and forget others if they take too many bytes."""
+        with self._lock:
+            self._drop(built.user, context)
+            self._by_user.setdefault(built.user, {})[context] = built
+            self._bytes[built.user] = self._bytes.get(built.user, 0) + built.size
+            while self.size > REMEMBERED_BYTES and len(self) > 1:
+                largest = max(self._bytes, key=self._bytes.__getitem__)
+                self._drop(largest, next(iter(self._by_user[largest])))
+
+    def of(self, context: str, user: str | None) -> _Built | None:
+        """The remembered context, if it is this user's."""
+        with self._lock:
+            return self._by_user.get(user, {}).get(context)
+
+    def _drop(self, user: str | None, context: str) -> None:
+        contexts = self._by_user.get(user, {})
+        if (built := contexts.pop(context, None)) is not None:
+            self._bytes[user] -= built.size
+            if not contexts:
+                del self._by_user[user], self._bytes[user]
+
+
+class _UserCatalogs:
+    """The items that each user sees, as a catalog: the public ones, then those of the user.
+
+    A step gets nothing else, so that nothing private of another user is counted, compared or hashed, whatever the step
+    does. The catalog stays the same object until an item changes that the user sees; where items are added, it extends
+    the one before. Users who own nothing share the public catalog, and those of all others extend it, so that hashes,
+    facts and indexes of the public items are made once.
+
+    Attributes:
+        public: the items that are open to everybody, as of the last call of `of`.
+    """
+
+    def __init__(self, workspace: str) -> None:
+        self._workspace = workspace
+        self._whole: Catalog | None = None  # that `public` was made of
+        self.public = Catalog(())
+        self._user_catalogs: dict[str | None, Catalog] = {}  # of users, each extends `public`; last used last
+        self._lock = threading.Lock()
+
+    def of(self, catalog: Catalog, user: str | None) -> Catalog:
+        """The items of a workspace's catalog that a user sees."""
+        with self._lock:
+            everybodys = catalog.facts.open_to(self._workspace, None)
+            if self._whole is not catalog:
+                self._take_public(_linked_among(_items_at(catalog, everybodys), Catalog(())))
+                self._whole = catalog
+            public, before = self.public, self._user_catalogs.pop(user, None)
+            own_items = _items_at(catalog, catalog.facts.open_to(self._workspace, user) & ~everybodys)
+            if not own_items:
+                return public
+            own_items = _linked_among(own_items, public)
+            visible = None if before is None else _carried_on(before, len(public), own_items)
+            if visible is None:
+                _ = public.facts, public.ids  # an extension carries on what is known of a catalog
+                visible = public.extended(own_items, shares=True)
+            self._user_catalogs[user] = visible
+            self._drop()
+            return visible
+
+    def _take_public(self, items: list[Item]) -> None:
+        """Extend the public catalog, or make it anew; then the catalogs that extend the earlier one are dropped."""
+        public = _carried_on(self.public, 0, items)
+        if public is not self.public:
+            self.public = Catalog(items) if public is None else public
+            self._user_catalogs.clear()
+
+    def _drop(self) -> None:
+        """Forget the least recent users while there are too many or their catalogs take too many bytes."""
+        size = sum(map(self._unshared_bytes, self._user_catalogs.values()))
+        while len(self._user_catalogs) > 1 and (len(self._user_catalogs) > USERS or size > USERS_BYTES):
+            size -= self._unshared_bytes(self._user_catalogs.pop(next(iter(self._user_catalogs))))
+
+    def _unshared_bytes(self, catalog: Catalog) -> int:
+        """About how many bytes a user's catalog takes without the public one: its tables, and the user's items."""
+        return BYTES_AN_ITEM * len(catalog) + 1_000 * (len(catalog) - len(self.public))
+
+
+def _items_at(catalog: Catalog, where: BoolArray) -> list[Item]:
+    return [catalog[position] for position in np.flatnonzero(where).tolist()]
+
+
+def _linked_among(items: list[Item], public: Catalog) -> list[Item]:
+    """The items without links to items that are neither among them nor public."""
+    if not any(item.links for item in items):
+        return items
+    keys = {item.key for item in items}
+    links = [
+        tuple(link for link in item.links if link.item in keys or public.find(link.item) is not None) for item in items
+    ]
+    return [
+        item if item.links == links_left else replace(item, links=links_left)
+        for item, links_left in zip(items, links, strict=True)
+    ]
+
+
+def _carried_on(before: Catalog, first: int, items: list[Item]) -> Catalog | None:
+    """The catalog extended so that it has these items from a position on; None if it has others there."""
+    n_before = len(before) - first
+    if n_before > len(items):
+        return None
+    ends: dict[int, str] = {}
+    for position, (old, new) in enumerate(zip(before[first:], items, strict=False), first):
+        if old is new or old == new:
+            continue
+        if new.until is None or replace(old, until=new.until) != new:
+            return None
+        ends[position] = new.until
+    return before.extended(items[n_before:], ends=ends)
+
+
+class ContextService:
+    """Builds contexts of one workspace with one selector.
+
+    A context is kept for a while by everything that it depends on, so that the same request is answered at once, and
+    any write that changes it makes it anew. Threads may share a service, also while others write into its store.
+
+    The selector gets the items alone that the user sees, and a shipped one counts words with `statistics: scope`, so
+    that nothing private of one user changes what another gets.
+
+    Attributes:
+        cache: of contexts; see `ContextCache.forget`.
+        metrics: what it did, and how long that took.
+
+    Args:
+        store: where the items are.
+        workspace: the one whose items it sees.
+        selector: a shipped one, `name` or `name/preset`, or a YAML file of one.
+        embedder: its name, such as `minilm`, or a function from texts to vectors.
+        counter: what counts tokens, such as `o200k` or `chars/4`.
+        cache: None = a `ContextCache` of 100 contexts and 30 seconds.
+
+    Raises:
+        UserError: there is no such selector, embedder, counter or workspace.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        workspace: str,
+        *,
+        selector: str = "memory",
+        embedder: EmbedderGiven = "minilm",
+        counter: str = "o200k",
+        cache: ContextCache | None = None,
+    ) -> None:
+        definition, preset = find_definition(selector)
+        self._pipeline = definition.pipeline(definition.values(preset))
+        self._selector, self._unscoped = selector, self._pipeline.counting_over_catalog()
+        if is_shipped(selector):
+            self._pipeline, self._unscoped = self._pipeline.mapped(Step.scoped), ()
+        self._cites = isinstance(self._pipeline.format.call, Citations)
+        self._described = json.dumps(self._pipeline.describe(), sort_keys=True, default=str)
+        self._resources = local_resources(open_embedder(embedder_name(embedder)), open_counter(counter))
+        bound_indexes(self._resources, INDEXES)
+        store.catalog(workspace)
+        self._store, self._workspace = store, workspace
+        self._catalogs = _UserCatalogs(workspace)
+        self.cache = ContextCache() if cache is None else cache
+        self.metrics = Metrics()
+        self._built = _RememberedContexts()
+        self._indexed: Catalog | None = None  # the public catalog that indexes were made of
+        self._lock = threading.Lock()
+
+    def check_users(self, users: Collection[str | None]) -> None:
+        """Check that the selector may answer these users: several only if it counts over the items of each alone.
+
+        Raises:
+            ParameterError: it is the user's own, and steps of it count words over the whole catalog; names them.
+        """
+        if len(set(users)) > 1 and self._unscoped:
+            steps = ", ".join(dict.fromkeys(step.name for step in self._unscoped))
+            problem = f"{self._selector}: step {steps} counts words over the whole catalog, and there are several users"
+            raise ParameterError(
+                f"{problem}; set `statistics: scope` there, so that it counts over what each user sees"
+            )
+
+    def prepare(self, users: Collection[str | None] = (None,)) -> None:
+        """Load models and make indexes for users, so that their first request is not slow."""
+        for user in (None, *[user for user in users if user is not None][: INDEXES - 1]):  # the public items first
+            catalog, request = self._request("a first request", None, user, _rounded(None))
+            check_fits(self._pipeline, catalog)
+            self._indexed = catalog if user is None else self._indexed
+            self._pipeline.run(Batch.of(catalog, [request]), self._resources)
+
+    def build(
+        self, message: str, *, thread: str | None = None, user: str | None = None, time: str | None = None
+    ) -> ServedContext:
+        """The context for a message.
+
+        Args:
+            message: what the user asks; not blank.
+            thread: the conversation; one that is unknown is new, and has no history.
+            user: who asks: sees this user's items and everybody's.
+            time: as of when, ISO 8601; None = now. It is rounded up to the next half minute.
+
+        Raises:
+            UserError: the message is blank, the time is none, or the selector failed.
+        """
+        context = self._context("build", message, thread, user, time)
+        items = tuple(offered.id for offered in context.selection.chosen)
+        self._built.add(context.id, _Built(message[:REMEMBERED_TEXT], user, thread, context.request.time, items))
+        return context
+
+    def preview(
+        self, message: str, *, thread: str | None = None, user: str | None = None, time: str | None = None
+    ) -> ServedContext:
+        """What `build` would give; no feedback can be given on it."""
+        return self._context("preview", message, thread, user, time)
+
+    def feedback(self, item: str, *, useful: bool, user: str | None = None, context: str | None = None) -> None:
+        """Record whether an item was useful to a user.
+
+        Args:
+            item: its id, as a context names it.
+            useful: whether it was.
+            user: who says so.
+            context: the id of the context that it was in: only with it does `ctxbench data from-feedback` know what
+                was asked, of a long message the first 2,000 characters. Those of the last 10,000 builds of this
+                process are known, of fewer where they take more than 64 MB; the user with the most loses the oldest.
+
+        Raises:
+            NotSeenError: there is no such context of this user, or no such item in it; or this user sees no such item.
+        """
+        built = None if context is None else self._built_for(context, user)
+        key = self._visible_key(item, user, built)
+        fields: dict[str, Any] = {}
+        if built is not None:
+            request = {"context": context, "item": item, "text": built.text, "time": built.time}
+            fields = {"conversation": built.conversation, "metadata": {ASKED: request}}
+        id_ = key.name.rpartition("@")[0]
+        self._store.record(
+            Event(kind="feedback", workspace=self._workspace, id=id_, user=user, useful=useful, **fields)
+        )
+        self.metrics.count(feedback=1)
+
+    def sufficient(self, context: str, enough: bool, *, user: str | None = None) -> None:
+        """Record whether a context was enough for an answer, or lacked something; the last word counts.
+
+        Args:
+            context: its id; which are known is as of `feedback`.
+            enough: whether it was.
+            user: who says so: the one who asked.
+
+        Raises:
+            NotSeenError: there is no such context of this user, or an item of it is not there any more.
+        """
+        built = self._built_for(context, user)
+        items = sorted(built.items)
+        for item in items:
+            self._visible_key(item, user, built)
+        request = {"context": context, "items": items, "text": built.text, "time": built.time}
+        self._store.record(
+            Event(
+                kind=SUFFICIENT,
+                workspace=self._workspace,
+                id=context,
+                user=user,
+                conversation=built.conversation,
+                useful=enough,
+                metadata={ASKED: request},
+            )
+        )
+        self.metrics.count(sufficient=int(enough), insufficient=int(not enough))
+
+    def _built_for(self, context: str, user: str | None) -> _Built:
+        """The remembered context of a user."""
+        built = self._built.of(context, user)
+        if built is None:
+            raise NotSeenError(f"no context {context!r:.80} of yours is known; build it again")
+        return built
+
+    def _visible_key(self, item: str, user: str | None, built: _Built | None) -> ItemKey:
+        """The key of an item that a user sees, and that is in a context if one is given."""
+        try:
+            key = ItemKey.parse(item)
+        except ParameterError:
+            key = None
+        if key is None or self._catalog(user).find(key) is None:
+            raise NotSeenError(f"no item {item!r:.200} is there; name it by its `id` in a context")
+        if built is not None and item not in built.items:
+            raise NotSeenError(f"item {item!r:.200} is not in this context; name one of its items, or leave its id out")
+        return key
+
+    def _context(
+        self, action: str, message: str, thread: str | None, user: str | None, time: str | None
+    ) -> ServedContext:
+        begin = clock.perf_counter()
+        with self.metrics.request(action) as stages:
+            if not message.strip():
+                raise ParameterError("message is blank; ask for something")
+            catalog, request = self._request(message, thread, user, _rounded(time))
+            key = batch_key(catalog, [request])
+            entry = self.cache.entry(key, catalog=catalog.hash, thread=thread, user=user)
+            with entry.lock:
+                check_fits(self._pipeline, catalog)
+                self._index_public(catalog)
+                batch = Batch.of(catalog, [request])
+                outcome = self._pipeline.run(batch, self._resources, memo=entry.outputs, live=True, listener=stages)
+                if entry.answer is None or stages.steps:
+                    entry.answer = context = self._rendered(key, outcome)
+                else:
+                    context = replace(entry.answer, kept=True)
+            tokens = context.tokens
+        for note in outcome.trace:
+            _log.warning("%s: %s, %s", note.step, note.kind, note.message)
+        table = outcome.candidates
+        self.metrics.count(**{f"{action}s": 1}, cache_hits=int(context.kept))
+        n_items = int(table.chosen.sum())
+        self.metrics.count(retrieved=len(table), selected=n_items, tokens=tokens)
+        summary = (
+            f"{action} {context.id} for {'nobody in particular' if user is None else repr(user)} by {self._selector}"
+        )
+        passed = (clock.perf_counter() - begin) * 1000
+        cache_state = "cached" if context.kept else "not cached"
+        _log.info("%s: %d items, %d tokens, %.1f ms, %s", summary, n_items, tokens, passed, cache_state)
+        return context
+
+    def _index_public(self, catalog: Catalog) -> None:
+        """Make the indexes of the public items, which those of a user's catalog extend, unless they exist."""
+        public = self._catalogs.public
+        if catalog is public or not len(public) or self._indexed is public:
+            return
+        with self._lock:
+            if self._indexed is not public:
+                request = Request(id="request", text="a first request", workspace=self._workspace, time=_rounded(None))
+                with suppress(UserError):  # the user's own run says what is wrong
+                    self._pipeline.run(Batch.of(public, [request]), self._resources, live=True)
+                self._indexed = public
+
+    def _rendered(self, key: str, outcome: Outcome) -> ServedContext:
+        return ServedContext(
+            id=hashlib.sha256(f"{key}\n{self._described}".encode()).hexdigest()[:32],
+            outcome=outcome,
+            prompt=self._pipeline.prompts(outcome, self._resources)[0],
+            cites=self._cites,
+            resources=self._resources,
+            kept=False,
+        )
+
+    def _request(self, message: str, thread: str | None, user: str | None, time: str) -> tuple[Catalog, Request]:
+        """The catalog and the request over it, both of one moment, whatever is written meanwhile."""
+        catalog = self._catalog(user)
+        while True:
+            request = self._store.request(self._workspace, message, user=user, conversation=thread, time=time)
+            before, catalog = catalog, self._catalog(user)
+            if catalog is before or catalog.hash == before.hash:  # an empty one is made anew each time
+                return catalog, self._as_before(catalog, request)
+
+    def _catalog(self, user: str | None) -> Catalog:
+        """The items of the workspace that a user sees."""
+        return self._catalogs.of(self._store.catalog(self._workspace), user)
+
+    def _as_before(self, catalog: Catalog, request: Request) -> Request:
+        """The cached request of half a minute or a minute earlier, if all that it sees is unchanged.
+
+        So a request is found that was asked just before its time was rounded to the next step, and asked again since.
+        """
+        current_time, facts = instant(str(request.time)), catalog.facts
+        for before in (current_time - _STEP, current_time - 2 * _STEP):
+            earlier = replace(request, time=instant_text(before))
+            if batch_key(catalog, [earlier]) in self.cache:
+                changes = [(times > before) & (times <= current_time) for times in (facts.created, facts.until)]
+                return request if any(bool(change.any()) for change in changes) else earlier
+        return request
+
+
+def _rounded(time: str | None) -> str:
+    """A time in UTC, rounded up to the grid; None = now.
+
+    Raises:
+        ParameterError: it is none, or too late to be rounded.
+    """
+    when = named_instant("time", in_utc(None) if time is None else time) or 0
+    try:
+        return instant_text(-(-when // _STEP) * _STEP)
+    except OverflowError:
+        raise ParameterError(f"time must be of the years 1 to 9999, got {time!r}") from None

@@ -1,0 +1,449 @@
+"""The HTTP interface of the service: tokens, OpenAPI and routes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from ctxbench.io.documents import line_of, load_yaml
+from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UserError, raise_faults
+from ctxbench.memory.memories import checked_name
+from ctxbench.memory.service import ContextService, NotSeenError
+
+SHORTEST = 16  # characters of a token
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # as of RFC 6750
+_QUOTED = re.compile("'.*'", re.DOTALL)
+
+
+class UserTokens:
+    """The users of a service by their tokens.
+
+    Args:
+        users: by token; None = of a token that may read figures, and ask nothing.
+    """
+
+    def __init__(self, users: Mapping[str, str | None]) -> None:
+        self._users = [(_digest(token), user) for token, user in users.items()]
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """The users with a token, each once."""
+        return tuple(dict.fromkeys(user for _, user in self._users if user is not None))
+
+    def replace_by(self, tokens: UserTokens) -> None:
+        """Replace the tokens by those of another; running requests go on."""
+        self._users = tokens._users
+
+    def find(self, token: str) -> tuple[str | None] | None:
+        """The user of a token, in a tuple; None where there is no such token.
+
+        It takes equally long whatever the token: each is compared, by its hash.
+        """
+        digest, match = _digest(token), None
+        for user_digest, user in self._users:
+            if hmac.compare_digest(digest, user_digest):
+                match = (user,)
+        return match
+
+
+def read_tokens(path: Path) -> UserTokens:
+    """Read a token file: a YAML or JSON mapping from tokens to users, null for one that reads figures alone.
+
+    Raises:
+        StorageError: the file cannot be read, or others than its owner may write it.
+        InputError: it is no such mapping, or holds something that is no token or user; no token is quoted.
+    """
+    if _mode(path) & (stat.S_IWGRP | stat.S_IWOTH):
+        raise StorageError(f"{path} can be written by others, who could add a token; run `chmod 600 {path}`")
+    try:
+        data, lines = load_yaml(path)
+    except InputError as error:
+        raise InputError(
+            [replace(fault, message=_QUOTED.sub("'…'", fault.message)) for fault in error.faults]
+        ) from None
+    if not isinstance(data, Mapping) or not data:
+        raise InputError([Fault("a token file is a mapping from tokens to users, `TOKEN: NAME` a line", path)])
+    faults = []
+    for number, (token, user) in enumerate(data.items(), start=1):
+        line = line_of(lines, (token,))
+        if not isinstance(token, str) or len(token) < SHORTEST or not _TOKEN.fullmatch(token):
+            expected = f"{SHORTEST} or more letters, digits and . _ ~ + / -"
+            faults.append(Fault(f"token {number} must be {expected}; `openssl rand -hex 32` makes one", path, line))
+        if user is not None:
+            try:
+                checked_name(f"the user of token {number}", user)
+            except ParameterError as error:
+                faults.append(Fault(str(error), path, line))
+    raise_faults(faults)
+    return UserTokens(data)
+
+
+def others_may_read(path: Path) -> bool:
+    """Whether others than its owner may read a token file."""
+    return bool(_mode(path) & (stat.S_IRGRP | stat.S_IROTH))
+
+
+def _mode(path: Path) -> int:
+    """The permission bits of a file; none if it does not exist, or the system has no such bits."""
+    try:
+        return 0 if os.name == "nt" else stat.S_IMODE(path.stat().st_mode)
+    except (OSError, ValueError):
+        return 0
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+VERSION = "1"  # of the interface
+LONGEST = 80_000  # characters of a message: however it is escaped, the body is within its limit
+_FIT = r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029"
+_NAME = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": rf"^{_FIT}]*{_FIT}\s]{_FIT}]*$"}
+# Python's \s has control characters that the \s of JSON Schema (ECMA 262) lacks
+_MESSAGE = {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": r"[^\s\x1c-\x1f\x85]"}
+_ID = {"type": "string", "minLength": 1, "maxLength": 2_000}
+_STRING, _NUMBER, _COUNT = {"type": "string"}, {"type": ["number", "null"]}, {"type": "integer", "minimum": 0}
+
+
+def _object(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None, **keywords: Any) -> dict[str, Any]:
+    """The schema of an object."""
+    return {"type": "object", "required": list(required), "properties": {**required, **(optional or {})}, **keywords}
+
+
+def _list(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": schema}
+
+
+ASK = _object({"message": _MESSAGE}, {"threadId": _NAME}, additionalProperties=False)
+JUDGE = _object({"contextItemId": _ID, "useful": {"type": "boolean"}}, {"contextId": _ID}, additionalProperties=False)
+SUFFICE = _object({"contextId": _ID, "sufficient": {"type": "boolean"}}, additionalProperties=False)
+
+_FACTS = {"path": _STRING, "createdAt": _STRING, "matchedKeywords": _list(_STRING), "searchRank": _COUNT}
+_ITEM = _object(
+    dict.fromkeys(("id", "type", "source"), _STRING)
+    | {"relevance": _NUMBER, "tokens": _COUNT, "metadata": _object({}, _FACTS)},
+    {"content": _STRING, "excerpt": _STRING},
+)
+_STATS = _object(dict.fromkeys(("explicitCount", "searchCount", "historyCount", "excludedCount"), _COUNT))
+_DATA = {"id": _STRING, "totalTokens": _COUNT, "context": _STRING, "items": _list(_ITEM), "stats": _STATS}
+_CITATION = _object(
+    dict.fromkeys(("id", "source", "type", "excerpt"), _STRING) | {"usedInResponse": {"type": "boolean"}},
+    {"path": _STRING, "relevance": _NUMBER},
+)
+_DATA |= {"citations": _list(_CITATION), "notes": _list({"type": "object"})}
+_META = _object(dict.fromkeys(("tokenUsage", "sourceCount", "citationCount"), _COUNT))
+_CONTEXT = _object({"data": _object(_DATA), "meta": _META})
+_PROBLEM = _object({"type": _STRING, "title": _STRING, "status": _COUNT, "detail": _STRING})
+
+PROBLEMS = {
+    400: "The body is no JSON.",
+    401: "No token, or an unknown one.",
+    403: "The token is not for this.",
+    404: "There is no such thing.",
+    405: "The method is not for this address.",
+    408: "The body took too long.",
+    413: "The body is too large.",
+    415: "The body is not said to be JSON.",
+    421: "The request names another host.",
+    422: "A field is missing, unknown, or not as it must be.",
+    429: "Too many requests at one time.",
+    500: "A fault of the server.",
+    503: "The answer took too long.",
+}
+"""Statuses of errors, with their titles."""
+
+
+def document(*, tokens: bool) -> dict[str, Any]:
+    """The OpenAPI specification; with `tokens` every other address needs one."""
+    done = _object({"success": {"const": True}})
+    paths = {
+        "/context/build": _post("Build the context for a message.", ASK, _CONTEXT),
+        "/context/preview": _post("Tell what a build would give.", ASK, _CONTEXT),
+        "/context/feedback": _post("Say whether an item was useful.", JUDGE, done),
+        "/context/sufficient": _post("Say whether a context was enough for an answer.", SUFFICE, done),
+        "/metrics": {"get": {"summary": "Figures.", "responses": _responses("text/plain", {}, (401, 403, 421))}},
+    }
+    specification: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": "ctxbench contexts", "version": VERSION},
+        "paths": paths,
+    }
+    if tokens:
+        specification["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+        specification["security"] = [{"token": []}]
+    return specification
+
+
+def _post(about: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    body = {"required": True, "content": {"application/json": {"schema": request}}}
+    statuses = [status for status in PROBLEMS if status != 405]  # which is of no method that is named here
+    responses = _responses("application/json", {"schema": answer}, statuses)
+    return {"post": {"summary": about, "requestBody": body, "responses": responses}}
+
+
+def _responses(media: str, content: Mapping[str, Any], statuses: Sequence[int]) -> dict[str, Any]:
+    problem = {"application/problem+json": {"schema": _PROBLEM}}
+    responses = {str(status): {"description": PROBLEMS[status], "content": problem} for status in statuses}
+    return {"200": {"description": "Done.", "content": {media: content}}, **responses}
+
+
+def faults_in(body: Any, schema: Mapping[str, Any]) -> Iterator[str]:
+    """The faults of a body, by the parts of JSON Schema that the bodies above use."""
+    if not isinstance(body, dict):
+        yield "the body must be an object"
+        return
+    properties = schema["properties"]
+    yield from (f"{name} is missing" for name in schema["required"] if name not in body)
+    for name, value in body.items():
+        if name not in properties:
+            yield f"no field is called {name!r:.80}; known: {', '.join(properties)} (the token says who asks)"
+        elif fault := _fault(value, **properties[name]):
+            yield f"{name} {fault}"
+
+
+def _fault(value: Any, *, type: str, minLength: int = 0, maxLength: int = 0, pattern: str = "") -> str:  # noqa: A002, N803
+    if type == "boolean":
+        return "" if isinstance(value, bool) else "must be true or false"
+    if not isinstance(value, str):
+        return "must be a text"
+    if not minLength <= len(value) <= maxLength:
+        return f"must have {minLength} to {maxLength:,} characters, got {len(value):,}"
+    hard = "must not be blank, nor hold control characters" if pattern == _NAME["pattern"] else "must not be blank"
+    return "" if re.search(pattern, value) else hard
+
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_THREADS = 8  # answers are made side by side, as far as Python lets them
+_AT_ONCE = 4  # of these for one user, so that another finds one free
+_WAITING = 100  # requests for contexts of one user, those that are answered included
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The users that may send requests, and their limits.
+
+    Attributes:
+        tokens: of users; None = everybody who reaches the service is `user`.
+        user: that one; None = sees what is everybody's.
+        body: bytes of a body at most.
+        seconds: for a body to arrive, and for an answer to be made.
+    """
+
+    tokens: UserTokens | None = None
+    user: str | None = None
+    body: int = 1_000_000
+    seconds: float = 30.0
+
+
+class _Problem(HTTPException):
+    """An error with a message for the client."""
+
+
+def web_app(service: ContextService, access: Access) -> Starlette:
+    """The service as an ASGI application.
+
+    An answer that takes too long is given up; the thread that makes it goes on until it is there.
+    """
+    return _WebApp(service, access).app()
+
+
+class _WebApp:
+    """The addresses of the interface."""
+
+    def __init__(self, service: ContextService, access: Access) -> None:
+        self._service = service
+        self._access = access
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="context")
+        self._requests = Counter[str | None]()  # for contexts that are not answered yet, by user
+        self._turns: dict[str | None, asyncio.Semaphore] = {}
+
+    def app(self) -> Starlette:
+        routes = [
+            Route("/context/build", self._build, methods=["POST"]),
+            Route("/context/preview", self._preview, methods=["POST"]),
+            Route("/context/feedback", self._feedback, methods=["POST"]),
+            Route("/context/sufficient", self._sufficient, methods=["POST"]),
+            Route("/metrics", self._metrics, methods=["GET"]),
+            Route("/openapi.json", self._openapi, methods=["GET"]),
+        ]
+        handlers: dict[Any, Any] = {
+            HTTPException: _problem_response,
+            UserError: _problem_response,
+            Exception: _problem_response,
+        }
+        app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        app.router.redirect_slashes = False
+        return app
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        yield
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _build(self, request: Request) -> Response:
+        return await self._answer(request, self._service.build)
+
+    async def _preview(self, request: Request) -> Response:
+        return await self._answer(request, self._service.preview)
+
+    async def _answer(self, request: Request, answer: Callable[..., Any]) -> Response:
+        user = self._user(request)
+        body = await self._body(request, ASK)
+
+        def answer_body() -> bytes:
+            answered = answer(body["message"], thread=body.get("threadId"), user=user).as_dict()
+            return json.dumps(answered, ensure_ascii=False, allow_nan=False).encode()
+
+        if self._requests[user] >= _WAITING:
+            problem = f"{_WAITING} requests of yours are not answered yet; ask again later"
+            raise _Problem(429, problem, {"Retry-After": "1"})
+        self._requests[user] += 1
+        try:
+            turn = self._turns.setdefault(user, asyncio.Semaphore(_AT_ONCE))
+            return Response(await self._within(answer_body, turn), media_type="application/json")
+        finally:
+            self._requests[user] -= 1
+
+    async def _feedback(self, request: Request) -> Response:
+        user = self._user(request)
+        body = await self._body(request, JUDGE)
+
+        def store_feedback() -> None:
+            fields = {"useful": body["useful"], "user": user, "context": body.get("contextId")}
+            self._service.feedback(body["contextItemId"], **fields)
+
+        await self._within(store_feedback)
+        return JSONResponse({"success": True})
+
+    async def _sufficient(self, request: Request) -> Response:
+        user = self._user(request)
+        body = await self._body(request, SUFFICE)
+        await self._within(lambda: self._service.sufficient(body["contextId"], body["sufficient"], user=user))
+        return JSONResponse({"success": True})
+
+    async def _metrics(self, request: Request) -> Response:
+        """Sums over all users: with tokens, none of a user reads them."""
+        if self._access.tokens is None:
+            self._user(request)
+        elif self._token(request) is not None:
+            raise _Problem(403, "a user's token reads no figures; take one whose user is null in the token file")
+        return PlainTextResponse(self._service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def _openapi(self, _: Request) -> Response:
+        return JSONResponse(document(tokens=self._access.tokens is not None))
+
+    def _user(self, request: Request) -> str | None:
+        """The user of a request."""
+        if self._access.tokens is not None:
+            user = self._token(request)
+            if user is None:
+                raise _Problem(403, "this token reads figures alone; take a user's")
+            return user
+        name = request.url.hostname
+        if name not in LOOPBACK:  # a page on the web whose name was made to lead here
+            raise _Problem(421, f"without tokens the service answers as {', '.join(LOOPBACK)} alone, not {name!r:.80}")
+        return self._access.user
+
+    def _token(self, request: Request) -> str | None:
+        """The user of the request's token; None of one that reads figures."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        user = self._access.tokens.find(token.strip()) if self._access.tokens and scheme.lower() == "bearer" else None
+        if user is None:
+            problem = "the token is unknown" if token else "there is no token"
+            headers = {"WWW-Authenticate": 'Bearer error="invalid_token"' if token else "Bearer"}
+            raise _Problem(401, f"{problem}; send `Authorization: Bearer TOKEN` with one of the token file", headers)
+        return user[0]
+
+    async def _body(self, request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """The body, complete and checked."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise _Problem(415, f"the body must be said to be application/json, not {kind or 'nothing'!r:.80}")
+        try:
+            data = await asyncio.wait_for(self._read(request), self._access.seconds)
+        except TimeoutError:
+            raise _Problem(408, f"the body was not there after {self._access.seconds:g} s") from None
+        try:
+            body = json.loads(data.decode("utf-8"), parse_constant=_refused)
+            json.dumps(body, ensure_ascii=False).encode("utf-8")  # half characters, which no tokenizer reads
+        except (ValueError, RecursionError) as error:
+            raise _Problem(400, f"the body must be JSON in UTF-8: {str(error)[:200]}") from None
+        if faults := list(faults_in(body, schema)):
+            raise _Problem(422, "; ".join(faults[:10]))
+        checked: dict[str, Any] = body
+        return checked
+
+    async def _read(self, request: Request) -> bytes:
+        limit, data = self._access.body, bytearray()
+        async for part in request.stream():
+            data += part
+            if len(data) > limit:
+                raise _Problem(413, f"the body has more than {limit:,} bytes; send less", {"Connection": "close"})
+        return bytes(data)
+
+    async def _within(self, call: Callable[[], T], turn: asyncio.Semaphore | None = None) -> T:
+        """Run a function in a thread, after waiting for its turn; returns its result if it comes in time."""
+
+        def ended(running: asyncio.Future[T]) -> None:
+            if turn is not None:
+                turn.release()
+            if not running.cancelled():
+                running.exception()  # of a late answer nobody else asks for it
+
+        async def answered() -> T:
+            if turn is not None:
+                await turn.acquire()
+            running = asyncio.get_running_loop().run_in_executor(self._threads, call)
+            running.add_done_callback(ended)  # a thread that is late keeps its turn until it ends
+            return await asyncio.shield(running)
+
+        try:
+            return await asyncio.wait_for(answered(), self._access.seconds)
+        except TimeoutError:
+            raise _Problem(503, f"no answer after {self._access.seconds:g} s; ask again later") from None
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+async def _problem_response(_: Request, error: Exception) -> Response:
+    """The response to an error; an internal error, such as one of the database, is only named as such."""
+    headers: Mapping[str, str] | None = None
+    match error:
+        case _Problem():
+            status, detail, headers = error.status_code, error.detail, error.headers
+        case HTTPException():
+            status, headers = error.status_code, error.headers
+            detail = "see /openapi.json for the addresses and their methods"
+        case NotSeenError():
+            status, detail = 404, str(error)
+        case ParameterError():
+            status, detail = 422, str(error)
+        case _:
+            status, detail = 500, "the server failed; its log says more"
+            if isinstance(error, UserError):  # others are logged by who runs this
+                _log.error("%s", error)
+    body = {"type": "about:blank", "title": PROBLEMS.get(status, "An error."), "status": status, "detail": detail}
+    return JSONResponse(body, status, dict(headers or {}), media_type="application/problem+json")

@@ -1,0 +1,1 @@
+"""The data model: items, catalogs, requests, candidates, selections, labels, and strategy protocols."""

@@ -1,0 +1,386 @@
+"""Array types, facts about the items of a catalog as arrays, and masks of the items that a request may get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.io.errors import Fault, raise_faults
+from ctxbench.io.rows import instant
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+Float32Array: TypeAlias = npt.NDArray[np.float32]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+T = TypeVar("T", bound=np.generic)
+
+
+def starts(lengths: npt.ArrayLike) -> IntArray:
+    """Turn lengths, shape (n,), into CSR starts, shape (n + 1,): row i is `[starts[i], starts[i + 1])`."""
+    lengths = np.asarray(lengths, dtype=np.int64)
+    out = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=out[1:])
+    return out
+
+
+def owners(start: IntArray) -> IntArray:
+    """Turn CSR starts, shape (n + 1,), into the row of every entry, shape (start[-1],)."""
+    return np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
+
+
+def ranges(first: IntArray, length: IntArray) -> IntArray:
+    """Numbers that follow each other, one range behind the other: `length[i]` of them from `first[i]` on."""
+    start = starts(length)
+    return np.arange(int(start[-1]), dtype=np.int64) + np.repeat(first - start[:-1], length)
+
+
+def firsts(*keys: npt.NDArray[np.generic]) -> BoolArray:
+    """True where a row differs from the one before it in any of the keys, shape (n,) each; so for the first."""
+    new = np.zeros(len(keys[0]), dtype=np.bool_)
+    new[:1] = True
+    for key in keys:
+        new[1:] |= key[1:] != key[:-1]
+    return new
+
+
+def frozen(array: npt.NDArray[T]) -> npt.NDArray[T]:
+    """The array itself, made read-only, so that no step can change what another one was given."""
+    array.flags.writeable = False
+    return array
+
+
+EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_ABSENT = -2  # code of a text that no item has
+_NONE = -1  # code of an item without a workspace, user, conversation or kind
+_CODED = ("type", "workspace", "user", "conversation", "kind")  # what is held as codes, by its name in an item
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FactCodes:
+    """One text of every item, such as its workspace, as codes; or another value that may be missing.
+
+    Attributes:
+        code: shape (n_items,), a place in `names`; -1 = none.
+        names: distinct.
+    """
+
+    code: IntArray
+    names: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, texts: Iterable[Hashable]) -> FactCodes:
+        """Number distinct texts in the order in which they come."""
+        codes: dict[Hashable, int] = {}
+        code = np.array(
+            [_NONE if text is None else codes.setdefault(text, len(codes)) for text in texts], dtype=np.int64
+        )
+        return cls(code=frozen(code), names=tuple(codes))
+
+    @cached_property
+    def _code_of(self) -> dict[Any, int]:
+        return {name: code for code, name in enumerate(self.names)}
+
+    def extended(self, added: FactCodes) -> FactCodes:
+        """These, and behind them those of further items; equal to what `of` makes of all texts."""
+        codes = self._code_of.copy()
+        new_codes = np.array([*(codes.setdefault(name, len(codes)) for name in added.names), _NONE], dtype=np.int64)
+        code = np.concatenate([self.code, new_codes[added.code]])  # -1 is the last
+        return FactCodes(code=frozen(code), names=tuple(codes))
+
+    def are(self, text: str | None) -> BoolArray:
+        """True for the items with this very text; of none, all False."""
+        return np.equal(self.code, self._code_of.get(text, _ABSENT))
+
+    def open_to(self, text: str | None) -> BoolArray:
+        """True for the items that have no such text, or this one."""
+        if not self.names:
+            return np.ones(len(self.code), dtype=np.bool_)
+        return np.equal(self.code, _NONE) | self.are(text)
+
+    def are_any(self, texts: Iterable[str]) -> BoolArray:
+        """True for the items with one of these texts."""
+        is_listed = np.array([*(name in texts for name in self.names), False], dtype=np.bool_)
+        return np.asarray(is_listed[self.code])  # -1 is the last
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Facts:
+    """What is known of the items of a catalog beside their texts.
+
+    Attributes:
+        searchable, always_offered: enabled items of include mode `agent` and of `always`, shape (n_items,).
+        type: of every item.
+        workspace, user, conversation, kind: whose, from where, and of what sort; none = everybody's, and not said.
+        created, until: microseconds since 1970, shape (n_items,); `EARLIEST` and `LATEST` where an item has none. An
+            item is there from the one on and before the other.
+        confidence: shape (n_items,), 0 to 1; NaN = not said.
+        link_start: CSR starts of links by item, shape (n_items + 1,).
+        link_item: the position that each link leads to.
+        link_type: its type, a place in `link_types`.
+    """
+
+    searchable: BoolArray
+    always_offered: BoolArray
+    type: FactCodes
+    workspace: FactCodes
+    user: FactCodes
+    conversation: FactCodes
+    kind: FactCodes
+    created: IntArray
+    until: IntArray
+    confidence: FloatArray
+    link_start: IntArray
+    link_item: IntArray
+    link_type: IntArray
+    link_types: tuple[str, ...]
+
+    @classmethod
+    def of(cls, items: Sequence[Any], find: Callable[[Any], int | None]) -> Facts:
+        """Read them off the items of a catalog.
+
+        Args:
+            items: each an `Item`; they are told by what they have, since a catalog holds its facts.
+            find: the position of an item by its key, or None.
+
+        Raises:
+            InputError: links lead to nothing; all of them are named.
+        """
+        ends, faults = [], []
+        for item in items:
+            for link in item.links:
+                position = find(link.item)
+                if position is None:
+                    message = (
+                        f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which the catalog does"
+                    )
+                    faults.append(Fault(f"{message} not hold; add that item, or drop the link"))
+                ends.append(-1 if position is None else position)
+        raise_faults(faults, subject="catalog")
+        types = FactCodes.of(link.type for item in items for link in item.links)
+        created = [EARLIEST if item.created is None else instant(item.created) for item in items]
+        until = [LATEST if item.until is None else instant(item.until) for item in items]
+        confidence = [np.nan if item.confidence is None else item.confidence for item in items]
+        return cls(
+            searchable=frozen(np.array([item.enabled and item.include == "agent" for item in items], dtype=np.bool_)),
+            always_offered=frozen(
+                np.array([item.enabled and item.include == "always" for item in items], dtype=np.bool_)
+            ),
+            **{name: FactCodes.of(getattr(item, name) for item in items) for name in _CODED},
+            created=frozen(np.array(created, dtype=np.int64)),
+            until=frozen(np.array(until, dtype=np.int64)),
+            confidence=frozen(np.array(confidence, dtype=np.float64)),
+            link_start=frozen(starts([len(item.links) for item in items])),
+            link_item=frozen(np.array(ends, dtype=np.int64)),
+            link_type=types.code,
+            link_types=types.names,
+        )
+
+    def __len__(self) -> int:
+        return len(self.searchable)
+
+    def extended(self, items: Sequence[Any], find: Callable[[Any], int | None]) -> Facts:
+        """These, and behind them those of further items; equal to what `of` makes of all items.
+
+        Args:
+            items: what is added.
+            find: the position of an item by its key among all of them, or None.
+
+        Raises:
+            InputError: links of what is added lead to nothing; all of them are named.
+        """
+        added = Facts.of(items, find)
+        types = FactCodes(code=self.link_type, names=self.link_types).extended(
+            FactCodes(code=added.link_type, names=added.link_types)
+        )
+        arrays = {
+            name: np.concatenate([getattr(self, name), getattr(added, name)])
+            for name in ("searchable", "always_offered", "created", "until", "confidence", "link_item")
+        }
+        arrays["link_start"] = np.concatenate([self.link_start, self.link_start[-1] + added.link_start[1:]])
+        codes = {name: getattr(self, name).extended(getattr(added, name)) for name in _CODED}
+        columns: dict[str, Any] = {name: frozen(array) for name, array in arrays.items()}
+        return Facts(link_type=types.code, link_types=types.names, **codes, **columns)
+
+    def ended(self, ends: Mapping[int, str]) -> Facts:
+        """The same, but for the ends of some items, by position; of items that are not here none is taken."""
+        until = self.until.copy()
+        for position, end in ends.items():
+            until[position : position + 1] = instant(end)
+        return replace(self, until=frozen(until)) if ends else self
+
+    @cached_property
+    def always_items(self) -> IntArray:
+        """The positions of the items of `always`, rising."""
+        return frozen(np.flatnonzero(self.always_offered))
+
+    @cached_property
+    def private(self) -> bool:
+        """Whether any item is not everybody's."""
+        return bool(self.workspace.names or self.user.names)
+
+    @cached_property
+    def timed(self) -> bool:
+        """Whether any item is not there at all times."""
+        return bool((self.created != EARLIEST).any() or (self.until != LATEST).any())
+
+    @property
+    def hidden(self) -> bool:
+        """Whether there are items that some request may not see."""
+        return self.private or self.timed
+
+    def open_to(self, workspace: str | None, user: str | None) -> BoolArray:
+        """True for the items of this workspace and user, or of nobody, shape (n_items,)."""
+        return self.workspace.open_to(workspace) & self.user.open_to(user)
+
+    def at(self, time: int | IntArray, item: IntArray | slice = slice(None)) -> BoolArray:
+        """True for the items that are there at a time, shape (n_items,); of some items, each at a time of its own.
+
+        `LATEST`, the time of a request that has none, is after all that was created and before nothing's end: what has
+        an end is gone.
+        """
+        created, until = self.created[item], self.until[item]
+        if isinstance(time, int):  # of all items, mostly; the half of the work
+            return np.equal(until, LATEST) if time == LATEST else (created <= time) & (time < until)
+        return np.where(np.equal(time, LATEST), until == LATEST, (created <= time) & (time < until))
+
+    def linked(self, item: int) -> Sequence[tuple[str, int]]:
+        """The links of an item: type and position."""
+        rows = slice(int(self.link_start[item]), int(self.link_start[item + 1]))
+        ends = zip(self.link_type[rows].tolist(), self.link_item[rows].tolist(), strict=True)
+        return [(self.link_types[kind], end) for kind, end in ends]
+
+    @cached_property
+    def incoming(self) -> tuple[IntArray, IntArray, IntArray]:
+        """The links by the item that they lead to: CSR starts, the items that they come from, rising, and types."""
+        by_end = np.argsort(self.link_item, kind="stable")
+        start = starts(np.bincount(self.link_item, minlength=len(self)))
+        return frozen(start), frozen(owners(self.link_start)[by_end]), frozen(self.link_type[by_end])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Masks:
+    """Which items each request may get: a bool for every request and item, made by rows when they are asked for.
+
+    `masks[request]` is a row, shape (n_items,), read-only; `masks[3:9]` are rows, shape (6, n_items); `masks[requests,
+    items]`, two equally long arrays, are single cells. Iterating gives the rows.
+
+    Attributes:
+        scope: the place in `shared` of each request's mask, shape (n_requests,).
+        shared: masks of shape (n_items,), each of all requests with the same scope.
+        start, without: what a request may not get beside that, CSR by request: starts, shape (n_requests + 1,), and
+            positions.
+        time: of each request, shape (n_requests,); compared with the items' `created` and `until`.
+        n_items: of the catalog.
+        facts: of the catalog; None where no item begins or ends.
+    """
+
+    n_items: int
+    scope: IntArray
+    shared: Sequence[BoolArray]
+    start: IntArray
+    without: IntArray
+    time: IntArray
+    facts: Facts | None = None
+    _last: dict[int, BoolArray] = field(default_factory=dict, init=False, repr=False)  # the row that was made last
+
+    def __post_init__(self) -> None:
+        for array in (self.scope, *self.shared, self.start, self.without, self.time):
+            frozen(array)
+
+    def __len__(self) -> int:
+        return len(self.scope)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_requests, n_items)."""
+        return len(self), self.n_items
+
+    def __iter__(self) -> Iterator[BoolArray]:
+        return (self.row(request) for request in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:  # the type follows the key, as of an array
+        if isinstance(key, tuple):
+            return self.cells(*key)
+        if isinstance(key, slice):
+            rows = [self.row(request) for request in range(*key.indices(len(self)))]
+            return np.array(rows, dtype=np.bool_).reshape(len(rows), self.n_items)
+        return self.row(range(len(self))[key])
+
+    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """All rows at once: for small batches, where the short way is good enough."""
+        return np.asarray(self[:], dtype=dtype)
+
+    def row(self, request: int) -> BoolArray:
+        """What one request may get, shape (n_items,), read-only."""
+        mask: BoolArray = self.shared[self.scope[request]]
+        without = self.without[self.start[request] : self.start[request + 1]]
+        if not len(without) and self.facts is None:
+            return mask
+        if (cached := self._last.get(request)) is not None:
+            return cached
+        row: BoolArray = mask & self.facts.at(int(self.time[request])) if self.facts is not None else mask.copy()
+        row[without] = False
+        self._last.clear()
+        self._last[request] = frozen(row)
+        return row
+
+    def cells(self, request: Any, item: Any) -> Any:
+        """Whether each request may get the item beside it: for two numbers a bool, for arrays one."""
+        requests, items = np.broadcast_arrays(np.asarray(request), np.asarray(item))
+        of, at = requests.ravel().astype(np.int64), items.ravel().astype(np.int64)
+        flat = self._of_scope(of, at)
+        if self.facts is not None:
+            flat &= self.facts.at(self.time[of], at)
+        flat &= ~np.isin(of * self.n_items + at, owners(self.start) * self.n_items + self.without)
+        return flat.reshape(requests.shape) if requests.shape else bool(flat[0])
+
+    def _of_scope(self, request: IntArray, item: IntArray) -> BoolArray:
+        """Whether the scope of each request has the item beside it, shape (n,)."""
+        out, scope = np.zeros(len(request), dtype=np.bool_), self.scope[request]
+        for scope_index in np.flatnonzero(
+            np.bincount(scope)
+        ).tolist():  # np.unique would load numpy.ma, 15 ms of a check
+            rows = scope == scope_index
+            out[rows] = self.shared[scope_index][item[rows]]
+        return out
+
+    def any(self, requests: BoolArray | None = None) -> BoolArray:
+        """What at least one request may get, shape (n_items,).
+
+        Args:
+            requests: only of these, shape (n_requests,); None = all.
+        """
+        rows = np.arange(len(self)) if requests is None else np.flatnonzero(requests)
+        out = np.zeros(self.n_items, dtype=np.bool_)
+        has_exceptions = np.diff(self.start)[rows] > 0 if self.facts is None else np.ones(len(rows), dtype=np.bool_)
+        scopes = np.flatnonzero(np.bincount(self.scope[rows[~has_exceptions]]))
+        for scope in scopes.tolist():
+            out |= self.shared[scope]
+        for request in rows[has_exceptions & ~np.isin(self.scope[rows], scopes)].tolist():
+            out |= self.row(request)
+        return out
+
+    def counts(self) -> IntArray:
+        """How many items each request may get, shape (n_requests,)."""
+        if self.facts is not None:
+            return np.array([np.count_nonzero(row) for row in self], dtype=np.int64)
+        totals = np.array([np.count_nonzero(mask) for mask in self.shared], dtype=np.int64)[self.scope]
+        owner = owners(self.start)
+        removed = np.bincount(owner[self._of_scope(owner, self.without)], minlength=len(self))
+        return np.subtract(totals, removed)
+
+    def select_requests(self, requests: IntArray) -> Masks:
+        """Those of some requests, shape (n,), in their order; one may stand several times."""
+        length = np.diff(self.start)[requests]
+        without = self.without[ranges(self.start[requests], length)]
+        scope, time = self.scope[requests], self.time[requests]
+        return replace(self, scope=scope, start=starts(length), without=without, time=time)
+
+    def within(self, items: BoolArray) -> Masks:
+        """The same for some items alone, shape (n_items,)."""
+        return replace(self, shared=[mask & items for mask in self.shared])

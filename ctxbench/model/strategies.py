@@ -1,0 +1,585 @@
+"""Protocols of strategies, and the steps and combinators that pipelines are built from."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import inspect
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+
+from ctxbench.io.errors import ParameterError, SelectorError
+from ctxbench.model import registry
+from ctxbench.model.candidates import Candidates, Note, Origin
+from ctxbench.model.requests import Batch, Query, together
+from ctxbench.model.resources import FORMAT, Resources
+from ctxbench.model.selection import concatenated, joined
+
+if TYPE_CHECKING:
+    from ctxbench.model.items import Catalog
+    from ctxbench.model.resources import T
+
+
+def later(default: T) -> T:
+    """A parameter that came after pipelines were stored: at its default no description holds it, so they stay valid."""
+    return dataclasses.field(default=default, metadata={"later": True})
+
+
+class Strategy:
+    """The base of strategies: a frozen dataclass whose fields are its parameters, and which is called.
+
+    How it is called depends on its kind (`ctxbench.model.strategies`). What stands here is what a pipeline asks it; a
+    strategy overrides what is otherwise for it, by a class variable or a property.
+
+    Attributes:
+        rule_words: the words of the rules by which it keeps items out, by code, with `{name}` for a value of the rule.
+    """
+
+    rule_words: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls) -> None:
+        """Refuse a parameter without a default that is called like something that every strategy says of itself.
+
+        Raises:
+            ParameterError: names both; as a dataclass it would take what `Strategy` says for its default.
+        """
+        super().__init_subclass__()
+        for name, kind in inspect.get_annotations(cls).items():
+            is_property = isinstance(getattr(Strategy, name, None), property) and name not in vars(cls)
+            if is_property and "ClassVar" not in str(kind):
+                raise ParameterError(
+                    f"{cls.__name__}: a parameter without a default cannot be called {name!r}, as every strategy says "
+                    "something of itself by that name; give it a default, or another name"
+                )
+
+    @property
+    def version(self) -> int:
+        """Raised where the same parameters give other answers than before: no kept output is used again."""
+        return 1
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The resources whose identity decides its output."""
+        return ()
+
+    @property
+    def code(self) -> str | None:
+        """Which code it runs that is not of ctxbench, beside its own; None = none."""
+        return None
+
+    @property
+    def content(self) -> str | None:
+        """What stands in the file that it reads, or a hash of it; None = it reads none."""
+        return None
+
+    @property
+    def ranks(self) -> bool:
+        """Whether what a retriever finds is in an order of its own."""
+        return True
+
+    @property
+    def depth(self) -> int | None:
+        """How many items a retriever ranks exactly; None = it does not say."""
+        return None
+
+    @property
+    def reach(self) -> int:
+        """How many of the best chunk matches it looks at; 0 = all that there are."""
+        return 0
+
+    @property
+    def chunking(self) -> Any | None:
+        """How it splits items (`chunking.items.ItemChunking`); None where it splits none."""
+        return None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of a `merge` that its parameters name; none = whatever there are."""
+        return ()
+
+    @property
+    def promotes(self) -> bool:
+        """Whether a cut may choose what an earlier one kept out."""
+        return False
+
+    @property
+    def brings_in(self) -> bool:
+        """Whether a fit may offer what was not found, such as the rest of a file, as an expansion does."""
+        return False
+
+    @property
+    def keeps_score(self) -> bool:
+        """Whether a rank step leaves scores and order as they are, such as one that adds columns."""
+        return False
+
+    @property
+    def orders(self) -> bool:
+        """Whether a rank step makes an order of its own, whatever it stands behind, even `everything`."""
+        return False
+
+    @property
+    def thresholds(self) -> Mapping[str, Mapping[str, float]]:
+        """What it holds scores against: by quantity (`score`, `margin`, `ratio`, `expansion`), parameter and value."""
+        return {}
+
+    @property
+    def floor(self) -> int:
+        """How many items a cut offers whatever they score."""
+        return 0
+
+    @property
+    def calibrated(self) -> str | None:
+        """The kind of fit that it reads; it then has `calibrations`, too. None = none."""
+        return None
+
+    def check(self, catalog: Catalog, resources: Any) -> None:
+        """Refuse a catalog or resources that it cannot be used with, before anything runs.
+
+        Raises:
+            UserError: says why, and what to do.
+        """
+
+    def notices(self, catalog: Catalog, resources: Any) -> Iterator[str]:  # noqa: ARG002
+        """What a user should know of using it here."""
+        return iter(())
+
+
+_IDLE_S = 1.0  # a thread that does not compute for so long waits for something, and may wait for ever
+_LONGEST_S = 10.0  # that the end of the process is held up
+
+
+class _Threads:
+    """Threads that stay for the next call: to start one takes as long as a search. A process ends without them."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._free = 0  # threads that wait, less the calls that wait for one
+        self._busy: set[threading.Thread] = set()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function, which raises nothing, in a thread of its own."""
+        with self._lock:
+            self._free -= 1
+            if new := self._free < 0:
+                self._free = 0
+        self._calls.put(function)
+        if new:
+            threading.Thread(target=self._work, name="ctxbench source", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop the calls that are still running, at the end of the process.
+
+        Python ends a thread that comes back from compiled code once it has begun to shut down. Where that code is C++,
+        the whole process is aborted (SIGABRT). So an exception is raised in the thread, and while it computes it is
+        waited for; one that waits for something else is left alone.
+        """
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # where a callback drops it, Python would say so
+        end = time.monotonic() + _LONGEST_S
+        computing = {thread: (_cpu_seconds(thread), time.monotonic()) for thread in list(self._busy)}
+        while computing and time.monotonic() < end:
+            for thread in computing:
+                _raise_exit(thread)  # again, as a callback of compiled code may have dropped it
+            time.sleep(0.02)
+            for thread, (spent, since) in list(computing.items()):
+                time_now, spent_now = time.monotonic(), _cpu_seconds(thread)
+                if thread not in self._busy or (spent_now == spent and time_now - since > _IDLE_S):
+                    del computing[thread]
+                elif spent_now != spent:
+                    computing[thread] = spent_now, time_now
+        sys.unraisablehook = hook
+
+    def _work(self) -> None:
+        while True:
+            with contextlib.suppress(SystemExit):  # of `stop`: a thread that ended could not be asked what it computes
+                self._serve()
+
+    def _serve(self) -> None:
+        thread = threading.current_thread()
+        while True:
+            call = self._calls.get()
+            self._busy.add(thread)
+            try:
+                call()
+            finally:
+                self._busy.discard(thread)
+            with self._lock:
+                self._free += 1
+
+
+def _raise_exit(thread: threading.Thread) -> None:
+    """Raise SystemExit in a thread, where it next runs Python."""
+    import ctypes
+
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
+
+
+def _cpu_seconds(thread: threading.Thread) -> float:
+    """How long a thread has computed; 0 where the system does not say."""
+    if not thread.is_alive():
+        return 0.0
+    try:
+        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0))
+    except (AttributeError, OSError):
+        return 0.0
+
+
+_threads = _Threads()
+atexit.register(_threads.stop)
+if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_threads.__init__)  # type: ignore[misc]
+
+
+def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tuple[dict[str, T], tuple[Note, ...]]:
+    """Make several calls at once, each in a thread, and leave out those that fail or take too long.
+
+    A thread cannot be ended: one that is late goes on, and what it returns is dropped. At the end of the process
+    SystemExit is raised in it, and as long as it still computes, for at most 10 s, the process waits.
+
+    Args:
+        calls: by name.
+        seconds: how long they are waited for.
+
+    Returns:
+        What they returned, by name in their order, and a note for each that did not.
+    """
+    done: queue.SimpleQueue[tuple[str, T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def make(name: str, call: Callable[[], T]) -> None:
+        try:
+            done.put((name, call(), None))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, even an exit, the other sources answer
+            done.put((name, None, error))
+
+    for name, call in calls.items():
+        _threads.call(partial(make, name, call))
+    end = time.monotonic() + seconds
+    returned: dict[str, T] = {}
+    notes: dict[str, Note] = {}
+    while len(returned) + len(notes) < len(calls):
+        try:
+            name, value, error = done.get(timeout=max(end - time.monotonic(), 0.0))
+        except queue.Empty:
+            break
+        if error is None:
+            returned[name] = value  # type: ignore[assignment]
+        else:
+            message = " ".join(str(error).split()) or type(error).__name__
+            notes[name] = Note(f"retrieve.{name}", "failed", message)
+    for name in calls:
+        if name not in returned and name not in notes:
+            notes[name] = Note(f"retrieve.{name}", "late", f"it had {seconds:g} s")
+    return {name: returned[name] for name in calls if name in returned}, tuple(notes[n] for n in calls if n in notes)
+
+
+_PLAIN, _SILENT = Strategy(), object()
+
+
+@dataclass(frozen=True)
+class Step:
+    """A built strategy; carries the name and all the parameters that it was made with."""
+
+    kind: str
+    name: str
+    call: Callable[..., Any]
+
+    def describe(self) -> dict[str, Any]:
+        """Name, version and its parameters: what manifests, cache keys and labels are made from.
+
+        A step that reads a file says in `content` what stood in it: the path alone would hide an edit. One that is not
+        of ctxbench, or that uses a chunking rule which is not, says so in `code`.
+        """
+        row = {
+            "step": f"{self.kind}:{self.name}",
+            "version": self.declared("version"),
+            **registry.serialised_parameters(self.call),
+        }
+        also = {
+            "code": registry.foreign_code(type(self.call)) or self.declared("code"),
+            "content": self.declared("content"),
+        }
+        return {**row, **{name: value for name, value in also.items() if value}}
+
+    def declared(self, attribute: str) -> Any:
+        """What the strategy says of itself, by the name of a property of `Strategy`.
+
+        A strategy that is not derived from that class says what the class would, where it says nothing.
+        """
+        value = getattr(self.call, attribute, _SILENT)
+        return getattr(_PLAIN, attribute) if value is _SILENT else value
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The resources whose identity decides this step's output."""
+        return tuple(self.declared("uses"))
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether a retriever may find the whole catalog, for all that it says."""
+        return self.declared("depth") is None
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """How many items a retriever ranks, if it says so."""
+        depth = self.declared("depth") if self.kind == "retrieve" else None
+        return () if depth is None else (int(depth),)
+
+    @property
+    def ranks(self) -> bool:
+        """Whether a retriever ranks what it finds."""
+        return bool(self.declared("ranks"))
+
+    @property
+    def orders(self) -> bool:
+        """Whether a rank step makes an order of its own, whatever it stands behind."""
+        return bool(self.declared("orders"))
+
+    @property
+    def reach(self) -> int:
+        """How many of the best chunk matches the step looks at; 0 if it takes what there is."""
+        return int(self.declared("reach"))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of a `merge` that the step's parameters name."""
+        return tuple(self.declared("sources"))
+
+    @property
+    def chunking(self) -> Any | None:
+        """How the step splits items (a `chunking.items.ItemChunking`); None where it does not."""
+        return self.declared("chunking")
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the step reads a fit, which belongs to a catalog and to what stands before it."""
+        return self.declared("calibrated") is not None
+
+    @property
+    def expands(self) -> bool:
+        """Whether the step brings items in that were not found."""
+        return self.kind == "expand" or (self.kind == "fit" and bool(self.declared("brings_in")))
+
+    @property
+    def off(self) -> bool:
+        """Whether its parameters make it leave everything as it is, so that it need not be run."""
+        return bool(getattr(self.call, "off", False))
+
+    def mapped(self, change: Callable[[Step], Step]) -> Step:
+        """The step, changed; combinators change every step in them."""
+        return change(self)
+
+    def scoped(self) -> Step:
+        """The step with `statistics: scope` in place of `statistics: catalog`, where it has that parameter."""
+        if getattr(self.call, "statistics", None) != "catalog":
+            return self
+        return replace(self, call=replace(cast("Any", self.call), statistics="scope"))
+
+
+class WithFormat(Resources):
+    """Resources with the pipeline's own format, by the name `FORMAT`: for a fit that counts what it renders."""
+
+    def __init__(self, resources: Resources, step: Step) -> None:
+        self._resources = resources
+        self._step = step
+
+    def get(self, name: str) -> Any:
+        """As `Resources.get`; `FORMAT` is a function from a query and candidates to a `Prompt` a request."""
+        if name == FORMAT:
+            return lambda query, candidates: self._step.call(query, candidates, self._resources)
+        return self._resources.get(name)
+
+    def identity(self, name: str) -> str:
+        """As `Resources.identity`."""
+        if name == FORMAT:
+            return json.dumps(self._step.describe(), sort_keys=True, default=str)
+        return self._resources.identity(name)
+
+    def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
+        """As `Resources.get_or_create`."""
+        return self._resources.get_or_create(key, make)
+
+
+@dataclass(frozen=True)
+class Analyses:
+    """Analyses side by side: the chunks of all, by request, in this order."""
+
+    steps: tuple[Step, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """The analyses in order."""
+        return {"step": "analyses", "analyses": [step.describe() for step in self.steps]}
+
+    def mapped(self, change: Callable[[Step], Step]) -> Analyses:
+        """The same with every step changed."""
+        return replace(self, steps=tuple(map(change, self.steps)))
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Those of all analyses."""
+        return tuple(use for step in self.steps for use in step.uses)
+
+    def call(self, batch: Batch, resources: Resources) -> Query:
+        """Analyse in every way and put the chunks together."""
+        return together([step.call(batch, resources) for step in self.steps])
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Retrievers side by side, joined by item: one column a source; the score is the best source's score.
+
+    Scores of different sources are seldom comparable, so a `rank` step should follow.
+
+    Attributes:
+        sources: by name.
+        seconds: asked live, the sources run side by side, and one that fails or takes longer is left out, with a note;
+            None = every source is waited for, one after the other, and one that fails is an error. So it always is in
+            a run, whose answers must not depend on the clock. A process's first request also loads models and makes
+            indexes within that time.
+    """
+
+    sources: Mapping[str, Step]
+    seconds: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"merge of {', '.join(self.sources)}"
+
+    def describe(self) -> dict[str, Any]:
+        """The sources in order."""
+        sources = [[name, step.describe()] for name, step in self.sources.items()]
+        limit = {} if self.seconds is None else {"seconds": self.seconds}
+        return {"step": "merge", "sources": sources, **limit}
+
+    def mapped(self, change: Callable[[Step], Step]) -> Merge:
+        """The same with every source changed."""
+        return replace(self, sources={name: change(step) for name, step in self.sources.items()})
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Those of all sources."""
+        return tuple(use for step in self.sources.values() for use in step.uses)
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether any source is."""
+        return any(step.unlimited for step in self.sources.values())
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Those of all sources."""
+        return tuple(depth for step in self.sources.values() for depth in step.depths)
+
+    @property
+    def ranks(self) -> bool:
+        """Whether all sources rank."""
+        return all(step.ranks for step in self.sources.values())
+
+    def call(self, query: Query, resources: Resources, *, live: bool = False) -> Candidates:
+        """Retrieve from every source and join.
+
+        Raises:
+            SelectorError: asked live with a time limit, every source was late or failed; names them all.
+        """
+        if not live or self.seconds is None:
+            return joined({name: step.call(query, resources) for name, step in self.sources.items()})
+        calls = {name: partial(step.call, query, resources) for name, step in self.sources.items()}
+        results, notes = side_by_side(calls, seconds=self.seconds)
+        if not results:
+            raise SelectorError(f"{self.name}: no source answered; {'; '.join(map(str, notes))}")
+        notes = tuple(replace(note, message=f"{note.message}; the other sources answered without it") for note in notes)
+        # one that did not answer has its column all the same, so that steps behind find it
+        tables = {name: results.get(name, Candidates.empty(len(query.batch))) for name in self.sources}
+        return joined(tables).noted(*notes)
+
+
+@dataclass(frozen=True)
+class PerType:
+    """Refines the items of each domain (a set of types) with steps of its own, and puts the parts together.
+
+    Chunk ranks stay those of the whole search. Session items go with the domain of their type, so that its steps see
+    them (an expansion that leads from them, a budget that counts them), and leave it untouched; those of no domain
+    pass by.
+    """
+
+    domains: Mapping[tuple[str, ...], tuple[Step | PerType, ...]]
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "by_domain"
+
+    def describe(self) -> dict[str, Any]:
+        """The domains in order."""
+        domains = [[",".join(types), [step.describe() for step in steps]] for types, steps in self.domains.items()]
+        return {"step": "by_domain", "domains": domains}
+
+    def mapped(self, change: Callable[[Step], Step]) -> PerType:
+        """The same with every step of every domain changed."""
+        domains = {types: tuple(step.mapped(change) for step in steps) for types, steps in self.domains.items()}
+        return replace(self, domains=domains)
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Those of all domains."""
+        return tuple(use for steps in self.domains.values() for step in steps for use in step.uses)
+
+    @property
+    def reach(self) -> int:
+        """The largest of all domains."""
+        return max((step.reach for steps in self.domains.values() for step in steps), default=0)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether any domain has a step that reads a fit."""
+        return any(step.fitted for steps in self.domains.values() for step in steps)
+
+    @property
+    def expands(self) -> bool:
+        """Whether any domain has a step that brings items in."""
+        return any(step.expands for steps in self.domains.values() for step in steps)
+
+    @property
+    def off(self) -> bool:
+        """False: even without steps it refuses items that belong to no domain."""
+        return False
+
+    def call(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Refine each part.
+
+        Raises:
+            ParameterError: a candidate's type belongs to no domain.
+        """
+        batch = query.batch
+        types = batch.catalog.facts.type
+        session = candidates.origin == Origin.SESSION
+        parts = []
+        free = np.ones(len(batch.catalog), dtype=np.bool_)  # items that no domain has taken
+        for domain, steps in self.domains.items():
+            in_domain = free & (types.are_any(domain) | ("*" in domain))
+            free &= ~in_domain
+            part = candidates.select_rows(in_domain[candidates.item])
+            domain_query = query
+            if any(step.expands for step in steps):  # what a domain brings in is of that domain
+                domain_query = replace(query, batch=replace(batch, eligible=batch.eligible.within(in_domain)))
+            for step in steps:
+                part = step.call(domain_query, part, resources)
+            parts.append(part)
+        left = free[candidates.item]
+        if (left & ~session).any():
+            missing_types = sorted({batch.catalog[item].type for item in candidates.item[left & ~session].tolist()})
+            raise ParameterError(
+                f"by_domain: items of type {', '.join(missing_types)} belong to no domain; add one, or '*'"
+            )
+        return concatenated([*parts, candidates.select_rows(left)])

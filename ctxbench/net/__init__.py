@@ -1,1 +1,0 @@
-"""Exchanges with HTTP servers, bounded in time and size."""

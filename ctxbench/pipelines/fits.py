@@ -1,0 +1,344 @@
+"""Fits in JSON files: probabilities and weights by dataset, and how a pipeline finds them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ctxbench.io.documents import dump_json, parse_json
+from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.io.files import exclusive, read_bytes, write_atomic
+from ctxbench.model.items import Catalog
+from ctxbench.model.resources import Resources
+from ctxbench.model.strategies import PerType, Step, Strategy
+from ctxbench.pipelines.pipeline import Pipeline
+
+FORMAT = 1
+PROBABILITY, ABSTENTION, WEIGHTS, LINEAR = "probability", "abstention", "weights", "linear"
+KINDS = (PROBABILITY, ABSTENTION, WEIGHTS, LINEAR)
+SHIPPED = "shipped"
+"""What the file of the fit that comes with ctxbench is called."""
+
+_SHIPPED_FILE = Path(__file__).parents[1] / "selectors" / "shipped" / "learned.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """One fit.
+
+    Attributes:
+        what: `probability`, `abstention`, `weights` (of sources) or `linear` (weights of columns).
+        dataset: the name of the dataset whose labels it was made from.
+        dataset_hash, catalog: content hashes of the dataset (the split that was used) and of its catalog; empty where
+            the fit is of several.
+        embedder: identity of the embedder.
+        behind: what the fitted step stands behind, as `describe_context` gives it.
+        split: whose queries were used; `all` = those of every split.
+        queries: how many.
+        values: what was fitted; each kind of step reads its own.
+    """
+
+    what: str
+    dataset: str
+    dataset_hash: str
+    catalog: str
+    embedder: str
+    behind: Mapping[str, Any]
+    split: str
+    queries: int
+    values: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        catalog = f"catalog {self.catalog[:12]}" if self.catalog else "several catalogs"
+        return f"{self.what} of {self.dataset} ({catalog}, {self.queries} queries)"
+
+
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("what", "dataset", "dataset_hash", "catalog", "embedder", "split"), str),
+    **dict.fromkeys(("behind", "values"), dict),
+    "queries": int,
+}
+
+
+@dataclass(frozen=True)
+class Calibrations:
+    """The fits of one file.
+
+    Attributes:
+        path: the file.
+        content: SHA-256 of its bytes; stands in keys and manifests, where the path alone would hide an edit.
+        fits: at most one for each kind and catalog.
+    """
+
+    path: Path
+    content: str
+    fits: tuple[Fit, ...]
+
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of fits that there are, in the order of `KINDS`."""
+        return tuple(kind for kind in KINDS if any(fit.what == kind for fit in self.fits))
+
+    def fit(self, kind: str, catalog: Catalog) -> Fit:
+        """The fit for a catalog; else the only one that is of another; else the one that is of several catalogs.
+
+        Raises:
+            ParameterError: there are several, and which is meant cannot be told (names them), or none.
+        """
+        of_kind = [fit for fit in self.fits if fit.what == kind]
+        exact, pooled = (
+            [fit for fit in of_kind if fit.catalog == catalog.hash],
+            [fit for fit in of_kind if not fit.catalog],
+        )
+        for candidates in (exact, [fit for fit in of_kind if fit.catalog], pooled):
+            if len(candidates) == 1:
+                return candidates[0]
+        raise self._none(kind, catalog)
+
+    def exact_fit(self, kind: str, catalog: Catalog, resources: Resources) -> Fit:
+        """The fit for a catalog and the embedder of these resources.
+
+        Raises:
+            ParameterError: there is none for the catalog (names those that there are), or it was made with another
+                embedder (names both).
+        """
+        fit = next((fit for fit in self.fits if fit.what == kind and fit.catalog == catalog.hash), None)
+        if fit is None:
+            raise self._none(kind, catalog)
+        embedder = resources.identity("embedder")
+        if fit.embedder != embedder:
+            raise ParameterError(
+                f"{self.path}: the {kind} fit of {fit.dataset} was made with the embedder {fit.embedder}, and this "
+                f"is {embedder}; scores of two models are not comparable: fit it again with this one"
+            )
+        return fit
+
+    def _none(self, kind: str, catalog: Catalog) -> ParameterError:
+        """Says that no fit is for a catalog."""
+        catalogs = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.what == kind) or "none"
+        return ParameterError(
+            f"{self.path} holds no {kind} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it "
+            f"holds those of catalogs: {catalogs}; make one with {self.command(kind)}"
+        )
+
+    def command(self, kind: str) -> str:
+        """What writes a fit into the file, of a dataset that the user names; in backticks."""
+        out = "FILE" if self.path == Path(SHIPPED) else shlex.quote(str(self.path))
+        arguments = f"{WEIGHTS} DATASET --selector NAME" if kind == LINEAR else f"{kind} DATASET"
+        return f"`ctxbench calibrate {arguments} --out {out}`"
+
+
+def open_calibrations(name: str) -> Calibrations:
+    """The fits of a file, or those that come with ctxbench, which are called `shipped`.
+
+    Raises:
+        StorageError, InputError: as of `read_calibrations`.
+    """
+    return _shipped() if name == SHIPPED else read_calibrations(Path(name))
+
+
+class FittedWeights(Strategy):
+    """A step whose weights are given, or those of the file `calibration`, of fits of the kind `fitted`."""
+
+    fitted: ClassVar[str]
+    weights: Mapping[str, float]
+    calibration: str | None
+
+    @property
+    def calibrated(self) -> str | None:
+        """The kind of fit that is read; None where weights are given."""
+        return None if self.calibration is None else self.fitted
+
+    @cached_property
+    def calibrations(self) -> Calibrations:
+        """The fits of the file, read once; without a file none."""
+        return Calibrations(Path(), "", ()) if self.calibration is None else open_calibrations(self.calibration)
+
+    @property
+    def content(self) -> str:
+        """SHA-256 of the file; empty without one."""
+        return self.calibrations.content
+
+    def check_source(self) -> None:
+        """Refuse weights beside a file, and a file without such fits, by a `ParameterError`."""
+        if self.calibration is not None and self.weights:
+            raise ParameterError("weights come from the calibration; leave one of the two out")
+        if self.calibration is not None and self.fitted not in self.calibrations.kinds():
+            command = self.calibrations.command(self.fitted)
+            raise ParameterError(f"{self.calibration} holds no fit of {self.fitted}; make one with {command}")
+
+
+@cache
+def _shipped() -> Calibrations:
+    return replace(read_calibrations(_SHIPPED_FILE), path=Path(SHIPPED))
+
+
+def read_calibrations(path: Path | str) -> Calibrations:
+    """Read a file of fits.
+
+    Raises:
+        StorageError: it is missing or cannot be read.
+        InputError: it is no file of fits, or of another version; all faults.
+    """
+    try:
+        data = read_bytes(path)
+    except StorageError as error:
+        raise StorageError(f"{error}; `ctxbench calibrate` makes a file of fits") from error
+    content = parse_json(data.decode("utf-8", "replace"), path=path)
+    if not isinstance(content, dict) or not isinstance(content.get("fits"), list):
+        raise InputError([Fault('no file of fits: expected {"format": 1, "fits": [...]}', path, 1)])
+    if content.get("format") != FORMAT:
+        problem = f"its format is {content.get('format')!r}, this version reads {FORMAT}"
+        raise InputError([Fault(f"{problem}; fit anew with `ctxbench calibrate`", path, 1)])
+    if faults := [
+        Fault(f"fit {n}: {message}", path) for n, row in enumerate(content["fits"]) for message in _wrong(row)
+    ]:
+        raise InputError(faults)
+    fits = tuple(Fit(**row) for row in content["fits"])
+    if twice := _twice(fits):
+        raise InputError([Fault(f"two fits of one kind for one catalog: {fit}", path) for fit in twice])
+    return Calibrations(Path(path), hashlib.sha256(data).hexdigest(), fits)
+
+
+def _wrong(row: Any) -> Iterator[str]:
+    """What is wrong in one fit as it stands in the file."""
+    if not isinstance(row, dict):
+        yield f"expected an object, got {row!r}"
+        return
+    if missing := sorted(set(_TYPES) - set(row)):
+        yield f"it lacks {', '.join(missing)}"
+    if unknown := sorted(set(row) - set(_TYPES)):
+        yield f"it has no {', '.join(unknown)}"
+    for name, kind in _TYPES.items():
+        if name in row and (not isinstance(row[name], kind) or isinstance(row[name], bool)):
+            yield f"{name} must be of type {kind.__name__}, got {row[name]!r}"
+    if isinstance(row.get("what"), str) and row["what"] not in KINDS:
+        yield f"what must be one of {', '.join(KINDS)}, got {row['what']!r}"
+
+
+def _twice(fits: Sequence[Fit]) -> list[Fit]:
+    """Fits whose kind and catalog another before them has."""
+    keys = [(fit.what, fit.catalog) for fit in fits]
+    return [fit for n, fit in enumerate(fits) if keys[n] in keys[:n]]
+
+
+def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
+    """Add fits to a file, in place of those of the same kind and catalog; the file is made where there is none.
+
+    A probability also takes the place of one of the same dataset, whose catalog has changed since. Who writes to the
+    same file at the same time takes turns, so that no fit is lost.
+
+    Raises:
+        ParameterError: two of them are of one kind and catalog.
+        StorageError: the file cannot be written.
+        InputError: there is a file, and it is none of fits.
+    """
+    new = tuple(fits)
+    if twice := _twice(new):
+        fit = twice[0]
+        first = next(new_fit for new_fit in new if (new_fit.what, new_fit.catalog) == (fit.what, fit.catalog))
+        raise ParameterError(
+            f"{first.dataset} and {fit.dataset} have the same catalog, and a file holds one {fit.what} fit a catalog; "
+            "write them to two files"
+        )
+    replaced = {(fit.what, fit.catalog) for fit in new}
+    renewed = {(fit.what, fit.dataset) for fit in new if fit.what == PROBABILITY}
+    with exclusive(path.with_name(f".{path.name}.lock"), waiting=lambda: None):
+        old = read_calibrations(path).fits if path.exists() else ()
+        remaining = [
+            fit for fit in old if (fit.what, fit.catalog) not in replaced and (fit.what, fit.dataset) not in renewed
+        ]
+        ordered = sorted([*remaining, *new], key=lambda fit: (KINDS.index(fit.what), fit.dataset, fit.catalog))
+        write_atomic(path, dump_json({"format": FORMAT, "fits": [asdict(fit) for fit in ordered]}, indent=1))
+
+
+def describe_context(pipeline: Pipeline, position: int | None = None) -> dict[str, Any]:
+    """Describe what decides the scores that a step of `refine` reads: analyses, retrieval and rank steps.
+
+    Cuts and expansions are no part of it: they change no score of what the search found.
+
+    Args:
+        pipeline: where the step stands.
+        position: of the step in `refine`; None = after all of them.
+    """
+    ranks = [
+        {name: value for name, value in step.describe().items() if name != "calibration"}  # its content is named
+        for step in pipeline.refine[:position]
+        if isinstance(step, PerType) or (step.kind == "rank" and not step.declared("keeps_score"))
+    ]
+    described = {"analyse": pipeline.analyse.describe(), "retrieve": pipeline.retrieve.describe(), "rank": ranks}
+    return dict(json.loads(json.dumps(described)))  # tuples as they come back from a file
+
+
+def in_front(pipeline: Pipeline, kind: str) -> Pipeline:
+    """A pipeline up to its first step that reads a fit of a kind; whole where there is none."""
+    kinds = [step.declared("calibrated") if isinstance(step, Step) else None for step in pipeline.refine]
+    return replace(pipeline, refine=pipeline.refine[: kinds.index(kind)]) if kind in kinds else pipeline
+
+
+def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> list[str]:
+    """What a user should know of the fits that a pipeline reads, used over a catalog with an embedder."""
+    return [
+        f"{step.name}: {notice}"
+        for step in all_steps(pipeline.refine)
+        for notice in step.declared("notices")(catalog, resources)
+    ]
+
+
+def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
+    """What is wrong with where the fitted steps of a pipeline stand, for one catalog.
+
+    A fitted step is one with the attribute `calibrated` (the kind of its fit; None = it reads none) and a property
+    `calibrations`. That a fit for the catalog exists at all, the step's own `check` says.
+    """
+    faults = []
+    for position, step in enumerate(pipeline.refine):
+        if isinstance(step, PerType):
+            faults += [
+                f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was fitted "
+                "on; put it in front"
+                for inner in all_steps([step])
+                if inner.declared("calibrated") is not None
+            ]
+        elif step.declared("calibrated") is not None:
+            faults += _elsewhere(step, describe_context(pipeline, position), catalog)
+    return faults
+
+
+def require_matching_fits(pipeline: Pipeline, catalog: Catalog) -> None:
+    """Refuse to run fitted steps where they were not fitted; nothing to do for a pipeline without such.
+
+    Raises:
+        ParameterError: `calibration_faults` finds any.
+    """
+    if faults := calibration_faults(pipeline, catalog):
+        raise ParameterError("; ".join(faults))
+
+
+def _elsewhere(step: Step, context: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
+    """Says that a step's fit was made behind another pipeline than it stands behind here."""
+    calibrations: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
+    fits = [fit for fit in calibrations.fits if fit.what == step.declared("calibrated") and fit.catalog == catalog.hash]
+    for fit in fits:
+        for stage in ("analyse", "retrieve", "rank"):
+            if fit.behind.get(stage) != context[stage]:
+                yield (
+                    f"{step.name}: the {fit.what} fit of {fit.dataset} in {calibrations.path} was made behind {stage} "
+                    f"{dump_json(fit.behind.get(stage))}, and here stands {dump_json(context[stage])}; fit it again "
+                    "behind this"
+                )
+
+
+def all_steps(refine: Iterable[Step | PerType]) -> Iterator[Step]:
+    """The refining steps, those inside of domains as well."""
+    for step in refine:
+        if isinstance(step, PerType):
+            for inner in step.domains.values():
+                yield from all_steps(inner)
+        else:
+            yield step

@@ -1,0 +1,455 @@
+"""Pipelines: parse a description, check it, run it, and reuse outputs of shared steps."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from ctxbench.io.errors import ParameterError, SelectorError, UserError, suggest
+from ctxbench.model import registry
+from ctxbench.model.candidates import SEARCHED, Candidates, Note, validate_span
+from ctxbench.model.items import ITEM_TYPES
+from ctxbench.model.requests import Batch, Query, with_own_vectors
+from ctxbench.model.resources import FORMAT, Resources, kind_of
+from ctxbench.model.selection import Prompt, concatenated, session_rows
+from ctxbench.model.strategies import Analyses, Merge, PerType, Step, WithFormat
+
+Output = TypeVar("Output", Query, Candidates)
+
+Listener: TypeAlias = Callable[[str, str, float], None]
+"""Told the kind of a step that ran (`analyse`, `retrieve`, `rank` ...), its name, and its seconds."""
+
+_LACKING = ("late", "failed")  # kinds of notes: the next time, the answer may be another
+_COMBINED: dict[type, tuple[str, str]] = {
+    Analyses: ("analyse", "analyses"),
+    Merge: ("retrieve", "merge"),
+    PerType: ("refine", "by_domain"),
+}
+_NOTHING = object()
+
+
+class StepOutputs:
+    """Runs the steps of one pipeline over one batch, in order, and takes from a memo what is there already.
+
+    Args:
+        batch, resources: what the steps are called with.
+        memo: outputs by key; None = nothing is kept, and no key is made: hashing a large catalog takes longer than a
+            search. It may drop what it holds at any time.
+        live: what was late or failed is left out of answers, so from such an output on nothing is kept.
+        listener: see `Listener`.
+    """
+
+    def __init__(
+        self,
+        batch: Batch,
+        resources: Resources,
+        memo: MutableMapping[str, Any] | None,
+        *,
+        live: bool = False,
+        listener: Listener | None = None,
+    ) -> None:
+        self._resources = resources
+        self._memo = memo
+        self._live = live
+        self._listener = listener
+        self._identities: dict[str, str] = {}
+        self._key = "" if memo is None else batch.key
+
+    def __call__(self, step: Step | Analyses | Merge | PerType, make: Callable[[], Output]) -> Output:
+        """The output of the next step: kept from an earlier run, or made now."""
+        if self._memo is None:
+            return self._run(step, make)
+        for use in step.uses:
+            self._identities[use] = self._resources.identity(use)
+        parts = [self._key, step.describe(), self._identities]
+        self._key = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+        stored = self._memo.get(self._key, _NOTHING)
+        if stored is not _NOTHING:
+            return cast("Output", stored)
+        output = self._run(step, make)
+        if self._live and any(note.kind in _LACKING for note in output.notes):
+            self._memo = None
+        else:
+            self._memo[self._key] = output
+        return output
+
+    def _run(self, step: Step | Analyses | Merge | PerType, make: Callable[[], Output]) -> Output:
+        if self._listener is None:
+            return make()
+        begin = time.perf_counter()
+        output = make()
+        kind, name = _COMBINED.get(type(step)) or (step.kind, step.name)  # type: ignore[union-attr]
+        self._listener(kind, name, time.perf_counter() - begin)
+        return output
+
+
+T = TypeVar("T")
+SECONDS = "seconds"  # beside `merge`: how long its sources are waited for when somebody is waiting
+LONGEST = 3600.0
+OFF = object()
+"""Stands in a specification's list of refining steps for one that is switched off: the others keep their places."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFault:
+    """One thing wrong in a pipeline's specification: where (keys and places from its root), and what."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+
+class PipelineError(UserError):
+    """A pipeline cannot be built; all that is wrong is in `faults`."""
+
+    def __init__(self, faults: Sequence[SpecFault]) -> None:
+        self.faults = tuple(faults)
+        lines = (f"{'.'.join(map(str, fault.path)) or 'pipeline'}: {fault.message}" for fault in faults)
+        super().__init__("\n".join(lines))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a pipeline made of a batch."""
+
+    query: Query
+    candidates: Candidates
+
+    @property
+    def trace(self) -> tuple[Note, ...]:
+        """What was late, failed or fell back."""
+        return self.candidates.notes
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Steps from a request to a prompt.
+
+    Attributes:
+        analyse, retrieve, format: the step of each stage.
+        refine: the steps between, in order.
+    """
+
+    analyse: Step | Analyses
+    retrieve: Step | Merge
+    refine: tuple[Step | PerType, ...]
+    format: Step
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> Pipeline:
+        """Build a pipeline from its specification (the `pipeline:` block of a selector's YAML).
+
+        Raises:
+            PipelineError: anything in it is wrong; all faults at once, each with its path.
+        """
+        faults: list[SpecFault] = []
+        stages = ("analyse", "retrieve", "refine", "format")
+        if not isinstance(spec, Mapping):
+            raise PipelineError([SpecFault((), f"must be a mapping of {', '.join(stages)}, got {spec!r}")])
+        for key in spec:
+            if key not in stages:
+                faults.append(SpecFault((key,), f"a pipeline has no stage {key!r}{suggest(str(key), stages)}"))
+        if "retrieve" not in spec:
+            faults.append(SpecFault((), "a pipeline needs a retrieve stage"))
+        builder = _Builder(faults)
+        analyse = builder.analyse(spec.get("analyse", "sentences"))
+        retrieve = builder.retrieve(spec["retrieve"]) if "retrieve" in spec else None
+        refine = builder.refine(spec.get("refine", []), ("refine",))
+        formatter = builder.step("format", spec.get("format", "messages"), ("format",))
+        if retrieve is not None:
+            builder.check_reach(retrieve, refine)
+            builder.check_sources(retrieve, refine, ("refine",))
+        if faults or analyse is None or retrieve is None or formatter is None:
+            raise PipelineError(faults)
+        return cls(analyse, retrieve, refine, formatter)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether any step reads a fit."""
+        return any(step.fitted for step in self.refine)
+
+    @property
+    def ranks(self) -> bool:
+        """Whether what is retrieved is a ranking, or made one."""
+        return self.retrieve.ranks or any(isinstance(step, Step) and step.orders for step in self.refine)
+
+    def mapped(self, change: Callable[[Step], Step]) -> Pipeline:
+        """The same pipeline with every step changed, also those in `merge` and `by_domain`."""
+        refine = tuple(step.mapped(change) for step in self.refine)
+        analyse, retrieve = self.analyse.mapped(change), self.retrieve.mapped(change)
+        return Pipeline(analyse, retrieve, refine, change(self.format))
+
+    def counting_over_catalog(self) -> tuple[Step, ...]:
+        """The steps that count words over the whole catalog, not over what a request may see; see `Step.scoped`."""
+        steps: list[Step] = []
+
+        def look(step: Step) -> Step:
+            if step.scoped() is not step:
+                steps.append(step)
+            return step
+
+        self.mapped(look)
+        return tuple(steps)
+
+    def describe(self) -> dict[str, Any]:
+        """Every step with its version and all its parameters."""
+        return {
+            "analyse": self.analyse.describe(),
+            "retrieve": self.retrieve.describe(),
+            "refine": [step.describe() for step in self.refine],
+            "format": self.format.describe(),
+        }
+
+    def run(
+        self,
+        batch: Batch,
+        resources: Resources,
+        *,
+        memo: MutableMapping[str, Any] | None = None,
+        live: bool = False,
+        listener: Listener | None = None,
+    ) -> Outcome:
+        """Select for a batch.
+
+        Args:
+            batch: the requests; the answer for each does not depend on the others.
+            resources: where vectors and indexes come from.
+            memo: outputs of earlier runs by key; steps shared with them are not run again, and new outputs are
+                added. None shares nothing.
+            live: somebody is waiting: time limits count, and what a source that is late would have found is left out,
+                with a note in the trace. Else everything is waited for, so that the answer does not depend on the
+                clock. Outputs without what was late or failed are not added to the memo, nor what is made of them.
+            listener: told the kind, name and seconds of each step that ran.
+
+        Raises:
+            SelectorError: a step offers a request what it may not see, names it as what led to an item, or shows a
+                part that an item does not have.
+        """
+        if any(FORMAT in step.uses for step in self.refine):
+            resources = WithFormat(resources, self.format)
+        outputs = StepOutputs(batch, resources, memo, live=live, listener=listener)
+        query: Query = outputs(self.analyse, lambda: with_own_vectors(self.analyse.call(batch, resources)))
+        table: Candidates = outputs(self.retrieve, lambda: _with_session(query, self.retrieve, resources, live=live))
+        _hold(table, batch, self.retrieve)
+        for step in self.refine:
+            if step.off:
+                continue
+            before = table
+            table = outputs(step, lambda: step.call(query, before, resources))  # noqa: B023 - run at once
+            _hold(table, batch, step)
+        return Outcome(query, _with_notes(table, query))
+
+    def prompts(self, outcome: Outcome, resources: Resources) -> Sequence[Prompt]:
+        """What the model would be sent, one prompt a request."""
+        return cast("Sequence[Prompt]", self.format.call(outcome.query, outcome.candidates, resources))
+
+
+def _with_notes(table: Candidates, query: Query) -> Candidates:
+    """A table with all notes, each of a query: what is said of a batch is said of none that is put beside it later."""
+    notes = (*query.notes, *table.notes)
+    if not notes:
+        return table
+    named_notes = [
+        replace(note, query=name) for note in notes for name in ([note.query] if note.query else query.batch.ids)
+    ]
+    return replace(table, notes=tuple(dict.fromkeys(named_notes)))
+
+
+def _hold(table: Candidates, batch: Batch, step: Step | Merge | PerType) -> None:
+    """Refuse what a step must not make: rows of items that a request may not see, or led to by one, and false parts.
+
+    An item that may not be seen is not named: whoever reads the message may not see it either.
+
+    Raises:
+        SelectorError: names the step and the query.
+    """
+    n_items = len(batch.catalog)
+    if table.n_requests != len(batch):
+        raise SelectorError(f"{step.name}: it answers {table.n_requests} requests, and was asked {len(batch)}")
+    for label, items in (("a row", table.item), ("`via_item`", table.via_item)):
+        rows = np.flatnonzero(items >= 0) if label == "`via_item`" else np.arange(len(items))
+        wrong = (items[rows] < 0) | (items[rows] >= n_items)
+        if not wrong.any() and batch.catalog.facts.hidden:
+            wrong = ~batch.visible.cells(table.request[rows], items[rows])
+        if wrong.any():
+            query = batch.ids[int(table.request[rows[np.flatnonzero(wrong)[0]]])]
+            raise SelectorError(
+                f"{step.name}: {label} of query {query!r} is an item that this request may not see, or none of the "
+                "catalog; find and expand within `batch.eligible`"
+            )
+    for row in np.flatnonzero(~table.shows_all).tolist():
+        try:
+            validate_span(batch.catalog[int(table.item[row])], (int(table.shown_from[row]), int(table.shown_to[row])))
+        except ParameterError as error:
+            query = batch.ids[int(table.request[row])]
+            raise SelectorError(f"{step.name}: for query {query!r} it {error}") from None
+
+
+def _with_session(query: Query, retrieve: Step | Merge, resources: Resources, *, live: bool) -> Candidates:
+    """What was found, behind what the session holds already."""
+    timed = live and isinstance(retrieve, Merge)
+    candidates = retrieve.call(query, resources, live=True) if timed else retrieve.call(query, resources)
+    return concatenated([session_rows(query.batch), candidates])
+
+
+@dataclass
+class _Builder:
+    """Builds the steps of a specification and collects what is wrong with them."""
+
+    faults: list[SpecFault]
+
+    def step(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
+        step = self._checked_step(kind, spec, path) if isinstance(spec, Step) else self._registered(kind, spec, path)
+        for use in () if step is None else step.uses:
+            if use != FORMAT:
+                self._try(path, lambda: registry.target("resource", kind_of(use)))  # noqa: B023 - run at once
+        return step
+
+    def _checked_step(self, kind: str, step: Step, path: tuple[str | int, ...]) -> Step | None:
+        """A step that was made already."""
+        kinds = registry.REFINE_KINDS if kind == "refine" else (kind,)
+        if step.kind in kinds:
+            return step
+        self._fault(path, f"{step.name} is a step of kind {step.kind}; here stands one of kind {' or '.join(kinds)}")
+        return None
+
+    def _registered(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
+        """A step by the name of its strategy, with its parameters."""
+        named = self._named(spec, path)
+        if named is None:
+            return None
+        name, parameters = named
+        if kind == "refine":
+            refine_kind = self._try(path, lambda: registry.refine_kind(name))
+            if refine_kind is None:
+                return None
+            kind = refine_kind
+        call = self._try((*path, name) if parameters else path, lambda: registry.build(kind, name, parameters))
+        return None if call is None else Step(kind, name, call)
+
+    def analyse(self, spec: Any) -> Step | Analyses | None:
+        if not isinstance(spec, list):
+            return self.step("analyse", spec, ("analyse",))
+        if not spec:
+            self._fault(("analyse",), "the list of analyses is empty; name one, for example sentences")
+            return None
+        steps = [self.step("analyse", entry, ("analyse", index)) for index, entry in enumerate(spec)]
+        built = tuple(step for step in steps if step is not None)
+        return Analyses(built) if len(built) == len(steps) else None
+
+    def retrieve(self, spec: Any) -> Step | Merge | None:
+        path = ("retrieve",)
+        if not (isinstance(spec, Mapping) and "merge" in spec):
+            return self.step("retrieve", spec, path)
+        sources = spec["merge"]
+        if isinstance(sources, list):
+            labels = [
+                str(next(iter(source))) if isinstance(source, Mapping) and source else str(source) for source in sources
+            ]
+            if twice := sorted({label for label in labels if labels.count(label) > 1}):
+                names = ", ".join(map(repr, twice))
+                self._fault((*path, "merge"), f"two sources are called {names}; write `name: retriever` for each")
+                return None
+            sources = dict(zip(labels, sources, strict=True))
+        if not isinstance(sources, Mapping) or len(sources) < 2:
+            self._fault((*path, "merge"), "merge needs at least two retrievers, as a list or by name")
+            return None
+        for key in set(spec) - {"merge", SECONDS}:
+            self._fault((*path, str(key)), f"beside merge only {SECONDS!r} may stand, its time limit; got {key!r}")
+        seconds = spec.get(SECONDS)
+        if seconds is not None and (
+            isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST
+        ):
+            message = f"{SECONDS} is how long sources are waited for, above 0 and at most {LONGEST:g}; got {seconds!r}"
+            self._fault((*path, SECONDS), message)
+            return None
+        for name in sources:
+            if not str(name) or "." in str(name) or name == SEARCHED:
+                message = f"no source can be called {str(name)!r}: it names a column, so no dot, and not {SEARCHED!r}"
+                self._fault((*path, "merge", name), message)
+        steps = {str(n): self.step("retrieve", s, (*path, "merge", n)) for n, s in sources.items()}
+        built = {name: step for name, step in steps.items() if step is not None}
+        return Merge(built, None if seconds is None else float(seconds)) if len(built) == len(steps) else None
+
+    def refine(self, spec: Any, path: tuple[str | int, ...]) -> tuple[Step | PerType, ...]:
+        if not isinstance(spec, list):
+            self._fault(path, f"must be a list of steps, got {spec!r}")
+            return ()
+        built = [self._refine_one(entry, (*path, index)) for index, entry in enumerate(spec) if entry is not OFF]
+        return tuple(step for step in built if step is not None)
+
+    def check_reach(self, retrieve: Step | Merge, refine: Sequence[Step | PerType]) -> None:
+        """A step must not count chunk matches beyond those that were ranked exactly."""
+        depth = min(retrieve.depths, default=None)
+        for step in refine:
+            if depth is not None and step.reach > depth:
+                self._fault(
+                    ("retrieve",),
+                    f"finds the best {depth} (depth), but a later step looks at the best {step.reach}; "
+                    "raise depth, or lower that",
+                )
+
+    def check_sources(
+        self, retrieve: Step | Merge, refine: Sequence[Step | PerType], path: tuple[str | int, ...]
+    ) -> None:
+        """A step must name the sources that there are, and all of them."""
+        names = set(retrieve.sources) if isinstance(retrieve, Merge) else set()
+        for index, step in enumerate(refine):
+            if isinstance(step, PerType):
+                for types, steps in step.domains.items():
+                    self.check_sources(retrieve, steps, (*path, index, "by_domain", ",".join(types)))
+            elif step.sources and set(step.sources) != names:
+                sources = f"a merge of {', '.join(sorted(names))}" if names else "a single retriever, without a merge"
+                named = ", ".join(sorted(step.sources))
+                self._fault((*path, index, step.name), f"names the sources {named}, but stands behind {sources}")
+
+    def _refine_one(self, spec: Any, path: tuple[str | int, ...]) -> Step | PerType | None:
+        if not (isinstance(spec, Mapping) and "by_domain" in spec):
+            return self.step("refine", spec, path)
+        domains = spec["by_domain"]
+        if not isinstance(domains, Mapping) or not domains:
+            self._fault((*path, "by_domain"), "must map item types ('tool', 'rule, reference', '*') to steps")
+            return None
+        steps_by_types: dict[tuple[str, ...], tuple[Step | PerType, ...]] = {}
+        seen_types: set[str] = set()
+        for key, steps in domains.items():
+            where = (*path, "by_domain", key)
+            types = tuple(part.strip() for part in str(key).split(","))
+            for type_ in types:
+                if type_ not in (*ITEM_TYPES, "*"):
+                    self._fault(where, f"no item type is called {type_!r}{suggest(type_, (*ITEM_TYPES, '*'))}")
+                elif type_ in seen_types or "*" in seen_types:
+                    self._fault(where, f"{type_!r} belongs to a domain before this one; '*' takes all that is left")
+                seen_types.add(type_)
+            steps_by_types[types] = self.refine(steps, where)
+            if any(FORMAT in step.uses for step in steps_by_types[types]):
+                self._fault(where, "a step that counts the whole prompt sees only this domain's part; put it behind")
+        return PerType(steps_by_types)
+
+    def _named(self, spec: Any, path: tuple[str | int, ...]) -> tuple[str, Mapping[str, Any]] | None:
+        if isinstance(spec, str):
+            return spec, {}
+        if isinstance(spec, Mapping) and len(spec) == 1:
+            name, parameters = next(iter(spec.items()))
+            if parameters is None:
+                return str(name), {}
+            if isinstance(parameters, Mapping):
+                return str(name), parameters
+        message = "a step is a name, or one name with its parameters, for example {standard: {topN: 5}}"
+        self._fault(path, f"{message}; got {spec!r}")
+        return None
+
+    def _try(self, path: tuple[str | int, ...], make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except UserError as error:
+            self._fault(path, str(error))
+            return None
+
+    def _fault(self, path: tuple[str | int, ...], message: str) -> None:
+        self.faults.append(SpecFault(path, message))

@@ -1,0 +1,1 @@
+"""Strategies by kind: analyse, retrieve, rank, cut, expand, pack and format."""

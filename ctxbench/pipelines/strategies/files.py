@@ -1,0 +1,675 @@
+"""Strategies for files and code: intent, plan, full text, symbols, commits, file kinds and code links."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from ctxbench.io.errors import ParameterError, check_choice, check_range, suggest
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.model.candidates import Candidates, Mode, Note, Origin, add_expanded, rescored
+from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog, Item
+from ctxbench.model.requests import Batch, Query
+from ctxbench.model.resources import CHAT, OLLAMA, Resources, row_over
+from ctxbench.model.selection import with_values
+from ctxbench.model.strategies import Strategy
+from ctxbench.pipelines.code_requests import ContextPlan, heuristic_plan, read_intent
+from ctxbench.search.code_facts import is_document_path, is_made_file, is_made_text, is_test_path
+from ctxbench.search.code_index import (
+    CodeTree,
+    ItemPaths,
+    code_trees,
+    commit_history,
+    file_path,
+    fits_pattern,
+    item_paths,
+    named_paths,
+)
+from ctxbench.search.dense import ranked_by
+from ctxbench.search.words import TextIndex, keywords, rows_of
+
+DEFAULT_MODEL = "qwen2.5-coder:7b"
+_STEP = "analyse.plan"
+_MOST_FILES = 20  # that one name stands for
+_TRIES = 2  # of an exchange with a model's server
+
+
+@dataclass(frozen=True)
+class Intent(Strategy):
+    """What a request about code asks for: action, scope, complexity, keywords, and the names of code in it.
+
+    Action is create, modify, debug, explain, refactor or search; scope focused (on what it names), module or codebase;
+    complexity simple, medium or complex. Names are CamelCase, snake_case, dotted or with `::`, file names, paths, and
+    what stands in backquotes. Keywords are those of `keywords`, for steps that match them. No chunks are made: name
+    another analysis beside it. A blank request has no intent. Cost: linear in the text. Source: document 003, "Query
+    Analyzer"; tables of words, tested on requests that one model wrote and labelled (`ctxbench/planning/README.md`).
+    """
+
+    def __call__(self, batch: Batch, resources: Resources) -> Query:
+        """Read the intent of every request."""
+        texts = [request.text for request in batch.requests]
+        intents = tuple(read_intent(text).as_dict() if text.strip() else None for text in texts)
+        return replace(_without_chunks(batch), intent=intents, keywords=tuple(keywords(text) for text in texts))
+
+
+@dataclass(frozen=True)
+class Plan(Strategy):
+    """Where to look for a request about code: words, symbols, patterns of paths, depth, and how to begin.
+
+    Attributes:
+        planner: `heuristic`, by the words of the request; `ollama`, by a model of the server `OLLAMA_HOST`
+            (http://localhost:11434 by default); `openai`, by a model of the server `OPENAI_BASE_URL`; `scan`, no plan.
+        model: of the server; for `ollama` empty = `OLLAMA_MODEL`, qwen2.5-coder:7b by default.
+        seconds: for an exchange with the server, above 0; it is tried twice.
+
+    A model that does not answer in time, or not with a plan in two tries, is followed by `heuristic`; a request that
+    says nothing to look for has no plan, so steps scan everything. Each fallback is a note. Files that a plan names and
+    the request does not see are left out, with a note. Replies of models are kept by text, model and prompt. No chunks
+    are made: name another analysis beside it. Cost: linear in the text, and an exchange with the server a request,
+    four at one time. Source: document 003, "Subagent Approach with Local LLM".
+    """
+
+    planner: Literal["heuristic", "ollama", "openai", "scan"] = "heuristic"
+    model: str = ""
+    seconds: float = 20.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds < float("inf"):
+            raise ParameterError(f"seconds must be above 0, got {self.seconds:g}")
+        if self.planner == "openai" and not self.model.strip():
+            raise ParameterError("model must not be empty for the planner openai; name one, such as gpt-5-mini")
+        if self.planner not in ("ollama", "openai") and self.model:
+            raise ParameterError(f"model is for the planners ollama and openai, and this one is {self.planner}")
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The model, if there is one."""
+        if self.planner == "openai":
+            return (f"{CHAT}:{self.model}",)
+        if self.planner == "ollama":
+            return (f"{OLLAMA}:{self.model or os.environ.get('OLLAMA_MODEL', '').strip() or DEFAULT_MODEL}",)
+        return ()
+
+    def __call__(self, batch: Batch, resources: Resources) -> Query:
+        """Plan for every request."""
+        query = _without_chunks(batch)
+        if self.planner == "scan":
+            return query
+        rows = [row for row, request in enumerate(batch.requests) if request.text.strip()]
+        texts = [batch.requests[row].text for row in rows]
+        by_row = dict(zip(rows, self._by_model(texts, resources) if self.uses else [None] * len(rows), strict=True))
+        paths = item_paths(batch.catalog, resources)
+        plans, notes = [], []
+        for row, request in enumerate(batch.requests):
+            plan, fallbacks = _fallen_back(request.text, by_row.get(row))
+            notes += [replace(note, query=request.id) for note in fallbacks]
+            if plan is not None:
+                plan, gone = plan.over(partial(_called, paths=paths, visible=paths.visible_paths(batch.visible[row])))
+                if gone:
+                    message = f"the plan names {', '.join(gone)}, which the request does not see; left out"
+                    notes.append(Note(_STEP, "failed", message, query=request.id))
+            plans.append(None if plan is None else plan.as_dict())
+        return replace(query, plan=tuple(plans), notes=tuple(notes))
+
+    def _by_model(self, texts: Sequence[str], resources: Resources) -> list[ContextPlan | str]:
+        from ctxbench.pipelines.code_requests import model_plans
+
+        model = resources.get(self.uses[0]).limited(seconds=self.seconds, tries=_TRIES)
+        return model_plans(texts, model, f"{self.planner}:{self.uses[0].partition(':')[2]}")
+
+
+def _fallen_back(text: str, by_model: ContextPlan | str | None) -> tuple[ContextPlan | None, list[Note]]:
+    """The plan of a model, else by words, else none; and a note for each step down."""
+    if isinstance(by_model, ContextPlan):
+        return by_model, []
+    why = [] if by_model is None else [Note(_STEP, "fell back", f"{by_model}; planned by the words of the request")]
+    plan = heuristic_plan(text, read_intent(text))
+    if plan is None:
+        why.append(
+            Note(_STEP, "fell back", "the request says nothing to look for; everything is scanned, without a plan")
+        )
+    return plan, why
+
+
+def _called(name: str, paths: ItemPaths, visible: BoolArray) -> tuple[str, ...]:
+    """The visible paths that a name means: the path of that name, else those that end with it, sorted."""
+    name = name.replace("\\", "/").removeprefix("./").strip("/")
+    ends = paths.ends.get(name.lower(), ())
+    matches = [paths.path.names[index] for index in ends if visible[index]]
+    return (name,) if name in matches else tuple(sorted(matches)[:_MOST_FILES])
+
+
+def _without_chunks(batch: Batch) -> Query:
+    return Query.of_chunks(batch, [[]] * len(batch))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _InTextIndex(Strategy):
+    """What both searches have: a text index, and the types of items that they find."""
+
+    n: int
+    index: Literal["fts5", "postgres"] = "fts5"
+    types: tuple[str, ...] = ("file",)
+
+    def __post_init__(self) -> None:
+        check_range("n", self.n, 0)
+        if not self.types:
+            raise ParameterError("types must name at least one type of item, for example file")
+        for item_type in self.types:
+            if item_type not in ITEM_TYPES:
+                raise ParameterError(f"no item type is called {item_type!r}{suggest(item_type, ITEM_TYPES)}")
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The text index."""
+        return (f"text_index:{self.index}",)
+
+    @property
+    def depth(self) -> int:
+        """How many are found."""
+        return self.n
+
+    def check(self, catalog: Catalog, resources: Resources) -> None:
+        """Open the index, so that an error is raised before anything runs.
+
+        Raises:
+            TextIndexError: it cannot be had.
+        """
+        resources.get(*self.uses)
+
+    def _search(
+        self, query: Query, resources: Resources, score: Callable[[TextIndex, int, IntArray], FloatArray]
+    ) -> Candidates:
+        """The best of what a request may be offered, by scores among all that it may see."""
+        batch = query.batch
+        if not self.n:
+            return Candidates.empty(len(batch))
+        rows, index = rows_of(batch.catalog, resources, self.uses[0], self.types), resources.get(*self.uses)
+        typed = batch.catalog.facts.type.are_any(self.types)
+        scores, masks = [], []
+        for request, (visible, eligible) in enumerate(zip(batch.visible, batch.eligible, strict=True)):
+            mask: BoolArray = visible & typed
+            row = np.zeros(len(batch.catalog))
+            row[mask] = score(index, request, rows[mask])
+            scores.append(row)
+            masks.append(eligible & (row > 0))
+        return ranked_by(scores, masks, depth=self.n)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullText(_InTextIndex):
+    """Full-text search: files that hold words of a request in path or content, English endings taken off.
+
+    Attributes:
+        n: how many items are found for a request; 0 = none.
+        words: `any`, an item must hold one of them, or `all`.
+        of: which words, those of the request's chunks, `text`, or the `keywords` that the analysis found.
+        index: `fts5`, of SQLite, in memory, or `postgres`, in the database that `CTXBENCH_POSTGRES` names (extra
+            `postgres`; version 12 or newer, with pg_trgm).
+        types: of the items that are searched.
+
+    Words are split at whatever is no letter, digit or mark; a word of several parts, such as `config.yaml`, is found
+    where these stand side by side. English function words are left out, so a request of these alone finds nothing. By
+    `fts5` the score is BM25, in which a word in the path counts ten times, by `postgres` `ts_rank`, in which it weighs
+    1.0 to 0.1. Only items that a request may see are counted, so that no others move a score. The path is the title,
+    else the name. Each item counts as one chunk. Cost: linear in the items that hold a word, which `fts5` keeps for the
+    words asked last; an item is indexed once. Source: document 002, `searchContent` and `searchByKeywords`.
+    """
+
+    n: int = 10
+    words: Literal["any", "all"] = "any"
+    of: Literal["text", "keywords"] = "text"
+
+    def __call__(self, query: Query, resources: Resources) -> Candidates:
+        """Search for the words of every request."""
+
+        def score(index: TextIndex, request: int, rows: IntArray) -> FloatArray:
+            words = query.keywords[request] if self.of == "keywords" else " ".join(query.chunks(request)).split()
+            return index.scores(words, rows, match_all=self.words == "all")
+
+        return self._search(query, resources, score)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Similar(_InTextIndex):
+    """Fuzzy search: files whose path or content shares many trigrams with a request's text.
+
+    Attributes:
+        n: how many items are found for a request; 0 = none.
+        threshold: only items that are more similar than this are found, 0 to 1.
+        measure: of the path, `similarity`, the share of trigrams that both have of those that either has; or
+            `word_similarity`, that of the path to the part of the text that is most like it. For contents it is always
+            the first.
+        index: `fts5`, which counts trigrams in this process, or `postgres`, by pg_trgm; as of `full_text`.
+        types: of the items that are searched.
+
+    The greater similarity of path and content is the score. A sentence is seldom similar to a path, and a long
+    content never to a short text: one of more than |text| / threshold trigrams is not compared. A request without a
+    word finds nothing. The path is the title, else the name. Each item counts as one chunk. Cost: linear in the
+    trigrams of paths and of contents up to 2,000 characters; `postgres` reads every path. Source: document 002,
+    `fuzzySearch`; pg_trgm.
+    """
+
+    n: int = 5
+    threshold: float = 0.3
+    measure: Literal["similarity", "word_similarity"] = "similarity"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("threshold", self.threshold, 0, 1)
+
+    def __call__(self, query: Query, resources: Resources) -> Candidates:
+        """Compare the chunks of every request, put together, with the items."""
+
+        def score(index: TextIndex, request: int, rows: IntArray) -> FloatArray:
+            text = " ".join(query.chunks(request))
+            return index.similar(text, rows, measure=self.measure, threshold=self.threshold)
+
+        return self._search(query, resources, score)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CodeSearch(Strategy):
+    """What these searches have in common: how many items they find, and of which types."""
+
+    n: int = 20
+    types: tuple[str, ...] = ("file",)
+
+    def __post_init__(self) -> None:
+        check_range("n", self.n, 0)
+        if not self.types:
+            raise ParameterError("types must name at least one type of item: file or chunk")
+        for item_type in self.types:
+            check_choice("each of types", item_type, ("file", "chunk"))
+
+    @property
+    def depth(self) -> int:
+        """How many are found."""
+        return self.n
+
+    def __call__(self, query: Query, resources: Resources) -> Candidates:
+        """The best by score of what every request may be offered; what has none is not found."""
+        batch = query.batch
+        if not self.n or not len(batch):
+            return Candidates.empty(len(batch))
+        typed, scores, masks = batch.catalog.facts.type.are_any(self.types), [], []
+        for request, eligible in enumerate(batch.eligible):
+            scores.append(self._scores(query, request, resources))
+            masks.append(eligible & typed & (scores[-1] > 0))
+        return ranked_by(scores, masks, depth=self.n)
+
+    def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
+        """The score of every item for a request, shape (n_items,), >= 0."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitVotes(_CodeSearch):
+    """Files that earlier commits changed whose messages are like the request: what is learned from use.
+
+    Attributes:
+        n: how many items are found for a request; 0 = none.
+        types: of the items that are found: `file`, and `chunk` for definitions; for these only commits vote that
+            changed them.
+        commits: so many of the most similar commits vote, >= 1; of equals the latest.
+        spread: a commit's vote for a file is its similarity / (files that it changed) ** spread, 0 to 2; at 0 a commit
+            that changed many files says as much of each as one that changed it alone.
+
+    A commit is a message of kind `commit` with links of type `changes`; a file that was renamed, with a link of type
+    `renamed_from`, has the votes of its older names, too. Similarity is BM25 of its message for the
+    request's chunks, identifiers split, English endings taken off, counted over the commits that the request sees, so
+    that no later one moves a score. A file's score is the sum of its votes, whichever of its versions they changed; the
+    version found is the one that the request sees. Without commits nothing is found. Each item counts as one chunk.
+    Cost: linear in the commits and what they changed. Source: document 002, "Learning from feedback"; similar reports
+    in BugLocator (Zhou, Zhang and Lo, ICSE 2012), commits in their place.
+    """
+
+    commits: int = 30
+    spread: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("commits", self.commits, 1)
+        check_range("spread", self.spread, 0, 2)
+
+    def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
+        batch, history = query.batch, commit_history(query.batch.catalog, resources)
+        span = slice(int(query.start[request]), int(query.start[request + 1]))
+        visible = history.visible_commits(batch, request)
+        voices = history.voices(query.text[span], query.weight[span].tolist(), visible, self.commits, self.spread)
+        return history.votes(voices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecentChanges(_CodeSearch):
+    """Files that were changed lately and often, whatever is asked.
+
+    Attributes:
+        n: how many items are found for a request; 0 = none.
+        types: of the items that are found, as of `history`.
+        half_life_days: after so many days a change counts half, > 0.
+
+    Score: the sum over the commits that the request sees and that changed the file of 2 ** (-age / half-life), the age
+    being that at the request's time, else at that of the newest item that it sees. Without commits nothing is found.
+    Each item counts as one chunk. Cost: linear in the commits and what they changed. Source: document 002, "File
+    age/frequency"; locality in time (Kim et al., Predicting faults from cached history, ICSE 2007).
+    """
+
+    half_life_days: float = 365.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.half_life_days <= 0:
+            raise ParameterError(f"half_life_days must be above 0, got {self.half_life_days}")
+
+    def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
+        history = commit_history(query.batch.catalog, resources)
+        return history.votes(history.fresh(query.batch, request, self.half_life_days))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathPattern(_CodeSearch):
+    """Files that the request names, and files whose paths match a plan's patterns or words of the request.
+
+    Attributes:
+        n: how many items are found for a request; 0 = none.
+        types: of the items that are found, as of `history`.
+
+    A file that is named scores 1 more than the others: by its path, by enough of the end of it, such as `core.py` or
+    `click/core.py`, or as a module, `click.core.Context` or `click::core`. Beside that, the score is in [0, 1]: with a
+    plan the share of its `file_patterns` that the path matches (`*auth*`, and `auth` alike; letters of either case),
+    without the share of the request's words that stand in the path, each weighed by how rare it is in the paths that
+    the request sees; identifiers are split, English endings taken off. What has neither is not found, so a blank
+    request finds nothing. Each item counts as one chunk. Cost: linear in the paths. Source: document 002, "Scan for
+    files".
+    """
+
+    def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
+        paths, chunks = item_paths(query.batch.catalog, resources), query.chunks(request)
+        visible = paths.visible_paths(query.batch.visible[request])
+        score = np.zeros(len(visible))
+        score[named_paths(query.batch.requests[request].text, paths.ends, visible)] = 1.0
+        if not (patterns := _planned(query, request, "file_patterns", "patterns")):
+            return paths.by_item(score + paths.shares(chunks, visible))
+        for index in np.flatnonzero(visible).tolist():
+            score[index] += sum(fits_pattern(paths.path.names[index], pattern) for pattern in patterns) / len(patterns)
+        return paths.by_item(score)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SymbolDefiners(_CodeSearch):
+    """Files, and definitions, that define a name which the request says.
+
+    Attributes:
+        n: how many items are found for a request; 0 = none.
+        types: of the items that are found: `file`, and `chunk` for definitions.
+
+    The names are those of a plan, `symbols_to_find` and the symbols of its strategy; without a plan those of code in
+    the text (`intent`): quoted, called, of several parts, in camel or snake case. `a.b.c` is what defines `b.c`, else
+    `c`. Score: the sum over names of 1 / the items that the request sees and that define it; a file has the
+    best score of itself and its definitions. Languages without a grammar (extra `code`) define nothing; a request that
+    names nothing finds nothing. Each item counts as one chunk. Cost: linear in the definers of the names; a text is
+    parsed once. Source: document 002, "Symbol match count", "Search symbols: Auth*".
+    """
+
+    def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
+        from ctxbench.pipelines.code_requests import named_code
+        from ctxbench.search.code_index import code_symbols  # grammars wait until symbols are asked for
+
+        catalog, paths = query.batch.catalog, item_paths(query.batch.catalog, resources)
+        names = _planned(query, request, "symbols_to_find", "symbols") or named_code(query.batch.requests[request].text)
+        score = code_symbols(catalog, resources).matches(names, query.batch.visible[request])
+        return np.where(catalog.facts.type.are("file"), paths.by_item(paths.best(score)), score)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryPoints(_CodeSearch):
+    """Files that a program or a library starts from, by their names, whatever is asked.
+
+    Attributes:
+        n: how many items are found for a request; 0 = none.
+        types: of the items that are found, as of `history`.
+
+    The nth kind of name scores 1 / n: main files (`main.*`, `__main__.py`, `Main.java`), then `lib.rs`,
+    `app.*`, `cli.*`, `server.*`, `manage.py`, `wsgi.py` and `asgi.py`, then `index.*`, `mod.rs` and `__init__.py`. That
+    is divided by 1 + the number of folders above it, of which `src` and `cmd` do not count. Tests and examples are left
+    out. What a plan's strategy `EntryPointBased` names scores 2. Where no name fits, nothing is found. Each item
+    counts as one chunk. Cost: linear in the paths. Source: document 002, "Entry point: main.rs".
+    """
+
+    n: int = 5
+
+    def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
+        paths = item_paths(query.batch.catalog, resources)
+        score, visible = paths.entries.copy(), paths.visible_paths(query.batch.visible[request])
+        score[named_paths(" ".join(_planned(query, request, "entry_files")), paths.ends, visible)] = 2.0
+        return paths.by_item(score)
+
+
+def _planned(query: Query, request: int, *names: str) -> list[str]:
+    """What a request's plan, and the strategy in it, hold under some names, each text once; nothing without a plan."""
+    plan = query.plan[request] or {}
+    values = [source.get(name) or () for name in names for source in (plan, plan.get("strategy") or {})]
+    return list(dict.fromkeys(str(text) for texts in values for text in texts))
+
+
+_CODE, _DOCUMENT, _MADE, _TEST = range(4)
+_ASKS_DOCUMENTS = re.compile(
+    r"\b(?:docs|documentation|document(?:s|ed|ing)?|readmes?|changelogs?|tutorials?|guides?)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class FileKinds(Strategy):
+    """Multiply the score of files, and of definitions in them, by a factor for what the file is for.
+
+    Attributes:
+        documents: the factor of what people alone read: documentation, changelogs, the licence; 0 to 10. It is 1 for a
+            request that speaks of documentation.
+        made: that of what a program writes: lock files and generated ones, 0 to 10.
+        tests: that of tests and what they read, 0 to 10.
+
+    What a file is for, its path tells, of generated files their first lines, too. A file of several kinds is `made`
+    before `documents` before `tests`. A file that the request names, and what is no file, stay as they are. Behind
+    scores >= 0; another is an error. `chunk_rank` becomes the place in the new order. Empty in, empty out. Cost: linear
+    in the rows. Source: ours.
+    """
+
+    documents: float = 1.0
+    made: float = 1.0
+    tests: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("documents", "made", "tests"):
+            check_range(name, getattr(self, name), 0.0, 10.0)
+
+    @property
+    def off(self) -> bool:
+        """Whether every factor is 1."""
+        return self.documents == self.made == self.tests == 1.0
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Order anew.
+
+        Raises:
+            ParameterError: a score is below 0.
+        """
+        if self.off:
+            return candidates
+        searched = candidates.tier > 0
+        if bool((candidates.score[searched] < 0).any()):
+            lowest = float(candidates.score[searched].min())
+            raise ParameterError(f"file_kinds needs scores of 0 or more, got {lowest:g}; put `weighted` in front of it")
+        batch = query.batch
+        item = candidates.item
+        over = TEXT_FIELDS  # more than kinds need, but their hash is made for tokens, too
+        kind = row_over(batch.catalog, resources, "kinds of files", over=over, make=_kinds_of, items=item)[item]
+        factor = np.array([1.0, self.documents, self.made, self.tests])[kind]
+        paths = item_paths(batch.catalog, resources)
+        for at, request in enumerate(batch.requests):
+            rows = candidates.rows(at)
+            if _ASKS_DOCUMENTS.search(request.text):
+                factor[rows][kind[rows] == _DOCUMENT] = 1.0
+            named = np.zeros(len(paths.path.names), dtype=np.float64)
+            named[named_paths(request.text, paths.ends, paths.visible_paths(batch.visible[at]))] = 1.0
+            factor[rows][paths.by_item(named)[candidates.item[rows]] > 0] = 1.0
+        return rescored(candidates, candidates.score * factor)
+
+
+def _kinds_of(items: Sequence[Item]) -> IntArray:
+    return np.array([_kind_of(item) for item in items], dtype=np.int64)
+
+
+def _kind_of(item: Item) -> int:
+    path = file_path(item)
+    if path is None:
+        return _CODE
+    return _MADE if is_made_text(item.text) else _kind_of_path(path)
+
+
+@functools.lru_cache(maxsize=1 << 16)  # a file has a hundred definitions
+def _kind_of_path(path: str) -> int:
+    if is_made_file(path):
+        return _MADE
+    return _DOCUMENT if is_document_path(path) else _TEST if is_test_path(path) else _CODE
+
+
+DISTANCE = "code.distance"
+"""Column of what was brought in: how many steps away from what was chosen."""
+Neighbours: TypeAlias = Callable[[int], tuple[IntArray, FloatArray]]
+"""The files that one file leads to, and how much so, in (0, 1]."""
+Leads: TypeAlias = dict[int, tuple[float, int]]
+"""What leads: by file a weight > 0, and the item of the file that is named as the origin."""
+Row: TypeAlias = tuple[int, float, int, int]
+"""What is brought in: item, score, the item that led there, and the distance."""
+
+
+@dataclass(frozen=True)
+class CodeLinks(Strategy):
+    """Bring in files that the chosen files, and files of chosen definitions, lead to, pass by pass, each once.
+
+    Attributes:
+        by: `imports`, what a file imports, by the rules of its language; `references`, files that use names which it
+            defines; `tests`, the test of a file and what a test is of, by their names; `co_change`, files that the same
+            earlier commits changed; `pagerank`, what a walk along imports and names used comes by most often.
+        depth: so many passes, 0 to 5; 0 leaves everything as it is. With `pagerank` no file further away is brought in.
+        max_files: at most so many files a request, over all passes; 0 leaves everything as it is.
+
+    Only files that a search might offer are brought in and lead further; what the session holds does not lead. A file's
+    score in a pass is the sum over what leads to it of the weight of the edge, in (0, 1], by the place of the one that
+    leads, from 1, among what is chosen, or times half the score that it was brought in with; `via_item` is the one that
+    gives most, the column `code.distance` the pass. With `pagerank` the score is the rank, the walk starting anew at
+    what is chosen, each by 1 / its place. All is read off what the request sees: files, commits and imports as they
+    were at its time. A rank step behind orders all anew. Nothing chosen, nothing brought in. Cost: imports and names of
+    a tree are read when it is first asked for; then linear in the edges of what is reached. Source: document 002,
+    `traverse_imports`, `find_symbol_references`.
+    """
+
+    by: Literal["imports", "references", "tests", "co_change", "pagerank"] = "imports"
+    depth: int = 1
+    max_files: int = 5
+
+    def __post_init__(self) -> None:
+        check_range("depth", self.depth, 0, 5)
+        check_range("max_files", self.max_files, 0)
+
+    @property
+    def off(self) -> bool:
+        """Whether nothing is brought in."""
+        return self.depth == 0 or self.max_files == 0
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Bring in what the chosen files lead to."""
+        if self.off:
+            return candidates
+        trees, rows = code_trees(query.batch.catalog, resources), []
+        for at, chosen in _chosen(candidates):
+            tree = trees.of(query.batch.visible[at])
+            leads = _leads(tree, chosen)
+            free = query.batch.eligible[at][tree.item] & ~np.isin(tree.item, chosen)
+            reach = self._by_rank if self.by == "pagerank" else self._by_passes
+            edges = self._edges(query.batch, at, tree, resources)
+            rows += [(at, *row) for row in reach(tree, leads, free, edges)] if leads else []
+        score = np.array([row[2] for row in rows], dtype=np.float64)
+        numbers = np.array([(row[0], row[1], row[3], row[4]) for row in rows], dtype=np.int64).reshape(-1, 4)
+        request, item, via, distance = numbers.T
+        mode, origin = np.full(len(item), Mode.EXPANSION, dtype=np.int64), Origin.EXPANSION + distance - 1
+        columns = {"score": score, "via_item": via, "origin": origin, "mode": mode}
+        table = add_expanded(candidates, request, item, **columns)
+        return with_values(table, request, item, {DISTANCE: distance.astype(np.float64)})
+
+    def _by_passes(self, tree: CodeTree, leads: Leads, free: BoolArray, edges: Neighbours) -> Iterator[Row]:
+        """What is found pass by pass: item, score, the item that led there and the pass."""
+        free, front, room = free.copy(), leads, self.max_files
+        for distance in range(1, self.depth + 1):
+            score: dict[int, float] = {}
+            best: dict[int, tuple[float, int]] = {}
+            for file, (weight, via) in front.items():
+                for end, share in zip(*(array.tolist() for array in edges(file)), strict=True):
+                    if free[end]:
+                        score[end] = score.get(end, 0.0) + weight * share
+                        best[end] = max(best.get(end, (0.0, -1)), (weight * share, via), key=lambda pair: pair[0])
+            chosen = sorted(score, key=lambda end: (-score[end], end))[:room]
+            yield from ((int(tree.item[end]), score[end], best[end][1], distance) for end in chosen)
+            free[chosen] = False
+            room -= len(chosen)
+            front = {end: (score[end] / 2, int(tree.item[end])) for end in chosen}
+
+    def _by_rank(self, tree: CodeTree, leads: Leads, free: BoolArray, edges: Neighbours) -> Iterator[Row]:
+        """What a walk comes by most often: item, rank, the item that passes most on to it, and its distance."""
+        rank = tree.ranks({file: weight for file, (weight, _) in leads.items()})
+        distance, front = dict.fromkeys(leads, 0), list(leads)
+        passed: dict[int, tuple[float, int]] = {}
+        for step in range(1, self.depth + 1):
+            reached = []
+            for file in front:
+                via = leads[file][1] if file in leads else int(tree.item[file])
+                for end, share in zip(*(array.tolist() for array in edges(file)), strict=True):
+                    if distance.setdefault(end, step) == step:
+                        reached.append(end)
+                        candidate = (float(rank[file]) * share, via)
+                        passed[end] = max(passed.get(end, (0.0, -1)), candidate, key=lambda pair: pair[0])
+            front = list(dict.fromkeys(reached))
+        near = sorted((file for file in passed if free[file]), key=lambda file: (-rank[file], file))
+        for file in near[: self.max_files]:
+            yield int(tree.item[file]), float(rank[file]), passed[file][1], distance[file]
+
+    def _edges(self, batch: Batch, request: int, tree: CodeTree, resources: Resources) -> Neighbours:
+        """Where each file of a request's tree leads."""
+        if self.by == "co_change":
+            past = commit_history(batch.catalog, resources)
+            visible = past.visible_commits(batch, request)
+
+            def changed_with(file: int) -> tuple[IntArray, FloatArray]:
+                share = past.together(int(tree.item[file]), visible)[tree.item]
+                return np.flatnonzero(share), share[share > 0]
+
+            return changed_with
+        edges = {"imports": "imports", "references": "users", "tests": "tests", "pagerank": "links"}[self.by]
+        neighbours: Neighbours = getattr(tree, edges).of_file
+        return neighbours
+
+
+def _chosen(candidates: Candidates) -> Iterator[tuple[int, IntArray]]:
+    """What is chosen but for the session's, best first, by request; requests without are left out."""
+    leads = candidates.chosen & (candidates.origin != Origin.SESSION)
+    for request in np.unique(candidates.request[leads]).tolist():
+        rows = candidates.rows(request)
+        yield request, candidates.item[rows][leads[rows]]
+
+
+def _leads(tree: CodeTree, chosen: IntArray) -> Leads:
+    """The files that lead: those of the chosen items, each with 1 / the place of the first of them, and that item."""
+    leads: Leads = {}
+    for item in chosen.tolist():
+        file = int(tree.file_at[tree.paths.path.code[item]])
+        if file >= 0:
+            leads.setdefault(file, (1.0 / (len(leads) + 1), item))
+    return leads

@@ -1,0 +1,595 @@
+"""Rank candidates by fused scores, weighted features or a language model."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ctxbench.io.errors import ParameterError, check_choice, check_range, number_within
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts
+from ctxbench.model.candidates import MARGIN, RECEIVED, SEARCHED, SECONDS, SENT, Candidates, Note, Rule, rescored
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Query, Request
+from ctxbench.model.resources import CHAT, Resources
+from ctxbench.model.strategies import Strategy
+from ctxbench.pipelines.features import (
+    LABELLED,
+    RETRIEVED,
+    VERSION,
+    FeatureInput,
+    column_values,
+    families_of,
+    resources_of,
+    with_features,
+)
+from ctxbench.pipelines.fits import LINEAR, WEIGHTS, FittedWeights
+from ctxbench.search.chat_models import Message, ModelReply
+
+
+@dataclass(frozen=True)
+class Rrf(Strategy):
+    """Reciprocal rank fusion: an item scores the sum over sources of 1 / (k + its rank there).
+
+    Attributes:
+        k: how little the first ranks stand out, >= 0.
+
+    Sources are those of a `merge`; behind a single retriever the order stays. Ranks are counted from 1; items that a
+    source scores equal have the same rank, the best of theirs, so that no catalog order enters; a source that did
+    not find an item adds nothing. Session items stay as they are. Empty in, empty out. Cost: a sort a source.
+    Source: Cormack, Clarke and Buettcher, SIGIR 2009 (k = 60).
+    """
+
+    k: int = 60
+
+    def __post_init__(self) -> None:
+        check_range("k", self.k, 0)
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Score by the ranks in every source; `chunk_rank` becomes the place in the new order."""
+        searched = candidates.tier > 0
+        score = np.zeros(len(candidates), dtype=np.float64)
+        for source in sources_of(candidates).values():
+            rows = np.flatnonzero(searched & ~np.isnan(source))
+            score[rows] += 1.0 / (self.k + _request_ranks(candidates.request[rows], source[rows]))
+        return rescored(candidates, score)
+
+
+def sources_of(candidates: Candidates) -> dict[str, FloatArray]:
+    """The scores of each source of a `merge`, NaN where it did not find the item; of one retriever its own, unnamed."""
+    columns = candidates.columns.items()
+    merged = {name: column for name, column in columns if "." not in name and name != SEARCHED}
+    return merged or {"": candidates.score}
+
+
+def _request_ranks(request: IntArray, score: FloatArray) -> IntArray:
+    """The 1-based rank of every row among those of its request, best score first, ties all at the best of theirs.
+
+    Args:
+        request, score: shape (n,).
+    """
+    by_score = np.lexsort((-score, request))
+    row, value = request[by_score], score[by_score]
+    index = np.arange(len(row), dtype=np.int64)
+    first = np.maximum.accumulate(np.where(firsts(row), index, 0))
+    tied = np.maximum.accumulate(np.where(firsts(row, value), index, 0))
+    ranks = np.empty(len(row), dtype=np.int64)
+    ranks[by_score] = tied - first + 1
+    return ranks
+
+
+NORMALISE = ("min_max", "z", "theoretical")
+
+
+@dataclass(frozen=True)
+class Weighted(FittedWeights):
+    """Weighted fusion: an item scores the weighted mean of its normalised scores in every source.
+
+    Attributes:
+        weights: by source of the `merge`, >= 0 and not all 0; all sources must be named. Without any, all
+            count the same.
+        normalise: `min_max`, the lowest that the source found for the request is 0 and its best 1; `z`, its mean is
+            0 and its standard deviation 1; `theoretical`, the lowest that it can give is 0 and its best 1 (TM2C2).
+        lowest: with `theoretical`, the lowest score that each source can give (-1 for a cosine, 0 for BM25).
+        calibration: a file made by `ctxbench calibrate weights`, in place of `weights`; the fit for the catalog counts,
+            which must have been made with the same `normalise` and `lowest`.
+
+    What a source did not find counts as its lowest for the request: 0, with `z` its smallest value; so let sources
+    find deep (`depth`). Where a source scores all that it found equal, those have 1 and the others 0 (with `z`, 0
+    and -1). Behind a single retriever nothing changes. Items that come out equal are in catalog order. Empty in,
+    empty out. Cost: linear in the rows, and a sort. Source: Bruch, Gai and Ingber, An Analysis of Fusion Functions
+    for Hybrid Retrieval, TOIS 2023.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    normalise: str = NORMALISE[0]
+    lowest: Mapping[str, float] = field(default_factory=dict)
+    calibration: str | None = None
+    fitted: ClassVar[str] = WEIGHTS
+
+    def __post_init__(self) -> None:
+        for name, low in (("weights", 0.0), ("lowest", -math.inf)):
+            values = getattr(self, name)
+            object.__setattr__(
+                self, name, {str(key): number_within(f"{name}: {key}", values[key], low) for key in values}
+            )
+        if self.weights and not any(self.weights.values()):
+            raise ParameterError("weights must not all be 0")
+        check_choice("normalise", self.normalise, NORMALISE)
+        if self.lowest and self.normalise != "theoretical":
+            raise ParameterError(f"lowest is for normalise: theoretical, got it with {self.normalise}")
+        self.check_source()
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """A fit belongs to one embedder; weights that are given do not."""
+        return () if self.calibration is None else ("embedder",)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources that must come before it, by name; none where all count the same."""
+        return tuple(dict.fromkeys([*self.weights, *self.lowest]))
+
+    def check(self, catalog: Catalog, resources: Resources) -> None:
+        """Check that the file has a fit for the catalog, the embedder and the normalisation.
+
+        Raises:
+            ParameterError: it has none.
+        """
+        if self.calibration is not None:
+            self._fitted(catalog, resources)
+
+    def _fitted(self, catalog: Catalog, resources: Resources) -> dict[str, float]:
+        """The weights for a catalog, from the file."""
+        fit = self.calibrations.exact_fit(WEIGHTS, catalog, resources)
+        fitted = {name: fit.values.get(name) for name in ("normalise", "lowest")}
+        declared = {"normalise": self.normalise, "lowest": self.lowest}
+        if fitted != declared:
+            raise ParameterError(
+                f"the {fit} were fitted with {fitted}, and this step has {declared}; they must be equal"
+            )
+        weights = fit.values.get("weights")
+        if not isinstance(weights, Mapping) or not any(weights.values()):
+            raise ParameterError(f"the fit {fit} holds no weights; fit again with {self.calibrations.command(WEIGHTS)}")
+        return {str(name): number_within(f"weights: {name}", value, 0.0) for name, value in weights.items()}
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Score by the weighted mean; `chunk_rank` becomes the place in the new order.
+
+        Raises:
+            ParameterError: the sources are not those that weights or lowest name.
+        """
+        sources = sources_of(candidates)
+        if set(sources) == {""}:
+            return candidates
+        if self.calibration is not None:
+            weights = self._fitted(query.batch.catalog, resources)
+        else:
+            weights = dict(self.weights) or dict.fromkeys(sources, 1.0)
+        if set(weights) != set(sources):
+            raise ParameterError(f"weights name {_list(weights)}; the sources are {_list(sources)}")
+        if self.lowest and set(self.lowest) - set(sources):
+            raise ParameterError(f"lowest names {_list(self.lowest)}; the sources are {_list(sources)}")
+        values = normalised(candidates, self.normalise, lowest=self.lowest)
+        return rescored(candidates, fused(values, weights))
+
+
+def fused(values: Mapping[str, FloatArray], weights: Mapping[str, float]) -> FloatArray:
+    """The weighted mean of the sources' values, shape (n,); added in the order of the values, to the same bits."""
+    total = math.fsum(weights.values())
+    parts = [weights[name] / total * value for name, value in values.items()]
+    return np.asarray(np.add.reduce(parts, axis=0))
+
+
+def normalised(
+    candidates: Candidates, normalise: str, *, lowest: Mapping[str, float] | None = None
+) -> dict[str, FloatArray]:
+    """The scores of every source on one scale, by request; see `Weighted`.
+
+    Args:
+        candidates: behind a `merge`.
+        normalise: one of `NORMALISE`.
+        lowest: by source, where `normalise` is `theoretical`.
+
+    Returns:
+        By source, shape (n,), without NaN; 0 for rows that no search found.
+
+    Raises:
+        ParameterError: a bound is missing, or a score lies below it.
+    """
+    searched = candidates.tier > 0
+    out = {}
+    for name, scores in sources_of(candidates).items():
+        mask = searched & ~np.isnan(scores)
+        request, score = candidates.request[mask], scores[mask]
+        ends = _Ends.of(request, score, candidates.n_requests)
+        if normalise == "z":
+            scaled, missing = _z_scores(request, score, ends)
+        else:
+            bound = None if normalise == "min_max" else _bound(name, score, lowest or {})
+            scaled, missing = _shares(request, score, ends, bound), np.zeros(candidates.n_requests)
+        values = np.where(searched, missing[candidates.request], 0.0)
+        values[mask] = scaled
+        out[name] = values
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """The lowest and the best score of each request, shape (n_requests,); infinite where there is none."""
+
+    low: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def of(cls, request: IntArray, score: FloatArray, n_requests: int) -> _Ends:
+        low, high = np.full(n_requests, np.inf), np.full(n_requests, -np.inf)
+        np.minimum.at(low, request, score)
+        np.maximum.at(high, request, score)
+        return cls(low, high)
+
+
+def _shares(request: IntArray, score: FloatArray, ends: _Ends, bound: float | None) -> FloatArray:
+    """The scores scaled between the lowest, 0, and the best of their request, 1; all 1 where those are equal."""
+    low = ends.low[request] if bound is None else np.full(len(score), bound)
+    spread = ends.high[request] - low
+    return np.divide(score - low, spread, out=np.ones(len(score)), where=spread > 0)
+
+
+def _z_scores(request: IntArray, score: FloatArray, ends: _Ends) -> tuple[FloatArray, FloatArray]:
+    """Each score in standard deviations from the mean of its request, and the lowest of these by request.
+
+    Where all of a request are equal they are 0 and their lowest is -1; with none the lowest is 0.
+    """
+    n_requests = len(ends.low)
+    count = np.bincount(request, minlength=n_requests)
+    mean = np.bincount(request, score, n_requests) / np.maximum(count, 1)
+    away = score - mean[request]
+    deviation = np.sqrt(np.bincount(request, away**2, n_requests) / np.maximum(count, 1))
+    spread = (ends.high > ends.low) & (deviation > 0)
+    out = np.divide(away, deviation[request], out=np.zeros(len(score)), where=spread[request])
+    missing = np.where(count > 0, -1.0, 0.0)
+    return out, np.where(spread, _Ends.of(request, out, n_requests).low, missing)
+
+
+def _bound(source: str, score: FloatArray, lowest: Mapping[str, float]) -> float:
+    """The lowest score that a source can give."""
+    if source not in lowest:
+        raise ParameterError(
+            f"normalise: theoretical needs the lowest score that {source} can give, in lowest: {{{source}: ...}}"
+        )
+    if len(score) and float(score.min()) < lowest[source] - MARGIN:
+        raise ParameterError(f"lowest says that {source} gives at least {lowest[source]:g}, got {score.min():g}")
+    return lowest[source]
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+PLAIN = {"similarity.score": 1.0}
+MOST = 1e100
+"""No weight is larger than this, either way, so that no sum overflows."""
+
+
+@dataclass(frozen=True)
+class Linear(FittedWeights):
+    """Score by a weighted sum of columns: of how well a text fits, how old an item is, how sure, and others.
+
+    Attributes:
+        weights: by column, `family.name` (`ctxbench/pipelines`); any finite number, not all 0. Without any,
+            `similarity.score` alone.
+        calibration: a file made by `ctxbench calibrate weights`, in place of `weights`. Of several fits in it that for
+            the catalog counts; the only fit of another catalog is used too, with a notice, since a catalog may grow.
+
+    Columns that no step before has made are made here, but for those of weight 0. They are added up as they are: a
+    weight says what a column's unit is worth. `chunk_rank` becomes the place in the new order, and the score of
+    retrieval stays in the column `retrieved.score`. Session items stay as they are. Empty in, empty out. Cost: that of
+    the columns, a sum and a sort. Source: linear feature-based models (Metzler and Croft, Information Retrieval, 2007).
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    calibration: str | None = None
+    fitted: ClassVar[str] = LINEAR
+    keeps_score: ClassVar[bool] = True
+    orders: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.check_source()
+        if self.calibration is None:
+            object.__setattr__(self, "weights", checked_weights(self.weights or PLAIN))
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The resources whose identity decides the columns; a fit also belongs to an embedder."""
+        if self.calibration is None:
+            return resources_of([name for name, weight in self.weights.items() if weight])
+        fits = [fit.values.get("weights", {}) for fit in self.calibrations.fits if fit.what == LINEAR]
+        return tuple(dict.fromkeys(["embedder", *resources_of([name for weights in fits for name in weights])]))
+
+    def check(self, catalog: Catalog, resources: Resources) -> None:
+        """Check that the file has a fit for the catalog, with weights.
+
+        Raises:
+            ParameterError: it is such.
+        """
+        self.weights_for(catalog)
+
+    def notices(self, catalog: Catalog, resources: Resources) -> Iterator[str]:
+        """What a user should know of using the fit here."""
+        if self.calibration is None:
+            return
+        fit, embedder = self.calibrations.fit(LINEAR, catalog), resources.identity("embedder")
+        if fit.embedder != embedder:
+            yield f"the fit of {fit.dataset} was made with the embedder {fit.embedder}, and this is {embedder}"
+        if fit.catalog and fit.catalog != catalog.hash:
+            yield f"the fit of {fit.dataset} was made over another catalog ({fit.catalog[:12]}); fit again to be sure"
+
+    def weights_for(self, catalog: Catalog) -> dict[str, float]:
+        """The weights by column: those given, or those of the file's fit for a catalog.
+
+        Raises:
+            ParameterError: there is no such fit, or it holds no weights of columns as they are defined here.
+        """
+        if self.calibration is None:
+            return dict(self.weights)
+        fit = self.calibrations.fit(LINEAR, catalog)
+        try:
+            return read_weights(fit.values)
+        except ParameterError as error:
+            command = self.calibrations.command(LINEAR)
+            raise ParameterError(f"{self.calibration}: fit of {fit}: {error}; fit again with {command}") from error
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Put the sum in the place of the score."""
+        weights = {name: weight for name, weight in self.weights_for(query.batch.catalog).items() if weight}
+        columns = tuple(weights)
+        table = with_features(candidates, columns, query, resources)
+        hits = FeatureInput.of(query, table, resources)
+        score, retrieved = np.full((2, len(table)), np.nan)
+        retrieved[hits.rows] = hits.score
+        score[hits.rows] = linear_scores(column_values(table, columns, hits), np.array(list(weights.values())))
+        return rescored(table.with_columns(**{RETRIEVED: retrieved}), score)
+
+
+def read_weights(values: Mapping[str, Any]) -> dict[str, float]:
+    """The weights by column in the values of a fit: `features`, their version, and `weights`.
+
+    Raises:
+        ParameterError, UnknownNameError: they are none, or of features that are defined otherwise here.
+    """
+    if values.get("features") != VERSION:
+        raise ParameterError(f"its features are of version {values.get('features')!r}, and this is {VERSION}")
+    return checked_weights(values.get("weights"))
+
+
+def checked_weights(weights: Any) -> dict[str, float]:
+    """Weights by column, as numbers.
+
+    Raises:
+        ParameterError: there are none, all are 0, one is no finite number, or a column is made of labelled requests.
+        UnknownNameError: a column is unknown; names the closest.
+    """
+    if not isinstance(weights, Mapping) or not weights:
+        raise ParameterError("weights must name one or more columns, such as similarity.score: 1")
+    numbers = {str(name): number_within(f"weights: {name}", value, -MOST, MOST) for name, value in weights.items()}
+    if not any(numbers.values()):
+        raise ParameterError("weights must not all be 0")
+    families_of(tuple(numbers))
+    if labelled := sorted(set(LABELLED) & set(numbers)):
+        named = f"weights name {' and '.join(labelled)}, which say what labelled requests needed"
+        raise ParameterError(f"{named}; only the step `probability` has such requests")
+    return numbers
+
+
+def linear_scores(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """The weighted sum of every row, added in the order of the columns: the same bits whatever the other rows are.
+
+    Args:
+        values: shape (n, n_columns).
+        weights: shape (n_columns,).
+
+    Returns:
+        Shape (n,); zeros without columns.
+    """
+    total = np.zeros(len(values), dtype=np.float64)
+    for column, weight in zip(values.T, weights.tolist(), strict=True):
+        total += column * weight
+    return total
+
+
+# Whoever changes it gives the step a `version` of 2 and so on: else kept answers would pass for new ones.
+PROMPT = """\
+You decide what an AI agent gets to see before it answers a user. You are given the user's request, the messages before
+it if there are any, and a numbered list of items: tools that the agent may call, rules that it must follow, references,
+skills, files and memories.
+
+Name the items that the agent needs for this request: the tools that it will have to call, and what it must know or
+follow to do it right. Leave out items that merely have to do with the same subject. If it needs none, name none.
+
+Answer with JSON only, the item needed most first: {"needed": [3, 1]}"""
+
+_MESSAGE = 2000  # characters of an earlier message
+_JSON = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
+_DIGITS = 9  # of a number that a reply writes as a text
+_SHOWN = 40  # characters of a value that stands for no item
+_BLANK, _STEP = "llm_blank", "rank.llm"
+
+
+@dataclass(frozen=True)
+class Llm(Strategy):
+    """Asks a language model which of the items found are needed; these are offered, in its order, and no others.
+
+    Attributes:
+        model: as the server calls it, such as `gpt-5-mini`. The server is `OPENAI_BASE_URL` (OpenAI's own by default;
+            any that speaks its interface), the key `OPENAI_API_KEY`.
+        instructions: what the model is told besides `ctxbench.pipelines.strategies.rank.PROMPT`.
+        history: how many earlier messages it is shown, the last ones, >= 0.
+        characters: of an item's text that it is shown, >= 1.
+
+    The model is shown what the steps before still offer, so `first: {n: 20}` before it bounds what it costs; behind
+    `everything` it is the selector itself. Items that it names score from 1 down to above 0 and the others below 0, so
+    the ranking is its own. A reply without a usable answer, and a request that the server refuses, leave what was
+    found as it was, with a note. Replies are kept (`ctxbench.search.chat_models`), so that a run repeats; what they
+    cost is in `model_tokens` and `model_seconds`, and the notes of a run. A blank request gets nothing, without asking;
+    without candidates nothing is asked. Cost: an exchange with the server a request, four at one time. Source: the
+    documents, "Supervisor Integration"; listwise as in Sun et al., Is ChatGPT Good at Search?, EMNLP 2023.
+    """
+
+    model: str
+    instructions: str = ""
+    history: int = 6
+    characters: int = 300
+    orders: ClassVar[bool] = True
+    rule_words: ClassVar[Mapping[str, str]] = {
+        "llm": "the language model {model} did not name it",
+        _BLANK: "the request is blank, so the language model was not asked",
+    }
+
+    def __post_init__(self) -> None:
+        if not self.model.strip():
+            raise ParameterError("model must not be empty; name one as the server calls it, such as gpt-5-mini")
+        for name, low in (("history", 0), ("characters", 1)):
+            check_range(name, getattr(self, name), low)
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The model."""
+        return (f"{CHAT}:{self.model}",)
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Ask for every request that has candidates, and keep out what the model does not name."""
+        batch, items = query.batch, query.batch.catalog
+        blank = np.array([not request.text.strip() for request in batch.requests], dtype=np.bool_)[candidates.request]
+        offered = candidates.chosen & (candidates.tier > 0)
+        table = candidates.exclude(offered & blank, Rule.of(_BLANK))
+        rows = _by_request(table.request, offered & ~blank)
+        shown_rows = list(rows.values())
+        replies = resources.get(self.uses[0])(
+            [
+                self._conversation(batch.requests[request], [items[item] for item in table.item[mine].tolist()])
+                for request, mine in rows.items()
+            ],
+            is_usable=lambda index, text: named_in(text, len(shown_rows[index])) is not None,
+        )
+        score, left_out = table.score.copy(), np.zeros(len(table), dtype=np.bool_)
+        none = np.full(len(table), np.nan)
+        columns = {name: table.columns.get(name, none).copy() for name in (SENT, RECEIVED, SECONDS)}
+        notes: list[Note] = []
+        for (request, mine), reply in zip(rows.items(), replies, strict=True):
+            if isinstance(reply, ModelReply):
+                for column, value in zip(columns.values(), (reply.sent, reply.received, reply.seconds), strict=True):
+                    column[mine] = value + np.nan_to_num(column[mine])  # a step before may have asked, too
+            named, note = _read(reply, len(mine))
+            if note is not None:
+                notes.append(replace(note, query=batch.ids[request]))
+            if named is None:
+                continue
+            first, all_rows = mine[named], np.arange(table.start[request], table.start[request + 1])
+            unnamed = all_rows[(table.tier[all_rows] > 0) & ~np.isin(all_rows, first)]
+            score[first] = 1.0 - np.arange(len(first)) / max(len(first), 1)
+            score[unnamed] = -_score_ranks(table.tier[unnamed], table.score[unnamed])
+            left_out[np.setdiff1d(mine, first)] = True
+        table = table.exclude(left_out, Rule.of("llm", model=self.model)).with_columns(**columns)
+        return rescored(table, score).noted(*notes)
+
+    def _conversation(self, request: Request, items: Sequence[Item]) -> list[Message]:
+        """What the model is sent for one request."""
+        earlier = request.history[len(request.history) - min(self.history, len(request.history)) :]
+        parts = []
+        if earlier:
+            turns = [f"{message.role}: {_short(message.content, _MESSAGE)}" for message in earlier]
+            parts += ["Earlier messages:", *turns, ""]
+        parts += ["Request:", request.text, "", "Items:"]
+        parts += [f"{number}. {self._item_line(item)}" for number, item in enumerate(items, 1)]
+        system = f"{PROMPT}\n\n{self.instructions}" if self.instructions else PROMPT
+        return [{"role": "system", "content": system}, {"role": "user", "content": "\n".join(parts)}]
+
+    def _item_line(self, item: Item) -> str:
+        """An item on one line: its type, where it is from, and the beginning of the text that is searched."""
+        where = f"{item.server}/" if item.server else ""
+        return f"{item.type} {where}{_short(item.search_text, self.characters)}"
+
+
+def _score_ranks(tier: IntArray, score: FloatArray) -> FloatArray:
+    """Which of the different scores each row has, in the order given: above 0 to 1 for the last; shape (n,)."""
+    new = firsts(tier, score)
+    return np.cumsum(new) / max(int(new.sum()), 1)
+
+
+def _by_request(request: IntArray, rows: BoolArray) -> dict[int, IntArray]:
+    """The places of some rows by their request, of those that have any."""
+    positions = np.flatnonzero(rows)
+    requests, first = np.unique(request[positions], return_index=True)
+    return dict(zip(requests.tolist(), np.split(positions, first[1:]), strict=True)) if len(requests) else {}
+
+
+def _read(reply: ModelReply | Exception, n: int) -> tuple[list[int] | None, Note | None]:
+    """The places that a reply names, None where it tells nothing of use, and what is to be said of it."""
+    if not isinstance(reply, ModelReply):
+        return None, Note(_STEP, "fell back", f"{reply}; what was found stays as it was")
+    named = named_in(reply.text, n)
+    if named is None:
+        return None, Note(
+            _STEP,
+            "fell back",
+            f"the reply names no items as JSON: {reply.text[:100]!r}; what was found stays as it was",
+        )
+    positions, wrong = named
+    message = f"the reply names {wrong}, and items are numbered 1 to {n}; passed over"
+    return positions, Note(_STEP, "failed", message) if wrong else None
+
+
+def named_in(reply: str, n: int) -> tuple[list[int], str] | None:
+    """The items that a reply names.
+
+    Args:
+        reply: JSON, `{"needed": [3, 1]}` or the list alone; or a text with such in it, of which the last counts.
+        n: how many items there are; they are numbered from 1.
+
+    Returns:
+        Their places from 0, in the order named, each once, and the numbers that stand for no item, as a text; None
+        where the reply holds no such list, or names wrong numbers only.
+    """
+    for value in _values(reply):
+        numbers = value.get("needed") if isinstance(value, dict) else value
+        if not isinstance(numbers, list):
+            continue
+        parsed = [
+            int(number) if isinstance(number, str) and number.isdecimal() and len(number) <= _DIGITS else number
+            for number in numbers
+        ]
+        right = [number for number in parsed if type(number) is int and 1 <= number <= n]
+        wrong = [number for number in parsed if not (type(number) is int and 1 <= number <= n)]
+        if wrong and not right:
+            continue
+        return [number - 1 for number in dict.fromkeys(right)], ", ".join(map(_value_text, wrong[:5]))
+    return None
+
+
+def _value_text(value: object) -> str:
+    """A value of JSON, as a message shows it."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    text = str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _values(reply: str) -> Iterator[object]:
+    """What can be read as JSON in a reply: all of it, or objects and lists in it, the last first."""
+    for text in (reply, *reversed(_JSON.findall(reply))):
+        try:
+            yield json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+
+
+def _short(text: str, limit: int) -> str:
+    """A text on one line, of at most so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[:limit]}..."

@@ -1,0 +1,381 @@
+"""A check as a document: verdict, reasons, lost items with causes, and next steps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.gate.results import Change, Check, SelectorCheck, Verdict
+from ctxbench.io.errors import SHOWN, faults_of
+from ctxbench.report import check_texts, wording
+from ctxbench.report.check_texts import (
+    COMMAND,
+    Locations,
+    Speech,
+    conclusion,
+    explained_words,
+    is_acceptable,
+    pin_advice,
+    summary_sentences,
+    tokens_decided,
+)
+from ctxbench.report.document import Block, Bullets, Cell, Document, Quoted, Section, Table, Text, Weight
+
+MORE = (
+    "A cause is told once, for all. Metrics, and items lost and gained with their causes: --verbose, with the first of "
+    "each list; all of them: --markdown FILE."
+)
+_P = (
+    f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check. None stands beside a selector that is "
+    "known to answer alike each time: what differs is then a fact."
+)
+_LEGEND = (
+    "Detectable: the smallest change for the worse that so many queries would show four times in five, and at most the "
+    "change where that is worse; a smaller one may go unseen."
+)
+_SELDOM = ("left out", "swaps")
+_SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what is for information
+
+
+_CHECK = Document(title="", kicker="ctxbench check", level=2, whole_in=COMMAND.whole_in, unit="selectors")
+
+
+def document(
+    check: Check,
+    *,
+    strict: bool = False,
+    accept: str = "",
+    first: str = "",
+    locations: Locations | None = None,
+    speech: Speech = COMMAND,
+) -> Document:
+    """Make the document of a check.
+
+    Args:
+        check: what was found.
+        strict: whether `cannot tell` fails.
+        accept: the command that would make the head the baseline; empty where there is none, or it would fail.
+        first: what must be done before that; empty = nothing.
+        locations: looks up files and lines.
+        speech: how the reader is spoken to.
+    """
+    locations = locations or Locations()
+    ranked = sorted(check.selectors, key=lambda selector: selector.verdict.severity)
+    accept = accept if is_acceptable(check) else ""
+    short = summary_sentences(ranked, accept, first=first, pins=pin_advice(check))
+    opening: list[Block] = [Bullets(short)] if short else []
+    opening.append(_verdicts(ranked) if ranked else Text("No selector was compared."))
+    shared = check_texts.shared_notices(check)
+    differ = {selector.differs for selector in ranked}
+    if len(ranked) > 1 and len(differ) == 1 and (difference := differ.pop()):
+        shared = (*shared, f"what differs: {difference}")
+    notices = [*check.notices, *shared, *_reuse_notice(ranked), *check_texts.unsteady_notes(ranked)]
+    if notices:
+        opening.append(Bullets(tuple(map(check_texts.sentence, notices))))
+    sections = tuple(_section(selector, shared, locations) for selector in ranked)
+    warning = check_texts.sentence(check_texts.opening_words(check))
+    return replace(
+        _CHECK,
+        title=f"{warning}{': ' if warning else ''}{check.verdict}: {check.name}, {check.head} against {check.base}",
+        opening=tuple(opening),
+        sections=sections,
+        closing=(*explained_words(ranked, opening, sections), *_closing(check, strict, accept, first, speech)),
+        whole_in=speech.whole_in,
+    )
+
+
+def refusal(name: str, error: Exception) -> Document:
+    """Make the document of a check that could not be made: its faults, one per line, at most `SHOWN`.
+
+    Args:
+        name: of what was to be checked.
+        error: why it could not be.
+    """
+    faults = faults_of(error)
+    lines = [str(fault) for fault in faults[:SHOWN]]
+    lines += [f"and {len(faults) - SHOWN:,} more"] if len(faults) > SHOWN else []
+    title = f"cannot judge: {name}" + (f", {len(faults):,} faults" if len(faults) > 1 else "")
+    advice = Text("Nothing was judged (exit code 2): mend what is wrong and check again.")
+    return replace(_CHECK, title=title, opening=(Bullets(tuple(map(check_texts.sentence, lines))),), closing=(advice,))
+
+
+def _reuse_notice(selectors: list[SelectorCheck]) -> Iterator[str]:
+    """One notice for all selectors whose answers are those of the baseline."""
+    names = [check_texts.selector_name(selector) for selector in selectors if selector.reused]
+    if names:
+        all_of_them = "no selector was asked again" if len(names) > 1 else f"{names[0]} was not asked again"
+        subject = all_of_them if len(names) == len(selectors) else f"not asked again: {check_texts.first_ones(names)}"
+        yield f"{subject}: nothing that decides the answers has changed since the baseline was accepted"
+
+
+def _verdicts(selectors: list[SelectorCheck]) -> Table:
+    """One row per selector and dataset; seldom counts have a column only where one is not 0."""
+    counts = [_counts(selector) for selector in selectors]
+    names = [name for name in counts[0] if name not in _SELDOM or any(row[name] for row in counts)]
+    rows = []
+    for check, figures in zip(selectors, counts, strict=True):
+        judged = check.verdict is not Verdict.NOT_COMPARABLE
+        numbers = [_count_text(check, name, figures[name]) if judged else wording.NONE for name in names]
+        rows.append((str(check.verdict), Quoted(check.dataset), Quoted(check_texts.selector_title(check)), *numbers))
+    return Table(
+        title="Verdicts",
+        head=("verdict", "dataset", "selector", *names),
+        rows=tuple(rows),
+        numbers=frozenset(range(3, 3 + len(names))),
+        weight=Weight.VERDICT,
+        key=3,
+        joined=True,
+    )
+
+
+def _count_text(check: SelectorCheck, name: str, count: int) -> str:
+    """A count; what was counted on no query is not 0."""
+    if check.counted or name not in ("required lost", "gained"):
+        return f"{count:,}"
+    return f"not counted ({check.unsteady:,} unsteady)" if name == "required lost" else wording.NONE
+
+
+def _counts(check: SelectorCheck) -> dict[str, int]:
+    """Queries compared, left out, and different by ties alone; required items lost, gained, and allowed to be lost."""
+    return {
+        "queries": check.compared,
+        "left out": sum(map(len, check.left_out.values())),
+        "swaps": len(check.swaps),
+        "required lost": check.lost,
+        "gained": check.gained,
+        "may be lost": check.allowed,
+    }
+
+
+def _section(check: SelectorCheck, shared: Collection[str], locations: Locations) -> Section:
+    """The section of a selector, without the notices in `shared`."""
+    differs = f"what differs: {check.differs}"
+    reasons = [*check.reasons, *([differs] if check.differs and differs not in shared else [])]
+    blocks: list[Block] = [Bullets(tuple(map(check_texts.sentence, reasons)))]
+    blocks += [table for table in _tables(check, locations) if table.rows]
+    notices = [notice for notice in check.notices if notice not in shared]
+    if notices:
+        blocks.append(Bullets(tuple(map(check_texts.sentence, notices))))
+    return Section(f"{check.verdict}: {check_texts.selector_name(check)}", tuple(blocks))
+
+
+def _tables(check: SelectorCheck, locations: Locations) -> Iterator[Table]:
+    lost = [change for change in check.changes if change.required and change.lost]
+    gained = [change for change in check.changes if change.required and not change.lost]
+    optional = [change for change in check.changes if not change.required]
+    yield _pins(check)
+    yield _unmet(check, locations)
+    yield _metrics(check)
+    yield _causes(check, locations)
+    yield _repriced(check, locations)
+    yield _changes(check, f"Required items lost: {len(lost):,}", lost)
+    yield _changes(check, f"Required items gained: {len(gained):,}", gained, weight=Weight.DETAIL)
+    yield _changes(check, f"Other items that went in or out: {len(optional):,}", optional, weight=Weight.DETAIL)
+
+
+def _metrics(check: SelectorCheck) -> Table:
+    p = [] if check.deterministic else ["p"]
+    head = ("metric", "verdict", "baseline", "now", "difference", *p, "tolerance", "detectable", "queries")
+    rows = []
+    for judged in check.metrics:
+        metric = parse_metric(judged.metric)
+        rows.append(
+            (
+                check_texts.metric_title(judged),
+                str(judged.verdict),
+                *check_texts.sides(judged),
+                check_texts.difference(metric, judged.comparison),
+                *([check_texts.p_value(judged.comparison)] if p else []),
+                check_texts.size_text(metric, judged.tolerance),
+                check_texts.size_text(metric, judged.detectable),
+                f"{judged.comparison.n:,}",
+            )
+        )
+    return Table(
+        title="Metrics",
+        head=head,
+        rows=tuple(rows),
+        numbers=frozenset(range(2, len(head))),
+        weight=Weight.VERDICT,
+        key=2,
+        joined=True,
+    )
+
+
+def _pins(check: SelectorCheck) -> Table:
+    rows = [
+        (
+            check_texts.id_with_text(check, pin.query),
+            check_texts.sentence(pin.pin),
+            f"{pin.line}" if pin.line else wording.NONE,
+            check_texts.sentence(pin.message),
+        )
+        for pin in check.pins
+    ]
+    return Table(
+        title=f"Pins that do not hold: {len(rows):,}",
+        head=("query", "pin", "line", "what is wrong"),
+        rows=tuple(rows),
+        n_shown=_SHOWN,
+        stacked=True,
+        brief=True,
+    )
+
+
+def _unmet(check: SelectorCheck, locations: Locations) -> Table:
+    rows = [
+        (
+            check_texts.sentence(" or ".join(requirement.items)),
+            locations.text(locations.of_items(requirement.items, check.dataset)),
+            requirement.why,
+            f"{len(requirement.queries):,} ({check_texts.first_ones(requirement.queries)})",
+        )
+        for requirement in check.unmet
+    ]
+    return _without_empty_places(
+        Table(
+            title=f"Required items that can no longer be offered: {len(rows):,}",
+            head=("item", "where", "what became of it", "queries"),
+            rows=tuple(rows),
+            n_shown=_SHOWN,
+            stacked=True,
+            joined=True,
+            brief=True,
+            skip_repeated=True,
+        )
+    )
+
+
+def _repriced(check: SelectorCheck, locations: Locations) -> Table:
+    """The table of items whose token count changed; details, unless tokens decide the verdict."""
+    rows = [
+        (
+            Quoted(item.item),
+            locations.text(locations.item(check.dataset, item.item)),
+            f"{item.base:,} -> {item.head:,}",
+            item.why,
+            f"{len(item.queries):,}",
+            f"{item.tokens:+,}",
+        )
+        for item in check.repriced
+    ]
+    decides = any(
+        check_texts.counts_tokens(judged) and judged.verdict in check_texts.CAUSE_VERDICTS for judged in check.metrics
+    )
+    return _without_empty_places(
+        Table(
+            title=f"Items that cost otherwise where they are offered as before: {len(rows):,}",
+            head=("item", "where", "prompt tokens", "what was done", "queries", "tokens added"),
+            rows=tuple(rows),
+            numbers=frozenset({2, 4, 5}),
+            weight=Weight.COST if decides else Weight.DETAIL,
+            n_shown=_SHOWN if decides else _FEW,
+            joined=True,
+        )
+    )
+
+
+def _without_empty_places(table: Table) -> Table:
+    """The table without its column `where` if that is empty in every row."""
+    at = table.head.index("where")
+    if any(row[at] for row in table.rows):
+        return table
+    return replace(
+        table,
+        head=(*table.head[:at], *table.head[at + 1 :]),
+        rows=tuple((*row[:at], *row[at + 1 :]) for row in table.rows),
+        numbers=frozenset(n - (n > at) for n in table.numbers),
+    )
+
+
+def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight: Weight = Weight.COST) -> Table:
+    """The table of some changes, with suggested fixes, and with the direction if there are both."""
+    remedy = any(change.remedy for change in changes)
+    both_directions = len({change.lost for change in changes}) > 1
+    came_in = not both_directions and any(not change.lost for change in changes)
+    out = "kept out before" if came_in else "kept out"
+    head = (
+        "query",
+        "item",
+        *(["way"] if both_directions else []),
+        out,
+        "score",
+        "cause",
+        *(["mend"] if remedy else []),
+    )
+    rows = []
+    for change in changes:
+        row: list[Cell] = [
+            check_texts.id_with_text(check, change.query),
+            Quoted(change.item),
+            *([check_texts.direction(change)] if both_directions else []),
+        ]
+        when = f"{'now' if change.lost else 'before'}, " if both_directions else ""
+        row += [f"{when}{check_texts.exclusion_text(change)}", check_texts.score_text(change)]
+        row += [
+            check_texts.sentence(check_texts.cause_text(change.cause)),
+            *([check_texts.sentence(str(change.remedy))] if remedy else []),
+        ]
+        rows.append(tuple(row))
+    return Table(
+        title=title,
+        head=head,
+        rows=tuple(rows),
+        weight=weight,
+        n_shown=_SHOWN if weight is Weight.COST else _FEW,
+        key=3 if both_directions else 2,
+        stacked=True,
+        joined=weight is Weight.DETAIL,
+    )
+
+
+def _causes(check: SelectorCheck, locations: Locations) -> Table:
+    causes = check.causes
+    if tokens_decided(check):  # then tokens are the cost
+        causes = tuple(sorted(causes, key=lambda group: -group.tokens))
+    rows = [
+        (
+            check_texts.sentence(check_texts.cause_text(group.cause)),
+            locations.text(locations.of_cause(group.cause, check.dataset, [check.selector])),
+            f"{group.lost:,}",
+            f"{group.gained:,}",
+            f"{group.others:,}",
+            f"{group.tokens:+,}" if group.tokens else "0",
+            f"{len(group.queries):,} ({check_texts.first_ones(group.queries)})",
+            check_texts.sentence(str(group.remedy)),
+        )
+        for group in causes
+    ]
+    head = (
+        "cause",
+        "where",
+        "required items lost",
+        "gained",
+        "not required, in or out",
+        "prompt tokens in all",
+        "queries",
+        "mend",
+    )
+    return _without_empty_places(
+        Table(
+            title=f"Causes, most costly first: {len(rows):,}",
+            head=head,
+            rows=tuple(rows),
+            numbers=frozenset({2, 3, 4, 5}),
+            n_shown=_SHOWN,
+            stacked=True,
+            joined=True,
+            brief=True,
+            skip_repeated=True,
+        )
+    )
+
+
+def _closing(check: Check, strict: bool, accept: str, first: str, speech: Speech) -> Iterator[Block]:
+    if judged := [selector for selector in check.selectors if selector.metrics]:
+        chance = [] if all(selector.deterministic for selector in judged) else [_P]
+        cells = (str(cell) for selector in judged for row in _metrics(selector).rows for cell in row)
+        loose = [f"{wording.LOOSE_LEGEND}."] if any(map(wording.has_loose, cells)) else []
+        yield Text(" ".join([*chance, _LEGEND, *loose]), note=True)
+    yield from conclusion(check, strict=strict, accept=accept, first=first, speech=speech)

@@ -1,0 +1,469 @@
+"""A run on the console, as Markdown and as CSV; latency on the console."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any
+
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary
+from ctxbench.evaluation.runner import Quantiles
+from ctxbench.evaluation.statistics import Comparison, Estimate
+from ctxbench.io.console import is_plain, show_tables
+from ctxbench.io.errors import count, one_line
+from ctxbench.model.labels import Grade
+from ctxbench.model.registry import pipelines_in
+from ctxbench.model.resources import EMBEDDER, kind_of
+from ctxbench.report import wording
+from ctxbench.report.run_tables import (
+    Column,
+    ComparisonTable,
+    SelectorRow,
+    about_selector,
+    column_words,
+    comparison_table,
+    glance,
+    run_answer,
+    table_notes,
+    with_titles,
+)
+from ctxbench.report.wording import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+
+def empty_table() -> Table:
+    """A table without columns, ruled below its headings only."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
+
+
+def dim_notes(notes: Iterable[str], *, plain: bool = False) -> list[RenderableType]:
+    """Notes below a table, each a paragraph; without signs that the terminal lacks where it is plain."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return [Padding(Text(printable(note, plain), style="dim"), (0, 0, 0, 2)) for note in notes]
+
+
+_WIDE = 110  # from here on a comparison takes one line
+_DROPPED_FIRST = ("Comp@1", "Comp@20", "wrong_siblings", "Comp", "items")  # where the terminal is narrow
+_BASELINE = "(baseline)"
+_NAME = 15  # columns that names of selectors have, however narrow it is
+_OUTSIDE = "What a selector offers is measured; what the model then calls is outside."
+
+
+def print_summary(summary: RunSummary, file: IO[str] | None = None, *, width: int | None = None) -> None:
+    """Print the tables of a run, all at once: a reader that leaves is for the caller to deal with.
+
+    Args:
+        summary: of the run.
+        file: standard output if None.
+        width: columns; None asks the terminal (80 where there is none).
+    """
+    show_tables(lambda console: console_tables(summary, console=console), file=file, width=width)
+
+
+def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableType]:
+    """What `print_summary` prints: for each dataset a heading, its tables and notes; then the notes common to all.
+
+    Args:
+        summary: of the run.
+        console: where it is going. Columns that do not fit its width go to further tables where the user named the
+            metrics; of the usual ones they are left out and named. Where its encoding is not Unicode, signs are plain.
+    """
+    plain = is_plain(console.encoding)
+    summary = with_titles(summary)
+    tables, dropped = [], []
+    for dataset in summary.datasets:
+        table, hidden = comparison_table(summary, dataset), []
+        if not summary.metrics_named:
+            columns = _fitting(table, _DROPPED_FIRST, console)
+            hidden = [column for column in table.columns if column not in columns]
+            notes = table_notes(summary, dataset, columns) if hidden else table.notes
+            table = replace(table, columns=tuple(columns), notes=notes)
+        tables.append(table)
+        dropped.append(hidden)
+    common = [note for note in tables[0].notes if all(note in table.notes for table in tables)] if tables else []
+    parts: list[RenderableType] = []
+    printed: dict[tuple[str, Metric], None] = {}
+    for table, hidden in zip(tables, dropped, strict=True):
+        parts += _dataset(table, hidden, console=console, common=set(common))
+        printed |= {(column.title, column.metric): None for column in table.columns}
+    words = column_words(printed)
+    return [*parts, *dim_notes([*([words] if words else []), *common, _OUTSIDE], plain=plain)]
+
+
+def _dataset(
+    table: ComparisonTable, dropped: Sequence[Column], *, console: Console, common: set[str]
+) -> list[RenderableType]:
+    from rich.text import Text
+
+    plain = is_plain(console.encoding)
+    parts: list[RenderableType] = [Text(printable(table.heading, plain), style="bold")]
+    columns = _fitting(table, (), console)
+    parts.append(_console_figures(table, columns, plain))
+    while rest := table.columns[len(columns) :]:
+        further = _fitting(replace(table, columns=rest), (), console)
+        parts += [Text(), _console_figures(table, further, plain, errors=False)]
+        columns += further
+    if table.compared:
+        heading = Text(printable(f"Against {table.base} {_BASELINE}, on the same queries", plain), style="bold")
+        parts += [Text(), heading, _console_differences(table, plain, console.width)]
+    notes = [note for note in table.notes if note not in common]
+    if dropped:
+        titles = wording.listed([column.title for column in dropped])
+        notes.append(f"Left out at this width, and on the page: {titles}.")
+    return [*parts, Text(), *dim_notes(notes, plain=plain), *([Text()] if notes else [])]
+
+
+def _fitting(table: ComparisonTable, dropped_first: Sequence[str], console: Console) -> list[Column]:
+    """The columns that fit the width after the names, at least one; names are broken before a headline is dropped.
+
+    Args:
+        table: all of its columns.
+        dropped_first: names of metrics whose columns go first; then those at the end.
+        console: whose width it is.
+    """
+    columns = list(table.columns)
+    order = [column for name in dropped_first for column in columns if name in (column.key, column.metric.name)]
+    headline = [column for column in columns if column.metric.name in HEADLINE]
+    for column in dict.fromkeys([*order, *columns[:0:-1]]):
+        if _width(table, columns, console, broken=column in headline) <= console.width:
+            break
+        columns.remove(column)
+    return columns
+
+
+def _width(table: ComparisonTable, columns: Sequence[Column], console: Console, *, broken: bool) -> int:
+    """The width of a table with the mark of the baseline on a separate line; `broken`: names are broken, too."""
+    from rich.measure import Measurement
+
+    figures = _console_figures(table, columns, is_plain(console.encoding), marked=False)
+    if broken:
+        figures.columns[0].width = figures.columns[0].min_width
+    return Measurement.get(console, console.options.update(width=10_000), figures).maximum
+
+
+def _console_figures(
+    table: ComparisonTable, columns: Sequence[Column], plain: bool, *, marked: bool = True, errors: bool = True
+) -> Table:
+    """The table of some columns.
+
+    Args:
+        table: whose rows.
+        columns: which.
+        plain: whether signs must be plain.
+        marked: whether the baseline is marked.
+        errors: with the number of failed queries, where there are any.
+    """
+    figures = empty_table()
+    _add_names(figures, table)
+    for column in columns:
+        no_wrap = len(columns) > 1  # a column that stands alone is broken, never cut
+        figures.add_column(_heading(column), justify="left" if column.interval else "right", no_wrap=no_wrap)
+    errors = errors and any(row.errors for row in table.rows)
+    if errors:
+        figures.add_column("errors", justify="right", style="bold red")
+    for row in table.rows:
+        cells = [_text(f"{row.selector} {_BASELINE}" if row.is_base and marked else row.selector, plain)]
+        cells += [_figure(table, row, column, plain) for column in columns]
+        if errors:
+            cells.append(_text(f"{row.errors:,}", plain))
+        figures.add_row(*cells, style="bold" if row.is_base else "")
+    return figures
+
+
+def _add_names(figures: Table, table: ComparisonTable) -> None:
+    """Add the column of names, which are broken where it is narrow, but never left out; the mark is not broken."""
+    longest = max((len(row.selector) for row in table.rows), default=0)
+    mark = max((len(_BASELINE) for row in table.rows if row.is_base), default=0)
+    figures.add_column("selector", overflow="fold", min_width=max(min(longest, _NAME), mark))
+
+
+def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: bool) -> Text:
+    """A value and its interval; values are right-aligned in their column."""
+    cell = row.cells[column.key]
+    if not column.interval:
+        return _text(cell.value, plain)
+    width = max(len(peer.cells[column.key].value) for peer in table.rows)
+    text = _text(cell.value.rjust(width), plain)
+    text.append(f"  {printable(cell.interval, plain)}" if cell.interval else "", style="not bold dim")
+    return text
+
+
+def _console_differences(table: ComparisonTable, plain: bool, width: int) -> Table:
+    from rich.text import Text
+
+    differences, stacked = empty_table(), width < _WIDE
+    differences.add_column("selector", overflow="fold", min_width=min(_NAME, width // 4))
+    for metric in table.compared:
+        title = "completeness, points" if metric.name == "completeness" else f"prompt {wording.points(metric)}"
+        differences.add_column(title, overflow="fold")
+    for row in table.rows:
+        if row.is_base:
+            continue
+        cells = [_text(row.selector, plain)]
+        for metric in table.compared:
+            difference = row.differences.get(str(metric))
+            lines = (
+                []
+                if difference is None
+                else [f"{difference.value}  ({difference.interval})", difference.verdict, difference.queries_needed]
+            )
+            parts = [_text(part, plain) for part in lines if part] or [_text(wording.NONE, plain)]
+            cells.append(Text("\n" if stacked else "  ").join(parts))
+        differences.add_row(*cells)
+    return differences
+
+
+def _heading(column: Column) -> str:
+    """A heading in short lines, with `%` for shares."""
+    words = column.title.replace("empty when nothing needed", "empty when\nnone needed")
+    words = words.replace("wrong siblings", "wrong\nsiblings").replace("forbidden offered", "forbidden\noffered")
+    return f"{words} %" if column.unit == "%" else words
+
+
+def _text(cell: str, plain: bool) -> Text:
+    """A cell as text."""
+    from rich.text import Text
+
+    return Text(printable(cell, plain))
+
+
+_TEXT_OF = "`name: description`, for what is no tool with its text"
+
+
+def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str:
+    """Make the report; the same run gives the same text.
+
+    Args:
+        summary: of the run.
+        datasets: those that were run, by name.
+    """
+    summary = with_titles(summary)
+    experiment = summary.manifest["experiment"]
+    metrics = dict.fromkeys(metric for dataset in summary.datasets for metric in summary.metrics(dataset))
+    lines = [f"# {_escape(experiment['name'])}", ""]
+    if answer := run_answer(summary):
+        lines += [f"**{_escape(answer)}**", ""]
+    if len(summary.datasets) > 1 and {"completeness", "tokens"} <= set(experiment["metrics"]):
+        head, *rows = glance(summary)
+        lines += ["Complete % / prompt tokens:", "", *_table(head, rows), ""]
+    if experiment["about"]:
+        lines += [_escape(experiment["about"]), ""]
+    lines += [*_common(summary.manifest, metrics), ""]
+    for dataset in summary.datasets:
+        table = comparison_table(summary, dataset, every_metric=True)
+        lines += [f"## {_escape(table.heading)}", "", *_about(dataset, datasets[dataset.dataset]), ""]
+        lines += [*_markdown_figures(table), "", *_markdown_differences(table)]
+        lines += [f"* {_escape(note)}" for note in table.notes]
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[str]:
+    """What holds for all figures."""
+    steps = [step for pipeline in pipelines_in(manifest["selectors"]) for step in pipeline.steps()]
+    yield f"* Item text, which pipelines search: {_TEXT_OF}. Prompt tokens are those of `{manifest['tokens']}`."
+    for words in dict.fromkeys(_words(step.values) for step in steps if (step.kind, step.name) == ("retrieve", "bm25")):
+        yield f"* Words of BM25: {words}."
+    used = _embedders(manifest["selectors"])
+    if EMBEDDER in used:
+        model = manifest["embedder"]
+        yield f"* Embeddings: {', '.join(f'{name} {value}' for name, value in model.items())}."
+    for name in sorted(used - {EMBEDDER}):
+        yield f"* Embeddings of steps that name an embedder: `{_escape(name.partition(':')[2])}`."
+    yield f"* Split: {manifest['experiment'].get('split') or 'all queries, tuning and test together'}."
+    if sample := manifest["experiment"].get("sample"):
+        drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
+        yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
+    yield "* Values are means over queries with their 95% intervals; what the model then calls is outside."
+    yield f"* Columns. {_escape(column_words((str(metric), metric) for metric in metrics))}"
+    for name in manifest["selectors"]:
+        about, values = about_selector(manifest, name)
+        yield f"* `{wording.named(name)}`: {_escape(about)}{f' ({wording.named(values)})' if values else ''}."
+
+
+def _embedders(described: Any) -> set[str]:
+    """The embedders among the resources that selectors say they use, at any depth."""
+    if isinstance(described, Mapping):
+        identities = described.get("identities")
+        named = {name for name in identities if kind_of(name) == EMBEDDER} if isinstance(identities, Mapping) else set()
+        return named.union(*map(_embedders, described.values()))
+    return set().union(*map(_embedders, described)) if isinstance(described, list) else set()
+
+
+def _words(step: Mapping[str, Any]) -> str:
+    """Which words of a text count in a BM25 step."""
+    identifiers = ", identifiers by their parts" if step.get("words") == "split" else ""
+    left_out = "common English words and single characters left out" if step.get("stop") else "nothing left out"
+    stemmed = "English endings taken off" if step.get("stem") else "nothing stemmed"
+    server = "; a tool's server is searched, too" if step.get("server") else ""
+    return f"runs of letters and digits, case-folded{identifiers}; {stemmed}, {left_out}{server}"
+
+
+def _about(summary: DatasetSummary, dataset: Dataset) -> Iterator[str]:
+    """A dataset in words: its version, its queries, and how it was labelled."""
+    counts = dataset.counts
+    yield f"* Version {_escape(dataset.version)}, content `{dataset.hash[:12]}`."
+    splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
+    none = f"; {counts['needs_nothing']:,} need nothing" if counts["needs_nothing"] else ""
+    partly = f"; of {summary.only_negatives:,} only forbidden items are measured" * bool(summary.only_negatives)
+    left = f"; {count(summary.unlabelled, 'query', 'queries')} without full labels left out" * bool(summary.unlabelled)
+    needs = f"Requirements: {_requirements(dataset):,}, alternatives counted once"
+    yield f"* Queries: {splits}{none}{partly}{left}. {needs}."
+    yield f"* Labels: {_escape(str(dataset.about.get('labelling', '')))}"
+    for note in _texts(dataset.about.get("notes")):
+        yield f"  * {_escape(note)}"
+
+
+def _requirements(dataset: Dataset) -> int:
+    """How many requirements the queries that are measured with have, alternatives counted once."""
+    judged = dataset.judged()
+    return len(
+        {(label.query, label.alternatives or label.item.id) for label in judged.labels if label.grade == Grade.REQUIRED}
+    )
+
+
+def _texts(notes: Any) -> Iterable[str]:
+    """Notes of any shape as sentences."""
+    if isinstance(notes, Mapping):
+        return [f"{name}: {_flat(value)}" for name, value in notes.items()]
+    if isinstance(notes, list):
+        return [_flat(note) for note in notes]
+    return [] if notes in (None, "") else [str(notes)]
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_flat(inner)}" for name, inner in value.items())
+    if isinstance(value, list):
+        texts = [_flat(inner) for inner in value]
+        return (" " if all(text.endswith(".") for text in texts) else ", ").join(texts)
+    return str(value)
+
+
+def _markdown_figures(table: ComparisonTable) -> list[str]:
+    """One row a selector, one column a metric, the interval behind each value."""
+    titles = [f"{column.title}{' %' if column.unit == '%' else ''}" for column in table.columns]
+    rows = []
+    for row in table.rows:
+        cells = [row.cells[column.key] for column in table.columns]
+        texts = [f"{cell.value} ({cell.interval})" if cell.interval else cell.value for cell in cells]
+        rows.append([f"**{row.selector}**" if row.is_base else row.selector, *texts])
+    return _table(["selector", *titles], rows)
+
+
+def _markdown_differences(table: ComparisonTable) -> list[str]:
+    if not table.compared:
+        return []
+    titles = [f"{metric.name}, points" if wording.unit(metric) == "%" else metric.name for metric in table.compared]
+    rows = []
+    for row in table.rows:
+        if not row.is_base:
+            differences = [row.differences.get(str(metric)) for metric in table.compared]
+            texts = [f"{d.value} ({d.interval}), {d.verdict}" if d else wording.NONE for d in differences]
+            rows.append([row.selector, *texts])
+    lines = _table(["selector", *titles], rows, rule="---")
+    return [f"Against **{_escape(table.base)}**, on the same queries:", "", *lines, ""]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: str = "---:") -> list[str]:
+    """A table; `rule` aligns all columns but the first."""
+    return [_row(head), _row(["---", *(rule for _ in head[1:])]), *map(_row, rows)]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(_escape(cell) for cell in cells)} |"
+
+
+def _escape(text: str) -> str:
+    """A text on one line that ends no cell of a table."""
+    return wording.on_one_line(text).replace("|", "\\|")
+
+
+HEAD = (
+    *("dataset", "selector", "metric", "mean", "low", "high", "n", "left_out", "errors", "queries"),
+    *("baseline", "difference", "difference_low", "difference_high", "p_holm", "p_holm_at_floor", "note"),
+)
+
+
+def figures_csv(summary: RunSummary) -> str:
+    """Means with their 95% intervals, and the comparison with the run's baseline on the headline metrics.
+
+    `p_holm_at_floor` says that p is an upper bound. Shares are 0 to 1; figures have ten digits. One that does not apply
+    is an empty field, with the reason in `note`.
+    """
+    out = io.StringIO()
+    writer = csv.DictWriter(out, HEAD, restval="", lineterminator="\n")
+    writer.writeheader()
+    for dataset in summary.datasets:
+        for selector in dataset.selectors:
+            about = {
+                "dataset": dataset.dataset,
+                "selector": selector.selector,
+                "errors": selector.errors,
+                "queries": selector.queries,
+            }
+            for metric, estimate in selector.estimates.items():
+                compared = _compared(selector.against.get(metric), summary.compare_to)
+                writer.writerow({**about, "metric": metric, **_csv_figures(estimate), **compared})
+            for metric, why in selector.unavailable.items():
+                writer.writerow({**about, "metric": metric, "note": why})
+    return out.getvalue()
+
+
+def _csv_figures(estimate: Estimate) -> dict[str, str]:
+    counts = {"n": str(estimate.n), "left_out": str(estimate.left_out)}
+    if not math.isfinite(estimate.value):
+        return counts
+    interval = estimate.interval
+    return {"mean": _number(estimate.value), "low": _number(interval.low), "high": _number(interval.high), **counts}
+
+
+def _compared(comparison: Comparison | None, baseline: str) -> dict[str, str]:
+    if comparison is None:
+        return {}
+    return {
+        "baseline": baseline,
+        "difference": _number(comparison.difference),
+        "difference_low": _number(comparison.interval.low),
+        "difference_high": _number(comparison.interval.high),
+        "p_holm": _number(comparison.p_holm),
+        "p_holm_at_floor": "yes" if comparison.p_holm_at_floor else "no",
+    }
+
+
+def _number(value: float) -> str:
+    return f"{value:.10g}" if math.isfinite(value) else ""
+
+
+def print_latency(times: Mapping[str, Quantiles], embedding: Quantiles | None) -> None:
+    """Print the quantiles of requests by selector, and of embedding a text; None where no selector embeds any."""
+    show_tables(lambda _: _parts(times, embedding))
+
+
+def _parts(times: Mapping[str, Quantiles], embedding: Quantiles | None) -> list[RenderableType]:
+    from rich.text import Text
+
+    table = empty_table()
+    table.add_column("ms", overflow="fold")
+    for heading in ("n", "p50", "p95", "p99"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    rows = [*times.items(), *([("embedding a text", embedding)] if embedding else [])]
+    for name, quantiles in rows:
+        milliseconds = (f"{1000 * value:,.2f}" for value in (quantiles.p50, quantiles.p95, quantiles.p99))
+        table.add_row(Text(one_line(name)), f"{quantiles.n:,}", *milliseconds)
+    note = "Vectors are stored: a request whose text is new takes longer by the embedding of each of its chunks."
+    return [table, *dim_notes([note] if embedding else [])]

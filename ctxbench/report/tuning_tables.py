@@ -1,0 +1,770 @@
+"""Tuning results in sentences and tables, and on the console."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from ctxbench.evaluation.metrics import GroupMean, Metric, parse_metric
+from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
+from ctxbench.io.errors import count
+from ctxbench.report import wording
+from ctxbench.report.document import Cell, Table
+from ctxbench.report.wording import printable
+from ctxbench.selectors.selector import Value, value_text
+from ctxbench.tuning.policy import Policy
+from ctxbench.tuning.results import (
+    DEFAULTS,
+    DOCUMENTS_DEFAULTS,
+    EVERYTHING,
+    FIXED,
+    LEARNED_NORMAL,
+    OF_ITS_RANKING,
+    PRESET,
+    RECOMMENDED,
+    TUNED,
+    WITH_DEFAULTS,
+    DatasetTuning,
+    PolicyOutcome,
+    SettingResult,
+    Tuning,
+)
+
+COMPLETENESS, RECALL, TOKENS, ITEMS = (parse_metric(name) for name in ("completeness", "recall", "tokens", "items"))
+TITLES = {"completeness": "completeness %", "recall": "recall %", "tokens": "prompt tokens", "items": "items"}
+ROLES = {
+    RECOMMENDED: "recommended",
+    DEFAULTS: "the base, what all is held against",
+    PRESET: "a preset as shipped",
+    FIXED: "tuned fixed k",
+    EVERYTHING: "all that may be offered",
+    TUNED: "tuned; a shipped preset is better",
+}
+TUNING, TEST, ALL = "tuning", "test", "all"
+SPLITS = {TUNING: "tuning split", TEST: "test split", ALL: "all labels"}
+
+
+def own_aim(policy: Policy) -> tuple[Metric, ...]:
+    """The objective of a policy, if it is neither completeness nor tokens, which are shown for every policy."""
+    return () if policy.objective in (COMPLETENESS, TOKENS) else (policy.objective,)
+
+
+NO_K = "no k keeps all limits and betters the default"
+
+
+def policy_metrics(policies: Iterable[Policy]) -> tuple[Metric, ...]:
+    """Completeness, tokens, and every other metric that the policies constrain or optimise, each once."""
+    metrics = [
+        metric
+        for policy in policies
+        for metric in (policy.objective, *(constraint.metric for constraint in policy.constraints))
+    ]
+    return tuple(dict.fromkeys([COMPLETENESS, TOKENS, *metrics]))
+
+
+def metric_title(metric: Metric) -> str:
+    """A metric as the head of a column, with its unit."""
+    return TITLES.get(str(metric), f"{metric} %" if wording.unit(metric) == "%" else str(metric))
+
+
+def points(metric: Metric) -> str:
+    """A metric with the unit of its differences."""
+    return f"{metric}" if metric.declaration.scale == "amount" else f"{metric}, points"
+
+
+def estimate_text(estimates: Mapping[str, Estimate], metric: Metric) -> str:
+    """A mean with its interval, `93.1 (90.2-95.5)`; a dash where there is none."""
+    estimate = estimates.get(str(metric))
+    if estimate is None or not estimate.n or not math.isfinite(estimate.value):
+        return wording.NONE
+    return wording.mean(metric, estimate)
+
+
+def change_text(comparisons: Mapping[str, Comparison] | None, metric: Metric) -> tuple[str, ...]:
+    """A difference with its interval and its significance; tokens as per cent of the baseline's mean."""
+    comparison = (comparisons or {}).get(str(metric))
+    if (
+        comparison is None
+        or not comparison.n
+        or not math.isfinite(comparison.difference)
+        or (metric == TOKENS and comparison.base == 0)
+    ):
+        return (wording.NONE,)
+    if metric != TOKENS:
+        value, interval = wording.signed(metric, comparison.difference), wording.difference_interval(metric, comparison)
+    else:
+        value, interval = (
+            percent(comparison.difference / comparison.base),
+            _shares(comparison.interval, comparison.base),
+        )
+    return f"{value} ({interval})", wording.verdict(comparison)
+
+
+def percent(share: float) -> str:
+    """A signed share as `-41.2%`; 0 has no sign, and NaN is a dash."""
+    if math.isnan(share):
+        return wording.NONE
+    if math.isinf(share):
+        return "\u221e" if share > 0 else f"{wording.MINUS}\u221e"
+    text = f"{share:+,.1%}"
+    return (text if any(digit in text for digit in "123456789") else text[1:]).replace("-", wording.MINUS)
+
+
+def _shares(interval: Interval, base: float) -> str:
+    ends = (percent(end / base).removesuffix("%") for end in (interval.low, interval.high))
+    return f"{' to '.join(ends)}{'' if interval.holds else wording.LOOSE}"
+
+
+def optimism_text(metric: Metric, tuning: Estimate | None, test: Estimate | None) -> str:
+    """How much higher the tuning split is than the test split; tokens as per cent of the test split's mean."""
+    if tuning is None or test is None or not (math.isfinite(tuning.value) and math.isfinite(test.value)):
+        return wording.NONE
+    if metric != TOKENS:
+        return wording.signed(metric, tuning.value - test.value)
+    return percent((tuning.value - test.value) / test.value) if test.value else wording.NONE
+
+
+def setting_text(values: Mapping[str, Value]) -> str:
+    """Parameters with their values."""
+    return ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
+
+
+def selector_text(chosen: SettingResult) -> str:
+    """A selector with its values."""
+    values = setting_text(chosen.values)
+    return f"{chosen.selector}: {values}" if values else chosen.selector
+
+
+def choice_text(outcome: PolicyOutcome, chosen: SettingResult) -> str:
+    """The chosen setting; where it misses its target on the test split, that the default is kept."""
+    text = selector_text(chosen)
+    if outcome.shipped:
+        text = f"{outcome.shipped} as it ships ({text})"
+    return text if outcome.recommended is not None else f"keep the default: {text} misses its target"
+
+
+def default_text(outcome: PolicyOutcome) -> str:
+    """Why the default is kept."""
+    return f"keep the default: {outcome.reason.rstrip('.') or 'no setting is clearly better on these queries'}"
+
+
+def constraints_text(outcome: PolicyOutcome) -> str:
+    """The verdicts on the constraints."""
+    if not outcome.policy.constraints:
+        return "none to hold"
+    if outcome.chosen is None or not outcome.verdicts:
+        return wording.NONE
+    if len(outcome.verdicts) == 1:
+        return outcome.verdicts[0].status
+    return "; ".join(f"{verdict.text}: {verdict.status}" for verdict in outcome.verdicts)
+
+
+def policy_text(policy: Policy) -> str:
+    """An objective under its constraints, as a sentence without its end."""
+    goal = f"{'least' if policy.minimise else 'most'} {_plain(str(policy.objective))}"
+    constraints = [str(constraint) for constraint in policy.constraints]
+    return f"{goal} with {wording.listed(constraints)}" if constraints else f"{goal}, without constraints"
+
+
+def _plain(metric: str) -> str:
+    return {"tokens": "prompt tokens"}.get(metric, metric)
+
+
+def intervals(outcome: PolicyOutcome) -> Iterator[Interval]:
+    """Every interval that is shown of an outcome's recommendation."""
+    if outcome.chosen is not None:
+        for estimates in (outcome.chosen.tuning, outcome.chosen.test):
+            yield from (estimate.interval for estimate in estimates.values())
+    for compared in (*outcome.against.values(), outcome.ranking):
+        yield from (comparison.interval for comparison in compared.values())
+
+
+LOOSE = f"{wording.LOOSE} behind an interval: too few values, or too few that differ, for the interval to be relied on."
+
+
+_PARAMETERS = {
+    "at_most": "most items offered",
+    "at_least": "fewest",
+    "margin": "how far below the best score an item may lie",
+}
+
+
+def terms(tuning: Tuning) -> str:
+    """What the words of the advice mean: parameters that it names, fixed k and base; empty without policies."""
+    outcomes = [outcome for dataset in tuning.datasets for outcome in dataset.outcomes]
+    named = {name for outcome in outcomes if outcome.chosen is not None for name in outcome.chosen.values}
+    reasons = " ".join(outcome.reason for outcome in outcomes)
+    sentences = [f"{name}: {words}." for name, words in _PARAMETERS.items() if name in named or f" {name} " in reasons]
+    if any(outcome.against for outcome in outcomes):
+        sentences.append("Fixed k: simply offer the first k of the base's ranking, with the best k.")
+    if any(constraint.of == "reachable" for outcome in outcomes for constraint in outcome.policy.constraints):
+        sentences.append("Reachable: what the first 20 items of the base's ranking would make complete.")
+    bases = dict.fromkeys(_base_text(dataset.default.name) for dataset in tuning.datasets if dataset.default)
+    if bases and outcomes:
+        sentences.append(f"Base, or default, what all is held against: {wording.listed([*bases])}.")
+    return " ".join(sentences)
+
+
+def _base_text(name: str) -> str:
+    """What the base is, from its name in tables."""
+    if name == DOCUMENTS_DEFAULTS:
+        return f"semantic with the {name}"
+    if name.endswith(OF_ITS_RANKING):
+        selector, _, first = name.rpartition(", ")
+        return f"{selector}, the {first}, not what it offers itself"
+    if name.endswith(WITH_DEFAULTS):
+        return f"{name.removesuffix(WITH_DEFAULTS)} with its defaults"
+    return name
+
+
+def p_words(tuning: Tuning) -> str:
+    """The meaning of a p-value, with its method; empty where none is shown."""
+    alphas = {
+        comparison.alpha
+        for dataset in tuning.datasets
+        for outcome in dataset.outcomes
+        for compared in outcome.against.values()
+        for comparison in compared.values()
+    }
+    if not alphas:
+        return ""
+    methods = "query by query, groups together; Holm's correction over the comparisons of a dataset"
+    return f"{wording.P_WORDS}; up to {max(alphas):g} counts. {wording.RAISED} (Methods: {methods}.)"
+
+
+def short_text(text: str, limit: int) -> str:
+    """A text on one line, of at most `limit` characters."""
+    line = wording.on_one_line(text)
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}\u2026"
+
+
+def answer(tuning: Tuning) -> str:
+    """The result of a tuning in one sentence; empty without policies."""
+    if len(tuning.datasets) == 1:
+        dataset = tuning.datasets[0]
+        clauses = [f"{_names(group)}: {_in_short(dataset, group[0])}" for group in dataset.same_advice()]
+        return "; ".join(clauses) + "." * bool(clauses)
+    by_policy: dict[str, list[tuple[DatasetTuning, PolicyOutcome]]] = {}
+    for dataset in tuning.datasets:
+        for outcome in dataset.outcomes:
+            by_policy.setdefault(outcome.policy.name, []).append((dataset, outcome))
+    return "; ".join(_over_datasets(name, several) for name, several in by_policy.items()) + "." * bool(by_policy)
+
+
+def _names(outcomes: Sequence[PolicyOutcome]) -> str:
+    return wording.listed([outcome.policy.name for outcome in outcomes])
+
+
+def _in_short(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
+    """`8.2% fewer prompt tokens, -0.3 points of completeness`; `advice` has all of it."""
+    shortfall = _less_complete(dataset, outcome)
+    if outcome.recommended is None:
+        return f"keep the default{f', {shortfall}' * bool(shortfall)}"
+    comparisons = outcome.against.get("defaults", {})
+    tokens, complete = comparisons.get(str(TOKENS)), comparisons.get(str(COMPLETENESS))
+    changes = [f"{_changed(tokens)[0]} prompt tokens"] if tokens is not None and tokens.n and tokens.base else []
+    if complete is not None and complete.n:
+        changes.append(f"{wording.signed(COMPLETENESS, complete.difference)} points of completeness")
+    return ", ".join([*(changes or [setting(outcome)]), *filter(None, [shortfall])])
+
+
+def _less_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
+    """By how much what is advised is less complete than `learned/normal`; empty where it is not."""
+    gap = dataset.shortfall(outcome)
+    if not gap:
+        return ""
+    points = wording.number(COMPLETENESS, gap)
+    points = points if float(points) else "less than 0.1"
+    is_default = ", the default" * (dataset.shipped[LEARNED_NORMAL] is dataset.default)
+    return f"{points} points less complete than {LEARNED_NORMAL}{is_default}"
+
+
+def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutcome]]) -> str:
+    """For how many datasets another setting than the default is recommended, and what these change."""
+    changes = [
+        outcome.against["defaults"]
+        for _, outcome in several
+        if outcome.recommended is not None and "defaults" in outcome.against
+    ]
+    text = f"{name}: another setting than the default for {len(changes)} of {len(several)} datasets"
+    tokens = [change["tokens"] for change in changes if "tokens" in change and change["tokens"].base]
+    points = [
+        change["completeness"].difference for change in changes if "completeness" in change and change["completeness"].n
+    ]
+    ranges = []
+    if tokens:
+        shares = [comparison.difference / comparison.base for comparison in tokens]
+        ranges.append(f"{_range(shares, percent)} prompt tokens")
+    if points:
+        ranges.append(f"{_range(points, partial(wording.signed, COMPLETENESS))} points of completeness")
+    gaps = [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]
+    if gaps:
+        up_to = wording.number(COMPLETENESS, max(gaps))
+        ranges.append(f"on {len(gaps)} less complete than {LEARNED_NORMAL}, by up to {up_to} points")
+    return f"{text} ({', '.join(ranges)})" if ranges else text
+
+
+def _range(figures: Sequence[float], say: Callable[[float], str]) -> str:
+    low, high = say(min(figures)), say(max(figures))
+    return low if low == high else f"{low} to {high}"
+
+
+def advice(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
+    """What to do for one policy, such as to keep the default."""
+    return _advice(dataset, (outcome,))
+
+
+def all_advice(dataset: DatasetTuning) -> tuple[str, ...]:
+    """What to do for every policy; policies that come to the same are named in one sentence."""
+    return tuple(_advice(dataset, group) for group in dataset.same_advice())
+
+
+def _advice(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> str:
+    """One sentence for policies that come to the same."""
+    first = group[0]
+    if first.recommended is not None:
+        text = _offers(first)
+        ends = [
+            f"{_aims(outcome)}{_source_note(outcome) * (len(group) == 1)}"
+            f"{_verdict_note(outcome, all_decide=dataset.all_decide)}"
+            for outcome in group
+        ]
+    else:
+        text = f"keep the default{_called(dataset)}"
+        ends = [_why_default(outcome) for outcome in group]
+    if shortfall := _less_complete(dataset, first):
+        text += f"; it is {shortfall}{_cheaper(dataset, first)}"
+    if len(group) == 1:
+        return f"{_names(group)}: {text}{ends[0]}."
+    opening = f"{_names(group)}: same recommendation: {text}"
+    if len(set(ends)) == 1:
+        return f"{opening}{ends[0]}."
+    differing = (f"; {outcome.policy.name}: {end[2:]}" for outcome, end in zip(group, ends, strict=True) if end)
+    return f"{opening}{''.join(differing)}."
+
+
+def _why_default(outcome: PolicyOutcome) -> str:
+    """Why the default is kept, or how many labels would decide."""
+    if outcome.chosen is not None:
+        missed = wording.listed(
+            [verdict.text for verdict in outcome.verdicts if verdict.falls_short or verdict.met is False]
+        )
+        return f"; what was chosen, {setting(outcome)}, misses {missed} on the test split"
+    if outcome.replaced is not None:
+        tuned = _selector_with(outcome.replaced)
+        return f"; what was chosen, {tuned}, is no more complete and costs no fewer prompt tokens"
+    return f"; {outcome.reason.rstrip('.') if not outcome.answered else more_labels(outcome.needed)}"
+
+
+def _cheaper(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
+    """Whether `learned/normal`, more complete than the default that is kept, costs fewer prompt tokens, too."""
+    if outcome.recommended is not None or dataset.default is None:
+        return ""
+    mine, theirs = (result.figures.get(str(TOKENS)) for result in (dataset.default, dataset.shipped[LEARNED_NORMAL]))
+    if mine is None or theirs is None or not mine.value > theirs.value:
+        return ""
+    fewer = percent((mine.value - theirs.value) / mine.value).lstrip("+")
+    return f", which offers {fewer} fewer prompt tokens on these queries"
+
+
+def more_labels(labels_needed: tuple[int, int] | None) -> str:
+    """How many more labels would help, and to what."""
+    if labels_needed is None:
+        return "more labels are unlikely to help"
+    fewest, largest = (wording.two_digits(count) for count in labels_needed)
+    to = f" to {largest:,}" if largest > fewest else ""
+    noun = f"request{'' if largest <= 1 else 's'}"
+    return f"label about {fewest:,}{to} more {noun} to tell whether a setting meets the target"
+
+
+def setting(outcome: PolicyOutcome) -> str:
+    """What was chosen, with its values, as a sentence has it; a shipped preset by its name."""
+    if outcome.chosen is None:
+        return ""
+    text = _selector_with(outcome.chosen)
+    return f"{outcome.shipped} as it ships ({text})" if outcome.shipped else text
+
+
+def _selector_with(chosen: SettingResult) -> str:
+    values = setting_text(chosen.values)
+    return f"{chosen.selector} with {values}" if values else chosen.selector
+
+
+def _called(dataset: DatasetTuning) -> str:
+    return "" if dataset.default is None else f" ({dataset.default.name})"
+
+
+def _offers(outcome: PolicyOutcome) -> str:
+    """What it costs and keeps, against the default, and which tuned setting it beats."""
+    comparisons = outcome.against.get("defaults", {})
+    tokens, complete = comparisons.get(str(TOKENS)), comparisons.get(str(COMPLETENESS))
+    text = setting(outcome)
+    if tokens is not None and tokens.n and tokens.base:
+        value, interval = _changed(tokens)
+        text += f" offers {value} prompt tokens {interval}"
+    if complete is not None and complete.n:
+        interval = wording.difference_interval(COMPLETENESS, complete)
+        text += f" at {wording.signed(COMPLETENESS, complete.difference)} points of completeness ({interval})"
+    if outcome.replaced is not None:
+        tuned = _selector_with(outcome.replaced)
+        text += f"; it is at least as complete as {tuned}, which was chosen by tuning, for no more prompt tokens"
+    return text
+
+
+def _aims(outcome: PolicyOutcome) -> str:
+    """By how much it betters what the policy is about, if that is neither completeness nor tokens."""
+    comparisons = outcome.against.get("defaults", {})
+    changes = [(metric, change_text(comparisons, metric)[0]) for metric in own_aim(outcome.policy)]
+    return "".join(f"; {points(metric)} {change}" for metric, change in changes)
+
+
+def _source_note(outcome: PolicyOutcome) -> str:
+    """Of which stricter policy the setting is, if it is."""
+    return f"; it is what {outcome.taken_from} takes, which asks no less" if outcome.taken_from else ""
+
+
+def _changed(tokens: Comparison) -> tuple[str, str]:
+    """By how many per cent tokens change, and the interval of that."""
+    value, interval = change_text({str(TOKENS): tokens}, TOKENS)[0].split(" ", 1)
+    direction = "more" if tokens.difference > 0 else "fewer"
+    return f"{value.lstrip('+' + wording.MINUS)} {direction}", interval
+
+
+def _verdict_note(outcome: PolicyOutcome, *, all_decide: bool) -> str:
+    """The verdicts in short; what is recommended met its targets on the queries that decided."""
+    statuses = {verdict.status for verdict in outcome.verdicts}
+    targets = "its target" if len(outcome.verdicts) == 1 else "its targets"
+    if not statuses:
+        return ""
+    if "too few to say" in statuses:
+        return f"; there are too few labels to say whether it holds {targets}"
+    if "open" in statuses:
+        label_counts = [
+            verdict.needed for verdict in outcome.verdicts if verdict.status == "open" and verdict.needed is not None
+        ]
+        tell = (
+            f"about {wording.two_digits(max(label_counts)):,} more labels would"
+            if label_counts
+            else "more labels hardly would"
+        )
+        if all_decide:
+            return f"; the queries are too few to confirm that it holds {targets} ({tell})"
+        return f"; it held {targets} on the tuning queries; the test queries are too few to confirm it ({tell})"
+    return f"; it holds {targets}{' within 2 points' if 'holds within 2 points' in statuses else ''}"
+
+
+MANY = 20  # so many requests made worse are named
+
+
+def summary(tuning: Tuning) -> Table:
+    """What is recommended on each dataset for each policy, and what it is worth."""
+    head = (
+        "dataset",
+        "policy",
+        "completeness %",
+        "prompt tokens",
+        "recommended",
+        "constraints",
+        "figures of",
+        "tokens against the base's defaults",
+        "completeness against the base's defaults, points",
+        "against tuned fixed k",
+        "completeness against first n at equal tokens, points",
+    )
+
+    def row(dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...]:
+        if outcome.chosen is None:
+            cells = (*([wording.NONE] * 2), default_text(outcome))
+            return (*cells, *([wording.NONE] * (len(head) - 2 - len(cells))))
+        figures = [estimate_text(outcome.chosen.figures, metric) for metric in (COMPLETENESS, TOKENS)]
+        changes = [change_text(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)]
+        changes += [_against_fixed(outcome), change_text(_at_equal_tokens(outcome), COMPLETENESS)]
+        choice = (choice_text(outcome, outcome.chosen), constraints_text(outcome))
+        return (*figures, *choice, SPLITS[reported_split(dataset)], *changes)
+
+    rows = _rows(tuning, row)
+    names = list(head)
+    if len(tuning.datasets) == 1:  # of which the page is: figures come first
+        names.insert(3, names.pop(0))
+    if len({reported_split(dataset) for dataset in tuning.datasets}) == 1:  # the page says above which
+        names.remove("figures of")
+    body = tuple(tuple(row[head.index(name)] for name in names) for row in rows)
+    numbers = frozenset(names.index(TITLES[name]) for name in ("completeness", "tokens"))
+    return Table("What is recommended", tuple(names), body, numbers)
+
+
+def _against_fixed(outcome: PolicyOutcome) -> tuple[str, ...]:
+    """Changes in tokens and completeness against the tuned fixed number of items."""
+    if outcome.fixed is None:
+        return (NO_K,)
+    comparisons = outcome.against.get("fixed")
+    named = (("tokens", TOKENS), ("points", COMPLETENESS))
+    return tuple(f"{name} {', '.join(change_text(comparisons, metric))}" for name, metric in named)
+
+
+def _at_equal_tokens(outcome: PolicyOutcome) -> Mapping[str, Comparison]:
+    comparison = None if outcome.at_tokens is None else outcome.at_tokens.comparison
+    return {} if comparison is None else {str(COMPLETENESS): comparison}
+
+
+def optimism(tuning: Tuning) -> Table | None:
+    """Figures of the tuning split and of the test split; None where no test split was read."""
+
+    def row(_dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...] | None:
+        if outcome.chosen is None or not outcome.chosen.test:
+            return None
+        cells: list[Cell] = []
+        for metric in (COMPLETENESS, TOKENS):
+            cells += [estimate_text(side, metric) for side in (outcome.chosen.tuning, outcome.chosen.test)]
+            sides = (side.get(str(metric)) for side in (outcome.chosen.tuning, outcome.chosen.test))
+            cells.append(optimism_text(metric, *sides))
+        return tuple(cells)
+
+    rows = _rows(tuning, row)
+    titles = [f"{TITLES[str(m)]}, {column}" for m in (COMPLETENESS, TOKENS) for column in (TUNING, TEST, "optimism")]
+    if not rows:
+        return None
+    head = ("dataset", "policy", *titles)
+    return Table("Tuning split and test split", head, tuple(rows), frozenset(range(2, len(head))))
+
+
+def gains(tuning: Tuning) -> Table | None:
+    """The gain of a better ranking and that of a better cut; None where nothing is recommended."""
+
+    def row(_dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...] | None:
+        if outcome.chosen is None or not outcome.against:
+            return None
+        parts = (outcome.ranking, outcome.against.get("fixed_own"), outcome.against.get("fixed"))
+        changes = [change_text(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
+        if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
+            changes[:2] = [("the same ranking",), (wording.NONE,)]
+        ks = [result.name if result else NO_K for result in (outcome.fixed, outcome.fixed_own)]
+        return (*ks, *changes)
+
+    rows = _rows(tuning, row)
+    head = ["dataset", "policy", "fixed k of the base's ranking", "fixed k of the chosen ranking"]
+    for name in ("ranking", "cut", "both"):
+        head += [f"by {name}: tokens", f"by {name}: completeness, points"]
+    return Table("Gain by ranking and gain by cut", tuple(head), tuple(rows)) if rows else None
+
+
+def worst(tuning: Tuning) -> Table | None:
+    """The scope and the server with the lowest completeness; None where there are no groups large enough."""
+
+    def row(_dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...] | None:
+        groups = (outcome.worst_scope, outcome.worst_server)
+        return None if groups == (None, None) else tuple(map(_group, groups))
+
+    rows = _rows(tuning, row)
+    head = ("dataset", "policy", "worst scope: completeness %", "worst server: completeness %")
+    return Table("Worst scope and worst server", head, tuple(rows)) if rows else None
+
+
+def _group(group: GroupMean | None) -> str:
+    if group is None:
+        return "fewer than two groups of 10 queries"
+    queries = count(group.mean.n, "query", "queries")
+    return f"{group.group}: {wording.number(COMPLETENESS, group.mean.value)} of {queries}"
+
+
+def policies(tuning: Tuning) -> Table:
+    """What each policy asks for; the same on all datasets."""
+    by_name = {outcome.policy.name: outcome.policy for _, outcome in outcomes(tuning)}
+    rows = tuple((policy.name, policy.about, policy_text(policy)) for policy in by_name.values())
+    return Table("Policies", ("policy", "about", "asks for"), rows)
+
+
+def results(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
+    """Every setting with its figures; the tags are those of the figure."""
+    metrics = policy_metrics(outcome.policy for outcome in dataset.outcomes)
+    first, last = [metric for metric in metrics if metric not in (RECALL, ITEMS)], (RECALL, ITEMS)
+    rows: list[tuple[str, ...]] = []
+    for result in all_results(dataset):
+        role = ROLES[result.role]
+        if result.role != PRESET and (
+            ships := [name for name, preset in dataset.shipped.items() if preset.name == result.name]
+        ):
+            role += f"; {ships[0]} as shipped"
+        description = ": ".join(filter(None, (role, setting_text(result.values))))
+        named = (result.name, tags.get(result.name, ""), description)
+        for split, estimates in ((ALL if dataset.all_decide else TUNING, result.tuning), (TEST, result.test)):
+            if estimates:
+                before, after = ([estimate_text(estimates, metric) for metric in side] for side in (first, last))
+                name, mark, about = named
+                rows.append((name, *before, split, mark, *after, about))
+                named = ("", "", "")
+    before, after = ([metric_title(metric) for metric in side] for side in (first, last))
+    head = ("contender", *before, "split", "mark", *after, "what it is")
+    numbers = frozenset(map(head.index, (*before, *after)))
+    return Table(f"Contenders on {dataset.dataset}", head, tuple(rows), numbers)
+
+
+def all_results(dataset: DatasetTuning) -> Sequence[SettingResult]:
+    """The measured settings of a dataset, and those that its outcomes name besides, each name once.
+
+    What is recommended for several policies is one setting, with the names of all.
+    """
+    by_name = {result.name: result for result in dataset.results}
+    for outcome in dataset.outcomes:
+        for result in (outcome.chosen, outcome.fixed, outcome.fixed_own):
+            if result is not None:
+                by_name.setdefault(result.name, result)
+    for first, *following in dataset.same_advice():
+        if following and first.chosen is not None:
+            names = [outcome.policy.name for outcome in (first, *following)]
+            by_name[names[0]] = replace(first.chosen, name=", ".join(names))
+            by_name = {name: result for name, result in by_name.items() if name not in names[1:]}
+    return tuple(by_name.values())
+
+
+def _rows(
+    tuning: Tuning, make: Callable[[DatasetTuning, PolicyOutcome], tuple[Cell, ...] | None]
+) -> list[tuple[Cell, ...]]:
+    """Dataset, policies and cells of every recommendation; policies that come to the same share a row.
+
+    Args:
+        tuning: of which.
+        make: the cells of an outcome; None = it has no row.
+    """
+    rows: list[tuple[Cell, ...]] = []
+    for dataset in tuning.datasets:
+        for group in dataset.same_advice():
+            named_cells = [
+                (outcome.policy.name, cells) for outcome in group if (cells := make(dataset, outcome)) is not None
+            ]
+            if named_cells:
+                rows.append((dataset.dataset, ", ".join(name for name, _ in named_cells), *_merged(named_cells)))
+    return rows
+
+
+def _merged(rows: Sequence[tuple[str, tuple[Cell, ...]]]) -> tuple[Cell, ...]:
+    """The cells of policies that come to the same: where they differ each names its policy."""
+    cells: list[Cell] = []
+    for column in zip(*(row for _, row in rows), strict=True):
+        texts = [", ".join([cell] if isinstance(cell, str) else cell) for cell in column]
+        all_equal = len(set(texts)) == 1
+        cells.append(
+            column[0] if all_equal else tuple(f"{name}: {text}" for (name, _), text in zip(rows, texts, strict=True))
+        )
+    return tuple(cells)
+
+
+def worse_requests(outcome: PolicyOutcome) -> Table:
+    """The first requests that the defaults made complete and what is recommended does not."""
+    rows = tuple((request.query, request.text, ", ".join(request.missing)) for request in outcome.worse[:MANY])
+    return Table(f"Requests made worse by {outcome.policy.name}", ("query", "request", "no longer offered"), rows)
+
+
+def reported_split(dataset: DatasetTuning) -> str:
+    """The split that figures are read from."""
+    return ALL if dataset.all_decide else TEST
+
+
+def outcomes(tuning: Tuning) -> Iterator[tuple[DatasetTuning, PolicyOutcome]]:
+    """Every outcome with its dataset, in order."""
+    for dataset in tuning.datasets:
+        for outcome in dataset.outcomes:
+            yield dataset, outcome
+
+
+_WIDTH = 80
+_ASIDE, _COLUMN = 15, 26  # of the names of rows, and of a split's figures
+_ALL_DECIDE = "Figures are of the same requests that the values were chosen on: none are left to test them on."
+
+
+def console_table(tuning: Tuning, *, plain: bool = False) -> str:
+    """The recommendations in 80 columns; ends with a line feed.
+
+    Args:
+        tuning: what was found.
+        plain: whether the terminal lacks Unicode, so that signs must be plain.
+    """
+    lines: list[str] = []
+    several = len(tuning.datasets) > 1
+    for dataset in tuning.datasets:
+        for advice in all_advice(dataset):
+            lines += _wrapped(f"{f'{dataset.dataset}, ' * several}{advice}", 0, 2)
+    lines += [*_wrapped(terms(tuning), 0, 2), ""] if lines else []
+    for dataset in tuning.datasets:
+        lines += _wrapped(_heading(dataset), 0, 2)
+        if dataset.all_decide:
+            lines += _wrapped(_ALL_DECIDE, 2, 2)
+        for group in dataset.same_advice():
+            lines += [*_outcome(dataset, group), ""]
+        if dataset.shipped:
+            lines += [*_shipped(dataset), ""]
+    if tuning.datasets:
+        legend = [p_words(tuning), LOOSE if any(map(wording.has_loose, lines)) else ""]
+        lines += [*_wrapped(" ".join(filter(None, legend)), 0, 2), ""] if any(legend) else []
+    return "\n".join(printable(line, plain) for line in lines or ["No policy was tuned for.", ""])
+
+
+def _heading(dataset: DatasetTuning) -> str:
+    counts = [f"{n:,}" if split == ALL else f"{n:,} {split}" for split, n in dataset.queries.items()]
+    items = count(dataset.items, "item")
+    queries = "query" if [*dataset.queries.values()] == [1] else "queries"
+    return f"{dataset.dataset}: {wording.listed(counts) or 'no'} {queries}, {items}, tokens by {dataset.tokens}"
+
+
+def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator[str]:
+    """The figures of policies that come to the same."""
+    for outcome in group:
+        yield from _wrapped(f"{outcome.policy.name}: {policy_text(outcome.policy)}", 2, 4)
+    outcome, chosen = group[0], group[0].chosen
+    if chosen is None:
+        for reason in dict.fromkeys(map(default_text, group)):
+            yield from _wrapped(reason, 4, 6)
+        return
+    yield from _wrapped(choice_text(outcome, chosen), 4, 6)
+    splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}
+    aims = tuple(dict.fromkeys(metric for member in group for metric in own_aim(member.policy)))
+    metrics = policy_metrics(member.policy for member in group)
+    titles = {metric_title(metric): metric for metric in (*aims, *metrics)}
+    aside = max(_ASIDE, *(len(title) + 1 for title in titles))
+    yield f"    {'':<{aside}}{''.join(f'{SPLITS[split]:<{_COLUMN}}' for split in splits)}".rstrip()
+    for title, metric in titles.items():
+        sides = (estimate_text(estimates, metric) for estimates in splits.values())
+        yield f"    {title:<{aside}}{''.join(f'{side:<{_COLUMN}}' for side in sides)}".rstrip()
+    if not outcome.against:
+        return
+    yield from _compared("against the base's defaults", outcome, "defaults", aims)
+    fixed = {member.fixed.name if member.fixed else member.fixed_reason: member for member in group}
+    for member in fixed.values():
+        suffix = f" of {member.policy.name}" * (len(fixed) > 1)
+        if member.fixed is not None:
+            yield from _compared(f"against tuned fixed k{suffix}", member, "fixed", aims)
+        else:
+            yield from _wrapped(f"tuned fixed k{suffix}: {member.fixed_reason or NO_K}", 4, 6)
+    for member in group:
+        suffix = f" of {member.policy.name}" * (len(group) > 1)
+        split = SPLITS[reported_split(dataset)]
+        yield from _wrapped(f"constraints{suffix}, {split}: {constraints_text(member)}", 4, 6)
+
+
+def _compared(title: str, outcome: PolicyOutcome, key: str, aims: Sequence[Metric]) -> Iterator[str]:
+    """Changes against one other setting."""
+    yield f"    {title}"
+    compared = outcome.against.get(key)
+    yield from _wrapped(f"prompt tokens {', '.join(change_text(compared, TOKENS))}", 6, 8)
+    for metric in (COMPLETENESS, *aims):
+        yield from _wrapped(f"{points(metric)} {', '.join(change_text(compared, metric))}", 6, 8)
+
+
+def _shipped(dataset: DatasetTuning) -> Iterator[str]:
+    """The presets that competed as they ship."""
+    width = max(map(len, dataset.shipped)) + 2
+    metrics = policy_metrics(outcome.policy for outcome in dataset.outcomes)
+    yield f"  as shipped, {SPLITS[reported_split(dataset)]}"
+    for pair in (metrics[start : start + 2] for start in range(0, len(metrics), 2)):  # no third column fits
+        yield f"    {'':<{width}}{''.join(f'{metric_title(metric):<{_COLUMN}}' for metric in pair)}".rstrip()
+        for name, result in dataset.shipped.items():
+            figures = (f"{estimate_text(result.figures, metric):<{_COLUMN}}" for metric in pair)
+            is_default = ", the default" * (result is dataset.default and TOKENS in pair)
+            yield f"    {name:<{width}}{''.join(figures).rstrip()}{is_default}"
+
+
+def _wrapped(text: str, first: int, rest: int) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=" " * first, subsequent_indent=" " * rest) or [""]

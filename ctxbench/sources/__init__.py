@@ -1,1 +1,0 @@
-"""Where catalogs come from."""

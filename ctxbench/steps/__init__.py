@@ -1,1 +1,0 @@
-"""Strategies, one family a file. They never import each other; pipelines compose them by name."""

@@ -1,1 +1,0 @@
-"""Stores of memories by workspace, with all versions."""

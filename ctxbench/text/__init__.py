@@ -1,1 +1,0 @@
-"""Texts: chunks, prices in tokens, and secrets."""

@@ -1,0 +1,725 @@
+"""Families of cuts that keep a prefix of the ranking, swept over their settings."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.evaluation.statistics import LEVEL, moment_bounds, share_bounds, wilson_bounds
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.pipelines.strategies.cut import fallen, offered_length
+from ctxbench.selectors.selector import Value
+from ctxbench.tuning.measures import Measure
+from ctxbench.tuning.rankings import Axis, MeasuredRankings, ThresholdSums, count_at_least, prefix_line
+from ctxbench.tuning.setting_lines import Collector, Counts, ThresholdLine, ThresholdSpan, show_lines, value_of
+
+Prefix = tuple[MeasuredRankings, IntArray]
+"""Rankings, and how many of their first items are offered, shape (n_queries,)."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cut:
+    """Settings that differ in one threshold, before anything is summed up.
+
+    Attributes:
+        rankings: of which the first items are offered.
+        values: of all parameters but the axis.
+        low, high: the fewest and the most items that are offered, shape (n_queries,); equal without an axis.
+        axis: the parameter that differs, with its sorted items; None = none does, and this is one setting.
+        slot: see `ThresholdSums.line`.
+    """
+
+    rankings: MeasuredRankings
+    values: Mapping[str, Value]
+    low: IntArray
+    high: IntArray
+    axis: tuple[Axis, ThresholdSums] | None = None
+    slot: int | None = None
+
+    def line(self) -> ThresholdLine:
+        """The sums at all settings."""
+        if self.axis is None:
+            return prefix_line(self.rankings, self.values, self.high)
+        axis, sums = self.axis
+        return sums.line(axis, self.values, low=self.low, high=self.high, slot=self.slot)
+
+
+class CutFamily(ABC):
+    """A cut, or a chain of cuts, that offers a prefix of the ranking, and the parameters that it is swept over."""
+
+    @abstractmethod
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
+        """All settings."""
+
+    @abstractmethod
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
+        """What is offered at one setting."""
+
+    def lines(self, rankings: MeasuredRankings) -> Iterator[ThresholdLine]:
+        """All settings, as lines; the fixed values of the lines and their order do not depend on the data."""
+        return (cut.line() for cut in self.cuts(rankings))
+
+    def lengths(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> IntArray:
+        """How many items of each ranking are offered at one setting, shape (n_queries,); see `by_query`.
+
+        Raises:
+            ParameterError: a value is missing.
+        """
+        return self.offered_prefix(rankings, values)[1]
+
+    def by_query(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+        """The values of all measures at one setting, shape (n_queries,) each; NaN = does not apply.
+
+        Raises:
+            ParameterError: a value is missing.
+        """
+        prefix, lengths = self.offered_prefix(rankings, values)
+        return {measure: prefix.values(measure, lengths) for measure in prefix.measures}
+
+
+@dataclass(frozen=True)
+class FixedK(CutFamily):
+    """The first n items of the ranking (step `first`), whatever they score: one line of one setting for each n.
+
+    Attributes:
+        n: name of the parameter.
+        values: those that are tried, >= 0.
+    """
+
+    n: str
+    values: Sequence[int]
+
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
+        """Every n, rising."""
+        for n in Counts(self.n, tuple(self.values)).values:
+            _, lengths = self.offered_prefix(rankings, {self.n: n})
+            yield Cut(rankings=rankings, values={self.n: n}, low=lengths, high=lengths)
+
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
+        """The first n."""
+        return rankings, np.minimum(rankings.sizes, int(value_of(self.n, values, 0)))
+
+
+@dataclass(frozen=True)
+class StandardMargin(CutFamily):
+    """The specification's cut (step `standard`), and a margin to the best score behind it (step `margin`, of: ratio).
+
+    With every topK and topN: every includeScore at the top of the margin's range, which leaves out nothing where it
+    is 1; then every margin at the top of includeScore's range.
+
+    Attributes:
+        topK, topN: whole numbers.
+        includeScore: a threshold on scores.
+        margin: how far below the best an item may score, as a share of the best, in [0, 1]; None = there is no step
+            `margin`.
+        at_most: of the step `margin`.
+    """
+
+    topK: Counts
+    topN: Counts
+    includeScore: ThresholdSpan
+    margin: ThresholdSpan | None = None
+    at_most: int = 100
+
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
+        """Lines along includeScore, then lines along the margin; those of each by topK, then by topN."""
+        thresholds = (self.includeScore, self.margin)
+        spans: list[ThresholdSpan | None] = [span for span in thresholds if span is not None and span.swept] or [None]
+        for span in spans:
+            sums = None
+            for topK in self.topK.values:  # noqa: N806
+                best = _BestChunks.of(self, rankings, topK)
+                if span is not None and (sums is None or sums.rankings is not best.rankings):
+                    unchanged = best.rankings is rankings
+                    high = (
+                        rankings.items.count(_has_chunk(rankings, self.topK.values[-1])) if unchanged else best.counts
+                    )
+                    sums = ThresholdSums(best.rankings, best.key(span), high)
+                for topN in self.topN.values:  # noqa: N806
+                    yield best.cut(span, sums, topK, topN)
+
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
+        """What the two steps offer, one behind the other."""
+        best = _BestChunks.of(self, rankings, self.topK.of(values))
+        length = best.standard(self.topN.of(values), self.includeScore.of(values))
+        return best.rankings, length if self.margin is None else np.minimum(length, best.within(self.margin.of(values)))
+
+
+def _has_chunk(rankings: MeasuredRankings, topK: int) -> BoolArray:  # noqa: N803
+    """True for items whose best chunk is among the best topK and that score above 0, shape (n_ranked,)."""
+    return (rankings.chunk_rank < topK) & (rankings.score > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class _BestChunks:
+    """The items that a topK leaves: the first `counts` of each of the rankings.
+
+    As a rule they are the first ones of every ranking. Where pooled scores put an item above one with a better chunk,
+    the rankings are new ones without the items that topK leaves out.
+    """
+
+    family: StandardMargin
+    rankings: MeasuredRankings
+    counts: IntArray
+
+    @classmethod
+    def of(cls, family: StandardMargin, rankings: MeasuredRankings, topK: int) -> _BestChunks:  # noqa: N803
+        """Find them."""
+        items, has_chunk = rankings.items, _has_chunk(rankings, topK)
+        counts = items.count(has_chunk)
+        gaps = (has_chunk & (items.position >= counts[items.owner])).any()
+        return cls(family, rankings.select_items(has_chunk) if gaps else rankings, counts)
+
+    def standard(self, topN: int, includeScore: float) -> IntArray:  # noqa: N803
+        """How many the step `standard` offers."""
+        return offered_length(self.counts, self._count(self.rankings.score >= includeScore), topN)
+
+    def within(self, margin: float) -> IntArray:
+        """How many of them the step `margin` would offer."""
+        return np.minimum(self._count(self._distance <= margin), self.family.at_most)
+
+    def key(self, span: ThresholdSpan) -> FloatArray:
+        """What a swept parameter is compared with."""
+        return self.rankings.score if span is self.family.includeScore else -self._distance
+
+    def cut(self, span: ThresholdSpan | None, sums: ThresholdSums | None, topK: int, topN: int) -> Cut:  # noqa: N803
+        """All values of a swept parameter, the other at the top of its range."""
+        family = self.family
+        include, margin = family.includeScore, family.margin
+        values: dict[str, Value] = {family.topK.name: topK, family.topN.name: topN}
+        values |= {
+            threshold.name: threshold.high
+            for threshold in (include, margin)
+            if threshold is not None and threshold is not span
+        }
+        values.pop("", None)
+        high = self.counts if span is include else offered_length(self.counts, self._above, topN)
+        low = np.minimum(topN, self.counts) if span is include else high
+        if span is not None and span is margin:
+            low, high = np.zeros_like(low), np.minimum(high, family.at_most)
+        else:
+            low, high = np.minimum(low, self._within), np.minimum(high, self._within)
+        if span is None or sums is None:
+            return Cut(rankings=self.rankings, values=values, low=high, high=high)
+        axis = Axis(name=span.name, span=(span.low, span.high), rises=span is margin)
+        # of a larger topK the first topN, or all, are often the same ones
+        return Cut(rankings=self.rankings, values=values, low=low, high=high, axis=(axis, sums), slot=topN)
+
+    @cached_property
+    def _above(self) -> IntArray:
+        """How many of them score at least the top of includeScore's range."""
+        return self._count(self.rankings.score >= self.family.includeScore.high)
+
+    @cached_property
+    def _within(self) -> IntArray:
+        """How many the step `margin` offers at the top of its range; all, where there is no such step."""
+        return self.counts if self.family.margin is None else self.within(self.family.margin.high)
+
+    @property
+    def _distance(self) -> FloatArray:
+        return below_best(self.rankings, "ratio")
+
+    def _count(self, rows: BoolArray) -> IntArray:
+        """How many of them are among `rows`."""
+        items = self.rankings.items
+        return items.count(rows & (items.position < self.counts[items.owner]))
+
+
+def below_best(rankings: MeasuredRankings, of: Literal["difference", "ratio"]) -> FloatArray:
+    """How far every item scores below the best of its query, as the step `margin` has it, shape (n_ranked,)."""
+    best = np.zeros(rankings.n_queries)
+    some = rankings.sizes > 0
+    best[some] = rankings.score[rankings.items.start[:-1][some]]
+    return fallen(rankings.score, best[rankings.items.owner], of)
+
+
+@dataclass(frozen=True)
+class ThresholdFamily(CutFamily):
+    """Items whose score, or probability, is at least a threshold (step `at_least`), or near the best (`margin`).
+
+    Attributes:
+        threshold: on the score; or how far below the best one a score may lie.
+        at_least: that many of the best are offered in any case.
+        at_most: no more than that are offered; None = no limit.
+        of: `score`; or of a margin `difference` or `ratio`, as the step `margin` has it.
+    """
+
+    threshold: ThresholdSpan
+    at_least: Counts = field(default=Counts("", (0,)))
+    at_most: Counts | None = None
+    of: Literal["score", "difference", "ratio"] = "score"
+
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
+        """By at_least, then by at_most; pairs that contradict each other are left out."""
+        span, sizes = self.threshold, rankings.sizes
+        sums = ThresholdSums(rankings, self._key(rankings), sizes) if span.swept else None
+        axis = Axis(name=span.name, span=(span.low, span.high), rises=self.of != "score")
+        mosts = self.at_most.values if self.at_most is not None else (None,)
+        pairs = [(lower, upper) for lower in self.at_least.values for upper in mosts if upper is None or upper >= lower]
+        for lower, upper in pairs:
+            fixed: dict[str, Value] = {self.at_least.name: lower}
+            if self.at_most is not None and upper is not None:
+                fixed[self.at_most.name] = upper
+            if sums is None:
+                fixed[span.name] = span.high
+            fixed.pop("", None)
+            if sums is None:
+                lengths = self.offered_prefix(rankings, fixed)[1]
+                yield Cut(rankings=rankings, values=fixed, low=lengths, high=lengths)
+            else:
+                high = sizes if upper is None else np.minimum(sizes, upper)
+                low = np.minimum(high, lower)
+                yield Cut(rankings=rankings, values=fixed, low=low, high=high, axis=(axis, sums), slot=0)
+
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
+        """What the step offers."""
+        limit = self.threshold.of(values)
+        reached = rankings.items.count(self._key(rankings) >= (limit if self.of == "score" else -limit))
+        length = offered_length(rankings.sizes, reached, self.at_least.of(values))
+        return rankings, length if self.at_most is None else np.minimum(length, self.at_most.of(values))
+
+    def _key(self, rankings: MeasuredRankings) -> FloatArray:
+        """What the threshold is compared with: scores, or less than nothing by how far they have fallen."""
+        return rankings.score if self.of == "score" else -below_best(rankings, self.of)
+
+
+@dataclass(frozen=True)
+class BudgetFamily(CutFamily):
+    """A budget of prompt tokens on top of a family (step `budget`, without `skip`, the session not counted).
+
+    Attributes:
+        of: the family.
+        tokens: the budgets that are tried with each of its lines; or a span, and every budget is tried with each of
+            the family's settings, which must then have no threshold that is swept.
+    """
+
+    of: CutFamily
+    tokens: Counts | ThresholdSpan
+
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
+        """The family's cuts, each with every budget."""
+        sums: ThresholdSums | None = None
+        for cut in self.of.cuts(rankings):
+            if isinstance(self.tokens, Counts):
+                for tokens in self.tokens.values:
+                    fits = _count_in_budget(cut.rankings, tokens)
+                    yield replace(
+                        cut,
+                        values={**cut.values, **({self.tokens.name: tokens} if self.tokens.name else {})},
+                        low=np.minimum(cut.low, fits),
+                        high=np.minimum(cut.high, fits),
+                    )
+                continue
+            if cut.axis is not None:
+                raise ParameterError(
+                    f"{cut.axis[0].name} and {self.tokens.name} cannot both be swept at every value; fix one of them"
+                )
+            if sums is None or sums.rankings is not cut.rankings:
+                sums = ThresholdSums(
+                    cut.rankings, -cut.rankings.cumulative_tokens.astype(np.float64), cut.rankings.sizes
+                )
+            axis = Axis(name=self.tokens.name, span=(self.tokens.low, self.tokens.high), rises=True, is_integer=True)
+            yield replace(cut, low=np.zeros_like(cut.high), axis=(axis, sums))
+
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
+        """What the family offers, as far as it fits."""
+        prefix, lengths = self.of.offered_prefix(rankings, values)
+        return prefix, np.minimum(lengths, _count_in_budget(prefix, int(self.tokens.of(values))))
+
+
+def _count_in_budget(rankings: MeasuredRankings, tokens: int) -> IntArray:
+    """How many of the first items fit into a budget, shape (n_queries,)."""
+    return rankings.items.count(rankings.cumulative_tokens <= tokens)
+
+
+def sweep(
+    family: CutFamily,
+    rankings: MeasuredRankings,
+    collectors: Sequence[Collector[ThresholdLine]],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Evaluate every setting of a family; each line is seen by all collectors, in order, and forgotten.
+
+    Args:
+        family: which settings there are.
+        rankings: rankings, measured at every length.
+        collectors: those that keep something.
+        progress: told after each line how many settings have been evaluated.
+
+    Returns:
+        How many settings there were.
+    """
+    return show_lines(family.lines(rankings), collectors, progress=progress)
+
+
+POWERS: Mapping[str, int] = {"yes/no": 1, "share": 2, "amount": 3}
+"""Up to which power values must be summed for an interval, by scale."""
+_FLAT = 1e-14  # variance in squared means that is taken for rounding
+
+
+def bounds(
+    measure: Measure, powers: Sequence[FloatArray], n: npt.ArrayLike, *, level: float = LEVEL, times: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
+    """Intervals of many means at once, equal to those of `stats.estimate` for the values by query.
+
+    Equal to the bit for yes/no, within 1e-9 else; within 1e-5 for amounts that vary by less than 1/10,000 of their
+    mean, whose powers have lost what they differ in.
+
+    Args:
+        measure: yes/no: Wilson's interval; share: Wilson's at the effective sample size; amount: Hall's t.
+        powers: the sums of the values, of their squares and of their cubes, as far as the scale needs them (see
+            `POWERS`), each of one shape.
+        n: how many values were summed, >= 0; a shape that broadcasts.
+        level: nominal coverage.
+        times: the intervals are those for so many times as many values with the same moments.
+
+    Returns:
+        Low and high ends, in that shape.
+    """
+    scale = measure.metric.declaration.scale
+    counted = np.broadcast_to(np.asarray(n, dtype=np.float64), powers[0].shape)
+    moments = [power / np.maximum(counted, 1.0) for power in powers]
+    mean, size = moments[0], counted * times
+    if scale == "yes/no":
+        return wilson_bounds(mean, size, level=level)
+    variance = moments[1] - mean * mean
+    variance = np.where(variance > _FLAT * mean * mean, variance, 0.0)
+    if scale == "share":
+        return share_bounds(np.clip(mean, 0.0, 1.0), variance, size, level=level)
+    third = moments[2] - 3.0 * mean * moments[1] + 2.0 * mean**3
+    low, high = moment_bounds(mean, variance, third, np.maximum(size, 2.0), level=level)
+    return np.where(size < 2.0, 0.0, np.maximum(low, 0.0)), np.where(size < 2.0, math.inf, high)
+
+
+class SweptSettings(ABC):
+    """Settings along one threshold: their values, their means, and intervals of some of these.
+
+    Attributes:
+        thresholds: from what offers fewest to what offers most, shape (n_settings,).
+    """
+
+    thresholds: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.thresholds)
+
+    @abstractmethod
+    def line_at(self, index: int) -> ThresholdLine:
+        """A line of one setting alone."""
+
+    @abstractmethod
+    def select_setting(self, index: int) -> SweptSettings:
+        """One setting alone, in arrays that it does not share."""
+
+    @abstractmethod
+    def n(self, measure: Measure) -> int:
+        """How many queries a measure applies to; where settings differ in this, the most."""
+
+    @abstractmethod
+    def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
+        """The means of a measure at some indices or all; NaN where it applies to no query."""
+
+    @abstractmethod
+    def bounds(
+        self, measure: Measure, indices: IntArray, *, level: float, times: float = 1.0
+    ) -> tuple[FloatArray, FloatArray]:
+        """Ends of the intervals of some means, if there were `times` as many queries of the same kinds."""
+
+    @abstractmethod
+    def differences(self, measure: Measure, indices: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """Means of paired differences to the base with their standard errors, if there were `times` as many queries."""
+
+    def values_at(self, index: int) -> dict[str, Value]:
+        """The values of one setting."""
+        return self.line_at(index).values_at(0)
+
+    def rounded_values(self, index: int) -> dict[str, Value]:
+        """The same with a threshold of few digits that selects the same (see `ThresholdLine.rounded_threshold`)."""
+        return self.line_at(index).rounded_values(0)
+
+    def objective_means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
+        """The values that an objective is compared by, at some indices or all: as a rule its means."""
+        return self.means(measure, indices)
+
+    def mean_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """Where sign x mean >= sign x end, shape (n_settings,); nowhere if the measure applies to no query."""
+        return sign * self.means(measure) >= sign * end
+
+    def objective_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """The same for the values that an objective is compared by."""
+        return sign * self.objective_means(measure) >= sign * end
+
+    def best_index(self, measure: Measure, sign: int, mask: BoolArray | None = None) -> int | None:
+        """The first index with the highest (sign 1) or lowest mean, within a mask; None if there is no mean."""
+        return best_index(self.means(measure), sign, mask)
+
+
+class LineSettings(SweptSettings):
+    """The settings of one line over one dataset.
+
+    Attributes:
+        line: which.
+    """
+
+    def __init__(self, line: ThresholdLine) -> None:
+        self.line, self.thresholds = line, line.thresholds
+
+    def line_at(self, index: int) -> ThresholdLine:
+        """The line with one of its thresholds; its sums are those of all."""
+        return replace(
+            self.line, thresholds=self.line.thresholds[index : index + 1].copy(), beyond=self.line.ends(index)
+        )
+
+    def select_setting(self, index: int) -> LineSettings:
+        """One setting alone, in arrays that it does not share."""
+        line, span = self.line, slice(index, index + 1)
+        sums, squares, cubes = (
+            {measure: np.array(values[span], dtype=np.float64) for measure, values in power.items()}
+            for power in (line.sums, line.squares, line.cubes)
+        )
+        selected = replace(
+            self.line_at(index),
+            sums=sums,
+            squares=squares,
+            cubes=cubes,
+            n={**line.n, **{measure: int(counts[index]) for measure, counts in line.applies.items()}},
+            applies={},
+            differences={
+                measure: difference.select(np.array([index])) for measure, difference in line.differences.items()
+            },
+        )
+        return LineSettings(selected)
+
+    def n(self, measure: Measure) -> int:
+        """How many queries a measure applies to; where settings differ in this, the most."""
+        return self.line.n[measure]
+
+    def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
+        """Sums over n; NaN where n is 0."""
+        return self.line.means(measure, indices)
+
+    def mean_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """Compares sums, which is faster by half than to divide them all."""
+        sums, ends = self.line.sums[measure], end * self.line.counts(measure)
+        return sums >= ends if sign > 0 else sums <= ends
+
+    def objective_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """The same: an objective is compared by its means."""
+        return self.mean_reaches(measure, sign, end)
+
+    def best_index(self, measure: Measure, sign: int, mask: BoolArray | None = None) -> int | None:
+        """Compares sums where all settings have the same number of queries."""
+        equal_n = measure not in self.line.applies and self.line.n[measure] > 0
+        return best_index(self.line.sums[measure] if equal_n else self.means(measure), sign, mask)
+
+    def bounds(
+        self, measure: Measure, indices: IntArray, *, level: float, times: float = 1.0
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `bounds`."""
+        line, max_power = self.line, POWERS[measure.metric.declaration.scale]
+        powers = [
+            np.asarray(of[measure][indices], dtype=np.float64)
+            for of in (line.sums, line.squares, line.cubes)[:max_power]
+        ]
+        applies = line.applies.get(measure)
+        n = np.array(line.n[measure]) if applies is None else applies[indices]
+        return bounds(measure, powers, n, level=level, times=times)
+
+    def differences(self, measure: Measure, indices: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """See `DifferenceSums.errors`."""
+        return self.line.differences[measure].select(indices).errors(times=times)
+
+
+def best_index(means: FloatArray, sign: int, mask: BoolArray | None = None) -> int | None:
+    """The first index of the highest (sign 1) or lowest (-1) value; NaN is ignored. None if there is none."""
+    if mask is not None:
+        means = np.where(mask, means, math.nan)
+    index = int(means.argmax() if sign > 0 else means.argmin())  # of a NaN, if there is one
+    if not math.isnan(means[index]):
+        return index
+    if np.isnan(means).all():
+        return None
+    return int(np.nanargmax(means) if sign > 0 else np.nanargmin(means))
+
+
+GRID = 2000
+"""At most so many common thresholds are tried for each line: all, or equally many of each dataset, evenly by rank."""
+
+
+class CommonLine(SweptSettings):
+    """Settings of lines that differ in the dataset only, at common thresholds; each dataset weighs the same.
+
+    A measure's mean is the mean of the datasets' means, over the datasets in which it applies to any query; its
+    interval is put together from theirs by MOVER. An objective that counts (tokens, items) is the geometric mean over
+    datasets, so that a dataset with large items decides no more than others; 1 is added to each mean and taken off
+    again, so that offering nothing on one dataset does not decide alone. Other objectives are means of means.
+
+    Source of MOVER: Zou and Donner, Construction of confidence limits about effect measures: a general approach,
+    Statistics in Medicine 27, 2008.
+    """
+
+    def __init__(
+        self,
+        lines: Sequence[ThresholdLine],
+        thresholds: FloatArray,
+        indices: Sequence[IntArray],
+        worth: Sequence[float] | None = None,
+    ) -> None:
+        """Use given thresholds; `of` finds them.
+
+        Args:
+            lines: one per dataset, with equal values and axis.
+            thresholds: from what offers fewest to what offers most, shape (n_settings,).
+            indices: for each line, its index at each threshold, shape (n_settings,).
+            worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
+        """
+        self._lines = [LineSettings(line) for line in lines]
+        self._indices = indices
+        self.thresholds = thresholds
+        self._worth = [1.0] * len(lines) if worth is None else worth
+
+    @classmethod
+    def of(
+        cls, lines: Sequence[ThresholdLine], *, worth: Sequence[float] | None = None, max_thresholds: int = GRID
+    ) -> CommonLine:
+        """Find the common thresholds of the lines of several datasets.
+
+        Args:
+            lines: one per dataset, always in the same order of datasets.
+            worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
+            max_thresholds: how many thresholds are tried; longer lines give equally many for each dataset, evenly by
+                rank.
+        """
+        first = lines[0]
+        if any(line.axis != first.axis or line.values != first.values for line in lines):
+            raise RuntimeError("lines of different settings cannot share thresholds")
+        if not first.axis:
+            return cls(lines, first.thresholds, [np.zeros(1, dtype=np.int64) for _ in lines], worth)
+        sign = -1.0 if _rises(first) else 1.0
+        by_line = [sign * line.thresholds for line in lines]
+        if sum(map(len, by_line)) > max_thresholds:
+            share = max(max_thresholds // len(lines), 2)
+            tried = [keys[np.unique(np.linspace(0, len(keys) - 1, share).round().astype(np.int64))] for keys in by_line]
+        else:
+            tried = by_line
+        common = np.unique(np.concatenate(tried))[::-1]
+        indices = [np.maximum(count_at_least(keys, common) - 1, 0) for keys in by_line]
+        return cls(lines, sign * common, indices, worth)
+
+    def select_setting(self, index: int) -> CommonLine:
+        """One setting alone, in arrays that it does not share."""
+        alone, first = self.line_at(index), np.zeros(1, dtype=np.int64)
+        selected = [
+            replace(line.select_setting(int(indices[index])).line, thresholds=alone.thresholds, beyond=alone.beyond)
+            for line, indices in zip(self._lines, self._indices, strict=True)
+        ]
+        return CommonLine(selected, alone.thresholds, [first for _ in selected], self._worth)
+
+    def n(self, measure: Measure) -> int:
+        """How many queries of all datasets a measure applies to."""
+        return sum(line.n(measure) for line in self._lines)
+
+    def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
+        """The means of the datasets' means; NaN where a measure applies to no query of any."""
+        return _mean(self._dataset_means(measure, indices))
+
+    def objective_means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
+        """The geometric means of what counts, else `means`."""
+        by_dataset = self._dataset_means(measure, indices)
+        if measure.metric.declaration.scale != "amount":
+            return _mean(by_dataset)
+        return np.asarray(np.expm1(_mean(np.log1p(by_dataset))))
+
+    def bounds(
+        self, measure: Measure, indices: IntArray, *, level: float, times: float = 1.0
+    ) -> tuple[FloatArray, FloatArray]:
+        """Intervals by MOVER: the squared distances of the datasets' ends from their means add up."""
+        by_dataset = self._dataset_means(measure, indices)
+        ends = [
+            line.bounds(measure, line_indices[indices], level=level, times=times * worth)
+            for line, line_indices, worth in zip(self._lines, self._indices, self._worth, strict=True)
+        ]
+        mean, some = _mean(by_dataset), (~np.isnan(by_dataset)).sum(axis=0)
+        distance = [np.sqrt(np.nansum((by_dataset - np.stack(end)) ** 2, axis=0)) for end in zip(*ends, strict=True)]
+        low, high = (np.where(some > 0, total / np.maximum(some, 1), math.inf) for total in distance)
+        return mean - low, mean + high
+
+    def differences(self, measure: Measure, indices: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """The means of the datasets' mean differences, and the errors of these means of independent ones."""
+        pairs = [
+            line.differences(measure, line_indices[indices], times=times)
+            for line, line_indices in zip(self._lines, self._indices, strict=True)
+        ]
+        mean, error = (np.stack(part) for part in zip(*pairs, strict=True))
+        some = (~np.isnan(mean)).sum(axis=0)
+        variance = np.where(np.isnan(mean), 0.0, error**2).sum(axis=0)
+        return _mean(mean), np.where(some > 0, np.sqrt(variance) / np.maximum(some, 1), math.inf)
+
+    def _dataset_means(self, measure: Measure, indices: IntArray | None) -> FloatArray:
+        """The datasets' means, shape (n_datasets, n_settings)."""
+        return np.stack(
+            [
+                line.means(measure, line_indices if indices is None else line_indices[indices])
+                for line, line_indices in zip(self._lines, self._indices, strict=True)
+            ]
+        )
+
+    def line_at(self, index: int) -> ThresholdLine:
+        """The first dataset's line with one threshold, and the ends between which nothing changes on any dataset."""
+        line = self._lines[0].line
+        if not line.axis:
+            return line
+        ends = [
+            settings.line.ends(int(line_indices[index]))
+            for settings, line_indices in zip(self._lines, self._indices, strict=True)
+        ]
+        nearer, further = (max, min) if _rises(line) else (min, max)
+        return replace(
+            line,
+            thresholds=self.thresholds[index : index + 1],
+            beyond=(nearer(start for start, _ in ends), further(end for _, end in ends)),
+        )
+
+
+def sweep_common(
+    family: CutFamily,
+    rankings: Sequence[MeasuredRankings],
+    optima: Sequence[Collector[CommonLine]],
+    *,
+    worth: Sequence[float] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Show optima every setting of a family, with the same values on several datasets.
+
+    Args:
+        family: which settings there are; its lines have the same fixed values, in the same order, on every dataset.
+        rankings: one per dataset, at least one.
+        optima: of policies whose targets `of: base` are multiples of the mean of the datasets' means.
+        worth: for each dataset, how many independent queries a query is worth (see `Optimum`); 1 if not given.
+        progress: told after each line how many settings have been evaluated.
+
+    Returns:
+        How many settings there were.
+    """
+    by_dataset = zip(*(family.lines(measured) for measured in rankings), strict=True)
+    return show_lines((CommonLine.of(lines, worth=worth) for lines in by_dataset), optima, progress=progress)
+
+
+def _rises(line: ThresholdLine) -> bool:
+    """Whether more is offered as the threshold rises."""
+    return line.beyond[0] < line.beyond[1]
+
+
+def _mean(by_dataset: FloatArray) -> FloatArray:
+    """Means over datasets, shape (n_settings,), NaN left out; NaN where all are."""
+    some = (~np.isnan(by_dataset)).sum(axis=0)
+    return np.asarray(np.nansum(by_dataset, axis=0) / np.where(some > 0, some, math.nan))

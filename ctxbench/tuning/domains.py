@@ -1,0 +1,680 @@
+"""Cuts by domain, and two domains under one token budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ctxbench.evaluation.metrics import evaluate
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, owners
+from ctxbench.model.items import Catalog
+from ctxbench.model.labels import Grade
+from ctxbench.pipelines.strategies.cut import Margin, Standard, fallen
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.selector import Value
+from ctxbench.tuning.cut_families import Cut, StandardMargin, ThresholdFamily
+from ctxbench.tuning.measures import (
+    ADDITIVE,
+    NEVER,
+    Measure,
+    RankedItems,
+    Requirements,
+    item_types,
+    select_lists,
+    values_of_measures,
+)
+from ctxbench.tuning.rankings import MeasuredRankings
+from ctxbench.tuning.setting_lines import Counts, ThresholdLine, ThresholdSpan, setting_line
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CutReader:
+    """Reads parameters of cuts as a definition writes them: as values, or as `$name` of a selector's parameter.
+
+    Attributes:
+        definition: of the selector.
+        values: of all its parameters, where nothing is tuned.
+        fixed: the parameters that keep their value.
+        search: by parameter, the whole numbers that are tried, where they are not all.
+    """
+
+    definition: Definition
+    values: Mapping[str, Value]
+    fixed: Collection[str]
+    search: Mapping[str, Sequence[Value]]
+
+    def value(self, written: Any) -> Any:
+        """The value where nothing is tuned."""
+        name = parameter_name(written)
+        return self.values[name] if name else written
+
+    def counts(self, written: Any, tried: Sequence[int] = ()) -> Counts:
+        """A whole number, with those that are tried; without any, all of its range."""
+        name = parameter_name(written)
+        if not name or name in self.fixed:
+            return Counts(name, (int(self.value(written)),))
+        parameter = self.definition.parameters[name]
+        return Counts(
+            name, tuple(map(int, self.search.get(name) or tried or range(int(parameter.low), int(parameter.high) + 1)))
+        )
+
+    def span(self, written: Any) -> ThresholdSpan:
+        """A threshold, with its range."""
+        name = parameter_name(written)
+        if not name or name in self.fixed:
+            return ThresholdSpan.fixed(name, float(self.value(written)))
+        parameter = self.definition.parameters[name]
+        return ThresholdSpan(name, float(parameter.low), float(parameter.high))
+
+    def standard_margin(
+        self,
+        cut: Mapping[str, Any],
+        margin: Mapping[str, Any] | None,
+        *,
+        topKs: Sequence[int] = (),  # noqa: N803 - the specification's names
+        topNs: Sequence[int] = (),  # noqa: N803
+    ) -> StandardMargin:
+        """The step `standard`, and the step `margin` behind it, if there is one."""
+        return StandardMargin(
+            topK=self.counts(cut.get("topK", Standard.topK), topKs),
+            topN=self.counts(cut.get("topN", Standard.topN), topNs),
+            includeScore=self.span(cut.get("includeScore", Standard.includeScore)),
+            margin=None if margin is None else self.span(margin.get("margin", Margin.margin)),
+            at_most=100 if margin is None else int(self.value(margin.get("at_most", Margin.at_most))),
+        )
+
+
+def fixed_names(definition: Definition, fixed: Collection[str]) -> frozenset[str]:
+    """The parameters that have a value, and those that a choice among them sets."""
+    return frozenset({*fixed, *(name for parameter in fixed for name in definition.parameters[parameter].sets)})
+
+
+def parameter_name(written: Any) -> str:
+    """The parameter that a value in a specification stands for; empty if it is a value itself."""
+    return written[1:] if isinstance(written, str) and written.startswith("$") else ""
+
+
+def step_name(step: Any) -> tuple[str, Mapping[str, Any]]:
+    """The name and the parameters of a step of a specification."""
+    if isinstance(step, str):
+        return step, {}
+    name, written = next(iter(step.items()))
+    return str(name), written if isinstance(written, Mapping) else {}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Domain:
+    """Item types with a cut for them alone.
+
+    Attributes:
+        types: as `by_domain` names them; `*` = all that belong to no domain before.
+        family: its cuts.
+    """
+
+    types: tuple[str, ...]
+    family: StandardMargin | ThresholdFamily
+
+
+def domain_items(catalog: Catalog, domains: Sequence[tuple[str, ...]]) -> tuple[BoolArray, ...]:
+    """Which items belong to each domain, as `by_domain` deals them out; shape (n_items,) each."""
+    types = item_types(catalog)
+    free = np.ones(len(types), dtype=np.bool_)
+    out = []
+    for domain in domains:
+        members = free & (np.isin(types, domain) | ("*" in domain))
+        free &= ~members
+        out.append(members)
+    return tuple(out)
+
+
+def domains_of(
+    definition: Definition,
+    *,
+    topKs: Sequence[int],  # noqa: N803 - the specification's names
+    topNs: Sequence[int],  # noqa: N803
+    fixed: Mapping[str, Value] | None = None,
+    search: Mapping[str, Sequence[Value]] | None = None,
+) -> tuple[Domain, ...]:
+    """The domains of a selector that refines by domain, with a cut `standard`, and maybe `margin`, in each.
+
+    Args:
+        definition: the selector.
+        topKs, topNs: the values that are tried, of every domain.
+        fixed: checked values of parameters that stay as they are, and with a choice those that it sets.
+        search: by parameter, the whole numbers that are tried in place of those.
+
+    Raises:
+        ParameterError: its last step is no `by_domain` of such cuts.
+    """
+    values = definition.with_defaults(fixed or {})
+    last = (definition.refining(values) or [None])[-1]
+    blocks = last.get("by_domain") if isinstance(last, Mapping) else None
+    if not isinstance(blocks, Mapping):
+        raise ParameterError(f"selector {definition.name!r} has no by_domain as its last step")
+    tried = search or {}
+    reader = CutReader(
+        definition=definition, values=values, fixed=fixed_names(definition, fixed or {}) - tried.keys(), search=tried
+    )
+    return tuple(
+        Domain(
+            types=tuple(part.strip() for part in str(key).split(",")),
+            family=_family(reader, str(key), steps, topKs, topNs),
+        )
+        for key, steps in blocks.items()
+    )
+
+
+def _family(
+    reader: CutReader,
+    key: str,
+    steps: Sequence[Any],
+    topKs: Sequence[int],  # noqa: N803 - the specification's names
+    topNs: Sequence[int],  # noqa: N803
+) -> StandardMargin:
+    """The cut of one domain."""
+    named = dict(map(step_name, steps))
+    if list(named) not in (["standard"], ["standard", "margin"]) or len(named) < len(steps):
+        raise ParameterError(f"by_domain {key}: a cut that can be swept is standard, or standard and margin")
+    cut, margin = named["standard"], named.get("margin")
+    if margin is not None and (margin.get("of") != "ratio" or margin.get("at_least", 0) != 0):
+        raise ParameterError(f"by_domain {key}: a margin that can be swept has of: ratio and at_least: 0")
+    return reader.standard_margin(cut, margin, topKs=topKs, topNs=topNs)
+
+
+DOMAIN_METRICS = {
+    *("completeness", "recall", "direct_recall", "dependency_recall"),
+    *("abstention", "false_inclusion", "forbidden_offered"),
+}
+"""The metrics that a gain can be made of."""
+_MAX_PARTS = 2**20  # parts that a share is counted in, over all queries at most
+
+Corner = tuple[int, int]
+
+
+def corners(firsts: Sequence[Corner]) -> list[Corner]:
+    """The least pairs of lengths that meet all requirements, by rising first and falling second length.
+
+    Args:
+        firsts: for each requirement the length that meets it in the one domain and in the other, `NEVER` where none
+            does. No requirement: (0, 0).
+    """
+    out: list[Corner] = []
+    for first_length in sorted({0, *(first for first, _ in firsts if first < NEVER)}):
+        second_length = max((second for first, second in firsts if first > first_length), default=0)
+        if second_length < NEVER and (not out or second_length < out[-1][1]):
+            out.append((first_length, second_length))
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Gain:
+    """A measure that does not add up over domains, as weighted quadrants of pairs of lengths.
+
+    Attributes:
+        query: the ranking of each quadrant, shape (n,).
+        lengths: from which lengths on in either domain it counts, shape (2, n).
+        weight: whole numbers, shape (n,); at any pair of lengths the sum of those that count is the measure's sum
+            over queries x `scale`.
+        scale: by which sums were multiplied.
+        constant: a sum that is there before anything is offered, likewise multiplied; less than 0 where the quadrants
+            count what is lost.
+        applies: to how many queries the measure applies.
+    """
+
+    query: IntArray
+    lengths: IntArray
+    weight: IntArray
+    scale: int
+    constant: int
+    applies: int
+
+
+def domain_gain(measure: Measure, required: Requirements, rankings: Sequence[MeasuredRankings]) -> Gain:
+    """A measure of a metric in `DOMAIN_METRICS` as quadrants.
+
+    Args:
+        measure: over all queries that it applies to, or those within reach.
+        required: what the queries require.
+        rankings: those of the two domains.
+
+    Raises:
+        ParameterError: the measure has no such form, or shares of too many different parts.
+    """
+    queries = rankings[0].reachable if measure.reachable else np.ones(required.items.n, dtype=np.bool_)
+    if measure.required_type:
+        queries = queries & rankings[0].queries_by_type[measure.required_type]
+    name = measure.metric.name
+    if name in ("abstention", "false_inclusion"):
+        idle = queries & (required.counts == 0) & required.items.complete
+        if name == "abstention":
+            return _offered(idle, [np.where(domain.sizes > 0, 1, NEVER) for domain in rankings], lost=True)
+        return _offered(idle, [_first_useless(domain.items) for domain in rankings])
+    if name == "forbidden_offered":
+        return _offered(
+            queries & _has_forbidden(required.items), [_first_forbidden(domain.items) for domain in rankings]
+        )
+    firsts = np.stack([required.met_from(domain.items) for domain in rankings]).T.tolist()
+    if name == "completeness":
+        return _completeness(queries, required, firsts)
+    if name in DOMAIN_METRICS:
+        direct = required.direct
+        counted = {"recall": np.ones_like(direct), "direct_recall": direct}.get(name, ~direct)
+        return _recall(measure, counted & queries[required.query], required, firsts)
+    raise ParameterError(
+        f"{measure} cannot be swept over two domains at once: it neither adds up over them nor counts requirements "
+        f"that are met; those that do are {', '.join(sorted(DOMAIN_METRICS))}"
+    )
+
+
+def _completeness(queries: BoolArray, required: Requirements, firsts: Sequence[Corner]) -> Gain:
+    bounds = np.searchsorted(required.query, np.arange(required.items.n + 1)).tolist()
+    applies = queries & (required.counts > 0)
+    rows = [
+        (query, first, second, weight)
+        for query in np.flatnonzero(applies).tolist()
+        for first, second, weight in _quadrants(firsts[bounds[query] : bounds[query + 1]])
+    ]
+    return _gain(rows, scale=1, applies=int(applies.sum()))
+
+
+def _recall(measure: Measure, counted: BoolArray, required: Requirements, firsts: Sequence[Corner]) -> Gain:
+    """The share of requirements that are met, of those where `counted`, shape (n_requirements,), is True."""
+    need = np.bincount(required.query[counted], minlength=required.items.n)
+    scale = math.lcm(*np.unique(need[need > 0]).tolist())
+    if scale * int((need > 0).sum()) > _MAX_PARTS:
+        raise ParameterError(f"{measure} has too many different shares to be swept over two domains at once")
+    rows = [
+        (int(required.query[group]), first, second, weight * scale // int(need[required.query[group]]))
+        for group in np.flatnonzero(counted).tolist()
+        for first, second, weight in _quadrants([firsts[group]])
+    ]
+    return _gain(rows, scale=scale, applies=int((need > 0).sum()))
+
+
+def _offered(queries: BoolArray, firsts: Sequence[IntArray], *, lost: bool = False) -> Gain:
+    """How many queries are offered an item of some kind; or how many are not, if that is what is `lost`.
+
+    Args:
+        queries: those that are counted, shape (n_queries,).
+        firsts: of either domain, the length from which on such an item is offered, shape (n_queries,).
+        lost: whether an offer takes from the measure instead of adding to it.
+    """
+    rows = [
+        (query, first, second, -weight if lost else weight)
+        for query in np.flatnonzero(queries).tolist()
+        for first, second, weight in _quadrants([(int(firsts[0][query]), int(firsts[1][query]))])
+    ]
+    n = int(queries.sum())
+    return _gain(rows, scale=1, applies=n, constant=n if lost else 0)
+
+
+def _first_useless(items: RankedItems) -> IntArray:
+    """The length from which on an item that is not even helpful is offered, shape (n_queries,)."""
+    return _first_length(items, ~(_is_labelled(items, Grade.HELPFUL, Grade.REQUIRED) & items.enough))
+
+
+def _first_forbidden(items: RankedItems) -> IntArray:
+    """The length from which on an item that is labelled irrelevant is offered, shape (n_queries,)."""
+    return _first_length(items, _is_labelled(items, Grade.IRRELEVANT))
+
+
+def _has_forbidden(items: RankedItems) -> BoolArray:
+    """Whether an item is labelled irrelevant, shape (n_queries,)."""
+    judgments = items.labels.dataset.judgments
+    some = owners(judgments.start)[judgments.grade == Grade.IRRELEVANT]
+    return np.isin(items.query, some)
+
+
+def _is_labelled(items: RankedItems, *grades: Grade) -> BoolArray:
+    """Whether each ranked item has a label of these grades, shape (n_ranked,)."""
+    judgments, width = items.labels.dataset.judgments, items.n_catalog
+    start, label = select_lists(judgments.start, items.query)
+    keys = (owners(start) * width + judgments.item[label])[np.isin(judgments.grade[label], grades)]
+    return np.isin(items.owner * width + items.item, keys)
+
+
+def _first_length(items: RankedItems, wrong: BoolArray) -> IntArray:
+    """The length from which on one of the ranked items that are `wrong`, shape (n_ranked,), is offered."""
+    first = np.full(items.n, NEVER, dtype=np.int64)
+    np.minimum.at(first, items.owner[wrong], items.position[wrong] + 1)
+    return first
+
+
+def _quadrants(firsts: Sequence[Corner]) -> Iterator[tuple[int, int, int]]:
+    """The quadrants of the corners of requirements, and less each overlap of two neighbours."""
+    pairs = corners(firsts)
+    for index, (first, second) in enumerate(pairs):
+        yield first, second, 1
+        if index + 1 < len(pairs):
+            yield pairs[index + 1][0], second, -1
+
+
+def _gain(rows: Sequence[tuple[int, int, int, int]], *, scale: int, applies: int, constant: int = 0) -> Gain:
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    return Gain(table[:, 0], table[:, 1:3].T, table[:, 3], scale, constant, applies)
+
+
+_GAINS = {"completeness", "recall", "direct_recall", "dependency_recall"}
+_SAME = 1e-12  # relative difference up to which two sums are the same
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairFront:
+    """Pairs of settings that nothing beats: no other costs as little and gains as much, or more.
+
+    Attributes:
+        cost: sums over queries, rising, shape (n,).
+        gain: sums over queries, rising, shape (n,).
+        values: the settings, with exact thresholds.
+        rounded: the same settings with short decimals that select the same.
+        settings: how many pairs of settings there were, all thresholds counted.
+    """
+
+    cost: FloatArray
+    gain: FloatArray
+    values: tuple[Mapping[str, Value], ...]
+    rounded: tuple[Mapping[str, Value], ...]
+    settings: int
+
+    def __len__(self) -> int:
+        return len(self.cost)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _DomainLine:
+    """A line of one domain, at the settings at which a gain changes.
+
+    Attributes:
+        line: these settings, from what offers fewest, m of them, without sums.
+        start, end: the values between which a threshold selects the same, shape (m,) each; see `ThresholdLine.beyond`.
+        costs: by measure, sums over queries, shape (m,).
+        first_indices: by gain, for each of its quadrants the first setting at which it counts, 0 to m (never).
+        settings: how many the whole line has.
+    """
+
+    line: ThresholdLine
+    start: FloatArray
+    end: FloatArray
+    costs: Mapping[Measure, FloatArray]
+    first_indices: Mapping[Measure, IntArray]
+    settings: int
+
+    def values_at(self, index: int, *, short: bool) -> dict[str, Value]:
+        """The values of one setting."""
+        line = replace(
+            self.line,
+            thresholds=self.line.thresholds[index : index + 1],
+            beyond=(float(self.start[index]), float(self.end[index])),
+        )
+        return line.rounded_values(0) if short else line.values_at(0)
+
+
+class _CheapestPairs:
+    """The cheapest pair of settings for every gain, of those seen so far."""
+
+    def __init__(self, max_gain: int) -> None:
+        self.cost = np.full(max_gain + 1, np.inf)
+        self.at_least = self.cost
+        self.where: dict[int, tuple[_DomainLine, int, _DomainLine, int]] = {}
+
+    def add(self, cost: FloatArray, gain: IntArray, first: _DomainLine, second: _DomainLine) -> None:
+        """Keep the pairs that are cheaper than all that gain as much; of equals the first stays."""
+        rows, columns = np.nonzero(cost < self.at_least[gain])
+        if not len(rows):
+            return
+        costs, gains = cost[rows, columns], gain[rows, columns]
+        cheap_first = np.lexsort((np.arange(len(rows)), costs, -gains))
+        lowest = np.minimum.accumulate(costs[cheap_first])
+        falls = np.append(True, lowest[1:] < lowest[:-1])
+        for index in cheap_first[falls].tolist():
+            gained = int(gains[index])
+            if costs[index] < self.cost[gained]:
+                self.cost[gained] = costs[index]
+                self.where[gained] = (first, int(rows[index]), second, int(columns[index]))
+        self.at_least = np.minimum.accumulate(self.cost[::-1])[::-1]
+
+
+class DomainPair:
+    """The two domains of a selector, and every pair of their settings.
+
+    Args:
+        rankings: the rankings before the domains' cuts, both domains together, with the measures needed.
+        domains: two; parameters of the same name have the same value in both.
+
+    Raises:
+        ParameterError: there are not two domains, or an item of a ranking belongs to neither.
+    """
+
+    def __init__(self, rankings: MeasuredRankings, domains: Sequence[Domain]) -> None:
+        if len(domains) != 2:
+            raise ParameterError(f"a budget is shared by two domains, got {len(domains)}")
+        members = domain_items(rankings.items.labels.dataset.catalog, [domain.types for domain in domains])
+        if not (members[0] | members[1])[rankings.items.item].all():
+            raise ParameterError("an item of a ranking belongs to neither domain; add its type, or '*'")
+        self.rankings = rankings
+        self.domains = tuple(domains)
+        self._parts = tuple(rankings.select_items(is_member[rankings.items.item]) for is_member in members)
+        self._required = Requirements.of(rankings.items)
+
+    def front(
+        self,
+        gain: Measure,
+        cost: Measure,
+        *,
+        floors: Mapping[Measure, float] | None = None,
+        budgets: Mapping[Measure, float] | None = None,
+    ) -> PairFront:
+        """The best gain for every cost, over every topK, every topN and every threshold of both domains.
+
+        Args:
+            gain: completeness or a recall, of all queries or of those within reach.
+            cost: a measure that adds up over items, such as tokens.
+            floors: by measure, the least sum over queries that is allowed: of completeness, recalls or abstention.
+            budgets: by measure, the largest sum that is allowed: of what adds up over items, false_inclusion or
+                forbidden_offered.
+
+        Returns:
+            None but settings that are not beaten, the cheapest first; of settings with the same cost and gain that of
+            the earlier line, then the one that offers less in the first domain, then in the second. Empty if none
+            keeps to floors and budgets.
+
+        Raises:
+            ParameterError: a measure is not of these kinds (precision is none), or was not measured, or a threshold
+                is that of both domains.
+        """
+        limits = {**(floors or {}), **(budgets or {})}
+        self._check(gain, cost, floors or {}, budgets or {})
+        counted = [measure for measure in dict.fromkeys((gain, *limits)) if measure.metric.name in DOMAIN_METRICS]
+        added = [measure for measure in dict.fromkeys((cost, *limits)) if measure.metric.name in ADDITIVE]
+        best: _CheapestPairs | None = None
+        scale, settings = 1, 0
+        for cuts in self._by_shared():
+            for first, second, gains in self._pairs(cuts, counted, added):
+                if best is None:
+                    scale = gains[gain].scale
+                    best = _CheapestPairs(gains[gain].applies * scale)  # where every query has 1
+                settings += first.settings * second.settings
+                price = self._price(cost, first, second)
+                tables = {name: _table(quadrants, name, first, second) for name, quadrants in gains.items()}
+                beyond = np.zeros(price.shape, dtype=np.bool_)
+                for limit, lower in (floors or {}).items():
+                    beyond |= tables[limit] < lower * gains[limit].scale * (1.0 - _SAME)
+                for limit, upper in (budgets or {}).items():
+                    spent = tables[limit] if limit in tables else self._price(limit, first, second)
+                    beyond |= spent > upper + _SAME * abs(upper)
+                best.add(np.where(beyond, np.inf, price) if limits else price, tables[gain], first, second)
+        return _front(best, scale, settings)
+
+    def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+        """By measure, the values of every query at one setting, shape (n_queries,); NaN = does not apply."""
+        pairs = zip(self.domains, self._parts, strict=True)
+        rankings, prefixes = self.rankings, [domain.family.offered_prefix(part, values) for domain, part in pairs]
+        evidence = _offered_items(rankings.items, prefixes).evidence()
+        return values_of_measures(
+            rankings.measures,
+            evaluate(list(dict.fromkeys(measure.metric for measure in rankings.measures)), evidence),
+            evidence,
+            rankings.items.labels.dataset.catalog,
+            by_type=rankings.queries_by_type,
+            reachable=rankings.reachable,
+        )
+
+    def lines(self, front: PairFront) -> Iterator[ThresholdLine]:
+        """The settings of a front, each as a separate line, for collectors that look at intervals.
+
+        Each is the cheapest by its sum. Where the end of a cost's interval is compared with a bound, another
+        setting with the same gain, a higher sum and less spread might keep to it, too, and is not among these.
+        """
+        for values in front.rounded:
+            yield setting_line(values, self.by_query(values), pairing=self.rankings.pairing)
+
+    def _check(
+        self, gain: Measure, cost: Measure, floors: Mapping[Measure, float], budgets: Mapping[Measure, float]
+    ) -> None:
+        unwanted = {"false_inclusion", "forbidden_offered"}
+        counts = DOMAIN_METRICS - unwanted
+        for role, measures, allowed in (
+            ("gain", [gain], _GAINS),
+            ("cost", [cost], ADDITIVE),
+            ("floor", floors, counts),
+            ("budget", budgets, ADDITIVE | unwanted),
+        ):
+            for measure in measures:
+                if measure.metric.name not in allowed:
+                    names = ", ".join(sorted(allowed))
+                    raise ParameterError(f"{measure} cannot be a {role} over two domains at once; {names} can")
+                if measure not in self.rankings.measures:
+                    raise ParameterError(f"{measure} was not measured on these rankings")
+
+    def _by_shared(self) -> Iterator[tuple[list[Cut], list[Cut]]]:
+        """The cuts of both domains, together where shared parameters have the same value."""
+        cuts = [list(domain.family.cuts(part)) for domain, part in zip(self.domains, self._parts, strict=True)]
+        names = [{name for cut in side for name in (*cut.values, *_axis_name(cut))} for side in cuts]
+        shared = sorted(names[0] & names[1])
+        if moves := sorted({name for side in cuts for cut in side for name in _axis_name(cut)} & set(shared)):
+            raise ParameterError(
+                f"{', '.join(moves)}: a threshold that both domains share cannot be swept in each; give each its own"
+            )
+        for key in dict.fromkeys(tuple(cut.values.get(name) for name in shared) for cut in cuts[0]):
+            first, second = (
+                [cut for cut in side if tuple(cut.values.get(name) for name in shared) == key] for side in cuts
+            )
+            if first and second:
+                yield first, second
+
+    def _pairs(
+        self, cuts: tuple[list[Cut], list[Cut]], counted: Sequence[Measure], added: Sequence[Measure]
+    ) -> Iterator[tuple[_DomainLine, _DomainLine, Mapping[Measure, Gain]]]:
+        """All pairs of lines, with the gains of the rankings that both cut; of other topKs these may be others."""
+
+        @cache
+        def gains(*rankings: MeasuredRankings) -> dict[Measure, Gain]:
+            return {measure: domain_gain(measure, self._required, rankings) for measure in counted}
+
+        @cache
+        def side(cut: Cut, index: int, *rankings: MeasuredRankings) -> _DomainLine:
+            return _side(cut, gains(*rankings), added, index)
+
+        for first, second in product(*cuts):
+            rankings = (first.rankings, second.rankings)
+            yield side(first, 0, *rankings), side(second, 1, *rankings), gains(*rankings)
+
+    def _price(self, cost: Measure, first: _DomainLine, second: _DomainLine) -> FloatArray:
+        """Sums of a cost at all pairs of settings; what the session costs is in both, and counts once."""
+        bare = float(np.nansum(self.rankings.values(cost, np.zeros(self.rankings.n_queries, dtype=np.int64))))
+        return first.costs[cost][:, None] + (second.costs[cost] - bare)[None, :]
+
+
+def _axis_name(cut: Cut) -> tuple[str, ...]:
+    return () if cut.axis is None else (cut.axis[0].name,)
+
+
+def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], index: int) -> _DomainLine:
+    """A line at the settings from which on some quadrant counts, and at its first."""
+    line = cut.line()
+    first_settings = {measure: _settings(cut, line, gain.query, gain.lengths[index]) for measure, gain in gains.items()}
+    all_settings = np.concatenate([np.zeros(1, dtype=np.int64), *first_settings.values()])
+    matter = np.unique(all_settings[all_settings < len(line)])
+    start, end = line.thresholds[matter].copy(), np.append(line.thresholds[1:], line.beyond[1])[matter]
+    start[0] = line.beyond[0]
+    return _DomainLine(
+        line=ThresholdLine(
+            values=line.values, axis=line.axis, thresholds=line.thresholds[matter], sums={}, n={}, span=line.span
+        ),
+        start=start,
+        end=end,
+        costs={measure: np.asarray(line.sums[measure], dtype=np.float64)[matter] for measure in costs},
+        first_indices={measure: np.searchsorted(matter, settings) for measure, settings in first_settings.items()},
+        settings=len(line),
+    )
+
+
+def _settings(cut: Cut, line: ThresholdLine, query: IntArray, length: IntArray) -> IntArray:
+    """The first setting of a line at which each query is offered a length; as many as there are = never."""
+    first = np.where(length <= cut.low[query], 0, len(line)).astype(np.int64)
+    moves = np.flatnonzero((length > cut.low[query]) & (length <= cut.high[query]))
+    if cut.axis is None or not len(moves):
+        return first
+    rankings, rises = cut.rankings, cut.axis[0].rises
+    last = rankings.items.start[query[moves]] + length[moves] - 1
+    key = rankings.score[last]
+    if rises:
+        key = -fallen(key, rankings.score[rankings.items.start[query[moves]]], "ratio")
+    first[moves] = np.searchsorted(line.thresholds if rises else -line.thresholds, -key, side="left")
+    return first
+
+
+def _table(gain: Gain, name: Measure, first: _DomainLine, second: _DomainLine) -> IntArray:
+    """Sums of a gain at all pairs of settings."""
+    shape = (len(first.line) + 1, len(second.line) + 1)
+    at = first.first_indices[name] * shape[1] + second.first_indices[name]
+    table = np.bincount(at, weights=gain.weight, minlength=shape[0] * shape[1]).reshape(shape)[:-1, :-1]
+    np.cumsum(table, axis=0, out=table)
+    np.cumsum(table, axis=1, out=table)
+    table += gain.constant
+    return table.astype(np.int64)
+
+
+def _front(best: _CheapestPairs | None, scale: int, settings: int) -> PairFront:
+    """What is cheaper than all that gains more, the cheapest first."""
+    if best is None:
+        return PairFront(cost=np.empty(0), gain=np.empty(0), values=(), rounded=(), settings=settings)
+    above = np.append(best.at_least[1:], np.inf)
+    gains = [gain for gain in sorted(best.where) if best.cost[gain] < above[gain]]
+    pairs = [best.where[gain] for gain in gains]
+    values, rounded = (
+        tuple(
+            {**first.values_at(row, short=short), **second.values_at(column, short=short)}
+            for first, row, second, column in pairs
+        )
+        for short in (False, True)
+    )
+    return PairFront(
+        cost=best.cost[gains],
+        gain=np.array(gains, dtype=np.float64) / scale,
+        values=values,
+        rounded=rounded,
+        settings=settings,
+    )
+
+
+def _offered_items(items: RankedItems, offered: Sequence[tuple[MeasuredRankings, IntArray]]) -> RankedItems:
+    """The items that the first `lengths` of either domain's rankings come to, as rankings without any other."""
+    first, second = (
+        part.items.select_items(part.items.position < lengths[part.items.owner]) for part, lengths in offered
+    )
+    by_owner = np.argsort(np.concatenate([first.owner, second.owner]), kind="stable")
+    return replace(
+        items,
+        start=first.start + second.start,
+        item=np.concatenate([first.item, second.item])[by_owner],
+        tokens=np.concatenate([first.tokens, second.tokens])[by_owner],
+        enough=np.concatenate([first.enough, second.enough])[by_owner],
+    )

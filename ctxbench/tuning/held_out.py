@@ -1,0 +1,530 @@
+"""Measure settings on the tuning and evaluation sets, and adopt results of stricter policies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ctxbench.evaluation.answers import Slice
+from ctxbench.evaluation.comparisons import grouped_estimate
+from ctxbench.evaluation.metrics import Metric, mean, parse_metric
+from ctxbench.evaluation.statistics import Comparison, Scale, correct, critical
+from ctxbench.io.documents import dump_json
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.selector import PipelineSelector, Value
+from ctxbench.tuning.inputs import Choice, TuningDataset, choose
+from ctxbench.tuning.measures import REACH, Measure, Pairing
+from ctxbench.tuning.policy import SAFETY_ERRORS, Constraint, Limit, Policy, reach_ratio, rounding_error
+from ctxbench.tuning.results import (
+    COMPLETE,
+    EVERYTHING,
+    FIXED,
+    RECOMMENDED,
+    TEST,
+    ConstraintVerdict,
+    FullRanking,
+    PolicyOutcome,
+    SettingResult,
+    Status,
+)
+from ctxbench.tuning.search import MAX_FACTOR, MIN_QUERIES, Base, BestSetting, Optimum
+from ctxbench.tuning.tunables import ShippedPreset, Tunable
+
+
+def with_stricter(
+    policies: Sequence[Policy], choices: Mapping[str, Choice], *, base: Base, to_beat: Mapping[str, float]
+) -> dict[str, Choice]:
+    """The choices, each replaced by that of a stricter policy which does better by the same objective.
+
+    Args:
+        policies: those that the labels can answer.
+        choices: by policy, what its own limits came to; those of other policies stay.
+        base: whose means turn targets of it into numbers.
+        to_beat: by policy the base's objective, which must be bettered; NaN = none must.
+    """
+    result = dict(choices)
+    for policy in policies:
+        sign, aim = 1 if policy.minimise else -1, Measure(policy.objective)
+        choice = choices[policy.name]
+        best = sign * (to_beat[policy.name] if choice.setting is None else choice.setting.means[aim])
+        best = math.inf if math.isnan(best) else best
+        for stricter in policies:
+            setting = choices[stricter.name].setting
+            if setting is None or not choice.answered or not is_stricter(stricter, policy, base):
+                continue
+            value = sign * setting.means[aim]
+            if value < best - rounding_error(best if math.isfinite(best) else 0.0):
+                best = value
+                result[policy.name] = replace(
+                    choices[stricter.name], taken_from=stricter.name, settings=choice.settings
+                )
+    return result
+
+
+def is_stricter(policy: Policy, compared: Policy, base: Base) -> bool:
+    """Whether a policy has the same objective as another, and constraints that are at least as strict."""
+    if policy.name == compared.name or (policy.objective, policy.minimise) != (compared.objective, compared.minimise):
+        return False
+    return all(any(_asks_no_less(mine, theirs, base) for mine in policy.constraints) for theirs in compared.constraints)
+
+
+def _asks_no_less(constraint: Constraint, compared: Constraint, base: Base) -> bool:
+    """Whether a constraint has no lower target for the same mean; False where a target is not known."""
+    if constraint.metric != compared.metric or (constraint.at_least is None) != (compared.at_least is None):
+        return False
+    mine, theirs = _target(constraint, base), _target(compared, base)
+    room = rounding_error(theirs)
+    return mine >= theirs - room if constraint.at_least is not None else mine <= theirs + room
+
+
+def _target(constraint: Constraint, base: Base) -> float:
+    """The mean over all queries that a constraint asks for; NaN where the base has none."""
+    bound = constraint.at_least if constraint.at_least is not None else constraint.at_most
+    unit = 1.0
+    if constraint.of == "base":
+        unit = base.means.get(Measure(constraint.metric), math.nan)
+    elif constraint.of == "reachable":
+        unit = float(base.reachable[~np.isnan(base.complete)].mean()) if base.in_need else math.nan
+    return math.nan if bound is None else bound * unit
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VerdictQueries:
+    """The queries that a verdict is about.
+
+    Attributes:
+        group: of each, numbers from 0 on, shape (n_queries,).
+        level: of the intervals.
+        chosen_here: whether the setting was chosen on these very queries, so that it looks better than it is.
+    """
+
+    group: IntArray
+    level: float
+    chosen_here: bool
+
+
+def verdict(
+    limit: Limit, measured: FloatArray, base: FloatArray, ground: VerdictQueries, *, scale: Scale
+) -> ConstraintVerdict | None:
+    """Judge a constraint by measured values.
+
+    Args:
+        limit: the constraint, with its target on these queries.
+        measured, base: values by query, shape (n_queries,); NaN where the metric does not apply.
+        ground: the queries.
+        scale: of the values.
+
+    Returns:
+        None where the metric applies to no query.
+    """
+    n = int((~np.isnan(measured)).sum())
+    if not n:
+        return None
+    value, low, high = _interval(limit, measured, base, ground, scale)
+    worse, better = (low, high) if limit.sign > 0 else (high, low)
+    status: Status
+    if n < MIN_QUERIES:
+        status = "too few to say"
+    elif limit.sign * (worse - limit.target) >= -rounding_error(limit.target):
+        status = "holds"
+    elif limit.is_near(worse):
+        status = "holds within 2 points"
+    elif limit.sign * (better - limit.target) < 0:
+        status = "missed"
+    else:
+        status = "open"
+    labels_needed = _labels_needed(limit, n, value, worse, better) if status in ("open", "too few to say") else None
+    values = [limit.in_text_unit(number) for number in (value, low, high)]
+    return ConstraintVerdict(
+        text=limit.text,
+        status=status,
+        value=values[0],
+        low=values[1],
+        high=values[2],
+        n=n,
+        needed=labels_needed,
+        falls_short=not limit.is_near(value),
+    )
+
+
+def _interval(
+    limit: Limit, measured: FloatArray, base: FloatArray, ground: VerdictQueries, scale: Scale
+) -> tuple[float, float, float]:
+    """The mean, and the ends of what is likely: paired where the constraint is of the base."""
+    if limit.by != "paired":
+        estimate = grouped_estimate(measured, ground.group, scale=scale, level=ground.level)
+        return estimate.value, estimate.interval.low, estimate.interval.high
+    pairing = Pairing(base={limit.measure: base}, group=ground.group)
+    mean, error = pairing.differences({limit.measure: measured})[limit.measure].errors()
+    distance = (SAFETY_ERRORS if ground.chosen_here else critical(ground.level)) * float(error[0])
+    value = limit.base + float(mean[0])
+    return value, value - distance, value + distance
+
+
+def _labels_needed(limit: Limit, n: int, value: float, worse: float, better: float) -> int | None:
+    """How many more queries would settle a constraint, as intervals narrow with the root of their number."""
+    edge = limit.target - limit.sign * limit.room
+    distance, room = (
+        (abs(value - worse), abs(value - edge))
+        if limit.is_near(value)
+        else (abs(value - better), abs(value - limit.target))
+    )
+    if not math.isfinite(distance) or room <= rounding_error(limit.target) or (distance / room) ** 2 > MAX_FACTOR:
+        return max(MIN_QUERIES - n, 0) or None
+    return max(math.ceil(n * (distance / room) ** 2), MIN_QUERIES) - n or None
+
+
+METRICS = tuple(map(parse_metric, ("completeness", "recall", "tokens", "items", "abstention")))
+COMPARED = tuple(map(parse_metric, ("completeness", "tokens", "items")))
+WITHIN = parse_metric(f"Comp@{REACH}")
+OF_REACHABLE = f"{COMPLETE} of reachable"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SettingValues:
+    """The values of a setting by query, on the tuning and the evaluation set.
+
+    Attributes:
+        name, role, selector, values: as `SettingResult`.
+        answers: by split, what was offered.
+        by_query: by split, metrics by query.
+        reachable: by split, the queries that the first items of its ranking make complete, shape (n_queries,).
+    """
+
+    name: str
+    role: str
+    selector: str
+    values: Mapping[str, Value]
+    answers: Mapping[str, Slice]
+    by_query: Mapping[str, Mapping[Metric, FloatArray]]
+    reachable: Mapping[str, BoolArray]
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """What it was measured on: the tuning set first, the evaluation set last."""
+        return tuple(self.by_query)
+
+    @property
+    def evaluation_means(self) -> dict[Metric, float]:
+        """Means by metric on the evaluation set; NaN where one applies to no query."""
+        return {metric: mean(values).value for metric, values in self.by_query[self.splits[-1]].items()}
+
+    def of_reachable(self, split: str, metric: Metric) -> FloatArray:
+        """A metric among the queries within reach, NaN elsewhere."""
+        return np.where(self.reachable[split], self.by_query[split][metric], np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class SettingEvaluator:
+    """Measures settings on all query sets of a dataset.
+
+    Attributes:
+        dataset: which.
+        metrics: what is measured, in order.
+        level: of the intervals.
+    """
+
+    dataset: TuningDataset
+    metrics: tuple[Metric, ...]
+    level: float
+    _full_rankings: dict[tuple[str, str, str], FullRanking] = field(default_factory=dict)
+
+    def keep_ranking(self, tunable: Tunable, full_ranking: FullRanking) -> None:
+        """Store the ranking of a selector with its defaults on the tuning set, so that it is not computed again."""
+        self._full_rankings[self._key(tunable, {}, self.dataset.tuning_set.split)] = full_ranking
+
+    def _key(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> tuple[str, str, str]:
+        head = "" if tunable.answers is not None else dump_json(tunable.head(tunable.pipeline(values)).describe())
+        return tunable.name, head, split
+
+    def full_ranking(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> FullRanking:
+        """The ranking of a selector, computed once for all settings that differ only in their cuts."""
+        key = self._key(tunable, values, split)
+        if key not in self._full_rankings:
+            self._full_rankings[key] = tunable.rank(self.dataset.query_sets[split], values)
+        return self._full_rankings[key]
+
+    def setting(
+        self, tunable: Tunable, values: Mapping[str, Value], *, name: str, role: str, first: int | None = None
+    ) -> SettingValues:
+        """Measure a setting of a selector; with `first` so many items of its ranking, whatever its cuts are."""
+        query_sets = self.dataset.query_sets.items()
+        rankings = {split: self.full_ranking(tunable, values, split) for split, _ in query_sets}
+        answers = {
+            split: tunable.cut(rankings[split], values, query_set)
+            if first is None
+            else tunable.first_items(rankings[split], first, query_set)
+            for split, query_set in query_sets
+        }
+        ranked = {split: ranking.answers for split, ranking in rankings.items()}
+        in_force = tunable.in_force(values) if first is None else {"n": first}
+        return self._values(answers, ranked, name=name, role=role, of=(tunable.name, in_force))
+
+    def chosen(
+        self,
+        policy: Policy,
+        tunable: Tunable,
+        values: Mapping[str, Value],
+        first: Mapping[str, tuple[Tunable, Mapping[str, Value], int | None]],
+    ) -> dict[str, SettingValues]:
+        """Measure what is recommended for a policy, and fixed numbers of items.
+
+        Args:
+            policy: which.
+            tunable, values: what is recommended.
+            first: by kind of comparison, a selector, values, and how many items of its ranking; None = no number does.
+
+        Returns:
+            `chosen`, and by kind the fixed numbers that there are.
+        """
+        fixed = {
+            kind: self.setting(competitor, settings, name=f"{competitor.name}, first {n}", role=FIXED, first=n)
+            for kind, (competitor, settings, n) in first.items()
+            if n is not None
+        }
+        return {"chosen": self.setting(tunable, values, name=policy.name, role=RECOMMENDED), **fixed}
+
+    def everything(self) -> SettingValues:
+        """Measure offering all items that a request may get."""
+        pipeline = definition(EVERYTHING).pipeline({})
+        answers = {
+            split: query_set.answers(PipelineSelector(EVERYTHING, pipeline, query_set.resources))
+            for split, query_set in self.dataset.query_sets.items()
+        }
+        return self._values(answers, {}, name=EVERYTHING, role=EVERYTHING, of=(EVERYTHING, {}))
+
+    def _values(
+        self,
+        answers: Mapping[str, Slice],
+        ranked: Mapping[str, Slice],
+        *,
+        name: str,
+        role: str,
+        of: tuple[str, Mapping[str, Value]],
+    ) -> SettingValues:
+        query_sets, (selector, values) = self.dataset.query_sets, of
+        return SettingValues(
+            name=name,
+            role=role,
+            selector=selector,
+            values=values,
+            answers=answers,
+            by_query={split: query_set.values(answers[split], self.metrics) for split, query_set in query_sets.items()},
+            reachable={
+                split: query_sets[split].values(ranking, [WITHIN])[WITHIN] == 1 for split, ranking in ranked.items()
+            },
+        )
+
+    def result(self, setting: SettingValues) -> SettingResult:
+        """The estimates of a setting, for the report."""
+        estimates: dict[str, dict[str, Any]] = {}
+        for split, query_set in self.dataset.query_sets.items():
+            estimates[split] = dict(query_set.estimates(setting.by_query[split], level=self.level))
+            if split in setting.reachable and setting.reachable[split].any():
+                estimates[split][OF_REACHABLE] = grouped_estimate(
+                    setting.of_reachable(split, COMPLETE), query_set.group, scale="yes/no", level=self.level
+                )
+        return SettingResult(
+            name=setting.name,
+            role=setting.role,
+            selector=setting.selector,
+            values=setting.values,
+            tuning=estimates[self.dataset.tuning_set.split],
+            test=estimates.get(TEST, {}),
+        )
+
+    def verdicts(self, policy: Policy, chosen: SettingValues, base: SettingValues) -> tuple[ConstraintVerdict, ...]:
+        """Verdicts of the constraints on the evaluation set.
+
+        Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
+        """
+        query_set, split = self.dataset.evaluation_set, self.dataset.evaluation_set.split
+        means = {Measure(m): float(np.nanmean(v)) for m, v in base.by_query[split].items() if not np.isnan(v).all()}
+        reach = reach_ratio(base.reachable[split], chosen.reachable[split])
+        ground = VerdictQueries(
+            group=query_set.group, level=self.level, chosen_here=query_set is self.dataset.tuning_set
+        )
+
+        def judge(limit: Limit, constraint: Constraint) -> ConstraintVerdict | None:
+            metric = constraint.metric
+            reachable = constraint.of == "reachable"
+            values = chosen.of_reachable(split, metric) if reachable else chosen.by_query[split][metric]
+            scale = metric.declaration.scale
+            return verdict(limit, values, base.by_query[split][metric], ground, scale=scale)  # type: ignore[arg-type]
+
+        return constraint_verdicts(policy, means, reach, judge)
+
+
+def constraint_verdicts(
+    policy: Policy,
+    means: Mapping[Measure, float],
+    reach: float,
+    judge: Callable[[Limit, Constraint], ConstraintVerdict | None],
+) -> tuple[ConstraintVerdict, ...]:
+    """Verdicts of the constraints of a policy, but of those that are multiples of what the base lacks.
+
+    Args:
+        policy: whose constraints.
+        means: of the base, by measure.
+        reach: see `reach_ratio`.
+        judge: gives the verdict; None where the metric applies to no query.
+    """
+    applicable = [
+        constraint
+        for constraint in policy.constraints
+        if constraint.of != "base" or Measure(constraint.metric) in means
+    ]
+    verdicts = [judge(Limit.of(constraint, means, reach=reach), constraint) for constraint in applicable]
+    return tuple(verdict for verdict in verdicts if verdict is not None)
+
+
+def policy_outcome(
+    policy: Policy,
+    choice: Choice,
+    results: Mapping[str, SettingResult],
+    comparisons: Mapping[Key, Comparison],
+    verdicts: tuple[ConstraintVerdict, ...],
+) -> PolicyOutcome:
+    """The outcome of a policy: why the default is kept, or what is recommended and what that is compared with.
+
+    Args:
+        policy, choice: which, and what was chosen.
+        results: `chosen`, and where there are any `fixed`, `fixed_own` and `replaced`; without `chosen` the default is
+            kept.
+        comparisons: by policy, kind and metric name.
+        verdicts: of the constraints.
+    """
+    replaced = results.get("replaced")
+    outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings, replaced=replaced)
+    if choice.setting is None or "chosen" not in results:
+        return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
+    by_kind: dict[str, dict[str, Comparison]] = {}
+    for (name, kind, metric), comparison in comparisons.items():
+        if name == policy.name:
+            by_kind.setdefault(kind, {})[metric] = comparison
+    return replace(
+        outcome,
+        chosen=results["chosen"],
+        taken_from=choice.taken_from,
+        bounds=choice.setting.bounds,
+        verdicts=verdicts,
+        fixed=results.get("fixed"),
+        fixed_own=results.get("fixed_own"),
+        ranking=by_kind.pop("ranking", {}),
+        against=by_kind,
+    )
+
+
+def fixed_reason(policy: Policy, name: str, first: Optimum | None) -> str:
+    """Why no fixed number of items is compared with, as a sentence without its end; empty where one is.
+
+    Args:
+        policy: which.
+        name: of the base selector.
+        first: what has seen the first n items of the base's ranking; None where nothing has.
+    """
+    if first is None:
+        return f"the ranking of {name} is not swept over all datasets"
+    return "" if first.n is not None else choose(policy, {name: first}, noun="k").reason
+
+
+def beats(policy: Policy, means: Mapping[Metric, float], reference: Mapping[Metric, float]) -> bool:
+    """Whether a setting is as complete as another for no more tokens, not equal in both, and serves a policy as well.
+
+    Args:
+        policy: whose objective must be no worse.
+        means, reference: of completeness, prompt tokens and the objective, on the same queries.
+    """
+
+    def gain(metric: Metric) -> float:
+        sign = 1 if metric.declaration.better == "higher" else -1
+        difference = sign * (means[metric] - reference[metric])
+        return 0.0 if abs(difference) <= rounding_error(reference[metric]) else difference
+
+    figures = [gain(metric) for metric in COMPARED[:2]]
+    return all(figure >= 0 for figure in (*figures, gain(policy.objective))) and any(figure > 0 for figure in figures)
+
+
+def best_preset(
+    policy: Policy, chosen: Mapping[Metric, float], presets: Mapping[str, Mapping[Metric, float]]
+) -> str | None:
+    """The shipped preset to recommend in place of a setting that shipped presets beat; None where none does.
+
+    Args:
+        policy: which.
+        chosen: means of what was chosen.
+        presets: by name, those of the presets that keep the policy on the same queries.
+    """
+    better = {name: means for name, means in presets.items() if beats(policy, means, chosen)}
+    best = [name for name in better if not any(beats(policy, means, better[name]) for means in better.values())]
+    sign = 1 if policy.minimise else -1
+    return min(best, key=lambda name: sign * better[name][policy.objective], default=None)
+
+
+def replacing_choice(preset: ShippedPreset, beaten: Choice, *, is_default: bool) -> Choice:
+    """The choice of a shipped preset in place of a setting that it beats: the default is kept where it is this."""
+    if is_default:
+        reason = f"{preset.name}, the default, is as complete as what was chosen for no more prompt tokens"
+        return Choice(reason=reason, settings=beaten.settings)
+    setting = BestSetting(values=preset.values, rounded=preset.values, means={}, n={}, bounds={})
+    return Choice(selector=preset.tunable.name, setting=setting, settings=beaten.settings)
+
+
+Key = tuple[str, str, str]
+T = TypeVar("T")
+
+
+def comparison_pairs(defaults: T, settings: Mapping[str, T]) -> dict[str, tuple[T, T]]:
+    """The pairs that are compared for a policy: base and compared setting by kind of comparison.
+
+    Args:
+        defaults: the base with its defaults.
+        settings: `chosen`, and where there are any `fixed` and `fixed_own`.
+    """
+    pairs = {"defaults": (defaults, settings["chosen"])}
+    pairs |= {kind: (settings[kind], settings["chosen"]) for kind in ("fixed", "fixed_own") if kind in settings}
+    if "fixed" in settings and "fixed_own" in settings:
+        pairs["ranking"] = (settings["fixed"], settings["fixed_own"])
+    return pairs
+
+
+def compare_all(
+    defaults: T,
+    measured: Mapping[str, Mapping[str, T]],
+    compare: Callable[[T, T, Metric], Comparison | None],
+    policies: Sequence[Policy],
+) -> dict[Key, Comparison]:
+    """Paired comparisons for all policies, corrected together.
+
+    Args:
+        defaults: the base with its defaults.
+        measured: by policy, what `comparison_pairs` takes.
+        compare: compares two settings by a metric; None = it applies to no query.
+        policies: those of `measured`, and others.
+
+    Returns:
+        By policy, kind and metric name, for the metrics of `COMPARED` and the policy's objective.
+    """
+    aims = {policy.name: policy.objective for policy in policies}
+    comparisons = {
+        (policy, kind, str(metric)): compare(base, compared, metric)
+        for policy, rows in measured.items()
+        for kind, (base, compared) in comparison_pairs(defaults, rows).items()
+        for metric in dict.fromkeys((*COMPARED, aims[policy]))
+    }
+    return correct({key: comparison for key, comparison in comparisons.items() if comparison is not None})
+
+
+def metrics_of(policies: Sequence[Policy]) -> tuple[Metric, ...]:
+    """The metrics that every setting is measured by: the usual ones, and those of the policies."""
+    from_policies = [
+        metric
+        for policy in policies
+        for metric in (policy.objective, *(constraint.metric for constraint in policy.constraints))
+    ]
+    return tuple(dict.fromkeys([*METRICS, *from_policies]))

@@ -1,0 +1,515 @@
+"""Fit the weights of the strategy `linear` by exact line search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation.comparisons import grouped_compare
+from ctxbench.evaluation.metric_kernels import NEVER, Joined
+from ctxbench.evaluation.metrics import Metric, mean
+from ctxbench.evaluation.statistics import Comparison
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts, owners, ranges, starts
+from ctxbench.model.candidates import Origin, starts_by_request
+from ctxbench.model.labels import DEPTH, Evidence, Grade, Judgments, OfferedItems, Rankings
+from ctxbench.model.resources import Resources
+from ctxbench.model.strategies import Step
+from ctxbench.pipelines.features import VERSION, feature_rows
+from ctxbench.pipelines.fits import LINEAR, Fit, describe_context
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.strategies.rank import Linear
+from ctxbench.tuning.fit_examples import folds_of, groups_of, labelled_queries
+
+METRICS = ("nDCG", "R", "Comp", "Success", "RR", "AP", "P")
+
+
+def check_objective(metric: Metric) -> None:
+    """Refuse a metric that reads more than the ranks of labelled items.
+
+    Raises:
+        ParameterError: it is none of `METRICS`.
+    """
+    if metric.name not in METRICS:
+        raise ParameterError(f"weights are fitted by {', '.join(METRICS)}, with a rank, got {metric}")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearCases:
+    """What weights of columns are fitted on: candidates with their columns, and what their queries need.
+
+    Attributes:
+        values: of every candidate in every column, shape (n, n_columns), finite.
+        query: of each candidate, rising, shape (n,).
+        item: its catalog position, shape (n,); at most once in a query.
+        judgments: the labels of the queries.
+        session: what their sessions hold, none of it among the candidates; None = nothing.
+    """
+
+    values: FloatArray
+    query: IntArray
+    item: IntArray
+    judgments: Judgments
+    session: OfferedItems | None = None
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 2 or not len(self.values) == len(self.query) == len(self.item):
+            raise ParameterError("values must be of shape (n, n_columns), query and item of shape (n,)")
+        if not np.isfinite(self.values).all() or np.any(np.diff(self.query) < 0):
+            raise ParameterError("values must be finite, and the candidates of a query together, queries in order")
+
+    def joined(self) -> Joined:
+        """The labels, joined to what the sessions hold and to the candidates."""
+        start, none = np.zeros(self.judgments.n_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
+        offered = self.session or OfferedItems(start=start, item=none, origin=none)
+        rankings = Rankings(start=starts_by_request(self.query, self.judgments.n_queries), item=self.item)
+        return Joined(Evidence(judgments=self.judgments, offered=offered, rankings=rankings))
+
+
+class RankStates(Joined):
+    """States of rankings: a query each, and the ranks of labelled items in it. Metrics of ranks read it like a run."""
+
+    def __init__(self, base: Joined, query: IntArray, state: IntArray, label: IntArray, rank: FloatArray) -> None:
+        """Join ranks to labels.
+
+        Args:
+            base: labels, and what the sessions hold.
+            query: of each state, shape (n_states,).
+            state, label, rank: the labelled items of each state (the row of the label) and their 1-based ranks, shape
+                (n,) each.
+        """
+        self.n, self.labels, self._base, self._query = len(query), base.labels, base, query
+        size = np.bincount(base.group_query, minlength=base.n)
+        start, first = starts(size[query]), starts(size)[query]
+        groups = ranges(first, size[query])
+        self.group_query, self.session_met = owners(start), base.session_met[groups]
+        self.need, self.open_need, self.has_ranking = base.need[query], base.open_need[query], base.has_ranking[query]
+        self._ranked = (state, rank, label, None)  # type: ignore[assignment]  # ranks may be infinite
+        self.first_rank = np.full(len(groups), NEVER)
+        group = base.label_group[label]
+        np.minimum.at(self.first_rank, (start[state] + group - first[state])[group >= 0], rank[group >= 0])
+
+    def ideal_gain(self, k: int) -> FloatArray:
+        """That of each state's query."""
+        return np.asarray(self._base.ideal_gain(k)[self._query])
+
+
+MOST = 10.0  # times the strongest other column, spread counted: how strong a column may become in one step
+SURE = 1e-10  # of a mean: what is less may be rounding
+_NARROW = 1e-8  # share of the searched range: an interval as narrow may be missed by the rounding of scores
+_CELLS = 1 << 16  # pairs of a needed item and a candidate that are looked at together: they fit into a cache
+_DIGITS = 6  # significant ones of a weight: the last ones depend on the machine
+_DRAWS = 3  # starts that are drawn
+
+
+@dataclass(frozen=True, eq=False)
+class LineValues:
+    """The mean of a metric for every value of one weight.
+
+    Attributes:
+        edges: ends of the intervals, rising, shape (n + 1,); at an edge itself scores are equal.
+        means: within each interval, shape (n,).
+    """
+
+    edges: FloatArray
+    means: FloatArray
+
+    def middle(self, above: float) -> float | None:
+        """The middle of the best interval; of equals the widest, then the lowest. None where none is above a mean."""
+        width = np.diff(self.edges)
+        means = np.where(width > _NARROW * width.sum(), self.means, -np.inf)
+        best = float(means.max(initial=-np.inf))
+        if best <= above + SURE:
+            return None
+        at = int(np.argmax(np.where(means >= best - SURE, width, -1.0)))
+        return float(self.edges[at] + self.edges[at + 1]) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class LinearWeights:
+    """The result of a search for weights.
+
+    Attributes:
+        weights: shape (n_columns,).
+        mean: of the metric with them, over the queries that it applies to.
+        before: with the weights that were given; NaN where none were.
+    """
+
+    weights: FloatArray
+    mean: float
+    before: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Candidates of some queries side by side, padded to one width; the needed ones among them.
+
+    Attributes:
+        columns: shape (n_columns, n_queries, width), 0 where padded.
+        padding: minus infinity where padded, else 0, shape (n_queries, width).
+        required: indices of needed candidates among all of them, shape (n_needed,).
+        query, position: row and column of each in this block, shape (n_needed,).
+        first: whether a candidate comes before a needed one in the catalog, shape (n_needed, width).
+    """
+
+    columns: FloatArray
+    padding: FloatArray
+    required: IntArray
+    query: IntArray
+    position: IntArray
+    first: BoolArray
+
+    def scores(self, weights: FloatArray) -> FloatArray:
+        """Shape (n_queries, width), added like `linear_scores`; a weight of 0 adds nothing."""
+        total = self.padding.copy()
+        for column in np.flatnonzero(weights):
+            total += self.columns[column] * weights[column]
+        return total
+
+    def away(self, values: FloatArray) -> FloatArray:
+        """How far each candidate is above a needed one, shape (n_needed, width)."""
+        return np.asarray(values[self.query] - values[self.query, self.position][:, None])
+
+    def above(self, weights: FloatArray) -> IntArray:
+        """How many candidates rank above each needed one, shape (n_needed,)."""
+        away = self.away(self.scores(weights))
+        return np.asarray(((away > 0) | ((away == 0) & self.first)).sum(axis=1))
+
+    def crossings(self, column: int, weights: FloatArray, depth: int) -> tuple[FloatArray, FloatArray]:
+        """The weights at which candidates begin to rank above a needed one, and at which they cease to.
+
+        Returns:
+            The `depth` lowest of the one (minus infinity = always above) and the highest of the other, shape (n_needed,
+            depth) each: others change nothing within the first ranks.
+        """
+        rest = weights.copy()
+        rest[column] = 0.0
+        away, slope = self.away(self.scores(rest)), self.away(self.columns[column])
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ends = away / slope
+        begins = np.where(slope > 0, -ends, np.inf)
+        flat = slope == 0
+        begins[flat & ((away > 0) | ((away == 0) & self.first))] = -np.inf
+        return _lowest(begins, depth), -_lowest(np.where(slope < 0, ends, np.inf), depth)
+
+
+class LineSearch:
+    """The metric of given candidates as a function of the weights of their columns.
+
+    Attributes:
+        spread: standard deviation of each column within queries, shape (n_columns,).
+        applies: the queries that the metric applies to, of those asked for, shape (n_queries,).
+    """
+
+    def __init__(self, cases: LinearCases, metric: Metric, *, queries: BoolArray | None = None) -> None:
+        """Prepare for the queries where `queries`, shape (n_queries,), is True; None = all.
+
+        Raises:
+            ParameterError: as of `check_objective`, or the metric applies to none of the queries.
+        """
+        check_objective(metric)
+        self._metric, self._labels, self.spread = metric, cases.joined(), _spread(cases)
+        self._depth, all_queries, none = metric.k or DEPTH, np.arange(self._labels.n), np.empty(0, dtype=np.int64)
+        self.applies = ~np.isnan(self._values(all_queries, none, none, none))
+        if queries is not None:
+            self.applies &= queries
+        if not self.applies.any():
+            raise ParameterError(f"there is no query that {metric} applies to; weights cannot be fitted")
+        lowest = Grade.HELPFUL if metric.name in ("nDCG", "P") else Grade.REQUIRED
+        useful = self._labels.label_free & (self._labels.labels.grade >= lowest)
+        label = self._labels.label_of(cases.query, cases.item)
+        required = np.flatnonzero(np.append(useful, False)[label] & self.applies[cases.query])
+        self._label, self._query = label[required], cases.query[required]
+        self._blocks = tuple(_blocks(cases, required))
+
+    def _values(self, query: IntArray, state: IntArray, label: IntArray, above: IntArray) -> FloatArray:
+        """The metric of states, shape (n_states,): of their queries, and how many rank above each labelled item."""
+        rank = np.where(above < self._depth, above + 1.0, NEVER)
+        compute: Any = self._metric.declaration.compute
+        return np.asarray(compute(RankStates(self._labels, query, state, label, rank), self._metric.k))
+
+    def _by_query(self, above: IntArray) -> FloatArray:
+        values = self._values(np.arange(self._labels.n), self._query, self._label, above)
+        return np.where(self.applies, values, np.nan)
+
+    def by_query(self, weights: FloatArray) -> FloatArray:
+        """The metric by query, shape (n_queries,); NaN where it does not apply, or the query is not asked for."""
+        above = np.zeros(len(self._label), dtype=np.int64)
+        for block in self._blocks:
+            above[block.required] = block.above(weights)
+        return self._by_query(above)
+
+    def mean(self, weights: FloatArray) -> float:
+        """The mean of the metric, from an exact sum."""
+        return mean(self.by_query(weights)).value
+
+    def along(self, column: int, weights: FloatArray) -> LineValues:
+        """The mean of the metric for every weight of a column within reach, the other weights as given."""
+        strongest = float((np.abs(weights) * self.spread)[np.arange(len(weights)) != column].max(initial=0.0))
+        high = MOST * (strongest or 1.0) / self.spread[column]
+        begins, ends = np.empty((2, len(self._label), self._depth))
+        for block in self._blocks:
+            begins[block.required], ends[block.required] = block.crossings(column, weights, self._depth)
+        above = (begins <= -high).sum(axis=1) + (ends > -high).sum(axis=1)
+        at = np.concatenate([begins, ends], axis=1)
+        owner, position = np.nonzero(np.abs(at) < high)
+        at = at[owner, position]
+        by_place = np.lexsort((at, self._query[owner]))
+        at, owner, step = at[by_place], owner[by_place], np.where(position < self._depth, 1, -1)[by_place]
+        first, after = self._by_query(above), self._after(above, owner, step)
+        query = self._query[owner]
+        change = after - np.where(firsts(query), first[query], np.append(0.0, after[:-1]))
+        moves = np.flatnonzero(change)
+        by_place = moves[np.argsort(at[moves])]
+        at, start = at[by_place], float(np.nansum(first))
+        distinct = np.diff(at, append=np.inf) > 0
+        sums = np.append(start, (start + np.cumsum(change[by_place]))[distinct])
+        return LineValues(np.concatenate([[-high], at[distinct], [high]]), sums / self.applies.sum())
+
+    def _after(self, above: IntArray, owner: IntArray, step: IntArray) -> FloatArray:
+        """The metric of the query after each crossing, shape (n_crossings,).
+
+        Args:
+            above: how many rank above each needed candidate before all crossings, shape (n_needed,).
+            owner, step: the needed candidate of each crossing, by query and place, and one more above it or one less.
+        """
+        query = self._query[owner]
+        begin, end = (np.searchsorted(query, self._query, side=side) for side in ("left", "right"))
+        state, required = ranges(begin, end - begin), np.repeat(np.arange(len(above)), end - begin)
+        total = np.append(0, np.cumsum(np.where(owner[state] == required, step[state], 0)))
+        total = total[1:] - np.repeat(total[starts(end - begin)[:-1]], end - begin)
+        return self._values(query, state, self._label[required], above[required] + total)
+
+    def climb(self, weights: FloatArray) -> FloatArray:
+        """Take the best value of one weight after the other, until none of them is better than what it has."""
+        mean, tried = self.mean(weights), 0
+        columns = np.flatnonzero(self.spread > 0)
+        column = 0
+        while tried < len(columns):
+            index = int(columns[column % len(columns)])
+            middle, tried, column = self.along(index, weights).middle(mean), tried + 1, column + 1
+            if middle is not None:
+                moved = weights.copy()
+                moved[index] = middle
+                if (reached := self.mean(moved)) > mean + SURE:
+                    weights, mean, tried = moved, reached, 1
+        return weights
+
+
+def fit_linear(
+    cases: LinearCases,
+    metric: Metric,
+    *,
+    start: FloatArray | None = None,
+    queries: BoolArray | None = None,
+    seed: int = 0,
+) -> LinearWeights:
+    """Search for the weights of columns with the highest mean of a metric of the ranking.
+
+    Climbs from the initial weights, from each column alone and from some that are drawn; of equal results the first
+    counts, so that weights which nothing improves stay as they are. Others are scaled so that the largest is 1 or -1.
+
+    Args:
+        cases: candidates and labels.
+        metric: one of `METRICS` at a rank.
+        start: weights to begin with, too, shape (n_columns,).
+        queries: which are fitted on, shape (n_queries,); None = all.
+        seed: of what is drawn.
+
+    Raises:
+        ParameterError: as of `LineSearch`, or no column distinguishes candidates of a query.
+    """
+    search = LineSearch(cases, metric, queries=queries)
+    if not search.spread.any():
+        raise ParameterError("no column tells the candidates of a query apart; weights cannot be fitted")
+    results = [] if start is None else [start]
+    results += [_scaled(search.climb(weights)) for weights in _starts(search.spread, start, seed)]
+    means = [search.mean(weights) for weights in results]
+    best = next(index for index, mean in enumerate(means) if mean >= max(means) - SURE)
+    return LinearWeights(results[best], means[best], math.nan if start is None else means[0])
+
+
+def _scaled(weights: FloatArray) -> FloatArray:
+    """Weights of which the largest is 1 or -1, to the digits that are kept."""
+    return np.array([float(f"{weight:.{_DIGITS}g}") for weight in weights / np.abs(weights).max()])
+
+
+def _starts(spread: FloatArray, initial: FloatArray | None, seed: int) -> Iterator[FloatArray]:
+    """Weights to begin with, none of them all 0."""
+    if initial is not None and initial.any():
+        yield initial
+    scale = np.divide(1.0, spread, out=np.zeros(len(spread)), where=spread > 0)
+    yield from np.diag(scale)[spread > 0]
+    yield from np.random.default_rng(seed).standard_normal((_DRAWS, len(spread))) * scale
+
+
+def _lowest(values: FloatArray, n: int) -> FloatArray:
+    """The n lowest of each row, in any order, shape (n_rows, n); infinite where there are fewer."""
+    if values.shape[1] > n:
+        return np.asarray(np.partition(values, n - 1, axis=1)[:, :n])
+    return np.pad(values, ((0, 0), (0, n - values.shape[1])), constant_values=np.inf)
+
+
+def _spread(cases: LinearCases) -> FloatArray:
+    """Standard deviation of each column within queries, shape (n_columns,); 0 where it differs by rounding only."""
+    size = np.bincount(cases.query)
+    out = np.zeros(cases.values.shape[1])
+    for index, column in enumerate(cases.values.T):
+        mean = np.bincount(cases.query, column) / np.maximum(size, 1)
+        out[index] = math.sqrt(float(np.mean((column - mean[cases.query]) ** 2))) if len(column) else 0.0
+        out[index] *= out[index] > 1e-12 * np.abs(column).max(initial=0.0)
+    return out
+
+
+def _blocks(cases: LinearCases, row: IntArray) -> Iterator[_Block]:
+    """The queries of needed candidates, those with as many candidates together."""
+    query, count = cases.query[row], np.bincount(cases.query)
+    start = starts(count)
+    used, n_needed = np.unique(query, return_counts=True)
+    by_width = np.argsort(count[used], kind="stable")
+    used, cells = used[by_width], np.cumsum((n_needed * count[used])[by_width]) // _CELLS
+    for part in np.split(used, np.flatnonzero(np.diff(cells)) + 1):
+        part = np.sort(part)
+        required = np.flatnonzero(np.isin(query, part))
+        owner, rows = np.repeat(np.arange(len(part)), count[part]), ranges(start[part], count[part])
+        position, shape = rows - start[part][owner], (len(part), int(count[part].max(initial=0)))
+        columns, item, padding = np.zeros((cases.values.shape[1], *shape)), np.full(shape, -1), np.full(shape, -np.inf)
+        columns[:, owner, position] = cases.values[rows].T
+        item[owner, position], padding[owner, position] = cases.item[rows], 0.0
+        block_query = np.searchsorted(part, query[required])
+        first = item[block_query] < cases.item[row[required]][:, None]
+        yield _Block(columns, padding, required, block_query, row[required] - start[query[required]], first)
+
+
+@dataclass(frozen=True)
+class WeightFigures:
+    """Figures of fitted weights on queries that they were not fitted on, compared with the selector's own weights.
+
+    Attributes:
+        metric: that was fitted and measured.
+        folds, groups: how many; queries of one group are in one fold.
+        compared: the selector's own weights (base), with those of the fits.
+    """
+
+    metric: Metric
+    folds: int
+    groups: int
+    compared: Comparison
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures as JSON."""
+        comparison = self.compared
+        gain = {"value": comparison.difference, "low": comparison.interval.low, "high": comparison.interval.high}
+        counts = {"folds": self.folds, "queries": comparison.n, "groups": self.groups}
+        return {
+            **counts,
+            "metric": str(self.metric),
+            "before": comparison.base,
+            "after": comparison.other,
+            "gain": gain,
+        }
+
+
+def linear_index(pipeline: Pipeline) -> int | None:
+    """The index among the refining steps of the last `linear` outside of domains; None = there is none."""
+    steps = [isinstance(step, Step) and isinstance(step.call, Linear) for step in pipeline.refine]
+    return len(steps) - 1 - steps[::-1].index(True) if any(steps) else None
+
+
+@dataclass(frozen=True, eq=False)
+class LinearExamples:
+    """What the weights of a pipeline's step `linear` are fitted on.
+
+    Attributes:
+        dataset: labelled queries only.
+        columns, weights: those that the step has.
+        cases: candidates with their columns, as the step is given them.
+    """
+
+    dataset: Dataset
+    columns: tuple[str, ...]
+    weights: FloatArray
+    cases: LinearCases
+
+    @classmethod
+    def of(cls, dataset: Dataset, pipeline: Pipeline, resources: Resources) -> LinearExamples:
+        """Run the steps before it, on labelled queries.
+
+        Raises:
+            ParameterError: the pipeline has no such step, or its file holds no weights to begin with.
+        """
+        index = linear_index(pipeline)
+        if index is None:
+            raise ParameterError("weights of columns are fitted for a selector with a step `linear`")
+        step: Linear = pipeline.refine[index].call  # type: ignore[assignment]
+        weights = step.weights_for(dataset.catalog)
+        outcome = replace(pipeline, refine=pipeline.refine[:index]).run(dataset.batch(), resources)
+        table, columns = outcome.candidates, tuple(weights)
+        searched, values = feature_rows(table, columns, outcome.query, resources)
+        session = table.origin == Origin.SESSION
+        cases = LinearCases(
+            values=values,
+            query=table.request[searched.rows],
+            item=searched.item,
+            judgments=dataset.judgments,
+            session=OfferedItems(
+                start=table.starts_of(session), item=table.item[session], origin=table.origin[session]
+            ),
+        )
+        return cls(dataset, columns, np.array(list(weights.values())), cases)
+
+    def fit(self, metric: Metric) -> dict[str, Any]:
+        """The values of a fit: weights by column, and the mean of the metric with those of the step and with these."""
+        fitted = fit_linear(self.cases, metric, start=self.weights)
+        weights = dict(zip(self.columns, (fitted.weights + 0.0).tolist(), strict=True))  # no -0.0
+        figures = {"metric": str(metric), "before": fitted.before, "value": fitted.mean}
+        return {"features": VERSION, "weights": weights, **figures}
+
+    def measure(self, metric: Metric, folds: int) -> WeightFigures:
+        """Fit without each fold in turn, and measure on the fold left out.
+
+        The fits do not begin with the step's own weights, which may have been fitted on these very queries.
+
+        Raises:
+            ParameterError: there are fewer groups than folds, or no query outside of one that the metric applies to.
+        """
+        groups = groups_of(self.dataset.queries)
+        fold, search = folds_of(groups, folds), LineSearch(self.cases, metric)
+        after = np.full(len(fold), math.nan)
+        for index in range(folds):
+            weights = fit_linear(self.cases, metric, queries=fold != index).weights
+            after[fold == index] = search.by_query(weights)[fold == index]
+        before, scale = search.by_query(self.weights), metric.declaration.scale
+        compared = grouped_compare(before, after, groups, scale="yes/no" if scale == "yes/no" else "share")
+        return WeightFigures(metric, folds, len(set(groups)), compared)
+
+
+def fit_columns(
+    dataset: Dataset, pipeline: Pipeline, resources: Resources, metric: Metric, *, split: str = "tuning", folds: int = 0
+) -> tuple[Fit, WeightFigures | None]:
+    """Fit the weights of a pipeline's step `linear` on the queries of a split, and with folds measure such fits.
+
+    Raises:
+        UnknownNameError: there is no such split.
+        ParameterError: as of `LinearExamples` and `fit_linear`.
+    """
+    check_objective(metric)
+    part = labelled_queries(dataset, split)
+    examples = LinearExamples.of(part, pipeline, resources)
+    fit = Fit(
+        what=LINEAR,
+        dataset=dataset.name,
+        dataset_hash=part.hash,
+        catalog=dataset.catalog.hash,
+        embedder=resources.identity("embedder"),
+        behind=describe_context(pipeline, linear_index(pipeline)),
+        split=split,
+        queries=len(part),
+        values=examples.fit(metric),
+    )
+    return fit, examples.measure(metric, folds) if folds else None

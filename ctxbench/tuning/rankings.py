@@ -1,0 +1,510 @@
+"""Rankings before any cut, and sums of measures at every threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.evaluation.answers import Labels
+from ctxbench.evaluation.metrics import Metric
+from ctxbench.evaluation.runner import NOT_OF_FAILED
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.model.candidates import Candidates
+from ctxbench.selectors.selector import Value
+from ctxbench.tuning.measures import (
+    ADDITIVE,
+    AVERAGES,
+    COMPLETENESS,
+    REACH,
+    DifferenceSums,
+    Measure,
+    Pairing,
+    RankedItems,
+    count_by_length,
+    queries_by_type,
+    select_lists,
+)
+from ctxbench.tuning.setting_lines import ThresholdLine
+
+_MAX_SUM = 2.0**62  # sums of levels stay below it
+
+
+@dataclass(frozen=True, eq=False)
+class ExactValues:
+    """A measure, or a power of it, in whole numbers: so sums are exact, in whatever order they are made.
+
+    Attributes:
+        levels: value x scale by length, 0 where the measure does not apply; shape (n_ranked + n_queries,).
+        gains: what each ranked item adds, shape (n_ranked,).
+        scale: 1 for values that are whole numbers; else a power of two that leaves each value an error of at most
+            2^-62 of the sum of the largest values of all queries.
+    """
+
+    levels: IntArray
+    gains: IntArray
+    scale: float
+
+    @classmethod
+    def of(cls, values: FloatArray, items: RankedItems) -> ExactValues:
+        """Turn values by length into whole numbers."""
+        finite = np.nan_to_num(values)
+        largest = np.maximum.reduceat(np.abs(finite), items.length_start[:-1]).sum() if items.n else 0.0
+        scale = 1.0
+        if largest > _MAX_SUM or not np.array_equal(finite, np.rint(finite)):
+            scale = 2.0 ** np.floor(np.log2(_MAX_SUM / largest))
+        levels = np.rint(finite * scale).astype(np.int64)
+        return cls(levels, np.delete(np.diff(levels, prepend=0), items.length_start[:-1]), float(scale))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MeasuredRankings:
+    """Rankings before any cut. Number i is that of query `query[i]` of the dataset.
+
+    Attributes:
+        items: items by ranking, and what the sessions hold.
+        score, chunk_rank: of each ranked item as a search gave them, shape (n_ranked,).
+        measures: what is known at every length.
+        powers: by measure, up to which power sums are wanted, 1 to 3; 1 where not given.
+        tables: values by length of every metric, shape (n_ranked + n_queries,); NaN = does not apply.
+        reachable: True where the first `REACH` items of the ranking, and what the session holds, are all that is
+            required; False where nothing is. Shape (n_queries,).
+        failed: True where the selector failed, shape (n_queries,).
+        queries_by_type: by item type that a measure is about, the queries that require it, shape (n_queries,).
+        required_counts: by item type whose required items are counted, how many are offered by length, like `tables`.
+        pairing: what differences are taken to; None = none are.
+    """
+
+    items: RankedItems
+    score: FloatArray
+    chunk_rank: IntArray
+    measures: tuple[Measure, ...]
+    powers: Mapping[Measure, int]
+    tables: Mapping[Metric, FloatArray]
+    reachable: BoolArray
+    failed: BoolArray
+    queries_by_type: Mapping[str, BoolArray] = field(default_factory=dict)
+    required_counts: Mapping[str, FloatArray] = field(default_factory=dict)
+    pairing: Pairing | None = None
+    _item_values: Mapping[Metric, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        table: Candidates,
+        labels: Labels,
+        measures: Sequence[Measure],
+        *,
+        powers: Mapping[Measure, int] | None = None,
+        failed: BoolArray | None = None,
+    ) -> MeasuredRankings:
+        """Take the rankings from a search without cuts, and measure them at every length.
+
+        Args:
+            table: rows that are chosen and ranked are the ranked items, those of the session are in every length;
+                rows that are marked out are no part of it.
+            labels: of the same queries, in the same order.
+            measures: of set metrics.
+            powers: for measures whose squares (2), or squares and cubes (3), are summed, too.
+            failed: shape (n_queries,), True where the selector failed: amounts do not apply there, as in a run.
+
+        Raises:
+            ParameterError: a metric is one of rankings, or the table is of other queries.
+        """
+        for measure in measures:
+            declaration = measure.metric.declaration
+            if declaration.compute is None or "rankings" in declaration.needs:
+                raise ParameterError(
+                    f"{measure.metric} says how items are ranked, which no cut changes; a sweep takes metrics of what "
+                    "is offered, such as completeness or tokens"
+                )
+        items = RankedItems.of(table, labels)
+        ranked = table.chosen & table.ranked
+        broken = np.zeros(items.n, dtype=np.bool_) if failed is None else np.asarray(failed, dtype=np.bool_)
+        metrics = list(dict.fromkeys([COMPLETENESS.metric, *(measure.metric for measure in measures)]))
+        item_values = items.single_item_values([metric for metric in metrics if metric.name in ADDITIVE | AVERAGES])
+        tables = _tables(items, metrics, item_values, broken)
+        within = items.length_start[:-1] + np.minimum(REACH, np.diff(items.start))
+        types = queries_by_type(labels) if any(measure.required_type for measure in measures) else {}
+        nowhere = np.zeros(items.n, dtype=np.bool_)
+        return cls(
+            items=items,
+            score=table.score[ranked],
+            chunk_rank=table.chunk_rank[ranked],
+            measures=tuple(dict.fromkeys(measures)),
+            powers=dict(powers or {}),
+            tables=tables,
+            reachable=tables[COMPLETENESS.metric][within] == 1,
+            failed=broken,
+            queries_by_type={
+                measure.required_type: types.get(measure.required_type, nowhere)
+                for measure in measures
+                if measure.required_type
+            },
+            required_counts={
+                measure.required_type: count_by_length(items, measure.required_type)
+                for measure in measures
+                if measure.counts
+            },
+            _item_values=item_values,
+        )
+
+    @property
+    def n_queries(self) -> int:
+        """How many rankings there are."""
+        return self.items.n
+
+    @property
+    def sizes(self) -> IntArray:
+        """How many items each ranking has, shape (n_queries,)."""
+        return np.diff(self.items.start)
+
+    @cached_property
+    def cumulative_tokens(self) -> IntArray:
+        """The prompt tokens of each ranked item and all before it in its ranking, shape (n_ranked,)."""
+        total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.items.tokens)])
+        return np.asarray(total[1:] - total[self.items.start[:-1]][self.items.owner])
+
+    def values(self, measure: Measure, lengths: IntArray) -> FloatArray:
+        """The values of a measure at one length per query.
+
+        Args:
+            measure: one of `measures`.
+            lengths: how many items are offered, shape (n_queries,); more than there are count as all.
+
+        Returns:
+            Shape (n_queries,); NaN where the measure does not apply.
+
+        Raises:
+            ParameterError: the measure is not known.
+        """
+        if measure not in self.measures:
+            names = ", ".join(map(str, self.measures))
+            raise ParameterError(f"the rankings were not measured by {measure}; they know {names}")
+        values = self._table(measure)[self.items.length_start[:-1] + np.minimum(lengths, self.sizes)]
+        queries = self._queries_of(measure)
+        return values if queries is None else np.where(queries, values, np.nan)
+
+    def with_base(self, pairing: Pairing) -> MeasuredRankings:
+        """The same rankings, with the base that differences are to."""
+        return replace(self, pairing=pairing)
+
+    def _table(self, measure: Measure) -> FloatArray:
+        """What a measure is a mean of, by length."""
+        return self.required_counts[measure.required_type] if measure.counts else self.tables[measure.metric]
+
+    def _queries_of(self, measure: Measure) -> BoolArray | None:
+        """The queries that a measure is over, shape (n_queries,); None = all."""
+        if not measure.required_type:
+            return self.reachable if measure.reachable else None
+        return (
+            self.queries_by_type[measure.required_type] & self.reachable
+            if measure.reachable
+            else self.queries_by_type[measure.required_type]
+        )
+
+    def select_queries(self, queries: BoolArray) -> MeasuredRankings:
+        """The rankings of the queries where `queries`, shape (n_queries,), is True."""
+        indices = np.flatnonzero(queries)
+        rows = np.asarray(queries, dtype=np.bool_)[self.items.owner]
+        lengths = select_lists(self.items.length_start, indices)[1]
+        return replace(
+            self,
+            items=self.items.select_queries(queries),
+            score=self.score[rows],
+            chunk_rank=self.chunk_rank[rows],
+            tables={metric: table[lengths] for metric, table in self.tables.items()},
+            reachable=self.reachable[indices],
+            failed=self.failed[indices],
+            queries_by_type={name: queries_by_type[indices] for name, queries_by_type in self.queries_by_type.items()},
+            required_counts={name: table[lengths] for name, table in self.required_counts.items()},
+            pairing=None if self.pairing is None else self.pairing.select_queries(np.asarray(queries, dtype=np.bool_)),
+            _item_values={
+                metric: (bare[indices], single[rows]) for metric, (bare, single) in self._item_values.items()
+            },
+        )
+
+    def select_items(self, rows: BoolArray) -> MeasuredRankings:
+        """The rankings with the items where `rows`, shape (n_ranked,), is True; what is reachable stays as it was."""
+        items = self.items.select_items(rows)
+        item_values = {metric: (bare, single[rows]) for metric, (bare, single) in self._item_values.items()}
+        return replace(
+            self,
+            items=items,
+            score=self.score[rows],
+            chunk_rank=self.chunk_rank[rows],
+            tables=_tables(items, list(self.tables), item_values, self.failed),
+            required_counts={name: count_by_length(items, name) for name in self.required_counts},
+            _item_values=item_values,
+        )
+
+    @cached_property
+    def exact(self) -> dict[tuple[Measure, int], ExactValues]:
+        """Whole numbers by measure and power; power 0 counts where a measure applies, if that differs by length."""
+        out = {}
+        for measure in self.measures:
+            values, queries = self._table(measure), self._queries_of(measure)
+            if queries is not None:
+                values = np.where(np.repeat(queries, self.sizes + 1), values, np.nan)
+            for power in range(1, self.powers.get(measure, 1) + 1):
+                out[measure, power] = ExactValues.of(values**power, self.items)
+            applies = ExactValues.of((~np.isnan(values)).astype(np.float64), self.items)
+            if applies.gains.any():
+                out[measure, 0] = applies
+        return out
+
+    @cached_property
+    def applies(self) -> dict[Measure, int]:
+        """To how many queries each measure applies, at the length at which it applies to most."""
+        out = {}
+        for measure in self.measures:
+            has_value, queries = ~np.isnan(self._table(measure)), self._queries_of(measure)
+            some = (
+                np.logical_or.reduceat(has_value, self.items.length_start[:-1]) if self.n_queries else np.empty(0, bool)
+            )
+            out[measure] = int((some if queries is None else some & queries).sum())
+        return out
+
+
+def _tables(
+    items: RankedItems,
+    metrics: Sequence[Metric],
+    item_values: Mapping[Metric, tuple[FloatArray, FloatArray]],
+    failed: BoolArray,
+) -> dict[Metric, FloatArray]:
+    """Values by length of every metric."""
+    tables = items.values_by_length([metric for metric in metrics if metric not in item_values])
+    for metric, (bare, single) in item_values.items():
+        tables[metric] = (items.sum_by_length if metric.name in ADDITIVE else items.mean_by_length)(bare, single)
+    failed_rows = np.repeat(failed, np.diff(items.length_start))
+    return {
+        m: np.where(failed_rows, np.nan, table) if m.name in NOT_OF_FAILED else table for m, table in tables.items()
+    }
+
+
+S = TypeVar("S")
+_KEPT = 10_000  # settings of a line, above which it takes too much memory to be kept until it comes again
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Axis:
+    """The parameter that differs between the settings of a line.
+
+    Attributes:
+        name: as users know it.
+        span: the ends of its range.
+        rises: whether more is offered as it rises, as with a margin; what is compared with keys is then its negative.
+        is_integer: whether it takes whole numbers only.
+    """
+
+    name: str
+    span: tuple[float, float]
+    rises: bool = False
+    is_integer: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class SortedItems:
+    """Ranked items, the highest key first.
+
+    Attributes:
+        key: shape (n,), from high to low.
+        owner, position: ranking and position of each item.
+        index: of each among all that were sorted.
+    """
+
+    key: FloatArray
+    owner: npt.NDArray[np.int32]
+    position: npt.NDArray[np.int32]
+    index: IntArray
+
+    def select(self, keep: BoolArray) -> SortedItems:
+        """The items where `keep` is True."""
+        rows = np.flatnonzero(keep)
+        if len(rows) == len(keep):
+            return self
+        return SortedItems(self.key[rows], self.owner[rows], self.position[rows], self.index[rows])
+
+
+class ThresholdSums:
+    """Computes lines of settings over rankings whose items are sorted once by their key."""
+
+    def __init__(self, rankings: MeasuredRankings, key: FloatArray, high: IntArray) -> None:
+        """Sort the items.
+
+        Args:
+            rankings: of which the first items are offered.
+            key: of each item, never rising along a ranking, shape (n_ranked,).
+            high: the most that any line offers, shape (n_queries,); the rest is left out.
+        """
+        self.rankings = rankings
+        items = rankings.items
+        rows = np.flatnonzero(items.position < high[items.owner])
+        rows = rows[np.argsort(-key[rows], kind="stable")]
+        owner, position = items.owner[rows].astype(np.int32), items.position[rows].astype(np.int32)
+        self._all = SortedItems(key[rows], owner, position, np.arange(len(rows)))
+        self._gains = {name: exact.gains[rows] for name, exact in rankings.exact.items()}
+        self._last = (np.zeros(rankings.n_queries, dtype=np.int64), high, self._all)
+        self._lines: dict[int | None, tuple[IntArray, IntArray, ThresholdLine]] = {}
+
+    def line(
+        self, axis: Axis, values: Mapping[str, Value], *, low: IntArray, high: IntArray, slot: int | None = None
+    ) -> ThresholdLine:
+        """All settings of a threshold.
+
+        Args:
+            axis: the parameter that differs.
+            values: of all other parameters.
+            low, high: the fewest and the most that are offered, shape (n_queries,), low <= high <= sizes.
+            slot: where the line is kept, if it is not long: the next one of the same slot, `low` and `high` shares its
+                sums.
+        """
+        stored = self._lines.get(slot)
+        if stored is not None and np.array_equal(stored[0], low) and np.array_equal(stored[1], high):
+            return replace(stored[2], values=values)
+        line = self._line(axis, values, low, self._between(low, high))
+        if slot is not None and len(line) <= _KEPT:
+            self._lines[slot] = (low, high, line)
+        return line
+
+    def _between(self, low: IntArray, high: IntArray) -> SortedItems:
+        """Items between `low` and `high`; from those of the line before, where it had all of them."""
+        last_low, last_high, rows = self._last
+        nested = (low >= last_low).all() and (high <= last_high).all()
+        if not nested:
+            rows = self._all
+        if not nested or (high < last_high).any():
+            rows = rows.select(rows.position < high.astype(np.int32)[rows.owner])
+        rows = rows.select(rows.position >= low.astype(np.int32)[rows.owner])
+        self._last = (low, high, rows)
+        return rows
+
+    def _line(self, axis: Axis, values: Mapping[str, Value], low: IntArray, rows: SortedItems) -> ThresholdLine:
+        """The line of the settings that offer the first `low` items and those of `rows` with a key high enough."""
+        first, last = (-end for end in axis.span) if axis.rises else axis.span[::-1]
+        start, stop = count_at_least(rows.key, [first, last]).tolist()
+        inner = rows.key[start:stop]
+        changes = inner[1:] != inner[:-1]
+        ends = None if changes.all() else np.append(np.flatnonzero(changes), len(inner) - 1)
+        keys = np.concatenate([[first], inner if ends is None else inner[ends]])
+        beyond = (
+            float(rows.key[start - 1]) if start else np.inf,
+            float(rows.key[stop]) if stop < len(rows.key) else -np.inf,
+        )
+        at = self.rankings.items.length_start[:-1] + low
+
+        def summed(power: int, measure: Measure) -> FloatArray:
+            exact, gains = self.rankings.exact[measure, power], self._gains[measure, power][rows.index[:stop]]
+            base = int(exact.levels[at].sum()) + int(gains[:start].sum())
+            total = np.cumsum(gains[start:])
+            out = np.empty(len(keys))
+            out[0] = base
+            np.add(total if ends is None else total[ends], base, out=out[1:])
+            return out if exact.scale == 1 else np.divide(out, exact.scale, out=out)
+
+        def paired(pairing: Pairing, measure: Measure) -> DifferenceSums:
+            scale, gains = self.rankings.exact[measure, 1].scale, self._gains[measure, 1][rows.index[:stop]]
+            before = np.bincount(rows.owner[:start], gains[:start], minlength=len(low)) / scale
+            return pairing.line_differences(
+                measure,
+                self.rankings.values(measure, low) + before,
+                owner=rows.owner[start:stop].astype(np.int64),
+                gain=gains[start:] / scale,
+                stops=np.arange(1, stop - start + 1) if ends is None else ends + 1,
+            )
+
+        applies, sums, squares, cubes = _sums_by_power(self.rankings, summed)
+        return ThresholdLine(
+            values=values,
+            axis=axis.name,
+            thresholds=-keys if axis.rises else keys,
+            sums=sums,
+            n=self.rankings.applies,
+            squares=squares,
+            cubes=cubes,
+            applies=applies,
+            differences=_paired_sums(self.rankings, paired),
+            span=axis.span,
+            is_integer=axis.is_integer,
+            beyond=(-beyond[0], -beyond[1]) if axis.rises else beyond,
+        )
+
+
+class _LazySums(Mapping[Measure, S]):
+    """Sums by measure, each computed when it is first asked for: no collector needs all of them of every line."""
+
+    __slots__ = ("_compute", "_measures", "_values")
+
+    def __init__(self, measures: Sequence[Measure], compute: Callable[[Measure], S]) -> None:
+        self._measures, self._compute = measures, compute
+        self._values: dict[Measure, S] = {}
+
+    def __getitem__(self, measure: Measure) -> S:
+        value = self._values.get(measure)  # a sweep asks millions of times: one look each
+        if value is None:
+            if measure not in self._measures:
+                raise KeyError(measure)
+            value = self._values[measure] = self._compute(measure)
+        return value
+
+    def __contains__(self, measure: object) -> bool:
+        return measure in self._values or measure in self._measures
+
+    def __iter__(self) -> Iterator[Measure]:
+        return iter(self._measures)
+
+    def __len__(self) -> int:
+        return len(self._measures)
+
+
+def prefix_line(rankings: MeasuredRankings, values: Mapping[str, Value], lengths: IntArray) -> ThresholdLine:
+    """The line of one setting that offers the first `lengths` items, shape (n_queries,)."""
+    at = rankings.items.length_start[:-1] + lengths
+
+    def summed(power: int, measure: Measure) -> FloatArray:
+        exact = rankings.exact[measure, power]
+        return np.full(1, int(exact.levels[at].sum()) / exact.scale)
+
+    def paired(pairing: Pairing, measure: Measure) -> DifferenceSums:
+        return pairing.differences({measure: rankings.values(measure, lengths)})[measure]
+
+    applies, sums, squares, cubes = _sums_by_power(rankings, summed)
+    return ThresholdLine(
+        values=values,
+        axis="",
+        thresholds=np.array([np.nan]),
+        sums=sums,
+        n=rankings.applies,
+        squares=squares,
+        cubes=cubes,
+        applies=applies,
+        differences=_paired_sums(rankings, paired),
+    )
+
+
+def _paired_sums(
+    rankings: MeasuredRankings, paired: Callable[[Pairing, Measure], DifferenceSums]
+) -> Mapping[Measure, DifferenceSums]:
+    """Differences to the base by measure, where the rankings have one."""
+    pairing = rankings.pairing
+    if pairing is None:
+        return {}
+    return _LazySums([measure for measure in rankings.measures if measure in pairing.base], partial(paired, pairing))
+
+
+def _sums_by_power(
+    rankings: MeasuredRankings, summed: Callable[[int, Measure], FloatArray]
+) -> list[Mapping[Measure, FloatArray]]:
+    """Sums by measure, for powers 0 to 3."""
+    by_power = [[measure for measure, n in rankings.exact if n == power] for power in range(4)]
+    return [_LazySums(some, partial(summed, power)) if some else {} for power, some in enumerate(by_power)]
+
+
+def count_at_least(key: FloatArray, thresholds: npt.ArrayLike) -> IntArray:
+    """How many keys, from high to low, are at least each threshold, in the shape of these."""
+    return np.asarray(len(key) - np.searchsorted(key[::-1], thresholds, side="left"))

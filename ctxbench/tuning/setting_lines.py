@@ -1,0 +1,665 @@
+"""Lines of settings along one threshold, and settings that only a run can evaluate."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import UserDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from ctxbench.evaluation.answers import Labels, Slice
+from ctxbench.evaluation.metrics import Metric, evaluate
+from ctxbench.io.errors import ParameterError
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.model.candidates import MARGIN, SHOWN, Candidates, Origin
+from ctxbench.model.requests import Batch
+from ctxbench.model.resources import Resources
+from ctxbench.pipelines.pipeline import Outcome, Pipeline, PipelineError
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.selector import Parameter, Value
+from ctxbench.tuning.measures import (
+    REACH,
+    TOKENS,
+    DifferenceSums,
+    Measure,
+    Pairing,
+    queries_by_type,
+    values_of_measures,
+)
+
+L = TypeVar("L", bound=Sized)
+L_contra = TypeVar("L_contra", contravariant=True)
+_DIGITS = 17  # enough to distinguish any two floats
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A parameter that takes whole numbers.
+
+    Attributes:
+        name: as users know it; empty = the selector has no parameter for it, and it is fixed.
+        values: all that are tried, in rising order, >= 0; a single one is fixed.
+    """
+
+    name: str
+    values: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        ordered = tuple(sorted({int(value) for value in self.values}))
+        if not ordered or ordered[0] < 0 or (not self.name and len(ordered) > 1):
+            raise ParameterError(
+                f"{self.name or 'a parameter without a name'} needs values of 0 or more to try, and without a name "
+                f"exactly one, got {list(self.values)}"
+            )
+        object.__setattr__(self, "values", ordered)
+
+    def of(self, values: Mapping[str, Value]) -> int:
+        """Its value in a setting."""
+        return int(value_of(self.name, values, self.values[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdSpan:
+    """A parameter that is a threshold, tried at every value that matters.
+
+    Attributes:
+        name: as users know it; empty = the selector has no parameter for it, and it is fixed.
+        low, high: the ends of its range; equal = it is fixed.
+    """
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite([self.low, self.high]).all() and self.low <= self.high):
+            raise ParameterError(f"{self.name} needs a range from low to high, got {self.low} to {self.high}")
+        if not self.name and self.low < self.high:
+            raise ParameterError("a parameter without a name must be fixed")
+
+    @classmethod
+    def fixed(cls, name: str, value: float) -> ThresholdSpan:
+        """A threshold that stays as it is."""
+        return cls(name, value, value)
+
+    @property
+    def swept(self) -> bool:
+        """Whether it has more than one value."""
+        return self.low < self.high
+
+    def of(self, values: Mapping[str, Value]) -> float:
+        """Its value in a setting."""
+        return float(value_of(self.name, values, self.high))
+
+
+def value_of(name: str, values: Mapping[str, Value], fixed: float) -> Value:
+    """The value of a parameter in a setting; `fixed` where it has no name."""
+    if not name:
+        return fixed
+    if name not in values:
+        raise ParameterError(f"{name} is missing; a setting has a value for each parameter that is swept")
+    return values[name]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ThresholdLine:
+    """Settings that differ in one threshold, with the means of all of them.
+
+    Attributes:
+        values: the parameters that are the same in all, by the names that users know.
+        axis: the parameter that differs; empty = none does, and the line is one setting.
+        thresholds: its values, from what offers fewest to what offers most, shape (n_settings,): every one at which
+            the selections change within the parameter's range, no other. A selector run with exactly this value
+            selects what the line says. Shape (1,), NaN, without an axis.
+        sums: by measure, the sum over the queries that it applies to, shape (n_settings,).
+        squares, cubes: the sums of second and third powers, for the measures whose interval needs them.
+        n: by measure, how many queries it applies to; of a measure in `applies`, the most.
+        applies: by measure, to how many queries it applies at each setting, shape (n_settings,), only for measures
+            for which that differs: precision of a query whose session holds all that it requires.
+        differences: paired ones to a base, by measure, where the rankings have one.
+        span: the ends of the parameter's range.
+        is_integer: whether the parameter takes whole numbers only.
+        beyond: the values of the parameter at which selections change next: at or before the first threshold, and
+            behind the last, be they outside the range; infinite = there is none. Of an axis that offers more as it
+            rises the first is the lower one.
+    """
+
+    values: Mapping[str, Value]
+    axis: str
+    thresholds: FloatArray
+    sums: Mapping[Measure, FloatArray]
+    n: Mapping[Measure, int]
+    squares: Mapping[Measure, FloatArray] = field(default_factory=dict)
+    cubes: Mapping[Measure, FloatArray] = field(default_factory=dict)
+    applies: Mapping[Measure, FloatArray] = field(default_factory=dict)
+    differences: Mapping[Measure, DifferenceSums] = field(default_factory=dict)
+    span: tuple[float, float] = (-math.inf, math.inf)
+    is_integer: bool = False
+    beyond: tuple[float, float] = (math.inf, -math.inf)
+
+    def __len__(self) -> int:
+        return len(self.thresholds)
+
+    def values_at(self, index: int) -> dict[str, Value]:
+        """The values of one setting."""
+        return self._with(float(self.thresholds[index]))
+
+    def rounded_values(self, index: int) -> dict[str, Value]:
+        """The values of one setting, with `rounded_threshold` in place of the exact threshold."""
+        return self._with(self.rounded_threshold(index))
+
+    def _with(self, threshold: float) -> dict[str, Value]:
+        if not self.axis:
+            return dict(self.values)
+        return {**self.values, self.axis: int(threshold) if self.is_integer else threshold}
+
+    def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
+        """The mean at some indices, or at every setting; NaN where it applies to no query."""
+        sums = self.sums[measure]
+        return np.asarray((sums if indices is None else sums[indices]) / self.counts(measure, indices))
+
+    def counts(self, measure: Measure, indices: IntArray | None = None) -> FloatArray | float:
+        """How many queries a measure applies to, at some indices or at all where that differs; NaN for none."""
+        applies = self.applies.get(measure) if self.applies else None
+        if applies is None:
+            return float(self.n[measure] or math.nan)
+        some = applies if indices is None else applies[indices]
+        return np.where(some > 0, some, math.nan)
+
+    def ends(self, index: int) -> tuple[float, float]:
+        """The thresholds between which selections are those of one setting: its own end, and that of the next."""
+        end = float(self.thresholds[index + 1] if index + 1 < len(self) else self.beyond[1])
+        return float(self.thresholds[index] if index else self.beyond[0]), end
+
+    def rounded_threshold(self, index: int) -> float:
+        """A decimal with few digits that gives the same selections on this line, for people and presets.
+
+        Scores differ by up to 1e-5 from machine to machine. So it keeps that far from the two values between which
+        nothing changes, or a quarter of the space between them where that is less; of the decimals with as many
+        digits it is the one nearest to the middle, or to the end of the range where nothing changes up to there or
+        the middle lies outside. Where nothing changes at all it is the top of the range. NaN without an axis.
+        """
+        if not self.axis:
+            return float("nan")
+        keep = float(self.thresholds[index])
+        reached, change = self.ends(index)
+        rises = reached < change
+        keys = [key for key in (reached, change) if math.isfinite(key)]
+        if len(keys) == 2:
+            middle = sum(keys) / 2
+        else:
+            end = keep if math.isfinite(change) else self.span[1 if rises or not keys else 0]
+            middle = end if math.isfinite(end) else keep
+        middle = min(max(middle, self.span[0]), self.span[1])  # what changes next may lie outside
+        distance = 0.0 if self.is_integer else min([MARGIN, *(abs(middle - key) / 2 for key in keys)])
+        for digits in range(-_DIGITS, 1) if self.is_integer else range(_DIGITS + 1):
+            short = round(middle, digits)
+            selects_same = reached <= short < change if rises else change < short <= reached
+            far = all(abs(short - key) >= distance for key in keys)
+            if selects_same and far and self.span[0] <= short <= self.span[1]:
+                return short
+        return keep
+
+
+class Collector(Protocol[L_contra]):
+    """Sees every line of a sweep, and keeps what it needs: the best setting, or a front."""
+
+    def add(self, line: L_contra) -> None:
+        """Take the settings of a line into account."""
+        ...
+
+
+def show_lines(
+    lines: Iterable[L], collectors: Sequence[Collector[L]], *, progress: Callable[[int], None] | None = None
+) -> int:
+    """Show each line to all collectors, in order, and forget it; how many settings there were.
+
+    Args:
+        lines: settings, one line at a time.
+        collectors: those that keep something.
+        progress: told after each line how many settings there have been.
+    """
+    settings = 0
+    for line in lines:
+        settings += len(line)
+        for collector in collectors:
+            collector.add(line)
+        if progress is not None:
+            progress(settings)
+    return settings
+
+
+class Front:
+    """The settings that no other beats: none has a higher mean gain at a mean cost that is no higher.
+
+    Of settings equal in both means the one with fewer prompt tokens is kept, where the lines know tokens; then that of
+    the line that came first, and on a line the one that offers less. One setting is held for each distinct mean gain
+    at most, which are no more than the queries if the gain is completeness.
+
+    Attributes:
+        cost, gain: what less and what more of is better.
+        settings: how many were looked at.
+        values: the parameters of each setting, in the order of `means`.
+    """
+
+    def __init__(self, *, cost: Measure, gain: Measure) -> None:
+        self.cost = cost
+        self.gain = gain
+        self.settings = 0
+        self._points = np.empty((3, 0))  # cost, gain, tokens; costs and gains both rise
+        self.values: tuple[Mapping[str, Value], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def add(self, line: ThresholdLine) -> None:
+        """Take the settings of a line into account; those with a mean that applies to no query are ignored."""
+        self.settings += len(line)
+        if not (line.n[self.cost] and line.n[self.gain]):
+            return
+        indices = _unbeaten(_in_order(line, self.cost), _in_order(line, self.gain))
+        cost, gain = line.means(self.cost, indices), line.means(self.gain, indices)
+        news = self._is_news(cost, gain)
+        if not news.any():
+            return
+        indices, cost, gain = indices[news], cost[news], gain[news]
+        tokens = line.means(TOKENS, indices) if TOKENS in line.sums else np.zeros(len(indices))
+        points = np.concatenate([self._points, np.stack([cost, gain, tokens])], axis=1)
+        values = [*self.values, *(line.values_at(index) for index in indices.tolist())]
+        by_cost = np.lexsort((np.arange(len(values)), points[2], -points[1], points[0]))
+        unbeaten = by_cost[_rises(points[1, by_cost])]
+        self._points, self.values = points[:, unbeaten], tuple(values[index] for index in unbeaten.tolist())
+
+    def _is_news(self, cost: FloatArray, gain: FloatArray) -> BoolArray:
+        """False for settings that one on the front beats."""
+        best = np.concatenate([[-np.inf], self._points[1]])
+        below = best[np.searchsorted(self._points[0], cost, side="left")]  # of those that cost less
+        upto = best[np.searchsorted(self._points[0], cost, side="right")]  # and of those that cost as much
+        return np.asarray((gain > below) & (gain >= upto))
+
+    @property
+    def means(self) -> tuple[FloatArray, FloatArray]:
+        """Mean cost and mean gain of each setting, both rising, each of shape (n,)."""
+        return self._points[0], self._points[1]
+
+    def thinned(self, max_settings: int) -> list[Mapping[str, Value]]:
+        """The parameters of at most so many settings (>= 1), evenly from the first to the last."""
+        indices = np.unique(np.rint(np.linspace(0, len(self) - 1, min(max_settings, len(self)))).astype(np.int64))
+        return [self.values[index] for index in indices.tolist()]
+
+
+def _in_order(line: ThresholdLine, measure: Measure) -> FloatArray:
+    """Numbers in the order of the means: the sums, which cost no division, where all are over the same queries."""
+    return line.means(measure) if measure in line.applies else line.sums[measure]
+
+
+def _unbeaten(cost: FloatArray, gain: FloatArray) -> IntArray:
+    """Indices on a line that no other beats, of equals the first; rising cost. NaN is ignored."""
+    if np.isnan(cost).any() or np.isnan(gain).any():
+        finite = np.flatnonzero(~(np.isnan(cost) | np.isnan(gain)))
+        return finite[_unbeaten(cost[finite], gain[finite])]
+    if (cost[1:] < cost[:-1]).any():
+        by_cost: IntArray = np.lexsort((-gain, cost)).astype(np.int64)
+        return by_cost[_rises(gain[by_cost])]
+    rising = _rises(gain)
+    # of several that cost the same the last one has the highest gain
+    costs_more = cost[rising][1:] > cost[rising][:-1]
+    return np.asarray(rising[np.append(costs_more, np.ones(min(len(rising), 1), dtype=np.bool_))])
+
+
+def _rises(values: FloatArray) -> IntArray:
+    """Indices at which a value is above all before it."""
+    steps = np.flatnonzero(values[1:] > values[:-1]) + 1  # few of many, as a rule
+    steps = np.append(np.zeros(min(len(values), 1), dtype=np.int64), steps)
+    highest = np.maximum.accumulate(values[steps])
+    return np.asarray(steps[np.append(np.ones(min(len(steps), 1), dtype=np.bool_), highest[1:] > highest[:-1])])
+
+
+MEMORY = 256_000_000  # bytes of outputs of steps that are kept
+STEPS = 1000  # parts that the range of a parameter with decimals is divided into
+_DRAWS = 50  # draws for each setting wanted, after which a space is taken to hold no further one
+
+
+class OutputCache(UserDict[str, Any]):
+    """A cache of the outputs of steps: of more than `limit` bytes those used longest ago are dropped.
+
+    The one stored last always stays, whatever its size.
+    """
+
+    def __init__(self, limit: int = MEMORY) -> None:
+        super().__init__()
+        self._limit = limit
+        self.bytes = 0
+
+    def __getitem__(self, key: str) -> Any:
+        self.data[key] = self.data.pop(key)  # as the one used last
+        return self.data[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.pop(key, None)
+        self.data[key] = value
+        self.bytes += _count_bytes(value)
+        while self.bytes > self._limit and len(self) > 1:
+            del self[next(iter(self))]
+
+    def __delitem__(self, key: str) -> None:
+        self.bytes -= _count_bytes(self.data.pop(key))
+
+
+def _count_bytes(value: Any) -> int:
+    """Bytes of the arrays that a step's output holds itself; those of the batch are the caller's anyway."""
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes)
+    if isinstance(value, Mapping):
+        return sum(_count_bytes(entry) for entry in value.values())
+    if is_dataclass(value) and not isinstance(value, Batch):
+        return sum(_count_bytes(getattr(value, attribute.name)) for attribute in fields(value))
+    return 0
+
+
+def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measure]) -> dict[Measure, FloatArray]:
+    """Values of measures by query, for what was offered.
+
+    Args:
+        table: with a ranking, rows by query in the order of `labels`.
+        labels: of the queries.
+        measures: which.
+
+    Returns:
+        By measure, shape (n_queries,), NaN where it does not apply: for `reachable`, also where the first `REACH`
+        items of the ranking do not make the query complete.
+    """
+    answers = Slice(
+        queries=tuple(query.id for query in labels.dataset.queries),
+        chunks=((),) * table.n_requests,
+        candidates=table,
+        ranked=True,
+        scored=True,
+        errors={},
+        seconds=np.full(table.n_requests, np.nan),
+    )
+    within = Metric("Comp", REACH)
+    metrics = list(dict.fromkeys(measure.metric for measure in measures))
+    evidence = labels.evidence(answers)
+    values = evaluate([*metrics, within] if any(measure.reachable for measure in measures) else metrics, evidence)
+    if missing := sorted({str(metric) for metric in metrics if metric not in values}):
+        raise ParameterError(f"{', '.join(missing)} cannot be computed by query; use a set metric")
+    by_type = queries_by_type(labels) if any(measure.required_type for measure in measures) else {}
+    reachable = values[within] == 1.0 if within in values else np.zeros(table.n_requests, dtype=np.bool_)
+    return values_of_measures(measures, values, evidence, labels.dataset.catalog, by_type=by_type, reachable=reachable)
+
+
+def setting_line(
+    values: Mapping[str, Value], by_query: Mapping[Measure, FloatArray], *, pairing: Pairing | None = None
+) -> ThresholdLine:
+    """One setting as a line, from its values by query; the sums are exact before they are rounded once.
+
+    Args:
+        values: of its parameters.
+        by_query: by measure, shape (n_queries,).
+        pairing: what differences are taken to, over the same queries.
+    """
+    applies = {measure: numbers[~np.isnan(numbers)] for measure, numbers in by_query.items()}
+    amounts = {measure: numbers for measure, numbers in applies.items() if measure.metric.declaration.scale != "yes/no"}
+    return ThresholdLine(
+        values=values,
+        axis="",
+        thresholds=np.array([math.nan]),
+        sums={measure: _exact_sum(numbers) for measure, numbers in applies.items()},
+        n={measure: len(numbers) for measure, numbers in applies.items()},
+        squares={measure: _exact_sum(numbers**2) for measure, numbers in amounts.items()},
+        cubes={measure: _exact_sum(numbers**3) for measure, numbers in amounts.items()},
+        differences={} if pairing is None else pairing.differences(by_query),
+    )
+
+
+def _exact_sum(values: FloatArray) -> FloatArray:
+    return np.array([math.fsum(values.tolist())])
+
+
+class SettingRunner:
+    """Runs a selector on one batch at many settings; a step that settings share runs once.
+
+    Args:
+        definition: the selector.
+        batch: the requests.
+        resources: what its steps use.
+        labels: of the requests, in the same order.
+        measures: what every setting is measured by.
+        pairing: what differences are taken to; None = none are.
+
+    Attributes:
+        definition: the selector.
+        pairing: as given.
+        runs: how many settings were run and measured so far; one that makes the same pipeline as an earlier one is
+            not.
+        selections: how many of them offered something that none before had offered; only these were measured.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        batch: Batch,
+        *,
+        resources: Resources,
+        labels: Labels,
+        measures: Sequence[Measure],
+        pairing: Pairing | None = None,
+    ) -> None:
+        self.definition, self.pairing = definition, pairing
+        self._batch, self._resources = batch, resources
+        self._labels, self._measures = labels, tuple(measures)
+        self._memo = OutputCache(MEMORY)
+        self._offer_by_steps: dict[str, str] = {}
+        self._values_by_offer: dict[str, Mapping[Measure, FloatArray]] = {}
+        if batch.ids != tuple(query.id for query in labels.dataset.queries):
+            raise ParameterError(f"the batch is not of dataset {labels.dataset.name}'s queries, in its order")
+
+    @property
+    def runs(self) -> int:
+        """How many settings were run."""
+        return len(self._offer_by_steps)
+
+    @property
+    def selections(self) -> int:
+        """How many different selections they came to."""
+        return len(self._values_by_offer)
+
+    def outcome(self, values: Mapping[str, Value]) -> Outcome:
+        """What the selector makes of the batch at one setting.
+
+        Args:
+            values: checked ones, over the selector's defaults.
+
+        Raises:
+            PipelineError: a value does not suit a step.
+            ParameterError: a step was fitted for another catalog, or behind other steps.
+        """
+        return self._run(self._pipeline(values))
+
+    def values(self, values: Mapping[str, Value]) -> Mapping[Measure, FloatArray]:
+        """Measure one setting; what was offered before is not measured again.
+
+        Args:
+            values: checked ones, over the selector's defaults.
+
+        Returns:
+            By measure, shape (n_queries,), as `measure_answers`.
+
+        Raises:
+            PipelineError: a value does not suit a step.
+            ParameterError: a step was fitted for another catalog, or behind other steps.
+        """
+        pipeline = self._pipeline(values)
+        steps = "\n".join(_steps(pipeline))
+        if steps not in self._offer_by_steps:
+            table = self._run(pipeline).candidates
+            offered = _digest(table)
+            if offered not in self._values_by_offer:
+                self._values_by_offer[offered] = measure_answers(table, self._labels, self._measures)
+            self._offer_by_steps[steps] = offered
+        return self._values_by_offer[self._offer_by_steps[steps]]
+
+    def lines(self, settings: Sequence[Mapping[str, Value]]) -> tuple[ThresholdLine, ...]:
+        """Measure settings, each as a separate line, in their order.
+
+        They are run so that those that share most stand together, whatever order they come in.
+
+        Args:
+            settings: checked values, over the selector's defaults.
+
+        Raises:
+            PipelineError: a value does not suit a step; before anything is run.
+            ParameterError: a step was fitted for another catalog, or behind other steps.
+        """
+        steps = [_steps(self._pipeline(values)) for values in settings]
+        lines = {
+            index: setting_line(settings[index], self.values(settings[index]), pairing=self.pairing)
+            for index in sorted(range(len(settings)), key=steps.__getitem__)
+        }
+        return tuple(lines[index] for index in range(len(settings)))
+
+    def _pipeline(self, values: Mapping[str, Value]) -> Pipeline:
+        return self.definition.pipeline(self.definition.with_defaults(values))
+
+    def _run(self, pipeline: Pipeline) -> Outcome:
+        if pipeline.fitted:
+            from ctxbench.pipelines.fits import require_matching_fits
+
+            require_matching_fits(pipeline, self._batch.catalog)
+        return pipeline.run(self._batch, self._resources, memo=self._memo)
+
+
+def _steps(pipeline: Pipeline) -> tuple[str, ...]:
+    """The steps that decide what is selected, in order, as texts that are equal where the steps are.
+
+    None that is off is among them.
+    """
+    return tuple(
+        json.dumps(step.describe(), sort_keys=True, default=str)
+        for step in (pipeline.analyse, pipeline.retrieve, *(step for step in pipeline.refine if not step.off))
+    )
+
+
+def _steps_at(definition: Definition, values: Mapping[str, Value]) -> tuple[str, ...]:
+    """The steps of a selector at a setting; empty where its values contradict each other."""
+    try:
+        return _steps(definition.pipeline(values))
+    except PipelineError:
+        return ()
+
+
+def _digest(table: Candidates) -> str:
+    """Equal for tables that offer the same, shown alike, in the same ranking: what measures depend on."""
+    from_session = table.origin[table.chosen] == Origin.SESSION
+    columns = [getattr(table, name) for name in ("item", *SHOWN)]
+    arrays = (
+        table.starts_of(table.chosen),
+        *(column[table.chosen] for column in columns),
+        from_session,
+        *table.ranking(),
+    )
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+
+
+def value_range(parameter: Parameter) -> tuple[Value, ...]:
+    """The values of a parameter that a search draws from, rising: all of them; of decimals `STEPS` + 1, evenly spread.
+
+    Choices and switches come in the order of the definition, off before on.
+    """
+    if parameter.choices:
+        return tuple(parameter.choices)
+    if isinstance(parameter.default, bool):
+        return (False, True)
+    low, high = parameter.low, parameter.high
+    if isinstance(parameter.checked(low), int):
+        return tuple(range(int(low), int(high) + 1))
+    return tuple(float(round(low + (high - low) * step / STEPS, 12)) for step in range(STEPS + 1))
+
+
+def draw_settings(
+    definition: Definition,
+    search: Mapping[str, Sequence[Value]],
+    *,
+    fixed: Mapping[str, Value] | None = None,
+    trials: int,
+    seed: int,
+) -> tuple[dict[str, Value], ...]:
+    """Draw settings to try, no two of which are the same to the selector.
+
+    Args:
+        definition: the selector.
+        search: the values that each parameter may take; `value_range` gives those of a whole range.
+        fixed: values of other parameters.
+        trials: at most so many settings, >= 1.
+        seed: another seed draws others.
+
+    Returns:
+        Values by name of what is given or searched and has an effect. Of a space of at most `trials` combinations
+        all, the last parameter changing fastest; else drawn with equal chance and without repeats, in the order of
+        the draw. Nothing to search: the one setting given.
+
+    Raises:
+        ParameterError: a value does not suit its parameter, a parameter has no values, is given as well as searched
+            or is without effect in every combination, or `trials` is below 1.
+    """
+    fixed = dict(fixed or {})
+    axes = _check_search(definition, search, fixed, trials)
+    names, sizes = list(axes), [len(values) for values in axes.values()]
+    settings: dict[tuple[tuple[str, Value], ...], dict[str, Value]] = {}
+    effective: set[str] = set()
+    # only what others need can switch a step off in two ways, so that the steps must tell whether settings are the same
+    compare_steps = not {name for parameter in definition.parameters.values() for name in parameter.needs}.isdisjoint(
+        search
+    )
+    run: set[object] = set()
+    for indices in _draw_indices(sizes, trials=trials, seed=seed):
+        combination = fixed | {name: axes[name][index] for name, index in zip(names, indices, strict=True)}
+        values = definition.with_defaults(combination)
+        setting = {name: value for name, value in combination.items() if not definition.idle(name, values)}
+        effective |= setting.keys()
+        key = tuple(sorted(definition.in_force(values).items()))
+        if key not in settings and (steps := (compare_steps and _steps_at(definition, values)) or key) not in run:
+            settings[key] = setting
+            run.add(steps)
+        if len(settings) == trials:
+            break
+    if idle := sorted(set(axes) - effective):
+        raise ParameterError(f"{', '.join(idle)}: searched, but without effect in every setting drawn; leave it out")
+    return tuple(settings.values())
+
+
+def _check_search(
+    definition: Definition, search: Mapping[str, Sequence[Value]], fixed: dict[str, Value], trials: int
+) -> dict[str, tuple[Value, ...]]:
+    """The values of each parameter without repeats; `fixed` is checked in place."""
+    wrong = [] if trials >= 1 else [f"trials must be 1 or more, got {trials}"]
+    axes: dict[str, tuple[Value, ...]] = {}
+    for name, values in {**{name: (value,) for name, value in fixed.items()}, **search}.items():
+        if not values:
+            wrong.append(f"{name} is searched, but has no values to try")
+        if name in search and name in fixed:
+            wrong.append(f"{name} is searched and has a value, too; leave one of them out")
+        try:
+            axes[name] = tuple(dict.fromkeys(definition.checked(name, value) for value in values))
+        except ParameterError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ParameterError("; ".join(wrong))
+    fixed.update({name: axes[name][0] for name in fixed})
+    return {name: axes[name] for name in search}
+
+
+def _draw_indices(sizes: Sequence[int], *, trials: int, seed: int) -> Iterator[tuple[int, ...]]:
+    """Indices of values, one per axis: all combinations if there are no more than `trials`, else random ones."""
+    if math.prod(sizes) <= trials:
+        yield from np.ndindex(*sizes)
+        return
+    rng = np.random.default_rng(seed)
+    for _ in range(_DRAWS * trials):
+        yield tuple(int(rng.integers(size)) for size in sizes)

@@ -1,1 +1,0 @@
-"""The exact sweep: every setting of a cut evaluated at once, equal to running the selector at each of them."""
