@@ -135,8 +135,8 @@ def parameters_of(kind, name):
 
 NEEDED = {"tool_rules": {"rules": {"create_issue": ["close_issue"]}}}  # what has no default
 BEHIND = {"price": "random", "file_kinds": "random"}  # what reads scores of 0 or more stands behind such
-OF_FILES = ("probability", "abstain")  # need a fit; tests/steps/test_calibrated.py makes one and runs the suite
-ASKING = ("llm",)  # needs a server; tests/steps/test_llm.py starts one and runs the suite
+OF_FILES = ("probability", "abstain")  # need a fit; tests/pipelines/test_calibrated.py makes one and runs the suite
+ASKING = ("llm",)  # needs a server; tests/pipelines/test_llm.py starts one and runs the suite
 ELSEWHERE = (*OF_FILES, *ASKING)
 
 

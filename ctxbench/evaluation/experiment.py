@@ -22,11 +22,11 @@ from ctxbench.pipelines.pipeline import PipelineError
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import (
     SelectorSpec,
-    oracle_spec,
     agent_own_spec,
     definition_spec,
     external_spec,
     find_definition,
+    oracle_spec,
     pipeline_of,
     pipeline_spec,
     rooted,

@@ -609,4 +609,5 @@ def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
 
 
 def oracle_spec(name: str) -> SelectorSpec:
+    """The selector that knows the labels."""
     return SelectorSpec(name, lambda resources, _memo: Oracle(name, resources), ABOUT)

@@ -386,7 +386,7 @@ By density alone as many items are chosen; the document's two rules stop earlier
 {with_change}
 {indexes.lines(base="`full_text` in SQLite")}
 
-Both find the same files for a word (`tests/index`), so what differs is the order: `ts_rank` does not weigh rare words.
+Both find the same files for a word (`tests/search`), so what differs is the order: `ts_rank` does not weigh rare words.
 
 ## How it was made, and what does not hold
 

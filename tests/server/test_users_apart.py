@@ -10,7 +10,7 @@ from ctxbench.io.errors import ParameterError
 from ctxbench.memory.memories import Event, Memory
 from ctxbench.memory.stores import DictStore
 from ctxbench.memory.web_app import UserTokens
-from tests.server.service_world import WORKSPACE, service_over
+from tests.memory.service_world import WORKSPACE, service_over
 
 TestClient = pytest.importorskip("starlette.testclient").TestClient
 from ctxbench.memory.web_app import Access, web_app  # noqa: E402 - needs the extra

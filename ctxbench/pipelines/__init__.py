@@ -1,0 +1,1 @@
+"""Pipelines: strategies composed in YAML, and the features and fits that they read."""

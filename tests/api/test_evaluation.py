@@ -1,0 +1,482 @@
+"""Evaluation from Python is the run of the command: the same values, the same figures, to the last digit."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import json
+import pkgutil
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+import ctxbench
+from ctxbench.cli.run import ReportTargets, report_run
+from ctxbench.datasets.files import create_dataset
+from ctxbench.evaluation.inputs import open_experiment
+from ctxbench.evaluation.run_folder import HEADLINE, RunFolder, summarise_run
+from ctxbench.evaluation.runner import run
+from ctxbench.io.errors import InputError, ParameterError, UnknownNameError, UserError
+from ctxbench.labelling.evals import import_golden
+from ctxbench.model.items import Catalog, Item
+from ctxbench.pipelines.pipeline import PipelineError
+from ctxbench.report.run_text import figures_csv
+from tests.api.conftest import CHEAP, ROOT, SMOKE
+
+
+@pytest.fixture
+def results():
+    return ctxbench.evaluate(SMOKE, {"docs": "semantic/documents", "words": "bm25"}, baseline="words", **CHEAP)
+
+
+def test_forbidden_items_that_nobody_named_are_in_the_frame(tmp_path):
+    catalog = Catalog([Item(type="tool", server="shop", name=name, description=name) for name in ("refund", "cancel")])
+    (tmp_path / "evals.jsonl").write_text('{"id": "a", "query": "refund", "expected": [], "forbidden": ["cancel"]}')
+    create_dataset(import_golden(tmp_path / "evals.jsonl", catalog).dataset, tmp_path / "evals")
+    frame = ctxbench.evaluate(str(tmp_path / "evals"), "everything", **CHEAP).to_frame(intervals=True)
+    assert frame["forbidden_offered"].tolist() == [1.0]
+    assert "forbidden_offered low" in frame
+
+
+def test_the_figures_are_those_of_the_command(results, tmp_path):
+    (tmp_path / "e.yaml").write_text(
+        f"name: evaluate\ndatasets: [{SMOKE}]\nembedder: hashing\ntokens: chars/4\ncompare_to: words\nselectors:\n"
+        "  - {selector: semantic, preset: documents, name: docs}\n  - {selector: bm25, name: words}\n",
+        encoding="utf-8",
+    )
+    run(open_experiment(tmp_path / "e.yaml"), tmp_path / "run")
+    command = summarise_run(RunFolder(tmp_path / "run"))
+    assert results.summary.as_dict()["datasets"] == command.as_dict()["datasets"]
+    frame = results.to_frame(intervals=True)
+    for one in command.datasets[0].selectors:
+        for name, found in one.estimates.items():
+            told = frame.loc[one.selector, [name, f"{name} low", f"{name} high"]]
+            assert told.tolist() == pytest.approx(
+                [found.value, *found.interval[:2]]
+                if isinstance(found.interval, tuple)
+                else [found.value, found.interval.low, found.interval.high],
+                rel=0,
+                abs=0,
+                nan_ok=True,
+            )
+    for name in ("docs", "words"):
+        path = RunFolder(tmp_path / "run").part_path("smoke", name)
+        for file in ("answers.zip", "metrics.jsonl", "selections.jsonl"):
+            assert (path / file).read_bytes() == (
+                RunFolder(results.folder).part_path("smoke", name) / file
+            ).read_bytes()
+
+
+def test_values_by_query_are_those_of_the_run_folder(results):
+    frame = results.per_query()
+    for name in ("docs", "words"):
+        lines = (RunFolder(results.folder).part_path("smoke", name) / "metrics.jsonl").read_text().splitlines()
+        own = frame[frame["selector"] == name]
+        for (_, row), line in zip(own.iterrows(), map(json.loads, lines), strict=True):
+            assert row["query"] == line["query"]
+            values = {key: None if np.isnan(row[key]) else row[key] for key in line["values"]}
+            assert values == line["values"]
+
+
+def test_a_comparison_is_that_of_the_report(results):
+    (summary,) = [one for one in results.summary.datasets[0].selectors if one.selector == "docs"]
+    rows = results.compare("docs").set_index("metric")
+    for name, found in summary.against.items():
+        assert (rows.loc[name, "difference"], rows.loc[name, "p"]) == (found.difference, found.p_holm)
+        assert (rows.loc[name, "low"], rows.loc[name, "high"]) == (found.interval.low, found.interval.high)
+    turned = results.compare("words", "docs").set_index("metric")
+    assert turned["difference"].tolist() == [-one for one in rows["difference"]]
+
+
+NAMED = ["completeness", "tokens", "nDCG@10", "R@5", "RR", "BoR@5", "Success@3"]
+
+
+def test_every_metric_that_was_named_is_in_the_frame_with_its_comparison_and_in_the_table():
+    ranked = ctxbench.pipeline("bm25", refine=[{"first": {"n": 2}}])
+    selectors = {"all": "everything", "words": ranked, "docs": "semantic/documents"}
+    named = ctxbench.evaluate(SMOKE, selectors, baseline="words", metrics=NAMED, **CHEAP)
+    frame = named.to_frame(intervals=True)
+    for name in NAMED:
+        assert {name, f"{name} low", f"{name} high"} <= set(frame.columns)
+    compared = [name for name in NAMED if name != "BoR@5"]  # which is made of two means
+    docs = frame.loc["docs"]
+    for name in compared:
+        assert np.isfinite(docs[[f"{name} difference", f"{name} p", f"{name} p at floor"]].tolist()).all()
+        assert docs[f"{name} low"] <= docs[name] <= docs[f"{name} high"]
+    together = named.compare("docs", metrics=compared).set_index("metric")
+    assert [docs[f"{name} difference"] for name in compared] == together["difference"].tolist()
+    usual = ctxbench.evaluate(SMOKE, selectors, baseline="words", **CHEAP).to_frame(intervals=True).loc["docs"]
+    assert [docs[f"{name} p"] for name in HEADLINE] == [usual[f"{name} p"] for name in HEADLINE]
+    assert "R@5 difference" not in usual.index
+    assert frame.loc["all", ["nDCG@10", "nDCG@10 low"]].isna().all(), "it gives no ranking"
+    heads = ("complete %", "prompt tokens", "nDCG@10 %", "R@5 %", "RR %", "BoR@5", "Success@3 %")
+    for text in (repr(named), named._repr_html_(), named.to_latex().replace("\\%", "%")):
+        assert all(head in text for head in heads)
+
+
+def test_metrics_that_no_selector_has_are_named_in_frame_and_table():
+    found = ctxbench.evaluate(SMOKE, ["everything"], metrics=["completeness", "nDCG@10"], **CHEAP)
+    assert found.to_frame()["nDCG@10"].isna().all()
+    assert "nDCG@10 %" in repr(found)
+
+
+def test_a_p_value_at_its_floor_is_said_to_be_one():
+    ds = ctxbench.dataset(
+        [{"name": "area", "description": "one"}, {"name": "mail", "description": "two three four"}],
+        [{"query": f"q{n}", "text": "area"} for n in range(40)],
+        [{"query": f"q{n}", "item": "area"} for n in range(40)],
+    )
+    first = ctxbench.pipeline("bm25", refine=[{"first": {"n": 1}}])
+    found = ctxbench.evaluate(ds, {"first": first, "all": "everything"}, **CHEAP)
+    frame = found.to_frame(intervals=True).loc["all"]
+    assert (frame["tokens p"], frame["tokens p at floor"], frame["completeness p at floor"]) == (0.0002, 1.0, 0.0)
+    assert found.compare("all").set_index("metric")["p_at_floor"].to_dict() == {"completeness": False, "tokens": True}
+    (dataset,) = found.summary.as_dict()["datasets"].values()
+    told = dataset["selectors"]["all"]["against"]
+    assert (told["tokens"]["p_floor"], told["tokens"]["p_holm_at_floor"]) == (0.0001, True)
+    assert (told["completeness"]["p_floor"], told["completeness"]["p_holm_at_floor"]) == (None, False)
+    assert figures_csv(found.summary).splitlines()[0].split(",")[-2] == "p_holm_at_floor"
+
+
+def test_functions_pipelines_and_answers_are_selectors(tmp_path):
+    def first_two(request, items):
+        return [item["_id"] for item in items if item.get("include", "agent") == "agent"][: len(request["text"]) and 2]
+
+    ids = [query.id for query in ctxbench.load(SMOKE).dataset.queries]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"query": one, "items": []}) + "\n" for one in ids))
+    ds = ctxbench.dataset(
+        [{"name": name} for name in ("area", "root", "mail")],
+        [{"query": "q1", "text": "area"}, {"query": "q2", "text": "mail"}],
+        [{"query": "q1", "item": "area"}, {"query": "q2", "item": "mail"}],
+    )
+    words = ctxbench.pipeline("bm25", refine=[{"first": {"n": 1}}])
+    found = ctxbench.evaluate(ds, {"two": first_two, "words": words}, **CHEAP)
+    assert found.to_frame()["completeness"].to_dict() == {"two": 0.5, "words": 1.0}
+    assert found.explain("q2", "two")[["item", "offered", "grade"]].values.tolist()[-1] == ["tool:mail", False, 2.0]
+    none = ctxbench.evaluate(SMOKE, {"none": ctxbench.answers(tmp_path / "a.jsonl")}, **CHEAP)
+    assert none.to_frame()["completeness"].tolist()[0] < 0.5
+
+
+def test_a_function_that_changes_what_it_is_given_or_fails_is_an_error_of_its_queries():
+    def greedy(_request, items):
+        items.clear()
+        return []
+
+    def failing(request, _items):
+        raise KeyError(request["id"])
+
+    found = ctxbench.evaluate(SMOKE, {"greedy": greedy, "failing": failing, "bm25": "bm25"}, **CHEAP)
+    assert found.to_frame()["errors"].tolist() == [30, 30, 0]
+
+
+def test_a_shipped_selector_takes_values_of_its_parameters():
+    given = {"selector": "memory", "set": {"n": 1, "words": 0.5}}
+    found = ctxbench.evaluate(SMOKE, {"one": given, "plain": "memory"}, **CHEAP)
+    assert found.per_query().groupby("selector")["items"].max().to_dict() == {"one": 1, "plain": 10}
+    for wrong, message in (
+        ({**given, "sett": {}}, "selector 'x' has no key 'sett'; did you mean 'set'"),
+        ({**given, "set": 3}, "set maps parameters to values"),
+        ({**given, "set": {"m": 3}}, "selector 'memory' has no parameter 'm'"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            ctxbench.evaluate(SMOKE, {"x": wrong}, **CHEAP)
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        ({"retrieve": "memory"}, "retrieve"),
+        ({"retrieve": {"merge": {"a": "memory", "b": "bm25"}}}, "retrieve.merge.a"),
+        ({"retrieve": "bm25", "refine": ["first", {"memory": {}}]}, "refine.1"),
+    ],
+)
+def test_a_selector_in_the_place_of_a_step_is_told_apart(spec, place):
+    with pytest.raises(PipelineError) as caught:
+        ctxbench.pipeline(**spec)
+    said = "'memory' is a selector, a whole pipeline, and no step: name it in place of the pipeline"
+    assert str(caught.value).startswith(f'{place}: {said}, {{"selector": "memory", "set": {{...}}}}')
+    with pytest.raises(PipelineError, match="unknown retrieve strategy 'memry'"):
+        ctxbench.pipeline("memry")
+
+
+def test_what_a_selector_failed_on_is_shown_with_the_first_reason(results):
+    def failing(request, _items):
+        if request["id"] != "s003":
+            raise ValueError("a < b")
+        return []
+
+    found = ctxbench.evaluate(SMOKE, {"bm25": "bm25", "failing": failing}, **CHEAP)
+    said = "warning: smoke, failing: 29 queries failed and count as nothing offered, first query 's001' and 28 more: "
+    text, html = repr(found), found._repr_html_()
+    assert f"{said}the callable raised ValueError: a < b (" in text.splitlines()[-1]
+    assert "29 queries failed" in html
+    assert "ValueError: a &lt; b" in html
+    rows = found.per_query().query("selector == 'failing'").set_index("query")["error"]
+    assert "a < b" in rows["s001"]
+    assert rows["s003"] == ""
+    assert (found.per_query().query("selector == 'bm25'")["error"] == "").all()
+    assert "failed" not in repr(results) + results._repr_html_()
+
+
+def test_two_datasets_stand_one_below_the_other(results):
+    other = ctxbench.dataset(
+        [{"name": "area"}], [{"query": "s001", "text": "area"}], [{"query": "s001", "item": "area"}]
+    )
+    both = ctxbench.evaluate([SMOKE, other], ["bm25", "everything"], **CHEAP)
+    assert both.to_frame().index.tolist() == [(d, s) for d in ("smoke", "mine") for s in ("bm25", "everything")]
+    assert both.to_frame().loc[("smoke", "bm25"), "tokens"] == results.to_frame().loc["words", "tokens"]
+    with pytest.raises(ParameterError, match="query 's001' is in smoke, mine; say which by `dataset`"):
+        both.explain("s001", "bm25")
+    assert both.explain("s001", "bm25", dataset="mine")["item"].tolist() == ["tool:area"]
+
+
+def test_it_shows_itself_as_a_table(results):
+    html, latex, text = results._repr_html_(), results.to_latex(), repr(results)
+    for shown in (html, text):
+        assert "complete %" in shown
+        assert "docs" in shown
+    assert r"complete \%" in latex
+    assert latex.startswith(r"\begin{tabular}")
+
+
+def test_a_run_folder_of_ones_own_is_gone_on_with_and_reported(tmp_path, capsys):
+    asked = []
+
+    def count(request, _items):
+        asked.append(request["id"])
+        return []
+
+    first = ctxbench.evaluate(SMOKE, ["bm25"], out=tmp_path / "run", **CHEAP)
+    again = ctxbench.evaluate(SMOKE, {"bm25": "bm25", "count": count}, out=tmp_path / "run", **CHEAP)
+    assert first.folder == again.folder == tmp_path / "run"
+    assert len(asked) == 30
+    assert RunFolder(first.folder).read("manifest.json")["datasets"]["smoke"]["reference"].endswith("datasets/smoke")
+    report_run(tmp_path / "run", ReportTargets(json=True))
+    assert json.loads(capsys.readouterr().out)["datasets"]["smoke"]["queries"] == 30
+
+
+@pytest.mark.parametrize(
+    ("selectors", "given", "error", "message"),
+    [
+        ({}, {}, ParameterError, "selectors is empty"),
+        ({"a": 3}, {}, ParameterError, "selector 'a' must be the name of a shipped one, a pipeline, answers"),
+        (["bm26"], {}, UnknownNameError, "bm26"),
+        (["bm25"], {"baseline": "bm2"}, UnknownNameError, "unknown baseline 'bm2'; did you mean 'bm25'"),
+        (["bm25"], {"metrics": ["R@"]}, InputError, "R@"),
+        (["bm25"], {"split": "tst"}, InputError, "tst"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_said_at_once(selectors, given, error, message):
+    with pytest.raises(error, match=message):
+        ctxbench.evaluate(SMOKE, selectors, **CHEAP, **given)
+
+
+def test_unknown_selectors_and_metrics_of_results_are_named(results):
+    with pytest.raises(UnknownNameError, match="unknown selector 'doc'"):
+        results.explain("s001", "doc")
+    with pytest.raises(UnknownNameError, match="unknown metric 'R@9'"):
+        results.compare("docs", metrics=["R@9"])
+    with pytest.raises(UnknownNameError, match="unknown query 's999'"):
+        results.explain("s999", "docs")
+
+
+def test_selecting_is_what_the_command_tells(capsys):
+    tools = ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}, {"name": "mail"}])
+    found = ctxbench.select("area of a triangle", tools, topK=20, topN=1, includeScore=0.7, **CHEAP)
+    assert found.ids == ["tool:area"]
+    assert found.tools[0]["name"] == "area"
+    assert found.to_frame(near=5)[["item", "offered"]].values.tolist() == [["tool:area", True], ["tool:mail", False]]
+    assert found.tokens > 0
+    with pytest.raises(ParameterError, match="topQ"):
+        ctxbench.select("area", tools, selector="semantic", topQ=3, **CHEAP)
+    with pytest.raises(ParameterError, match="a pipeline holds its own parameters; leave n out"):
+        ctxbench.select("area", tools, selector=ctxbench.pipeline("bm25"), n=3, **CHEAP)
+
+
+@pytest.mark.parametrize("name", sorted({module for module in ctxbench._MODULES if module.startswith("library.")}))
+def test_the_examples_of_docstrings_are_true(name, tmp_path):
+    found = importlib.import_module(f"ctxbench.{name}")
+    ran = doctest.testmod(found, extraglobs={"ctxbench": ctxbench, "tmp_path": tmp_path})
+    assert ran.attempted > 0
+    assert ran.failed == 0
+
+
+def test_no_name_is_that_of_a_module_which_would_take_its_place_when_imported():
+    modules = {one.name for one in pkgutil.iter_modules(ctxbench.__path__)}
+    assert not modules & set(ctxbench.__all__)
+
+
+def test_importing_loads_no_library():
+    code = "import sys, ctxbench; print(sorted({'numpy', 'pandas', 'yaml'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.essential
+def test_what_the_readme_shows_runs(tmp_path):
+    from matplotlib import pyplot as plt
+
+    plt.close("all")
+    text = (ROOT / "README.md").read_text("utf-8")
+    shown = text.split("## From Python")[1].split("```python\n")[1].split("```")[0]
+    for old, new in (
+        ('"bfcl-simple"', repr(str(SMOKE))),
+        ('split="test"', 'split="test", embedder="hashing"'),
+        ("includeScore=0.7", 'includeScore=0.7, embedder="hashing"'),
+        ('completeness="0.98 of base"', 'completeness="0.98 of base", embedder="hashing"'),
+        ('"presets.yaml"', repr(str(tmp_path / "presets.yaml"))),
+    ):
+        assert old in shown
+        shown = shown.replace(old, new)
+    names: dict = {}
+    exec(shown, names)
+    assert len(plt.get_fignums()) == 2
+    plt.close("all")
+    assert list(names["res"].to_frame().index) == ["docs", "mine", "words"]
+    verdicts = {one.selector: str(one.verdict) for one in ctxbench.check(names["now"], names["res"]).found.selectors}
+    assert verdicts["words"] == "worse"
+
+
+class TestStep:
+    @dataclass(frozen=True)
+    class Nothing(ctxbench.Strategy):
+        least: int = 0
+
+        def __call__(self, query, candidates, resources):
+            return candidates.exclude(candidates.tier > 0, ctxbench.Rule.of("nothing", least=self.least))
+
+    def test_a_strategy_without_a_name_is_a_step_and_is_described_by_its_class_and_parameters(self):
+        cut = ctxbench.step("cut", self.Nothing(least=2))
+        res = ctxbench.evaluate(SMOKE, {"mine": ctxbench.pipeline("bm25", refine=[cut, "first"])}, **CHEAP)
+        assert res.to_frame()["items"].tolist() == [0.0]
+        described = res.summary.manifest["selectors"]["mine"]["description"]["pipeline"]["refine"][0]
+        assert described["step"] == "cut:nothing"
+        assert described["least"] == 2
+        assert described["code"].startswith("test_evaluation:") or "test_evaluation" in described["code"]
+
+    def test_what_is_no_strategy_is_said(self):
+        with pytest.raises(UnknownNameError, match="unknown kind of step 'cutt'; did you mean 'cut'"):
+            ctxbench.step("cutt", self.Nothing())
+        with pytest.raises(ParameterError, match=r"an object of a frozen dataclass.*got the class Nothing"):
+            ctxbench.step("cut", self.Nothing)
+        with pytest.raises(ParameterError, match="got function"):
+            ctxbench.step("cut", lambda query, candidates, resources: candidates)
+        with pytest.raises(UserError, match="nothing is a step of kind cut; here stands one of kind retrieve"):
+            ctxbench.pipeline(ctxbench.step("cut", self.Nothing()))
+
+    def test_two_classes_that_have_no_file_are_never_taken_for_each_other(self):
+        source = (
+            "import ctxbench\nfrom dataclasses import dataclass\n"
+            "@dataclass(frozen=True)\nclass Odd(ctxbench.Strategy):\n"
+            "    def __call__(self, q, c, r):\n        return c\n"
+        )
+        made = []
+        for _ in range(2):
+            names = {"__name__": "typed_in"}
+            exec(source, names)
+            made.append(names["Odd"])
+        one, other = (ctxbench.step("cut", each()).describe()["code"] for each in made)
+        assert one != other
+        assert one == ctxbench.step("cut", made[0]()).describe()["code"]
+
+
+class TestBadInput:
+    TOOLS = ctxbench.catalog([{"name": "area"}])
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"history": ["hi"]}, "history, message 1: expected role and content, both texts; got 'hi'"),
+            ({"history": [{"role": "user"}]}, "history, message 1: expected role and content"),
+            ({"user": 5}, "user must be a text, got 5"),
+            ({"time": "yesterday"}, "time must be ISO 8601.*got 'yesterday'"),
+        ],
+    )
+    def test_what_a_request_cannot_have_is_said(self, given, message):
+        with pytest.raises(ParameterError, match=message):
+            ctxbench.select("area", self.TOOLS, selector="bm25", **given, **CHEAP)
+
+    def test_messages_are_pairs_or_dicts_and_a_dataset_has_a_name(self):
+        pairs, dicts = [("user", "hi")], [{"role": "user", "content": "hi"}]
+        one, other = (ctxbench.select("area", SMOKE, selector="bm25", history=said, **CHEAP) for said in (pairs, dicts))
+        assert one.messages == other.messages
+        assert {"role": "user", "content": "hi"} in one.messages
+        at = ctxbench.select("area", self.TOOLS, selector="bm25", time=datetime(2026, 1, 1, tzinfo=UTC), **CHEAP)
+        assert at.ids == ["tool:area"]
+
+    def test_one_selector_is_a_name_and_two_datasets_are_never_one(self, tmp_path, monkeypatch):
+        assert ctxbench.evaluate(SMOKE, "bm25", **CHEAP).selectors == ["bm25"]
+        shutil.copytree(SMOKE, tmp_path / "foo")
+        monkeypatch.chdir(tmp_path)
+        mine = ctxbench.dataset(self.TOOLS, [{"query": "q", "text": "a"}], [{"query": "q", "item": "area"}], name="foo")
+        with pytest.raises(ParameterError, match="or one is called as the folder of another; rename one"):
+            ctxbench.evaluate([ctxbench.load("foo"), mine], ["bm25"], **CHEAP)
+        with pytest.raises(
+            ParameterError, match="a dataset is a name, a folder, or what load or dataset returns; got int"
+        ):
+            ctxbench.evaluate([3], ["bm25"], **CHEAP)
+
+    def test_steps_hold_their_words_and_parameters_as_reports_can(self):
+        @dataclass(frozen=True)
+        class Odd(TestStep.Nothing):
+            held: object = None
+            rule_words = ("a",)
+
+        with pytest.raises(ParameterError, match="rule_words of Odd must map codes to texts"):
+            ctxbench.step("cut", Odd())
+        Odd.rule_words = {}
+        with pytest.raises(ParameterError, match="the fields of Odd are its parameters, which JSON must hold"):
+            ctxbench.step("cut", Odd(held=print))
+
+
+class TestRun:
+    TEXT = f"name: mine\ndatasets: [{SMOKE}]\nselectors: [{{selector: bm25}}]\nembedder: hashing\ntokens: chars/4\n"
+
+    @pytest.fixture
+    def experiment(self, tmp_path):
+        path = tmp_path / "mine.yaml"
+        path.write_text(self.TEXT, encoding="utf-8")
+        return path
+
+    def test_an_experiment_in_yaml_has_the_figures_of_the_same_in_python(self, experiment):
+        found = ctxbench.run(experiment).to_frame(intervals=True)
+        assert found.equals(ctxbench.evaluate(SMOKE, ["bm25"], **CHEAP).to_frame(intervals=True))
+
+    def test_a_finished_run_of_the_command_is_read(self, experiment, tmp_path):
+        run(open_experiment(experiment), tmp_path / "run")
+        asked = []
+        found = ctxbench.run(str(experiment), out=str(tmp_path / "run"), progress=lambda *told: asked.append(told))
+        assert asked == []
+        assert found.folder == tmp_path / "run"
+        assert found.explain(found.per_query()["query"][0], "bm25")["offered"].any()
+
+    def test_what_is_wrong_in_it_is_said_with_its_line(self, experiment):
+        experiment.write_text(self.TEXT + "metrics: [R@five]\n", encoding="utf-8")
+        with pytest.raises(InputError, match=r"unknown metric .R@five.*mine\.yaml, line 6"):
+            ctxbench.run(experiment)
+
+
+def test_paraphrases_are_compared_by_group():
+    """Ten paraphrases of one request that one selector answers, and one that the other does: two witnesses."""
+    ds = ctxbench.dataset(
+        [{"name": name} for name in ("area", "root")],
+        [
+            *({"query": f"q{n}", "text": f"area {n}", "group": "area"} for n in range(10)),
+            {"query": "r", "text": "root"},
+        ],
+        [*({"query": f"q{n}", "item": "tool:area"} for n in range(10)), {"query": "r", "item": "tool:root"}],
+    )
+    chosen = {"areas": lambda request, items: ["tool:area"], "roots": lambda request, items: ["tool:root"]}
+    res = ctxbench.evaluate(ds, chosen, **CHEAP)
+    by_query, by_group = (res.compare("roots", metrics=["completeness"], by_group=one).loc[0] for one in (False, True))
+    assert by_query["p"] == pytest.approx(2 * 12 / 2**11)  # 11 coins of which at most one falls otherwise
+    assert by_group["p"] == 1.0  # 2 groups against each other
+    assert by_query["difference"] == by_group["difference"] == pytest.approx(-9 / 11)
+    assert by_query["high"] < 0 < by_group["high"]
+    alone = res.compare("roots", metrics=["tokens"], by_group=True)
+    assert alone["difference"].tolist() == res.compare("roots", metrics=["tokens"])["difference"].tolist()

@@ -1,0 +1,233 @@
+"""Tuning from Python is the tuning of the command: the same choice, the same figures, the same presets file."""
+
+from __future__ import annotations
+
+import json
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import ctxbench
+from ctxbench.io.documents import load_yaml
+from ctxbench.io.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.tuning.inputs import open_tuning
+from ctxbench.tuning.policy import read_policies
+from ctxbench.tuning.preset_files import write_presets_of
+from ctxbench.tuning.tuner import tune
+from tests.api.conftest import CHEAP, ROOT, SMOKE
+
+WORKBENCH = ROOT / "datasets" / "workbench"
+mpl.use("Agg")
+FEWER = {"minimise": "tokens", "completeness": "0.5 of base", "sample": 60, "labels": "split"}
+POLICIES = """
+name: tune
+selectors: [bm25]
+policies:
+  normal: {minimise: tokens, constraints: [{metric: completeness, at_least: 0.5, of: base}]}
+embedder: hashing
+tokens: chars/4
+sample: 60
+labels: split
+"""
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CTXBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("CTXBENCH_OFFLINE", "1")
+        return ctxbench.tune(WORKBENCH, "bm25", **FEWER, **CHEAP)
+
+
+def test_what_is_found_is_what_the_command_finds(tuned, tmp_path):
+    (tmp_path / "policies.yaml").write_text(POLICIES, encoding="utf-8")
+    ready = open_tuning(read_policies(tmp_path / "policies.yaml"), [str(WORKBENCH)])
+    command = tune(ready, command="")
+    (one,), (other,) = tuned.found.datasets, command.datasets
+    assert one.outcomes[0].chosen.values == other.outcomes[0].chosen.values
+    figures = [{name: found.value for name, found in each.figures.items()} for each in other.results]
+    frame = tuned.to_frame()
+    assert frame["contender"].tolist() == [each.name for each in other.results]
+    assert [{name: row[name] for name in found} for (_, row), found in zip(frame.iterrows(), figures, strict=True)] == (
+        figures
+    )
+    assert tuned.save(tmp_path / "one.yaml")
+    assert write_presets_of(other, ready, tmp_path / "other.yaml")
+    (a, _), (b, _) = load_yaml(tmp_path / "one.yaml"), load_yaml(tmp_path / "other.yaml")
+    assert a["presets"] == b["presets"]
+
+
+def test_a_preset_is_a_selector_and_answers_as_it_was_measured(tuned):
+    preset = tuned.presets["normal"]
+    assert preset.recommended
+    assert preset.advice in tuned.advice
+    res = ctxbench.evaluate(WORKBENCH, {"default": "bm25", "tuned": preset}, split="test", sample=60, **CHEAP)
+    row = tuned.to_frame().set_index("role").loc["recommended"]
+    assert res.to_frame().loc["tuned", "tokens"] == row["tokens"]
+    assert res.to_frame().loc["tuned", "completeness"] == row["completeness"]
+    tools = ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}, {"name": "mail"}])
+    assert ctxbench.select("area of a triangle", tools, selector=preset, **CHEAP).ids == ["tool:area"]
+    with pytest.raises(ParameterError, match="a preset holds its own parameters; leave n out"):
+        ctxbench.select("area", tools, selector=preset, n=1, **CHEAP)
+
+
+def test_the_front_rises_and_holds_what_every_setting_gives(tuned):
+    front = tuned.front()
+    best = front[front["line"] == "bm25: front"]
+    assert best["tokens"].is_monotonic_increasing
+    assert best["completeness"].is_monotonic_increasing
+    assert (best["completeness low"] <= best["completeness"]).all()
+    assert {"bm25: front", "bm25: first n"} <= set(front["line"])
+
+
+@pytest.mark.essential
+def test_the_front_is_whole_and_nothing_lies_above_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path))
+    found = ctxbench.tune(WORKBENCH, "learned", **{**FEWER, "sample": 150}, **CHEAP)
+    fronts = {name: rows for name, rows in found.front().groupby("line") if name.endswith(": front")}
+    for rows in fronts.values():
+        points = rows[["tokens", "completeness"]].to_numpy()
+        assert (np.diff(points, axis=0) > 0).all(), "no row beats another"
+    dataset = found.found.datasets[0]
+    compared = [one for one in dataset.results if one.role in ("recommended", "preset", "defaults")]
+    assert {"recommended", "preset", "defaults"} == {one.role for one in compared}
+    axes = found.plot.front()
+    drawn = {line.get_label(): (line.get_xdata(), line.get_ydata()) for line in axes.get_lines()}
+    for one in compared:
+        tokens, complete = one.tuning["tokens"].value, one.tuning["completeness"].value
+        rows = fronts[f"{one.selector}: front"]
+        affordable = rows[rows["tokens"] <= tokens * (1 + 1e-9)]
+        assert affordable["completeness"].max() >= complete - 1e-9, "in the frame"
+        xs, ys = drawn[f"{one.selector}: front"]
+        assert np.interp(tokens, xs, ys) >= complete - 1e-9, "as it is drawn"
+
+
+def test_it_shows_itself_as_advice_and_a_table(tuned, tmp_path):
+    assert tuned.advice.startswith("normal: bm25 with")
+    assert "<table" in tuned._repr_html_()
+    assert "least prompt tokens" in repr(tuned)
+    assert tuned.report(tmp_path / "report").read_text("utf-8").lstrip().startswith("<!doctype html>")
+
+
+def test_of_several_datasets_one_is_taken():
+    found = ctxbench.tune([SMOKE, WORKBENCH], "bm25", minimise="tokens", completeness="0.9 of base", sample=20, **CHEAP)
+    with pytest.raises(ParameterError, match=r"several datasets \(smoke, workbench\); take one, as in tuned.on"):
+        _ = found.presets
+    with pytest.raises(UnknownNameError, match="unknown dataset 'smok'; did you mean 'smoke'"):
+        found.on("smok")
+    assert found.on("workbench").presets["normal"].selector == "bm25"
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"minimise": "tokens", "completness": 0.9}, UnknownNameError, "did you mean 'completeness'"),
+        ({"minimise": "tokens", "completeness": "x"}, ParameterError, "'0.98 of base' or '0.75 of reachable'; got 'x'"),
+        ({"minimise": "tokens", "completeness": "1 of bse"}, InputError, "of must be reachable or base, got 'bse'"),
+        ({"minimise": "tokens"}, InputError, "no constraint asks for anything"),
+        ({}, InputError, "one of minimise and maximise, got neither"),
+        ({"minimise": "tokens", "policies": {"a": {}}}, ParameterError, "policies are given"),
+        ({"minimise": "tokens", "completeness": 0.5, "labels": "al"}, InputError, "labels must be all or split"),
+    ],
+)
+def test_what_cannot_be_tuned_is_said_at_once(given, error, message):
+    with pytest.raises(error, match=message):
+        ctxbench.tune(SMOKE, "bm25", **CHEAP, **given)
+
+
+def test_a_fit_of_ones_own_is_left_to_the_command():
+    with pytest.raises(ParameterError, match="run `ctxbench tune` for it"):
+        ctxbench.tune(
+            SMOKE, {"selector": "learned", "fit": "own"}, minimise="tokens", completeness="0.9 of base", **CHEAP
+        )
+
+
+def test_the_plot_of_the_front_is_drawn_of_its_frame(tuned):
+    axes = tuned.plot.front()
+    front = tuned.front()
+    for line in axes.get_lines()[:2]:
+        rows = front[front["line"] == line.get_label()]
+        points = list(zip(line.get_xdata().tolist(), line.get_ydata().tolist(), strict=True))
+        assert set(points) <= set(zip(rows["tokens"], rows["completeness"], strict=True))
+    recommended = next(line for line in axes.get_lines() if line.get_label() == "recommended: normal")
+    chosen = next(one for one in tuned.found.datasets[0].results if one.name == "normal")
+    assert recommended.get_xdata() == [chosen.tuning["tokens"].value]
+    with pytest.raises(UnknownNameError, match="unknown metric 'token'; did you mean 'tokens'"):
+        tuned.plot.front(x="token")
+
+
+def test_a_map_over_two_parameters():
+    found = ctxbench.tune(WORKBENCH, "learned", **FEWER, **CHEAP)
+    (outcome,) = found.found.datasets[0].outcomes
+    heat = outcome.heat_maps[0]
+    for x, y, means in ((heat.x, heat.y, heat.means["tokens"]), (heat.y, heat.x, heat.means["tokens"].T)):
+        axes = found.plot.heat(x, y, metric="tokens")
+        (cells,) = axes.collections
+        assert cells.get_array().reshape(means.shape).tolist() == means.tolist()
+        assert (axes.get_xlabel(), axes.get_ylabel()) == (x, y)
+        assert len(axes.patches) == 2
+    with pytest.raises(ParameterError, match="there is no map over margin and x; there are maps over"):
+        found.plot.heat("margin", "x")
+    with pytest.raises(UnknownNameError, match="unknown policy 'x'"):
+        found.plot.heat(heat.x, heat.y, policy="x")
+
+
+def test_requests_made_worse_are_listed(tuned):
+    (outcome,) = tuned.found.datasets[0].outcomes
+    frame = tuned.worse()
+    assert frame["query"].tolist() == [one.query for one in outcome.worse]
+    assert len(frame) > 0
+    assert all(frame["missing"])
+
+
+def test_a_preset_of_recorded_answers_is_no_selector(tmp_path):
+    tools = [f"tool {place}" for place in range(6)]
+    texts = [{"query": f"q{n}", "text": f"request {n}", "split": ("tuning", "test")[n % 2]} for n in range(40)]
+    labels = [{"query": f"q{n}", "item": tools[n % 6]} for n in range(40)]
+    data = ctxbench.dataset([{"name": name} for name in tools], texts, labels)
+    rows = []
+    for n in range(40):
+        order = [f"tool:{tools[(n + place) % 6].replace(' ', '%20')}" for place in range(6)]
+        ranking = [{"id": one, "score": 1 - place / 100} for place, one in enumerate(order)]
+        rows.append(json.dumps({"query": f"q{n}", "items": ranking[:5], "ranking": ranking}))
+    (tmp_path / "answers.jsonl").write_text("\n".join(rows) + "\n", "utf-8")
+    found = ctxbench.tune(
+        data, ctxbench.answers(tmp_path / "answers.jsonl"), minimise="tokens", completeness=0.5, **CHEAP
+    )
+    preset = found.presets["normal"]
+    for use in (lambda: preset.pipeline, lambda: ctxbench.evaluate(data, {"p": preset}, **CHEAP)):
+        with pytest.raises(ParameterError, match="was tuned on recorded answers, which only your own selector"):
+            use()
+
+
+def test_where_nothing_is_recommended_no_file_is_touched(tmp_path):
+    found = ctxbench.tune(SMOKE, "bm25", minimise="tokens", completeness="0.9 of base", **CHEAP)
+    assert not found.presets["normal"].recommended
+    (tmp_path / "notes.ipynb").write_text("mine", "utf-8")
+    assert not found.save(tmp_path / "notes.ipynb")
+    assert (tmp_path / "notes.ipynb").read_text("utf-8") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("selector", "given", "error", "message"),
+    [
+        (ctxbench.pipeline("bm25"), {}, ParameterError, "tuned are shipped selectors.*got Pipeline"),
+        ({"retrieve": "bm25"}, {}, ParameterError, "got a pipeline"),
+        ("bm25", {"completeness": float("nan")}, InputError, "at_least must be a number, got nan"),
+        ("bm25", {"embeder": "x"}, UnknownNameError, "unknown option or constraint 'embeder'; did you mean 'embedder'"),
+    ],
+)
+def test_what_is_no_selector_or_number_is_said(selector, given, error, message):
+    with pytest.raises(error, match=message):
+        ctxbench.tune(SMOKE, selector, minimise="tokens", **{"completeness": 0.5, **given}, **CHEAP)
+
+
+def test_numbers_of_numpy_are_numbers():
+    given = {"minimise": "tokens", "completeness": np.float32(0.5), "seed": np.int64(3)}
+    assert ctxbench.tune(SMOKE, {"selector": "bm25", "search": {"n": np.arange(1, 4)}}, **given, **CHEAP).advice
+
+
+def test_a_policy_whose_name_is_a_number_is_a_fault():
+    with pytest.raises(InputError, match=r"a policy's name must do for a file.*got 1"):
+        ctxbench.tune(SMOKE, "bm25", policies={1: {"minimise": "tokens"}}, **CHEAP)

@@ -1,0 +1,339 @@
+"""Hand-written evals as datasets: forms, names of fields and items, and everything that can be wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from ctxbench.datasets.files import create_dataset, read_dataset
+from ctxbench.io.errors import InputError, StorageError
+from ctxbench.labelling.conversion import PASSED_OVER
+from ctxbench.labelling.evals import NOTHING, UNSAID, import_golden
+from ctxbench.model.items import Catalog, Item
+from tests.labelling.importers.formats.golden_cases import CATALOG, faults_of, labels_of, write
+
+
+def test_a_record_is_a_request_with_what_it_should_and_should_not_be_offered(tmp_path):
+    rows = [
+        {"query": "refund 17", "expected": ["refund_order", "refunds"], "forbidden": ["shop__cancel_order"]},
+        {"query": "hello", "expected": [], "split": "test", "tags": ["chat"], "answer": "Hi"},
+        {"query": "and then?", "id": "not said", "forbidden": ["tool:crm:search"]},
+        {"query": "who?", "expected": [["crm.search", "wiki.search"], "How we refund", "refund_order"]},
+    ]
+    found = import_golden(write(tmp_path / "evals.jsonl", rows), CATALOG)
+    assert sorted(labels_of(found)) == sorted(
+        [
+            ("evals-1", "tool:shop:refund_order", 2, ""),
+            ("evals-1", "rule:refunds", 2, ""),
+            ("evals-1", "tool:shop:cancel_order", 0, ""),
+            ("not%20said", "tool:crm:search", 0, ""),
+            ("evals-4", "tool:crm:search", 2, "group 1"),
+            ("evals-4", "tool:wiki:search", 2, "group 1"),
+            ("evals-4", "rule:refunds", 2, ""),
+            ("evals-4", "tool:shop:refund_order", 2, ""),
+        ]
+    )
+    hello = found.dataset.queries[1]
+    assert (hello.needs_nothing, hello.split, hello.tags) == (True, "test", ("chat",))
+    assert found.dataset.unlabelled == ("not%20said",)
+    assert [found.counts[what] for what in (NOTHING, UNSAID, PASSED_OVER)] == [1, 1, 1]
+    create_dataset(found.dataset, tmp_path / "made")
+    assert read_dataset(tmp_path / "made").hash == found.dataset.hash
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("e.json", json.dumps([{"input": "refund 17", "must_include": "refund_order", "id": 1}])),
+        ("e.yaml", "- question: refund 17\n  expected_tools: [refund_order]\n  qid: 1\n"),
+        ("e.csv", 'id,query,expected\n1,refund 17,"refund_order"\n'),
+        ("e.tsv", "id\tquery\texpected\n1\trefund 17\trefund_order\n"),
+        ("e.csv", 'id,query,expected\n1,refund 17,"[""refund_order""]"\n'),
+        ("e.csv", "id,query,expected\n1,refund 17,refund_order | shop/refund_order\n"),
+        ("e.jsonl", '{"_id": "1", "prompt": "refund 17", "tools": [{"server": "shop", "name": "refund_order"}]}\n'),
+        ("e.jsonl", '{"id": "1", "text": "refund 17", "relevant": ["refund_order"], "exclude": null}\n'),
+        ("e.jsonl", json.dumps([{"id": "1", "query": "refund 17", "expected": ["refund_order"]}], indent=2)),
+        ("e.json", '{"id": "1", "query": "refund 17", "expected": ["refund_order"]}\n{"id": "2", "query": "hello"}\n'),
+    ],
+)
+def test_forms_and_names_of_fields(tmp_path, name, content):
+    found = import_golden(write(tmp_path / name, content), CATALOG)
+    assert labels_of(found) == [("1", "tool:shop:refund_order", 2, "")]
+    assert found.dataset.queries[0].request.text == "refund 17"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected", "forbidden", "own_id"),
+    [
+        ("query", "expectedTools", "forbiddenTools", "queryId"),
+        ("message", "mustInclude", "mustNotInclude", "id"),
+        ("Query", "Expected tools", "forbidden-tools", "ID"),
+    ],
+)
+def test_names_of_fields_in_other_spellings_are_read(tmp_path, query, expected, forbidden, own_id):
+    row = {query: "refund 17", expected: ["refund_order"], forbidden: ["cancel_order"], own_id: "q1"}
+    found = import_golden(write(tmp_path / "e.jsonl", [row]), CATALOG)
+    assert labels_of(found) == [("q1", "tool:shop:refund_order", 2, ""), ("q1", "tool:shop:cancel_order", 0, "")]
+    assert found.counts[PASSED_OVER] == 0
+
+
+def test_two_spellings_of_one_field_are_a_fault(tmp_path):
+    path = write(tmp_path / "e.jsonl", [{"query": "a", "expectedTools": [], "expected_tools": []}])
+    assert faults_of(path) == [(1, "it has 'expectedTools' and 'expected_tools'; expected one of them")]
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "meant"),
+    [
+        ("expcted", "expected", "expected"),
+        ("wanted_tools", "expected", "expected_tools"),
+        ("mustNotInclde", "forbidden", "must_not_include"),
+        ("toolsToAvoid", "forbidden", "forbidden"),
+        ("excludeTools", "forbidden", "exclude"),
+        ("mustnotuse", "forbidden", "must_not_use"),
+        ("noTools", "forbidden", "forbidden_tools"),
+    ],
+)
+def test_a_field_that_is_called_much_like_a_known_one_is_hinted_at(tmp_path, name, what, meant):
+    other = "forbidden" if what == "expected" else "expected"
+    rows = [{"query": text, name: ["refund_order"], other: [], "notes": "n"} for text in "abcd"]
+    found = import_golden(write(tmp_path / "e.jsonl", rows), CATALOG)
+    hint = f"queries without `{what}` but with {name!r}, which was passed over; did you mean {meant!r}?"
+    assert f"{hint}: 4 (e-1, e-2, e-3, ...)" in found.lines()
+    assert sum("did you mean" in line for line in found.lines()) == 1
+    rows = [{**row, what: []} for row in rows]
+    assert hint not in import_golden(write(tmp_path / "e.jsonl", rows), CATALOG).counts
+
+
+@pytest.mark.parametrize("name", ["mustUse", "must_use", "shouldUse", "should_use"])
+@pytest.mark.parametrize("against", ["mustNotUse", "must_not_use", "shouldNotUse", "should_not_use", "avoid"])
+def test_what_must_and_must_not_be_used_is_expected_and_forbidden(tmp_path, name, against):
+    row = {"query": "refund 17", name: ["refund_order"], against: ["cancel_order"], "id": "q"}
+    found = import_golden(write(tmp_path / "e.jsonl", [row]), CATALOG)
+    assert labels_of(found) == [("q", "tool:shop:refund_order", 2, ""), ("q", "tool:shop:cancel_order", 0, "")]
+
+
+def test_a_file_that_says_nowhere_what_is_expected_is_an_error_that_names_its_fields(tmp_path):
+    rows = [{"query": text, "expcted": ["refund_order"], "notes": "n"} for text in "ab"]
+    ((line, said),) = faults_of(write(tmp_path / "e.jsonl", rows))
+    assert line == 0
+    assert "passed over: 'expcted', 'notes'; queries without `expected` but with 'expcted'" in said
+    assert "did you mean 'expected'?" in said
+    assert "expected one of expected, expected_tools, " in said
+    assert "should not be offered, forbidden, forbidden_tools, " in said
+    rows = [{"query": text} for text in "ab"]  # requests alone, to be labelled later
+    assert import_golden(write(tmp_path / "e.jsonl", rows), CATALOG).counts[UNSAID] == 2
+
+
+def test_fields_that_were_passed_over_are_each_named_once(tmp_path):
+    rows = [{"query": text, "expected": [], "answer": "x"} for text in "abcd"]
+    assert f"{PASSED_OVER}: 4 (answer)" in import_golden(write(tmp_path / "e.jsonl", rows), CATALOG).lines()
+    rows = [{**row, "c1": 1, "c2": 2, "c3": 3, "c4": 4} for row in rows]
+    lines = import_golden(write(tmp_path / "e.jsonl", rows), CATALOG).lines()
+    assert f"{PASSED_OVER}: 20 (answer, c1, c2, c3, c4)" in lines
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("e.csv", "id;query;expected\n1;refund 17, please;refund_order\n"),
+        ("e.csv", 'id;query;expected\n1;refund 17, please;"refund_order;shop/refund_order"\n'),
+        ("e.csv", "id\tquery\texpected\n1\trefund 17, please\trefund_order\n"),
+        ("e.tsv", 'id,query,expected\n1,"refund 17, please",refund_order\n'),
+        ("e.csv", '\ufeffid;query;expected\r\n1;"refund 17, please";refund_order\r\n'),
+    ],
+)
+def test_tables_with_other_marks_between_columns_are_read(tmp_path, name, text):
+    found = import_golden(write(tmp_path / name, text), CATALOG)
+    assert labels_of(found) == [("1", "tool:shop:refund_order", 2, "")]
+    assert found.dataset.queries[0].request.text == "refund 17, please"
+
+
+def test_an_empty_field_of_a_table_means_that_nothing_is_needed(tmp_path):
+    found = import_golden(write(tmp_path / "e.csv", "query,expected,forbidden,tags\nhello,,cancel_order,\n"), CATALOG)
+    assert found.dataset.queries[0].needs_nothing
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"query": "a", "expected": ["refund_orders"]}, "'refund_orders' in 'expected' is no item of the catalog; did"),
+        (
+            {"query": "a", "forbidden": ["search"]},
+            "'search' in 'forbidden' is the name of several items; write the id: t",
+        ),
+        ({"query": "a", "expected": [7]}, "field 'expected' names an item by 7; expected its name or id"),
+        ({"query": "a", "expected": 7}, "field 'expected' must be a list of items, got 7"),
+        (
+            {"query": "a", "expected": ["refunds"], "forbidden": ["rule:refunds"]},
+            "rule:refunds is expected and forbidden",
+        ),
+        ({"query": "a", "expected": [["refunds", "crm.search"], ["crm.search", "wiki.search"]]}, "two lists of altern"),
+        ({"query": "a", "input": "b", "expected": []}, "it has 'query' and 'input'; expected one of them"),
+        ({"expected": []}, "field 'query' is missing; expected a text"),
+        ({"query": "", "expected": []}, "field 'query' must not be empty"),
+        ({"query": "a", "expected": [], "tags": [1]}, "field 'tags' must hold texts, got 1"),
+        ({"query": "a", "expected": [], "id": ["x"]}, "field 'id' must be a text or a whole number, got ['x']"),
+        ({"query": "a", "expected": [], "id": True}, "field 'id' must be a text or a whole number, got True"),
+        ({"query": "a", "expected": [], "split": "a b"}, "field 'split' is 'a b'; expected letters, digits"),
+        ({"query": "a", "expected": [[]]}, "field 'expected' holds an empty list of alternatives; leave it out"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, row, message):
+    path = write(tmp_path / "e.jsonl", [{"query": "fine", "expected": []}, row])
+    ((line, said),) = faults_of(path)
+    assert line == 2
+    assert said.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"request": {"model": "m", "messages": [], "tools": []}, "response": {}},
+        {"model": "m", "messages": [{"role": "user", "content": "a"}], "tools": []},
+        {"conversation": "c", "messages": [{"role": "user", "content": "a"}], "offered": ["x"]},
+        {"text": "a", "offered": ["x"], "called": ["x"]},
+        {"resourceSpans": []},
+    ],
+)
+def test_a_log_is_told_once_as_such(tmp_path, row):
+    path = write(tmp_path / "log.jsonl", [row] * 150)
+    ((_, said),) = faults_of(path)
+    assert said.startswith("this looks like a log, with ")
+    assert f"`ctxbench data import traces {path}`" in said
+
+
+@pytest.mark.parametrize("row", [{"messages": [], "expected": []}, {"prompt": {"text": "a"}, "must_include": []}])
+def test_what_says_which_items_are_expected_is_no_log(tmp_path, row):
+    assert [said for _, said in faults_of(write(tmp_path / "e.jsonl", [row])) if "looks like a log" in said] == []
+
+
+def test_a_request_twice_with_other_items_is_a_fault_of_both_lines(tmp_path):
+    rows = [
+        {"query": "refund", "expected": ["refund_order", "refunds"]},
+        {"query": "refund", "expected": ["refunds", "refund_order"]},
+        {"query": "refund"},
+        {"query": "refund", "expected": []},
+    ]
+    message = "the request of line 1 stands here again, and other items are expected; keep one of them"
+    assert faults_of(write(tmp_path / "evals.jsonl", rows)) == [(4, message)]
+    assert len(import_golden(write(tmp_path / "evals.jsonl", rows[:3]), CATALOG).dataset.queries) == 3
+
+
+def test_all_faults_are_told_at_once(tmp_path):
+    rows = [{"query": "a", "id": "q", "expected": ["x"]}, {"query": "b", "id": "q", "expected": ["y"]}]
+    assert [line for line, _ in faults_of(write(tmp_path / "e.jsonl", rows))] == [1, 2, 2]
+    assert faults_of(write(tmp_path / "e.yaml", "- 3\n- query: a\n  expected: [x]\n"))[0] == (
+        1,
+        "expected a mapping, got 3",
+    )
+
+
+def test_a_file_of_no_form_or_without_records_is_an_error(tmp_path):
+    assert faults_of(write(tmp_path / "e.txt", ""))[0][1].startswith(
+        "expected a file that ends in .jsonl, .json, .yaml"
+    )
+    assert faults_of(write(tmp_path / "e.json", "[]"))[0][1].startswith("the file is empty; expected")
+    with pytest.raises(StorageError, match="cannot read"):
+        import_golden(tmp_path / "none.csv", CATALOG)
+
+
+@pytest.mark.parametrize(
+    "name", ["refunds", "refunds.mdc", "rule:refunds", "RULE:Refunds.mdc", ".cursor/rules/refunds.mdc"]
+)
+def test_a_rule_is_named_by_its_file_too(tmp_path, name):
+    rules = [Item(type="rule", name=f".cursor/rules/{one}.mdc", text="x") for one in ("refunds", "style")]
+    found = import_golden(write(tmp_path / "e.jsonl", [{"query": "q", "expected": [name]}]), Catalog(rules))
+    assert [label.item for label in found.dataset.labels] == [rules[0].key]
+
+
+def test_a_file_s_name_that_two_rules_have_names_neither(tmp_path):
+    rules = [Item(type="rule", name=f"{folder}/refunds.mdc", text="x") for folder in ("a", "b")]
+    path = write(tmp_path / "e.jsonl", [{"query": "q", "expected": ["refunds"]}])
+    with pytest.raises(InputError, match=r"is the name of several items; write the id: rule:a%2Frefunds.mdc or rule:b"):
+        import_golden(path, Catalog(rules))
+
+
+def test_an_item_that_no_search_may_offer_cannot_be_expected(tmp_path):
+    catalog = Catalog([*CATALOG, Item(type="rule", name="style", text="Be brief.", include="manual")])
+    rows = [{"query": "refund 17", "expected": ["refunds"]}, {"query": "be brief", "expected": ["style"]}]
+    with pytest.raises(InputError) as error:
+        import_golden(write(tmp_path / "evals.jsonl", rows), catalog)
+    ((line, message),) = [(fault.line, fault.message) for fault in error.value.faults]
+    assert line == 2
+    assert "'style' in 'expected' is included by hand only" in message
+    assert "leave it out of the eval" in message
+
+
+@pytest.mark.parametrize("key", ["cases", "evals", "tests", "queries"])
+@pytest.mark.parametrize("suffix", ["json", "yaml"])
+def test_a_list_under_the_only_key_of_a_file_is_read(tmp_path, key, suffix):
+    path = write(tmp_path / f"e.{suffix}", json.dumps({key: [{"id": 1, "query": "a", "expected": ["refunds"]}]}))
+    assert labels_of(import_golden(path, CATALOG)) == [("1", "rule:refunds", 2, "")]
+
+
+def test_lines_of_a_list_under_a_key_are_those_of_the_file(tmp_path):
+    path = write(tmp_path / "e.yaml", "cases:\n- query: a\n  expected: []\n- query: b\n  expected: [x]\n- 3\n")
+    assert [line for line, _ in faults_of(path)] == [4, 6]
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        ({"version": 1, "cases": []}, "a mapping with 'version', 'cases'"),
+        ({"cases": 1}, "a mapping with 'cases'"),
+        ({}, "{}"),
+        (3, "3"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["json", "yaml"])
+def test_what_is_no_list_is_told_with_what_was_found(tmp_path, data, found, suffix):
+    ((line, said),) = faults_of(write(tmp_path / f"e.{suffix}", json.dumps(data)))
+    assert line == 1
+    assert said.endswith(f"; got {found}; give the list itself")
+    assert "alone or in a mapping under its only key ({cases: [...]})" in said
+
+
+@pytest.mark.parametrize("name", ["e.jsonl.gz", "e.jsonl", "e.yaml", "e.csv"])
+def test_a_compressed_file_is_told_as_such(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b'{"query": "a", "expected": []}'))
+    assert faults_of(path) == [(0, f"it is compressed with gzip; unpack it first (gunzip -k {path})")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "ids"),
+    [
+        ([{"name": "refunds"}, {"name": "says hello"}], ["refunds", "says%20hello"]),
+        ([{"title": "a", "name": "same"}, {"title": "b", "name": "same"}], ["a", "b"]),
+        ([{"name": "a"}, {}], ["e-1", "e-2"]),
+        ([{"name": "a"}, {"name": "b", "id": "q"}], ["e-1", "q"]),
+    ],
+)
+def test_names_are_ids_where_there_are_no_others_and_no_two_are_alike(tmp_path, rows, ids):
+    rows = [{"query": f"q{number}", "expected": [], **row} for number, row in enumerate(rows)]
+    found = import_golden(write(tmp_path / "e.jsonl", rows), CATALOG)
+    assert [query.id for query in found.dataset.queries] == ids
+
+
+def test_queries_without_ids_are_named_by_their_place_among_records_and_told(tmp_path):
+    (tmp_path / "e.jsonl").write_text('\n{"query": "a", "expected": []}\n\n\n{"query": "b", "expected": []}\n')
+    found = import_golden(tmp_path / "e.jsonl", CATALOG)
+    assert [query.id for query in found.dataset.queries] == ["e-1", "e-2"]
+    assert any("give each an `id`" in line and line.endswith("2 (e-1, e-2)") for line in found.lines())
+
+
+def test_a_field_much_like_a_mapped_one_is_hinted_at_and_null_is_not_passed_over(tmp_path):
+    rows = [
+        {"ask": "a", "needs": ["refund_order"]},
+        {"ask": "b", "need": ["refund_order"]},
+        {"ask": "c", "needs": None},
+    ]
+    names = {"query": "ask", "expected": "needs"}
+    found = import_golden(write(tmp_path / "e.jsonl", rows), CATALOG, names=names)
+    assert found.ids[PASSED_OVER] == ["need"]
+    assert any("but with 'need', which was passed over; did you mean 'needs'?" in line for line in found.lines())
+    said = faults_of(write(tmp_path / "f.jsonl", [{"query": "a", "wants": ["refund_order"]}]))
+    assert "--map expected=wants" in said[0][1]
