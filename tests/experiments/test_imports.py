@@ -1,4 +1,4 @@
-"""Scripts under experiments/ take hours, so that tests run few of them: what they import from the package must exist."""
+"""Scripts under experiments/ take hours, so few of them run in tests: what they import from the package exists."""
 
 from __future__ import annotations
 
