@@ -33,7 +33,7 @@ def standard_cut(description: Mapping[str, Any]) -> Standard:
     """
     pipeline = StoredPipeline.of(description)
     steps = () if pipeline is None else refining(pipeline.refine)
-    cut = steps[0].made() if len(steps) == 1 and isinstance(steps[0], StoredStep) else None
+    cut = steps[0].build() if len(steps) == 1 and isinstance(steps[0], StoredStep) else None
     if not isinstance(cut, Standard):
         raise ParameterError("the selector that all are compared with must be a search with one standard cut")
     return cut

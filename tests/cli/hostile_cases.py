@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-FAKE = Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py"
+FAKE = Path(__file__).parents[1] / "catalogs" / "mcp" / "fake_stdio.py"
 PIECES = (
     "\x1b]52;c;cm0gLXJm\x07", "\x1b[2J\x1b[H", "\x9b31m", "\x1b[8m", "\x90q\x9c", "\x7f\b\b", "\r\n::add-mask::x\n",
     "\n  ::error file=a::b", "\u2028::warning::c", "\x85::debug::d", "##[error]e", "\u202etxt.exe", "\u2066x\u2069",

@@ -16,7 +16,7 @@ from ctxbench.catalogs.agent_file import read_agent
 from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
 from ctxbench.selectors.definitions import agent_definition, definition, write_presets
 
-FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
+FAKE = str(Path(__file__).parents[1] / "catalogs" / "mcp" / "fake_stdio.py")
 ABOUT = "How refunds are handled and who approves them"
 RULE = f"---\ndescription: {ABOUT}\n---\nAsk finance.\n"
 RULE_ID = "rule:.cursor%2Frules%2Frefunds.mdc"

@@ -16,7 +16,7 @@ import yaml
 from tests.cli.test_agent import AGENT, EVALS, GATE, agent, write
 
 __all__ = ["agent"]  # a fixture
-SERVER = Path(__file__).parents[1] / "sources" / "mcp" / "listed_tools.py"
+SERVER = Path(__file__).parents[1] / "catalogs" / "mcp" / "listed_tools.py"
 
 
 class TestServersNotAsked:

@@ -15,7 +15,7 @@ from ctxbench.cli.capture import CaptureRequest, capture_all, import_tools, keep
 from ctxbench.io.errors import InputError, ParameterError, StorageError
 from ctxbench.model.items import Catalog, Item
 
-FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
+FAKE = str(Path(__file__).parents[1] / "catalogs" / "mcp" / "fake_stdio.py")
 TOOLS = [
     {"name": "area", "description": "Area of a triangle.", "inputSchema": {"type": "object"}},
     {"type": "function", "function": {"name": "mail"}},

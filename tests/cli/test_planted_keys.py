@@ -13,7 +13,7 @@ import pytest
 
 from tests.planted import GITHUB, KEYS, PEM, STRIPE, holds, places
 
-FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
+FAKE = str(Path(__file__).parents[1] / "catalogs" / "mcp" / "fake_stdio.py")
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.checkout import Checkout
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-SERVER = ROOT / "tests" / "sources" / "mcp" / "fake_stdio.py"
+SERVER = ROOT / "tests" / "catalogs" / "mcp" / "fake_stdio.py"
 
 AS_WRITTEN = ""
 DRY = "make -n"  # make says what it would run: that starts environments, or hours of work

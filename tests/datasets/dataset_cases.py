@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-TINY = Path(__file__).parents[2] / "fixtures" / "tiny"
+TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 
 
 def edit(path: Path, old: str, new: str) -> None:

@@ -16,7 +16,7 @@ from ctxbench.io.errors import InputError, UnknownNameError
 from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.model.requests import Request, SessionItem
 
-TINY = Path(__file__).parents[2] / "fixtures" / "tiny"
+TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 
 
 def key(name: str) -> ItemKey:

@@ -16,7 +16,7 @@ from ctxbench.datasets.lookup import ListedDataset, import_dataset, importers, l
 from ctxbench.io.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.model import registry
 
-TINY = Path(__file__).parents[2] / "fixtures" / "tiny"
+TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 
 
 class Published:

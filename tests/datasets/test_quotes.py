@@ -11,7 +11,7 @@ import pytest
 from ctxbench.datasets.files import read_dataset, write_dataset
 from ctxbench.io.errors import InputError
 
-TINY = Path(__file__).parents[2] / "fixtures/tiny"
+TINY = Path(__file__).parents[1] / "fixtures/tiny"
 
 
 @pytest.fixture

@@ -38,10 +38,10 @@ def test_what_ships_is_what_its_sources_give():
 @pytest.mark.parametrize(
     ("path", "size", "there"),
     [
-        ("ctxbench/model/items.py", 16_418, True),
-        ("ctxbench/model/__init__.py", 0, False),
-        ("ctxbench/tuning/rankings.py", 10_900, True),
-        ("ctxbench/tuning/rankings.py", 10_901, False),
+        ("ctxbench/core/items.py", 16_418, True),
+        ("ctxbench/core/__init__.py", 0, False),
+        ("ctxbench/tuning/sweep/threshold_sums.py", 10_900, True),
+        ("ctxbench/tuning/sweep/threshold_sums.py", 10_901, False),
         ("ctxbench/report/pages.py", 5_000, False),
         ("Makefile", 8_680, True),
         ("CHANGELOG.md", 66_385, False),
@@ -65,7 +65,7 @@ def test_one_thread_is_a_dataset(written):
     [
         ("That takes as long as", "That takes so long as", "t01-1: file:ctxbench%2Fstores%2Fsqlite.py does not hold"),
         (
-            "access: [ctxbench/memory/sqlite_store.py]",
+            "access: [ctxbench/stores/sqlite.py]",
             "access: [ctxbench/lost.py]",
             "t01-2: ctxbench/lost.py is referred to",
         ),

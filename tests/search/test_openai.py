@@ -520,9 +520,9 @@ def test_a_compressed_body(server, known):
 
 
 def test_a_body_that_is_too_long(server, known, monkeypatch):
-    monkeypatch.setattr("ctxbench.io.http.BODY_LIMIT", 100)
-    server.post = lambda body: (200, b" " * 200)
-    with pytest.raises(ModelError, match="returned more than 64 MiB"):
+    monkeypatch.setattr("ctxbench.io.http.BODY_LIMIT", 1 << 20)
+    server.post = lambda body: (200, b" " * (2 << 20))
+    with pytest.raises(ModelError, match="returned more than 1 MiB"):
         known.embed(["a"])
 
 

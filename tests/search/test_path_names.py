@@ -21,7 +21,7 @@ PATHS = ("src/click/core.py", "src/click/__init__.py", "tests/test_core.py", ".g
         ("src/test/java/a/CoreTest.java", "core"),
         ("spec/core_spec.rb", "core"),
         ("tests/conftest.py", "conftest"),
-        ("tests/model.rs", "core"),
+        ("tests/core.rs", "core"),
     ],
 )
 def test_a_test_is_told_by_its_name_or_folder(path, subject):

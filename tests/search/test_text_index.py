@@ -279,9 +279,8 @@ def test_what_is_interrupted_leaves_no_row_behind(index, monkeypatch):
             raise KeyboardInterrupt
         return composed(text)
 
-    module = "fts5" if isinstance(index, Fts5Index) else "postgres"
     with monkeypatch.context() as patched:
-        patched.setattr(f"ctxbench.search.{module}.composed", failing)
+        patched.setattr("ctxbench.search.text_index.composed", failing)
         with pytest.raises(KeyboardInterrupt):
             index.rows([file("interrupted.py", "whole"), file("b.py", "broken")])
     other = index.rows([file("later.py", "interrupted")])

@@ -290,7 +290,7 @@ def test_a_text_that_ends_anywhere_has_facts_of_what_is_there(path, text):
             assert cut[name][: one.start].count("\n") + 1 == one.first_line
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.glob("core/*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("model/*.py")), ids=lambda path: path.name)
 def test_definitions_of_python_are_those_of_its_own_parser(path):
     text = path.read_text("utf-8")
     expected = []

@@ -25,7 +25,7 @@ from ctxbench.tuning.rankings import MeasuredRankings
 from ctxbench.tuning.setting_lines import Counts, Front, ThresholdLine, ThresholdSpan
 
 ITEMS, TOKENS, COMPLETE = (Measure(Metric(name)) for name in ("items", "tokens", "completeness"))
-STEPS = Path(__file__).parents[2] / "steps"
+STEPS = Path(__file__).parents[2] / "pipelines"
 
 
 def labels_of(n_queries: int, n_items: int) -> Labels:
