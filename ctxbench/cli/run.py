@@ -1,4 +1,4 @@
-"""`ctxbench run`, `score`, `report`, `latency`, `graph` and `data overlap`."""
+"""`ctxbench run`, `score`, `report`, `latency`, `graph` and `data overlap`: run them and print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signals that ask a command to end: each ends it as Ctrl-C does, with its children, and with its own exit code."""
+"""Signals that end a command and its children as Ctrl-C does, each with an exit code."""
 
 from __future__ import annotations
 

@@ -381,7 +381,7 @@ class _Recent:
         return block
 
     def keep(self, key: bytes, block: Slice) -> None:
-        """Keep a block by the SHA-256 of its bytes."""
+        """Store a block under the SHA-256 of its bytes."""
         size = _size(block)
         with self._lock:
             if size <= self._limit and key not in self._blocks:

@@ -457,7 +457,7 @@ def _versions() -> dict[str, str]:
 
 
 def git_commit(folder: Path) -> str | None:
-    """The commit that `folder` is at, with `+changes` where the work tree differs; None outside of git."""
+    """The commit of `folder`, with `+changes` if the work tree differs; None outside of git."""
     try:
         head = _git(folder, "rev-parse", "HEAD")
         return f"{head}+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else head

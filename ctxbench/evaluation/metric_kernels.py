@@ -95,7 +95,7 @@ class Joined:
 
     @cached_property
     def forbidden(self) -> BoolArray:
-        """True for each row of the prompts that the selector added although its label says irrelevant."""
+        """True for each item that the selector added although it is labelled irrelevant."""
         return self.added & np.equal(_take(self.labels.grade, self._offered_label), Grade.IRRELEVANT)
 
     def _touched(self, rows: BoolArray) -> BoolArray:

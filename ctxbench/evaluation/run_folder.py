@@ -71,7 +71,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
-        """Keep other processes from writing parts, and clear away what a killed one left half-written.
+        """Lock the folder against other writers, and remove the incomplete files of a killed process.
 
         Args:
             waiting: called every tenth of a second while another process writes.
@@ -233,7 +233,7 @@ class RunFolder:
         return int(_read_checked(self._recovered(dataset, selector) / "part.json")["errors"])
 
     def add_slice(self, dataset: str, selector: str, key: str, *, number: int, answers: Slice) -> None:
-        """Keep a finished slice until the part is whole."""
+        """Store a finished slice until the part is complete."""
         folder = self._partial(dataset, selector)
         if not (folder / "key").exists():
             write_atomic(folder / "key", key, durable=False)

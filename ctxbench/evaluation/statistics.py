@@ -333,7 +333,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A comparison of two selectors on the same queries by one metric; it does not say which is better.
+    """A comparison of two selectors on the same queries by one metric, without a verdict.
 
     Attributes:
         n: pairs compared.

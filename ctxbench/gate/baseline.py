@@ -316,7 +316,7 @@ def write_baseline(
     """Write a baseline, or what of it has changed.
 
     The same snapshots give the same bytes. What is there already stays as it is, as far as it moved only by what
-    machines differ in (`baseline_noise`); where it cannot be read, all is written anew. Files of others stay.
+    machines differ in (see `undo_noise`); where it cannot be read, all is written anew. Files of others stay.
 
     Args:
         folder: made if it is missing.

@@ -443,7 +443,7 @@ class SelectorSnapshot:
         unasked: queries of the dataset that are not among `queries`, by id, with why; empty where the dataset is not at
             hand. See `comparability.unasked`.
         inputs: hash of the files that the dataset was read from, and of which of its queries are asked; `SHORT` hex
-            digits, empty = not known. See `reused_answers`.
+            digits, empty = not known. See `ctxbench.gate.baseline.reuse_answers`.
         reused: whether the selector was not asked, and the answers are those of the baseline.
         absent_servers: of the agent, those that its catalog has nothing of.
         server_files: of the agent's servers, as descriptions of selectors name files.

@@ -348,7 +348,8 @@ class Sample:
         census: queries known otherwise than by the sample.
         strata: by stratum, the ids of the queries not in the census.
         answered: what is known of the answered ones of these.
-        equal_offers: by pair of selectors (in `predict.pairs` order), queries for which the two offer the same.
+        equal_offers: by pair of selectors, in the order of `ctxbench.labelling.pools.pairs`, the queries for which
+            the two offer the same.
         guesses: by stratum, guessed shares: complete by selector, then first only and second only by pair.
     """
 

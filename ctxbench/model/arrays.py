@@ -110,7 +110,7 @@ class FactCodes:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Facts:
-    """What is known of the items of a catalog beside their texts.
+    """Facts about the items of a catalog, without their texts: owner, time, kind, links.
 
     Attributes:
         searchable, always_offered: enabled items of include mode `agent` and of `always`, shape (n_items,).
@@ -238,7 +238,7 @@ class Facts:
         return self.workspace.open_to(workspace) & self.user.open_to(user)
 
     def at(self, time: int | IntArray, item: IntArray | slice = slice(None)) -> BoolArray:
-        """True for the items that are there at a time, shape (n_items,); of some items, each at a time of its own.
+        """True for the items that exist at a time, shape (n_items,); for some items, each at another time.
 
         `LATEST`, the time of a request that has none, is after all that was created and before nothing's end: what has
         an end is gone.
@@ -330,7 +330,7 @@ class Masks:
         return row
 
     def cells(self, request: Any, item: Any) -> Any:
-        """Whether each request may get the item beside it: for two numbers a bool, for arrays one."""
+        """Whether each request may get the item at the same index: a bool for two numbers, an array for arrays."""
         requests, items = np.broadcast_arrays(np.asarray(request), np.asarray(item))
         of, at = requests.ravel().astype(np.int64), items.ravel().astype(np.int64)
         flat = self._of_scope(of, at)
@@ -340,7 +340,7 @@ class Masks:
         return flat.reshape(requests.shape) if requests.shape else bool(flat[0])
 
     def _of_scope(self, request: IntArray, item: IntArray) -> BoolArray:
-        """Whether the scope of each request has the item beside it, shape (n,)."""
+        """Whether the scope of each request has the item at the same index, shape (n,)."""
         out, scope = np.zeros(len(request), dtype=np.bool_), self.scope[request]
         for scope_index in np.flatnonzero(
             np.bincount(scope)
@@ -375,7 +375,7 @@ class Masks:
         return np.subtract(totals, removed)
 
     def select_requests(self, requests: IntArray) -> Masks:
-        """Those of some requests, shape (n,), in their order; one may stand several times."""
+        """The masks of some requests, shape (n,), in their order, with repeats."""
         length = np.diff(self.start)[requests]
         without = self.without[ranges(self.start[requests], length)]
         scope, time = self.scope[requests], self.time[requests]

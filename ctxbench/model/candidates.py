@@ -123,7 +123,7 @@ class Rule:
 
 
 def _plain(code: str, name: Any, value: Any) -> Value:
-    """A value as Python's own number or text, whatever kind of number it was."""
+    """A value as a Python number or text, also if it was a numpy number."""
     if isinstance(name, str) and name:
         if isinstance(value, str):
             return str(value)
@@ -232,7 +232,7 @@ def order(request: IntArray, tier: IntArray, score: FloatArray, item: IntArray) 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Candidates:
-    """Rows by request (CSR), each an item with its score, provenance, and the rule that keeps it out.
+    """Rows by request (CSR), each an item with its score, its origin, and the rule that excludes it.
 
     Attributes:
         start: shape (n_requests + 1,); row i's candidates are `[start[i], start[i + 1])`.
@@ -300,7 +300,7 @@ class Candidates:
             raise SelectorError(f"candidates: {where} {reason}")
 
     def _repeated(self) -> BoolArray:
-        """True for a row whose item stands in its request already."""
+        """True for a row whose item is already in its request."""
         keys = self.request * (1 + int(self.item.max(initial=0))) + self.item
         if np.any(keys[1:] <= keys[:-1]):  # else they are in the order of the catalog, as a whole catalog is
             keys = np.sort(keys)
@@ -312,7 +312,7 @@ class Candidates:
         return repeated
 
     def _out_of_order(self, nan: BoolArray) -> BoolArray:
-        """True for a row that should stand before the one above it, by `order`."""
+        """True for a row that comes before the previous one by `order`."""
         keys = (self.tier, np.where(nan, np.inf, -self.score), self.item)
         later = np.zeros(max(len(self) - 1, 0), dtype=np.bool_)
         equal = self.request[1:] == self.request[:-1]
@@ -406,7 +406,7 @@ class Candidates:
         return replace(self, columns={**self.columns, **columns})
 
     def exclude(self, rows: BoolArray, rule: Rule | str) -> Candidates:
-        """Mark rows as out by `rule`; a row that is out already keeps the rule that met it first.
+        """Exclude rows by `rule`; a row that is already excluded keeps its first rule.
 
         Session items are never marked: what the session holds is not a selector's to take away.
 
@@ -432,7 +432,7 @@ class Candidates:
         return tuple(note for note in self.notes if note.query in ("", query))
 
     def promoted(self, rows: BoolArray) -> Candidates:
-        """Choose rows that a rule had kept out; for cuts that say so (`promotes = True`)."""
+        """Choose rows that a rule had excluded; for cuts that declare `promotes = True`."""
         return replace(self, out=np.where(rows, 0, self.out).astype(np.int64))
 
     def ranking(self) -> tuple[IntArray, IntArray]:
@@ -482,12 +482,12 @@ _EMPTY = {"origin": int(Origin.SEARCH), "mode": int(Mode.AGENT), "out": 0, "show
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An array read-only; the caller's own stays as it is."""
+    """A read-only view of an array; the caller's array is not changed."""
     return frozen(array.view()) if array.flags.writeable else array
 
 
 def add_expanded(table: Candidates, request: IntArray, item: IntArray, **values: npt.NDArray[np.generic]) -> Candidates:
-    """Add rows that an expansion found, as chosen; a row that a rule had kept out is taken over.
+    """Add the rows that an expansion found, as chosen; an excluded row of the same item is replaced.
 
     Args:
         table: what stands so far.

@@ -233,7 +233,7 @@ class Item(TextDigest):
 
     @property
     def by_text(self) -> bool:
-        """Whether its text alone is searched: nobody names a message or memory, and a file's text may say its path."""
+        """Whether only its text is searched: nobody names a message or memory; a file's text may have its path."""
         is_plain = self.type in ("message", "memory") or (self.is_file and self.text.startswith(f"{self.path}\n"))
         return is_plain and bool(self.text)
 
@@ -249,7 +249,7 @@ class Item(TextDigest):
 
     @property
     def body(self) -> str:
-        """What the model loads on demand, beside what it is sent: the text of a skill; empty for everything else."""
+        """The text that the model loads on demand: that of a skill; empty for every other item."""
         return self.text if self.type == "skill" else ""
 
     @property
@@ -318,7 +318,7 @@ class Catalog(Sequence[Item]):
         self._add(self._items, first=0)
 
     def _add(self, items: Sequence[Item], *, first: int) -> None:
-        """Note where items stand, the first of them at position `first`."""
+        """Record the positions of items, the first of them at position `first`."""
         faults = []
         for position, item in enumerate(items, first):
             earlier = self._position.setdefault(item.key, position)
@@ -421,7 +421,7 @@ class Catalog(Sequence[Item]):
 
     @cached_property
     def facts(self) -> Facts:
-        """What is known of the items beside their texts.
+        """Facts about the items, without their texts.
 
         Raises:
             InputError: links lead to items that are not there.

@@ -138,7 +138,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "st": "ctxbench.search.embedding_models:SentenceTransformerEmbedder",
         "wordllama": "ctxbench.search.embedding_models:WordLlama",
     },
-    "metric": {},  # those of a package; ours stand in `bench.metrics.declared`
+    "metric": {},  # those of plugins; the others are in `ctxbench.evaluation.metrics`
     "resource": {  # `embedder` and `tokens` are made from what whoever opens resources has
         "chat": "ctxbench.search.chat_models:ChatModel",
         "embedder": "ctxbench.search.resources:TextVectors",
@@ -360,7 +360,7 @@ def parameters(step: Any) -> dict[str, Any]:
 
 
 def serialised_parameters(step: Any) -> dict[str, Any]:
-    """The parameters that stand in a step's description: all but those that came `later` and are at their default."""
+    """The parameters in a step's description: all but those that were added `later` and have their default."""
     came_later = {f.name: f.default for f in dataclasses.fields(step) if f.metadata.get("later")}
     return {
         name: value for name, value in parameters(step).items() if name not in came_later or value != came_later[name]
@@ -422,7 +422,7 @@ AnyStored: TypeAlias = StoredStep | StoredAnalyses | StoredMerge | StoredDomains
 
 @dataclass(frozen=True, kw_only=True)
 class StoredPipeline:
-    """The stages of a described pipeline; None for one that it does not tell."""
+    """The stages of a described pipeline; None for a stage that the description lacks."""
 
     analyse: StoredStep | StoredAnalyses | None = None
     retrieve: StoredStep | StoredMerge | None = None
@@ -431,7 +431,7 @@ class StoredPipeline:
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> StoredPipeline | None:
-        """What a selector says of itself, or a manifest of it; None where it does not describe itself as a pipeline.
+        """Read a selector's description, or that of a manifest; None if it describes no pipeline.
 
         Raises:
             ParameterError: it describes a pipeline that is none.
@@ -447,7 +447,7 @@ class StoredPipeline:
         return cls(**read, refine=_refining(plain.get("refine", []), "refine"))  # type: ignore[arg-type]
 
     def steps(self) -> Iterator[StoredStep]:
-        """Every step, wherever it stands, in order."""
+        """Every step of all stages, in order."""
         for stage in (self.analyse, self.retrieve, *self.refine, self.format):
             if stage is not None:
                 yield from single_steps(stage)
@@ -475,7 +475,7 @@ def single_steps(stage: AnyStored) -> Iterator[StoredStep]:
 
 
 def pipelines_in(description: Any) -> Iterator[StoredPipeline]:
-    """Every pipeline that a selector says it is made of: its own, or those of the selectors that it asks."""
+    """Every pipeline of a selector: its pipeline, or those of the selectors that it calls."""
     if isinstance(description, Mapping):
         pipeline = StoredPipeline.of(description)
         if pipeline is not None:
@@ -509,7 +509,7 @@ def _read(described: Any) -> AnyStored:
 
 
 def _taken_apart(described: Mapping[str, Any]) -> StoredStep:
-    """A step as `Step.describe` writes it: what it is called, and its parameters beside that."""
+    """Split a step, as `Step.describe` writes it, into its name and its parameters."""
     kind, _, name = str(described.get("step", "")).partition(":")
     return StoredStep(
         kind=kind,

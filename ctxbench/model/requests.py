@@ -33,7 +33,7 @@ from ctxbench.model.items import ITEM_TYPES, Catalog, ItemKey
 
 
 def checked_vector(values: Sequence[float], query: str) -> tuple[float, ...]:
-    """The numbers of a request's own vector.
+    """The vector of a request, checked.
 
     Raises:
         ParameterError: they are none, or not finite, or all 0; names the query.
@@ -199,7 +199,7 @@ class Request:
             check_uses(self.uses, self.id)
 
     def as_dict(self) -> dict[str, Any]:
-        """The request as JSON, for selectors outside this process and for hashes."""
+        """The request as JSON, for external selectors and for hashes."""
         optional: dict[str, Any] = {
             "history": [{"role": m.role, "content": m.content} for m in self.history] or None,
             "session": None if self.session is None else [{"id": s.key.id, "mode": s.mode} for s in self.session],
@@ -411,7 +411,7 @@ class _Resolver:
     def _positions(
         self, request: Request, field_name: str, keys: Sequence[ItemKey], is_visible: Sees | None
     ) -> list[int]:
-        """The positions of items by key; what the request may not see is told as if it were not there."""
+        """The positions of items by key; an item that the request may not see is reported as unknown."""
         out = []
         for key in keys:
             position = self.catalog.find(key)
@@ -486,7 +486,7 @@ class Query:
         weights: Sequence[Sequence[float]] | None = None,
         kind: ChunkKind = ChunkKind.TEXT,
     ) -> Query:
-        """Make a query of chunks of one kind, one sequence a request; of weight 1 unless `weights` says otherwise."""
+        """Make a query from chunks of one kind, one sequence per request; weights are 1 by default."""
         texts = tuple(text for row in chunks for text in row)
         start = starts([len(row) for row in chunks])
         weight = np.array([1.0] * len(texts) if weights is None else [w for row in weights for w in row], np.float64)
@@ -518,7 +518,7 @@ class Query:
         return replace(self, start=start, text=text, weight=self.weight[rows], kind=self.kind[rows]), position
 
     def select_requests(self, requests: IntArray) -> Query:
-        """The query of some of its requests, shape (n,), in their order; one may stand several times."""
+        """The query of some of the requests, shape (n,), in their order, with repeats."""
         batch, indices = self.batch, requests.tolist()
         session_length, length = np.diff(batch.session_start)[requests], np.diff(self.start)[requests]
         session, chunks = ranges(batch.session_start[requests], session_length), ranges(self.start[requests], length)
@@ -602,7 +602,7 @@ class Query:
 
 
 def _unit(vector: Sequence[float]) -> FloatArray:
-    """A vector at length 1, shape (n_dimensions,); one that an embedder made keeps its bits."""
+    """A vector at length 1, shape (n_dimensions,); a vector from an embedder keeps its bits."""
     array = np.array(vector, dtype=np.float64)
     if abs(math.hypot(*vector) - 1.0) <= _ROUNDING:
         return array

@@ -91,7 +91,7 @@ def index_over(
     make: Callable[[], T],
     extend: Callable[[T], T] | None = None,
 ) -> T:
-    """The index of a catalog, kept with the resources by the hash of what it is over.
+    """The index of a catalog, stored in the resources under the hash of the fields that it reads.
 
     Args:
         catalog: the items.
@@ -165,7 +165,7 @@ def row_over(
     make: Callable[[Sequence[Item]], npt.NDArray[S]],
     items: IntArray | None = None,
 ) -> npt.NDArray[S]:
-    """One value for each item of a catalog, kept likewise; what is known is carried on when it is extended.
+    """One value per item of a catalog, stored likewise; an extended catalog reuses the values that exist.
 
     Args:
         catalog, resources, name, over: as of `index_over`.

@@ -49,7 +49,7 @@ class Strategy:
     rule_words: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls) -> None:
-        """Refuse a parameter without a default that is called like something that every strategy says of itself.
+        """Refuse a parameter without a default that has the name of an attribute of `Strategy`.
 
         Raises:
             ParameterError: names both; as a dataclass it would take what `Strategy` says for its default.
@@ -65,7 +65,7 @@ class Strategy:
 
     @property
     def version(self) -> int:
-        """Raised where the same parameters give other answers than before: no kept output is used again."""
+        """Increased when the same parameters give other answers than before, so that no cached output is used."""
         return 1
 
     @property
@@ -75,22 +75,22 @@ class Strategy:
 
     @property
     def code(self) -> str | None:
-        """Which code it runs that is not of ctxbench, beside its own; None = none."""
+        """Identity of further code that it runs and that is not part of ctxbench; None = none."""
         return None
 
     @property
     def content(self) -> str | None:
-        """What stands in the file that it reads, or a hash of it; None = it reads none."""
+        """The content of the file that it reads, or a hash of it; None = it reads none."""
         return None
 
     @property
     def ranks(self) -> bool:
-        """Whether what a retriever finds is in an order of its own."""
+        """Whether a retriever ranks what it finds."""
         return True
 
     @property
     def depth(self) -> int | None:
-        """How many items a retriever ranks exactly; None = it does not say."""
+        """How many items a retriever ranks exactly; None = not declared."""
         return None
 
     @property
@@ -110,7 +110,7 @@ class Strategy:
 
     @property
     def promotes(self) -> bool:
-        """Whether a cut may choose what an earlier one kept out."""
+        """Whether a cut may choose items that an earlier cut excluded."""
         return False
 
     @property
@@ -125,12 +125,12 @@ class Strategy:
 
     @property
     def orders(self) -> bool:
-        """Whether a rank step makes an order of its own, whatever it stands behind, even `everything`."""
+        """Whether a rank step orders all items by itself, whatever the earlier order, even after `everything`."""
         return False
 
     @property
     def thresholds(self) -> Mapping[str, Mapping[str, float]]:
-        """What it holds scores against: by quantity (`score`, `margin`, `ratio`, `expansion`), parameter and value."""
+        """The thresholds on scores: by quantity (`score`, `margin`, `ratio`, `expansion`), parameter and value."""
         return {}
 
     @property
@@ -169,7 +169,7 @@ class _Threads:
         self._busy: set[threading.Thread] = set()
 
     def call(self, function: Callable[[], None]) -> None:
-        """Call a function, which raises nothing, in a thread of its own."""
+        """Call a function, which raises nothing, in a separate thread."""
         with self._lock:
             self._free -= 1
             if new := self._free < 0:
@@ -226,7 +226,7 @@ def _raise_exit(thread: threading.Thread) -> None:
 
 
 def _cpu_seconds(thread: threading.Thread) -> float:
-    """How long a thread has computed; 0 where the system does not say."""
+    """The CPU time of a thread; 0 if the system does not report it."""
     if not thread.is_alive():
         return 0.0
     try:
@@ -312,7 +312,7 @@ class Step:
         return {**row, **{name: value for name, value in also.items() if value}}
 
     def declared(self, attribute: str) -> Any:
-        """What the strategy says of itself, by the name of a property of `Strategy`.
+        """An attribute that the strategy declares, by the name of a property of `Strategy`.
 
         A strategy that is not derived from that class says what the class would, where it says nothing.
         """
@@ -326,12 +326,12 @@ class Step:
 
     @property
     def unlimited(self) -> bool:
-        """Whether a retriever may find the whole catalog, for all that it says."""
+        """Whether a retriever may find the whole catalog, as far as it declares."""
         return self.declared("depth") is None
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """How many items a retriever ranks, if it says so."""
+        """How many items a retriever ranks, if it declares that."""
         depth = self.declared("depth") if self.kind == "retrieve" else None
         return () if depth is None else (int(depth),)
 
@@ -342,7 +342,7 @@ class Step:
 
     @property
     def orders(self) -> bool:
-        """Whether a rank step makes an order of its own, whatever it stands behind."""
+        """Whether a rank step orders all items by itself, whatever the earlier order."""
         return bool(self.declared("orders"))
 
     @property
@@ -362,7 +362,7 @@ class Step:
 
     @property
     def fitted(self) -> bool:
-        """Whether the step reads a fit, which belongs to a catalog and to what stands before it."""
+        """Whether the step reads a fit, which depends on the catalog and on the earlier steps."""
         return self.declared("calibrated") is not None
 
     @property
@@ -387,7 +387,7 @@ class Step:
 
 
 class WithFormat(Resources):
-    """Resources with the pipeline's own format, by the name `FORMAT`: for a fit that counts what it renders."""
+    """Resources with the pipeline's format, under the name `FORMAT`: for steps that count rendered tokens."""
 
     def __init__(self, resources: Resources, step: Step) -> None:
         self._resources = resources
@@ -506,7 +506,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class PerType:
-    """Refines the items of each domain (a set of types) with steps of its own, and puts the parts together.
+    """Refines the items of each domain (a set of types) with other steps, and joins the results.
 
     Chunk ranks stay those of the whole search. Session items go with the domain of their type, so that its steps see
     them (an expansion that leads from them, a budget that counts them), and leave it untouched; those of no domain

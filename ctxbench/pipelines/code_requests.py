@@ -82,7 +82,7 @@ MOST = 50  # names that count of one request; a pasted log holds thousands
 
 
 def named_code(text: str) -> tuple[str, ...]:
-    """The names of code, files and paths that a text says, each once, in the order of the text, at most `MOST`.
+    """The names of code, files and paths in a text, each once, in the order of the text, at most `MOST`.
 
     They are what stands in backquotes, CamelCase, snake_case, dotted names and those with `::`, file names, paths,
     what is called (`f()`), what is called a function or a class, frames of Python's stack traces, and capitalised
@@ -107,7 +107,7 @@ def is_path(name: str) -> bool:
 
 
 def _named_at(text: str) -> Iterator[tuple[int, str]]:
-    """Names and where they stand; a part of the text is read once, by the first pattern that takes it."""
+    """Names and their positions; each part of the text is read once, by the first pattern that matches it."""
     rest = _URL.sub(_blank, _COMMIT_TYPE.sub(_blank, text))
     rest = _LONG_PIECE.sub(_blank, rest)
     for pattern in (_QUOTED, _FRAME):
@@ -236,8 +236,8 @@ class QueryIntent:
         action: what is to be done with the code.
         scope: `focused`, on what it names; `module`, on a part; `codebase`, on all of it.
         complexity: `simple`, one edit or look-up; `medium`; `complex`, several parts or a design.
-        keywords: see `index.words.keywords`.
-        entities: see `planning.named_code.named_code`.
+        keywords: see `ctxbench.search.words.keywords`.
+        entities: see `named_code`.
     """
 
     action: ActionName
@@ -413,7 +413,7 @@ class ContextPlan:
         )
 
     def over(self, called: Callable[[str], tuple[str, ...]]) -> tuple[ContextPlan, tuple[str, ...]]:
-        """The plan with the paths of a tree in place of the files that it names, and the names that stand for none.
+        """The plan with its file names replaced by paths of a tree, and the names that match no path.
 
         Args:
             called: the paths that the name of a file stands for, with or without its folders.
@@ -442,7 +442,7 @@ class ContextPlan:
 
 
 def heuristic_plan(text: str, intent: QueryIntent) -> ContextPlan | None:
-    """A plan by the words of a request, without a model; None where it says nothing to look for.
+    """A plan from the words of a request, without a model; None if they name nothing to look for.
 
     Symbols that it names are found first; else files that it names are where to start; else a request about a whole
     codebase, or to change a part, is searched by patterns, and a question by its meaning.
@@ -609,7 +609,7 @@ def _plan_in(text: str, planner: str) -> ContextPlan | str:
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
-    """The JSON object that a text is, that stands in it between fences, or from its first to its last brace."""
+    """The JSON object in a text: the whole text, the part between fences, or from the first to the last brace."""
     for part in (text, *_FENCED.findall(text), text[text.find("{") : text.rfind("}") + 1]):
         try:
             value = json.loads(part)

@@ -75,7 +75,7 @@ def standing(score: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Sentence(RequestFamily):
-    """How the item stands for the sentence (chunk) of the request that it suits best, among what was found.
+    """How the item ranks for the sentence (chunk) of the request that it matches best, among the candidates.
 
     * `margin`: the smallest distance to a sentence's best similarity, >= 0.
     * `rank`: log(1 + the best place by similarity).
@@ -491,7 +491,7 @@ class Memories(RequestFamily):
 
 @dataclass(frozen=True)
 class InConversation(RequestFamily):
-    """BM25 of an item and of what was said around it, as far as the request may see its conversation.
+    """BM25 of an item and of the messages around it, if the request may see its conversation.
 
     * `item`: that of the item itself.
     * `best`: the highest of its conversation; that of the item alone where it is of none.
@@ -522,7 +522,7 @@ class InConversation(RequestFamily):
         asks = row_over(catalog, resources, "texts that ask", over=("text",), make=_asks)
 
         def neighbours(steps: int) -> IntArray:
-            """The position of what stands so many steps behind each item in its conversation; -1 = nothing does."""
+            """The item that comes so many steps after each item in its conversation; -1 = none."""
             rows = np.flatnonzero((at >= 0) & (at + steps >= 0) & (at + steps < len(in_order)))
             rows = rows[code[in_order[at[rows] + steps]] == conversation[rows]]
             out = np.full(len(item), -1, dtype=np.int64)

@@ -103,12 +103,12 @@ class ItemWords:
 
 
 def item_bm25(catalog: Catalog, resources: Resources) -> Bm25Index:
-    """The index of the default step `bm25` over a catalog, kept with the resources."""
+    """The index of the default step `bm25` over a catalog, stored in the resources."""
     return bm25_index(catalog, resources, k1=1.5, b=0.75, rule=RULE, server=True)
 
 
 def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
-    """The words of a catalog, kept with the resources; BM25 is that of the default step `bm25`."""
+    """The words of a catalog, stored in the resources; BM25 is that of the default step `bm25`."""
     bm25 = item_bm25(catalog, resources)
     words: ItemWords = index_over(
         catalog,
@@ -157,7 +157,7 @@ LABELLED = ("labelled.nearest", "labelled.share")
 
 @dataclass(frozen=True, eq=False)
 class LabelledRequests:
-    """Labelled requests and what they need, as a fit keeps them.
+    """Labelled requests and the items they require, as a fit stores them.
 
     Attributes:
         ids: of the labelled queries, shape (n,).
@@ -245,7 +245,7 @@ def _is_row(row: Any) -> bool:
 def needed_columns(
     similarity: FloatArray, request: IntArray, item: IntArray, required_by_item: Mapping[int, IntArray]
 ) -> FloatArray:
-    """What labelled requests say of candidates: the columns `LABELLED`.
+    """How similar labelled requests label the candidates: the columns `LABELLED`.
 
     Args:
         similarity: of requests to labelled ones, shape (n_requests, n_labelled), >= 0.
@@ -452,7 +452,7 @@ def ranks_of(values: FloatArray) -> IntArray:
 
 
 def log1p(values: FloatArray | IntArray) -> FloatArray:
-    """log(1 + value), each by itself: vectorised logarithms may differ in the last bit by where a value stands."""
+    """log(1 + value), one by one: the last bit of a vectorised logarithm may depend on the value's position."""
     return np.array([math.log1p(value) for value in values.ravel().tolist()], dtype=np.float64).reshape(values.shape)
 
 
@@ -652,7 +652,7 @@ class Logistic:
         return np.asarray(beyond.any(axis=1))
 
     def probabilities(self, features: FloatArray, vectors: FloatArray | None = None) -> FloatArray:
-        """The probability of each row, shape (n,); the same bits whatever stands around it.
+        """The probability of each row, shape (n,); the same bits whatever the other rows are.
 
         Args:
             features: shape (n, n_columns).

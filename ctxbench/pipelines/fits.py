@@ -119,7 +119,7 @@ class Calibrations:
         return fit
 
     def _none(self, kind: str, catalog: Catalog) -> ParameterError:
-        """Says that no fit is for a catalog."""
+        """The message that no fit is for a catalog."""
         catalogs = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.what == kind) or "none"
         return ParameterError(
             f"{self.path} holds no {kind} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it "
@@ -165,7 +165,7 @@ class FittedWeights(Strategy):
         return self.calibrations.content
 
     def check_source(self) -> None:
-        """Refuse weights beside a file, and a file without such fits, by a `ParameterError`."""
+        """Raise `ParameterError` if both weights and a file are given, or if the file has no such fits."""
         if self.calibration is not None and self.weights:
             raise ParameterError("weights come from the calibration; leave one of the two out")
         if self.calibration is not None and self.fitted not in self.calibrations.kinds():
@@ -206,7 +206,7 @@ def read_calibrations(path: Path | str) -> Calibrations:
 
 
 def _wrong(row: Any) -> Iterator[str]:
-    """What is wrong in one fit as it stands in the file."""
+    """The faults of one fit in a file."""
     if not isinstance(row, dict):
         yield f"expected an object, got {row!r}"
         return
@@ -291,7 +291,7 @@ def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> l
 
 
 def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
-    """What is wrong with where the fitted steps of a pipeline stand, for one catalog.
+    """Faults in the positions of a pipeline's fitted steps, for one catalog.
 
     A fitted step is one with the attribute `calibrated` (the kind of its fit; None = it reads none) and a property
     `calibrations`. That a fit for the catalog exists at all, the step's own `check` says.
@@ -321,7 +321,7 @@ def require_matching_fits(pipeline: Pipeline, catalog: Catalog) -> None:
 
 
 def _elsewhere(step: Step, context: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
-    """Says that a step's fit was made behind another pipeline than it stands behind here."""
+    """The message that a fit was made after other steps than those in front of it here."""
     calibrations: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
     fits = [fit for fit in calibrations.fits if fit.what == step.declared("calibrated") and fit.catalog == catalog.hash]
     for fit in fits:

@@ -62,7 +62,7 @@ class StepOutputs:
         self._key = "" if memo is None else batch.key
 
     def __call__(self, step: Step | Analyses | Merge | PerType, make: Callable[[], Output]) -> Output:
-        """The output of the next step: kept from an earlier run, or made now."""
+        """The output of the next step: from an earlier run, or computed now."""
         if self._memo is None:
             return self._run(step, make)
         for use in step.uses:
@@ -250,7 +250,7 @@ class Pipeline:
 
 
 def _with_notes(table: Candidates, query: Query) -> Candidates:
-    """A table with all notes, each of a query: what is said of a batch is said of none that is put beside it later."""
+    """Candidates with all notes, each given a query, so that a batch can be joined with others later."""
     notes = (*query.notes, *table.notes)
     if not notes:
         return table

@@ -1,4 +1,4 @@
-"""Answers one request with explanations, and phrases failed assertions: what is missing, by which rule, the fix."""
+"""Explained answers to one request, and messages of failed assertions: missing items, rules, suggested fixes."""
 
 from __future__ import annotations
 

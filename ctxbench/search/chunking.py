@@ -162,7 +162,7 @@ def chunk_rule(spec: RuleSpec, *, parameter: str) -> Rule:
 
 @dataclass(frozen=True)
 class SentenceRule:
-    """The original's sentences of a request: ends lost, the rest of a long one lost (`original_rules.query_chunks`).
+    """The original's sentences of a request: ends lost, the rest of a long one lost (`query_chunks`).
 
     Attributes:
         limit: UTF-16 units after which a sentence is cut, >= 1.
@@ -182,7 +182,7 @@ class SentenceRule:
 
 @dataclass(frozen=True)
 class Paragraphs:
-    """The original's chunks of an item: paragraphs, long ones as packed sentences (`original_rules.item_chunks`).
+    """The original's chunks of an item: paragraphs, long ones as packed sentences (`item_chunks`).
 
     Attributes:
         limit: UTF-16 units of a chunk, >= 1; a longer sentence stays whole.

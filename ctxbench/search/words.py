@@ -471,7 +471,7 @@ class TextIndexError(UserError):
 class TextIndex(Protocol):
     """An index of items by path (`Item.path`) and text, which only grows; usable from several threads.
 
-    Words are split as `index.words.phrases` does, so that none is query syntax. English endings are taken off.
+    Words are split as `phrases` does, so that none is query syntax. English endings are taken off.
     """
 
     def rows(self, items: Sequence[Item]) -> IntArray:
@@ -498,7 +498,7 @@ class TextIndex(Protocol):
         """The trigram similarity of a text to paths and to contents, the greater of the two.
 
         Args:
-            text: compared as pg_trgm does (`index.trigrams`).
+            text: compared as pg_trgm does (`ctxbench.search.text_index.trigrams`).
             table_rows: shape (n,).
             measure: of the path: `similarity`, or `word_similarity` to the part of the text that is most like it.
                 That of contents is always `similarity`.

@@ -37,7 +37,7 @@ class Definition:
         presets: values by preset name; a preset need not name every parameter.
         abouts: what each preset is for.
         written: the pipeline as the file has it, with paths relative to the file.
-        earlier: hashes (`presets.definition_hash`) of what it was before it got parameters whose defaults change
+        earlier: hashes (`definition_hash`) of what it was before it got parameters whose defaults change
             nothing: presets tuned then hold still.
         shipped: of an agent's, the name of the shipped selector that its file names; empty for others.
     """

@@ -102,7 +102,8 @@ class Optimum:
             base: means of the base by measure; without it nothing is compared with the base, and there is no room.
             reach: see `reach_ratio`, for constraints `of: reachable`.
             worth: how many independent queries a query is worth, above 0: below 1 where queries of one group answer
-                alike (see `stats.worth`). One factor for all measures and settings, so that sweeps need no groups.
+                alike (see `ctxbench.evaluation.comparisons.worth`). One factor for all measures and settings, so that
+                sweeps need no groups.
             defaults: values of the selector's parameters, to which the setting that is chosen of equals is nearest:
                 the differences, each as a share of the default or of 1 if that is more, are added up.
 

@@ -25,7 +25,7 @@ TOP_K = "topK"  # the code of the rule that keeps out what has no chunk among th
 
 @dataclass(frozen=True)
 class Standard(Strategy):
-    """The documents' cut: topK limits chunk matches, topN is a floor on items, includeScore always includes.
+    """The specification's cut: topK limits chunk matches, topN is a floor on items, includeScore always includes.
 
     Attributes:
         topK: only items whose best chunk is among the best `topK` chunk matches stay, >= 0.
@@ -67,7 +67,7 @@ class Standard(Strategy):
         return self.topN
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what the three rules keep out, in that order."""
+        """Exclude rows by the three rules, in that order."""
         ranked = candidates.ranked
         table = candidates.exclude(ranked & (candidates.chunk_rank >= self.topK), Rule.of(TOP_K, topK=self.topK))
         table = table.exclude(ranked & (candidates.score <= 0), Rule.of("positive"))
@@ -80,7 +80,7 @@ class Standard(Strategy):
 
 @dataclass(frozen=True)
 class TopChunks(Strategy):
-    """Keep the items whose best chunk is among the best chunk matches: the first rule of `standard`, on its own.
+    """Keep the items whose best chunk is among the best chunk matches: only the first rule of `standard`.
 
     Attributes:
         topK: how many matches, those of all items of the search together, >= 0.
@@ -383,7 +383,7 @@ def _scores(table: Candidates) -> FloatArray:
 
 
 def _cut(table: Candidates, length: IntArray, rule: Rule, *, at_most: int) -> Candidates:
-    """Keep the first `length` items of each request, shape (n_requests,), by a rule, and of these at most so many."""
+    """Exclude by a rule all but the first `length` items of each request, shape (n_requests,), up to a limit."""
     alive = table.chosen & table.ranked
     rank = place_among(table, alive)
     cut = table.exclude(alive & (rank >= length[table.request]), rule)
@@ -431,7 +431,7 @@ class Mmr(Strategy):
 
     @property
     def code(self) -> str | None:
-        """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
+        """Module, class and source of a chunking rule from a plugin; None for a built-in rule."""
         return foreign_code(type(self.chunking.rule))
 
     @property

@@ -49,7 +49,7 @@ class Intent(Strategy):
     complexity simple, medium or complex. Names are CamelCase, snake_case, dotted or with `::`, file names, paths, and
     what stands in backquotes. Keywords are those of `keywords`, for steps that match them. No chunks are made: name
     another analysis beside it. A blank request has no intent. Cost: linear in the text. Source: document 003, "Query
-    Analyzer"; tables of words, tested on requests that one model wrote and labelled (`ctxbench/planning/README.md`).
+    Analyzer"; tables of words, tested on requests that one model wrote and labelled (`ctxbench/pipelines/README.md`).
     """
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
@@ -405,7 +405,7 @@ class PathPattern(_CodeSearch):
 
 @dataclass(frozen=True, kw_only=True)
 class SymbolDefiners(_CodeSearch):
-    """Files, and definitions, that define a name which the request says.
+    """Files and definitions that define a name in the request.
 
     Attributes:
         n: how many items are found for a request; 0 = none.

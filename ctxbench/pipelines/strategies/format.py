@@ -188,12 +188,12 @@ def marked(text: str, marks: Sequence[tuple[int, int]]) -> str:
 
 
 def cited(citations: Sequence[Citation], reply: str) -> tuple[Citation, ...]:
-    """The same, those marked as used whose id stands in a reply."""
+    """The citations, with those marked as used whose id is in a reply."""
     return tuple(replace(citation, used=citation.used or citation.id in reply) for citation in citations)
 
 
 def sources_text(citations: Sequence[Citation]) -> str:
-    """What stands under a reply: a line for each citation that is used; empty without any."""
+    """The sources under a reply: one line per used citation; empty without any."""
     lines = [
         f"{citation.id}: {citation.source}{_beginning(citation.excerpt)}" for citation in citations if citation.used
     ]
@@ -230,7 +230,7 @@ class Citations(Strategy):
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The index that says what matches, where that is marked."""
+        """The text index, if matches are marked."""
         return (f"text_index:{self.index}",) if self.marks else ()
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:

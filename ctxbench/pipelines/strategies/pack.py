@@ -181,7 +181,7 @@ _SCALE = 40  # scores are compared to 2 ** -40 of the highest, as whole numbers,
 
 @dataclass(frozen=True)
 class _Filling(Strategy):
-    """What the two have in common: the prices, and the budget as it is rendered.
+    """What `Greedy` and `Knapsack` share: token counts, and the budget as it is rendered.
 
     What is chosen by prices is counted whole; where that is too much, the room shrinks by what is over, and is filled
     anew.
@@ -411,7 +411,7 @@ class Excerpts(Strategy):
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The token counts, and the index that says what matches."""
+        """The token counts, and the text index that finds matches."""
         return "tokens", f"text_index:{self.index}"
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
@@ -565,7 +565,7 @@ class WholeFile(Strategy):
 
 @dataclass(frozen=True)
 class Outline(Strategy):
-    """Offer the best items whole, and for what stands below, or does not fit, the outline of its file.
+    """Offer the best items whole, and the outline of the file for lower items and those that do not fit.
 
     Attributes:
         tokens: of all that is offered for a request, that of the session aside, >= 0; never exceeded.
@@ -724,7 +724,7 @@ def _with_added(table: Candidates, walks: Sequence[_Walk], columns: Mapping[str,
 
 
 def _head_end(item: Item, path: str) -> int:
-    """Where a file's first definition begins in its prompt text; 0 where there is none, or nothing stands before it."""
+    """The start of a file's first definition in its prompt text; 0 without a definition, or if it comes first."""
     from ctxbench.search.code_facts import code_facts  # grammars wait until a head is asked for
 
     text, front = item.prompt_text, f"{path}\n\n"

@@ -61,7 +61,7 @@ class Rrf(Strategy):
 
 
 def sources_of(candidates: Candidates) -> dict[str, FloatArray]:
-    """The scores of each source of a `merge`, NaN where it did not find the item; of one retriever its own, unnamed."""
+    """The scores of each source of a `merge`, NaN if it did not find the item; of one retriever the scores, unnamed."""
     columns = candidates.columns.items()
     merged = {name: column for name, column in columns if "." not in name and name != SEARCHED}
     return merged or {"": candidates.score}
@@ -463,7 +463,7 @@ class Llm(Strategy):
         return (f"{CHAT}:{self.model}",)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Ask for every request that has candidates, and keep out what the model does not name."""
+        """Ask the model for every request that has candidates, and exclude items that it does not name."""
         batch, items = query.batch, query.batch.catalog
         blank = np.array([not request.text.strip() for request in batch.requests], dtype=np.bool_)[candidates.request]
         offered = candidates.chosen & (candidates.tier > 0)
@@ -530,7 +530,7 @@ def _by_request(request: IntArray, rows: BoolArray) -> dict[int, IntArray]:
 
 
 def _read(reply: ModelReply | Exception, n: int) -> tuple[list[int] | None, Note | None]:
-    """The places that a reply names, None where it tells nothing of use, and what is to be said of it."""
+    """The positions that a reply names, None if the reply is unusable, and the note about it."""
     if not isinstance(reply, ModelReply):
         return None, Note(_STEP, "fell back", f"{reply}; what was found stays as it was")
     named = named_in(reply.text, n)

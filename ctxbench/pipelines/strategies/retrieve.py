@@ -254,7 +254,7 @@ class Dense(Strategy):
 
     @property
     def code(self) -> str | None:
-        """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
+        """Module, class and source of a chunking rule from a plugin; None for a built-in rule."""
         return foreign_code(type(self.chunking.rule))
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
@@ -302,7 +302,7 @@ def best_of_items(hits: Sequence[Hits], matrix: ChunkMatrix, *, group: IntArray,
 
 @dataclass(frozen=True)
 class Everything(Strategy):
-    """Every item that a request may get, each with score 0: the upper end of completeness, and of the price.
+    """Every item that a request may get, each with score 0: the upper bound of completeness and of tokens.
 
     There is no ranking. A comparator. A request that may get nothing has no candidates. Cost: linear in the eligible
     items. Source: ours.
