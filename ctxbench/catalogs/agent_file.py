@@ -1,4 +1,8 @@
-"""Agent files: the selector, sources, include modes and servers of an agent."""
+"""Agent files: the selector, sources, include modes and servers of an agent.
+
+Rules, references and tool lists are read anew each time. Servers are asked by `ctxbench data capture --agent`, and
+their answers are stored in a folder, the snapshot.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Read trees, blobs, commits and changed lines from a git repository."""
+"""Read trees, blobs, commits and changed lines from a git repository.
+
+The commits are those of the first-parent line. The repository may be hostile, so nothing in it is run: git is asked by
+plumbing (`ls-tree`, `cat-file`, `diff-tree`, `log` without differences) that uses no hooks, filters or textconv;
+settings that name a program are overridden; nothing is fetched. Replaced objects, grafts and variables `GIT_...` of the
+caller are ignored.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Read catalogs from files, and take and merge snapshots of them."""
+"""Read catalogs from files, and take and merge snapshots of them.
+
+Keys of a known form (`ghp_...`, a JWT, a private key) in captured items are reported with their location, or hidden.
+Names are stored as they are, so a key in a name can only be reported.
+"""
 
 from __future__ import annotations
 

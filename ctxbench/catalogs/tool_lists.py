@@ -1,4 +1,10 @@
-"""Read tool definitions in the formats of MCP, OpenAI, Anthropic, the AI SDK and gateways."""
+"""Read tool definitions in the formats of MCP, OpenAI, Anthropic, the AI SDK and gateways.
+
+Tools by name are those of the AI SDK for TypeScript: `{"search": {"description", "inputSchema"}}`. Source:
+https://ai-sdk.dev/docs/ai-sdk-core/tools-and-tool-calling (`inputSchema`, and `parameters` before version 5) and
+https://ai-sdk.dev/docs/reference/ai-sdk-core/json-schema: `jsonSchema()` and `zodSchema()` are written as
+`{"jsonSchema": {...}}`.
+"""
 
 from __future__ import annotations
 

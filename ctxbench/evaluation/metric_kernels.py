@@ -1,4 +1,8 @@
-"""Labels joined to offered and ranked items, and the metric functions over them."""
+"""Labels joined to offered and ranked items, and the metric functions over them.
+
+One function per metric, over all queries at once, from joined tables to an array, shape (n_queries,). NaN means that
+the metric does not apply to the query.
+"""
 
 from __future__ import annotations
 

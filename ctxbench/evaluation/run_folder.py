@@ -1,4 +1,18 @@
-"""Run folders: write, read, and summarise by estimates and comparisons."""
+"""Run folders: write, read, and summarise by estimates and comparisons.
+
+    manifest.json               versions, hashes, configuration, seed, identities, git commit
+    timings.json                seconds, and the machine; nothing else depends on the machine
+    <dataset>/<selector>/
+        answers.zip             every candidate of every query, offered or not, by blocks of queries
+        selections.jsonl        offered items, one line per query, for reading
+        metrics.jsonl           values of all metrics, one line per query
+        part.json               hashes of the inputs and of the files in the folder
+
+Each JSON file that is read again holds its checksum. A changed file is an error, and its part is computed again. A part
+(one dataset and selector) appears whole or not at all. Until then finished slices of queries are in
+`<selector>+partial`, so that an interrupted run continues there. A run folder without a manifest is unfinished.
+Summaries are computed from the values by query; no mean is stored alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Differences of items, parameters, models and code between snapshots, and replayed cuts."""
+"""Differences of items, parameters, models and code between snapshots, and replayed cuts.
+
+Cuts are replayed with the steps themselves. A cut that needs more than scores, chunks of the request, types and tokens
+(`mmr`, `abstain`, a plugin's) cannot be replayed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""The cache folder, an SQLite store of checksummed rows, and checks of output paths."""
+"""The cache folder, an SQLite store of checksummed rows, and checks of output paths.
+
+A sealed file begins with a line that holds the checksum of its name and content. A sealed folder has a sealed file with
+the checksums of its other files.
+
+Each row of a `CheckedRows` file has a checksum over key and value. A row that does not match it is deleted, and the
+caller computes it again. A damaged file is replaced. SQLite with its rollback journal, one transaction per batch: a
+killed process leaves all committed batches and nothing else. The write-ahead log is not used because it cannot be read
+in a read-only folder. Writers take turns by a separate lock: SQLite's lock does not prevent one process from replacing
+a damaged file while another writes it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Standard output and error, progress messages, and keys from the terminal."""
+"""Standard output and error, progress messages, and keys from the terminal.
+
+No other module writes to a stream (`tests/io/test_console.py` reads the source). Lines go through `say`, texts of
+several lines through `show_text`, tables through `show_tables`, JSON through `show_json`; `write_own` writes control
+characters of ctxbench itself. `guarded` wraps the streams, for output of libraries, of user code and of Python.
+"""
 
 from __future__ import annotations
 

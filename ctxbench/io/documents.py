@@ -1,4 +1,7 @@
-"""Read and write JSON, JSON lines and YAML, with faults by file, line and column."""
+"""Read and write JSON, JSON lines and YAML, with faults by file, line and column.
+
+Values read from JSON have no NaN, no infinity and no key twice. YAML is read with JSON's types only: no dates either.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Error classes, lists of faults, and text that is safe to print."""
+"""Error classes, lists of faults, and text that is safe to print.
+
+`UserError` and its subclasses are faults in the input: the command line prints them as one message and exits with their
+`exit_code`. Any other exception is a bug and keeps its traceback.
+
+Text from others is made safe to print: characters that move the cursor, change the direction of text or hide it become
+U+FFFD. Sources: Unicode's UAX #9; "Workflow commands for GitHub Actions" and actions/runner,
+src/Runner.Common/ActionCommand.cs (a line that begins with `::` after blanks, and `##[` anywhere in a line).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Read files with faults by line; write files and folders atomically."""
+"""Read files with faults by line; write files and folders atomically.
+
+Lines end at a line feed, never at U+2028 or a form feed; a carriage return before it is dropped. A temporary file or
+folder is locked while it is written, and the system releases the lock when the process ends. An unlocked one is a
+leftover of a killed process and is removed.
+"""
 
 from __future__ import annotations
 

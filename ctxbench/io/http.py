@@ -1,4 +1,8 @@
-"""HTTP requests with limits on time and size, and servers that speak OpenAI's interface."""
+"""HTTP requests with limits on time and size, and servers that speak OpenAI's interface.
+
+A time limit covers a whole exchange. Compressed bodies are neither asked for nor accepted: a few kilobytes may stand
+for gigabytes.
+"""
 
 from __future__ import annotations
 

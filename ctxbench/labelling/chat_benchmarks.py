@@ -1,4 +1,14 @@
-"""Importers of LoCoMo and LongMemEval."""
+"""Importers of LoCoMo and LongMemEval.
+
+LoCoMo: questions about ten long conversations of two people, and the turns that answer them. Source:
+https://github.com/snap-research/LoCoMo (CC BY-NC 4.0), arXiv 2402.17753. The corrected questions are those of
+https://github.com/dial481/locomo-audit, commit 9493fb4b4af4 (2026-04-02): of its 156 findings the 94 that name other
+turns than the published labels; the corrections themselves are not used.
+
+LongMemEval: questions about long chat histories with an assistant, and the turns that answer them. Source:
+https://huggingface.co/datasets/xiaowu0162/longmemeval (MIT), arXiv 2410.10813,
+https://github.com/xiaowu0162/LongMemEval.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Candidates: one row per item and request, with scores, exclusion rules and token counts."""
+"""Candidates: one row per item and request, with scores, exclusion rules and token counts.
+
+A rule is a code with values. Its words are a template that the strategy declares:
+
+    rule_words: ClassVar[Mapping[str, str]] = {"first": "beyond the first n={n}"}
+
+A code without a template is shown with its values in brackets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Grades, labels, offered items and rankings of many queries as arrays."""
+"""Grades, labels, offered items and rankings of many queries as arrays.
+
+All tables are lists by query (CSR) over one catalog, joined by key before: row i of each table is the same query.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Strategies by name, from this package and from plugins, and pipeline descriptions read back from files."""
+"""Strategies by name, from this package and from plugins, and pipeline descriptions read back from files.
+
+For each kind, a dict from name to `module:attribute`. Plugins declare an entry point in the group `ctxbench.<kind>`;
+groups are read at the first look-up of a name that is not built in.
+
+`Pipeline.describe` writes the descriptions in manifests and baselines, and this module alone reads them. Code that has
+a pipeline uses its steps instead.
+"""
 
 from __future__ import annotations
 

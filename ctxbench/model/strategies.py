@@ -1,4 +1,8 @@
-"""Protocols of strategies, and the steps and combinators that pipelines are built from."""
+"""Protocols of strategies, and the steps and combinators that pipelines are built from.
+
+A list of analyses joins their chunks; `merge` joins the candidates of several retrievers by item; `by_domain` refines
+the items of each type separately.
+"""
 
 from __future__ import annotations
 

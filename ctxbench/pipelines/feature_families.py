@@ -43,7 +43,7 @@ class Similarity(RequestFamily):
 
     * `score`: in [-1, 1]; `margin`: how far below the best of the request, >= 0; `rank`: log(1 + how many are better).
 
-    All 0 for a request without chunks. Source: the documents, "Search Implementation" (max pooling).
+    All 0 for a request without chunks. Source: the specification, "Search Implementation" (max pooling).
     """
 
     columns: ClassVar[tuple[str, ...]] = ("score", "margin", "rank")

@@ -1,4 +1,8 @@
-"""Features of candidates by name, what they are computed from, and a logistic regression on them."""
+"""Features of candidates by name, what they are computed from, and a logistic regression on them.
+
+A feature is a column `family.name`. Families are registered strategies of the kind `feature`; plugins add theirs by an
+entry point. Words of items are weighted by inverse document frequency.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Fits in JSON files: probabilities and weights by dataset, and how a pipeline finds them."""
+"""Fits in JSON files: probabilities and weights by dataset, and how a pipeline finds them.
+
+A fit of abstention or of weights belongs to a catalog, an embedder and the retrieval before it; each mismatch is an
+error that names both sides. A fit of a probability reads features that carry over: it may be of several datasets, and
+is used on other catalogs with a notice.
+"""
 
 from __future__ import annotations
 

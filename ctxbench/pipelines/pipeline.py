@@ -1,4 +1,9 @@
-"""Pipelines: parse a description, check it, run it, and reuse outputs of shared steps."""
+"""Pipelines: parse a description, check it, run it, and reuse outputs of shared steps.
+
+A pipeline is `analyse -> retrieve -> refine, refine, ... -> format`, checked whole before anything runs. Pipelines that
+share their first steps compute them once: the output of a step is stored under a key made of the batch, the catalog,
+the name, version and parameters of every step up to it, and the identities of the resources that those steps use.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A run as one HTML page, and the data of its queries."""
+"""A run as one HTML page, and the data of its queries.
+
+Of each answer a page stores the offered and labelled items and the nearest excluded ones; the run folder has the rest.
+Only `templates/data.js` reads the data.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Languages of source files, tree-sitter grammars and queries, and records of what they capture."""
+"""Languages of source files, tree-sitter grammars and queries, and records of what they capture.
+
+Captures of a query: `def.KIND` is a definition, `scope` gives names inside it a prefix without being a definition (a
+Rust `impl`), `ref` is a name that is used, `cap` one that counts if it starts with a capital (`Class` of `Class.of()`),
+`base` a base of the surrounding class, `import` a node that `ctxbench.search.code_facts` reads, `package` the package
+of the file.
+"""
 
 from __future__ import annotations
 

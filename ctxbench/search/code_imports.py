@@ -1,4 +1,10 @@
-"""Resolve imports to files for Python, JavaScript, TypeScript, Go, Java and Rust."""
+"""Resolve imports to files for Python, JavaScript, TypeScript, Go, Java and Rust.
+
+Python: a root is the folder of a top-level package or module. A file sees the folder above its topmost package (its
+folder, if that is no package), the folders of each `conftest.py` above it, the roots that a project's manifest
+declares, and every project's folder with its `src` and `lib`. Source: "The import system" of the language reference,
+PEP 420, and pytest's import mode `prepend`.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def split_name(path: str) -> tuple[str, str, str]:
 
 
 def subject_of(path: str) -> str:
-    """What a test is a test of, by its name in small letters: `core` of `tests/test_core.py` and of `src/core.py`."""
+    """The name that a file shares with its test, in small letters: `core` of `test_core.py` and of `src/core.py`."""
     _, bare, _ = split_name(path)
     return (_TEST_NAME.sub("", bare) or bare).strip("_.-").lower()
 

@@ -1,4 +1,9 @@
-"""Dense search: vectors of item chunks, exact matrix products, similar pairs, and candidates from scores."""
+"""Dense search: vectors of item chunks, exact matrix products, similar pairs, and candidates from scores.
+
+BLAS proposes and float64 decides. A float32 product of another shape or thread count can give equal vectors unequal
+scores. So all scores within `MARGIN` of a result are computed again by a row-wise float64 dot product, which depends on
+the two vectors only. The most similar pairs of items and chunks are found in the same way.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +91,7 @@ BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 
 
 def chunks_of(item: Item) -> tuple[str, ...]:
-    """The chunks of an item's search text by the documents' rule; a tool is one chunk, never trimmed."""
+    """The chunks of an item's search text by the specification's rule; a tool is one chunk, never trimmed."""
     return DOCUMENTS(item)
 
 

@@ -1,4 +1,8 @@
-"""Full-text search with trigrams, in SQLite FTS5 or PostgreSQL."""
+"""Full-text search with trigrams, in SQLite FTS5 or PostgreSQL.
+
+Trigrams are those of pg_trgm: each word with two blanks before and one after. Source: PostgreSQL, contrib/pg_trgm
+(`similarity`, `word_similarity`), which the tests compare with.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""An inverted index of item words, kept on disk, and BM25 scores from it."""
+"""An inverted index of item words, kept on disk, and BM25 scores from it.
+
+The words of a catalog's items by one rule are a sealed file in `words-1` of the cache folder. It is named after the
+smallest digest of its items and looked up under the smallest few, so a catalog in which some items changed still finds
+it, and only new items are split into words.
+"""
 
 from __future__ import annotations
 

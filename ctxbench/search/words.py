@@ -295,7 +295,7 @@ class FuzzyIndex:
     are as near as rapidfuzz's `ratio` says: 2 x letters in common, in their order / letters of both; below `near`
     they are strangers, 0. A name is read as its parts and as one word; of all readings the most similar counts.
 
-    Source: rapidfuzz (normalised indel similarity); the greater of several fields as in the documents.
+    Source: rapidfuzz (normalised indel similarity); the greater of several fields as in the specification.
     """
 
     def __init__(self, catalog: Catalog, *, fields: Sequence[str], near: float) -> None:

@@ -1,4 +1,9 @@
-"""A selector definition: a pipeline with named parameters, and tuned presets of it."""
+"""A selector definition: a pipeline with named parameters, and tuned presets of it.
+
+A preset belongs to the selector as it was when it was tuned. It names every parameter that has an effect, so it stays
+the same when a default, the values of a choice or a text change. If the parameters or the pipeline have changed,
+reading the file is an error that names the difference.
+"""
 
 from __future__ import annotations
 

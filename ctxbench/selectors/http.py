@@ -1,4 +1,8 @@
-"""An HTTP endpoint as a selector, with its limits, headers and key."""
+"""An HTTP endpoint as a selector, with its limits, headers and key.
+
+Requests are posted in batches as JSON to one URL. Answers are cached by single request: an endpoint that looks across
+the requests of a POST must be asked with `batch` 1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""The best setting for a policy, by exact sweep or by trials."""
+"""The best setting for a policy, by exact sweep or by trials.
+
+* A setting can be recommended if it keeps all limits (`ctxbench.tuning.policy`) and its objective is better than the
+  base's, unless the base itself misses the policy by its means. With grouped queries, differences are taken by group,
+  and intervals are those of the equivalent number of independent queries. Sums that differ by less than 1e-12 are
+  equal.
+* The best objective wins; then more completeness; then fewer tokens; then within a line the threshold furthest from any
+  that gives other means, or else the one that offers least; then the one nearest to the defaults; then the earlier
+  line.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Sentences(_OfText):
             characters; nothing is lost), >= 1.
         rule: `original` (`ctxbench.search.chunking.query_chunks`) or `marked` (`ctxbench.search.clauses.Marked`).
 
-    A request without a sentence has no chunk. Cost: linear in the text. Source: the documents, "Query Chunking".
+    A request without a sentence has no chunk. Cost: linear in the text. Source: the specification, "Query Chunking".
     """
 
     limit: int = CHUNK_LIMIT
@@ -128,7 +128,7 @@ class History(Strategy):
             `clauses`, `windows`, `whole` ...
 
     Chunks stand oldest first. The text of the request itself makes none: name another analysis beside it. A request
-    without history has no chunk. Cost: linear in the messages. Source: the documents name history as an open
+    without history has no chunk. Cost: linear in the messages. Source: the specification names history as an open
     question; the decay by turn is ours.
     """
 
@@ -171,7 +171,7 @@ class ToolResults(Strategy):
         limit: chunks a request; the first ones are taken, in the order of the results, >= 1.
 
     The text of the request itself makes none: name another analysis beside it. A request without results of these
-    tools has no chunk. Cost: linear in the results. Source: the documents, "Future: Tool Result Analysis".
+    tools has no chunk. Cost: linear in the results. Source: the specification, "Future: Tool Result Analysis".
     """
 
     tools: tuple[str, ...] = ()

@@ -1,4 +1,8 @@
-"""Cut a ranking by count, score, margin, gap, query chunk or diversity."""
+"""Cut a ranking by count, score, margin, gap, query chunk or diversity.
+
+A cut excludes rows by a rule and drops none. `Margin` and `Gap` stop by how far scores fall, since the 0.5 of one query
+is the 0.7 of another.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ class Standard(Strategy):
         includeScore: every item that scores at least this much is offered, also beyond topN; any number.
 
     Items that score 0 or less are out. What is offered is a prefix of the ranking, of length `offered_length`.
-    Empty in, empty out. Cost: linear in the candidates. Source: the documents, "Rank and Filter Results".
+    Empty in, empty out. Cost: linear in the candidates. Source: the specification, "Rank and Filter Results".
     """
 
     topK: int = 20
@@ -86,7 +90,7 @@ class TopChunks(Strategy):
         topK: how many matches, those of all items of the search together, >= 0.
 
     In a domain it is a topK of its own, while the cut behind it keeps the one of all domains. Empty in, empty out.
-    Cost: linear in the candidates. Source: the documents, "Rank and Filter Results" and "Per-Domain Settings".
+    Cost: linear in the candidates. Source: the specification, "Rank and Filter Results" and "Per-Domain Settings".
     """
 
     topK: int = 20
@@ -163,7 +167,7 @@ class PerChunk(Strategy):
     chunk below its minimum; where there is nothing left to displace no more is promoted, the chunks with the fewest
     items first. Only what the search found counts, is promoted and displaced; items without a query chunk (those of
     lexical retrievers) are never promoted, and displaced first from the end of the ranking like any other. Empty in,
-    empty out. Cost: a sort of the candidates. Source: the documents, "Query Chunking" (minimum per query chunk).
+    empty out. Cost: a sort of the candidates. Source: the specification, "Query Chunking" (minimum per query chunk).
     """
 
     minimum: int = 1

@@ -47,7 +47,7 @@ class Messages(Strategy):
         system: the system prompt.
 
     Without items there are the system prompt, the earlier messages and the user's. Cost: linear in the items. Source:
-    the documents, "Using Request Context to Build LLM Messages".
+    the specification, "Using Request Context to Build LLM Messages".
     """
 
     system: str = ""

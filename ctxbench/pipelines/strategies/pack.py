@@ -51,7 +51,7 @@ class Budget(Strategy):
     Items that a search found and that an expansion brought in count alike. Tokens are those of the counter that the
     run's tables name. Empty in, empty out. Cost: linear in the candidates, and
     counting the tokens of the catalog once; with `frame` the prompt is rendered for the logarithm of the candidates,
-    with `skip` for each of them. Source: the documents, "Context Window Management"; first fit in the
+    with `skip` for each of them. Source: the specification, "Context Window Management"; first fit in the
     order given (greedy; no search for the best filling).
     """
 
@@ -98,7 +98,7 @@ class Truncate(Strategy):
     Tools are sent whole or not at all, so they are left as they are, as is what another step shows a part of. Of a
     text whose first word is too long its first characters are shown; where not one fits, the item stays out. Each item
     is cut alike for every request, so the step may stand anywhere. What the session holds is cut, too. Empty in, empty
-    out. Cost: the tokens of some ten beginnings an item that is too long. Source: the documents, "Token Optimizer".
+    out. Cost: the tokens of some ten beginnings an item that is too long. Source: the specification, "Token Optimizer".
     """
 
     tokens: int = 400

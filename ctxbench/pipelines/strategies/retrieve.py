@@ -178,11 +178,11 @@ class Dense(Strategy):
     Attributes:
         depth: how many items are found for a request, >= 1. A cut's `topK` counts chunk matches exactly up to
             this number.
-        original: answer as the documents' engine does where `semantic` knows better: a blank request has the
+        original: answer as the specification's engine does where `semantic` knows better: a blank request has the
             items indexed all the same, a chunk that cannot be embedded is left out in silence, and two tools
             are one where `server:name` reads the same. It knows no other chunks and no other pooling.
-        chunks: how items are split, a rule by name or `{name: parameters}`: `paragraphs` (the documents'), `marked`,
-            `sentences`, `clauses`, `windows`, `whole`.
+        chunks: how items are split, a rule by name or `{name: parameters}`: `paragraphs` (that of the specification),
+            `marked`, `sentences`, `clauses`, `windows`, `whole`.
         split_tools: whether that rule splits tools, too; else a tool is one chunk.
         bodies: whether the body of a skill is searched, too, which the model loads on demand.
         embedder: the name of another embedder than the run's, such as `st:intfloat/e5-small-v2`; empty = the run's. It
@@ -197,7 +197,7 @@ class Dense(Strategy):
     catalog is first. The winning pair is an item's best one, whatever the pooling. With max over both, `chunk_rank`
     counts chunk matches; an item that is pooled otherwise is one match, and `chunk_rank` its place among items, so
     that a cut's `topK` limits items. Cost: one product of query chunks and item chunks; pooling adds a pass over it.
-    Source: the documents, "Search Implementation" and "Query Chunking" (max pooling); mean of the best m as in
+    Source: the specification, "Search Implementation" and "Query Chunking" (max pooling); mean of the best m as in
     Bendersky and Kurland, "Utilizing passage-based language models", ECIR 2008.
     """
 
@@ -620,7 +620,7 @@ class Fuzzy(Strategy):
     A name scores the mean over its words of the likeness to the nearest word of the request; `creat isue` finds
     `create_issue`. A blank request finds nothing. Each item counts as one chunk; a word of a chunk counts by the
     chunk's weight. Cost: one comparison for each pair of a word of the request and a word of the catalog. Source:
-    the documents, "Fuzzy Search" (similarity above 0.3); rapidfuzz's ratio of words.
+    the specification, "Fuzzy Search" (similarity above 0.3); rapidfuzz's ratio of words.
     """
 
     threshold: float = 0.3
