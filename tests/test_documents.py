@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -96,20 +95,6 @@ def coded(text: str) -> list[str]:
     return [*re.findall(r"`([^`]+)`", text), *(line for block in blocks for line in block.splitlines())]
 
 
-def tracked(*patterns: str) -> list[Path]:
-    """Files in git that match, or all files of a copy without git."""
-    command = ["git", "ls-files", "-z", *patterns]
-    listed = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60)
-    names = listed.stdout.split("\0")[:-1] if listed.returncode == 0 else ()
-    return [ROOT / name for name in names] or [path for pattern in patterns for path in ROOT.rglob(pattern)]
-
-
-def is_written_by_hand(page: Path) -> bool:
-    """False for the log of changes, the texts of datasets, and reports, which are made and quote other code."""
-    folder, *below = page.relative_to(ROOT).parts
-    return folder != "CHANGELOG.md" and not (folder == "datasets" and len(below) > 1) and folder != "reports"
-
-
 @cache
 def words_of(path: Path) -> set[str]:
     """All words of a file."""
@@ -117,9 +102,10 @@ def words_of(path: Path) -> set[str]:
 
 
 def missing_names(text: str) -> list[str]:
-    """Paths below ctxbench/ and tests/, and modules of the package with the name in them, that do not exist."""
+    """Paths in the repository, and modules of the package with the name in them, that do not exist."""
     text = re.sub(r"^```python\n# \S+\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)  # a package of a reader's
-    paths = re.findall(r"(?<![\w/.-])(?:\.\./)*((?:ctxbench|tests)/[\w./-]*\w)", text)
+    folders = r"(?:(?:ctxbench|tests|experiments|notebooks)/[\w./-]*\w|(?:datasets|reports)/[\w/-]+\.\w+)"
+    paths = re.findall(rf"(?<![\w/.-])(?:\.\./)*({folders})", text)
     missing = [path for path in paths if not (ROOT / path).exists()]
     for dotted in re.findall(r"(?<![\w./-])ctxbench(?:\.\w+)+", text):
         path, (*parts,) = PACKAGE, dotted.split(".")[1:]
@@ -134,9 +120,15 @@ def missing_names(text: str) -> list[str]:
 
 
 def test_paths_and_modules_that_are_named_exist() -> None:
-    pages = [page for page in tracked("*.md", "ctxbench/*.py") if is_written_by_hand(page) or page == ANSWERS]
-    assert len(pages) > 200
-    wrong = {str(page.relative_to(ROOT)): missing_names(page.read_text("utf-8")) for page in pages}
+    """In what is written by hand: reports are made and quote other code, and the log of changes names what is gone."""
+    patterns = ("*.md", "datasets/*.md", "experiments/*.md", "experiments/*/*.md", "tests/**/*.md")
+    written = [page for pattern in (*patterns, "ctxbench/**/*.md", "ctxbench/**/*.py") for page in ROOT.glob(pattern)]
+    wrong = {
+        str(page.relative_to(ROOT)): missing_names(page.read_text("utf-8"))
+        for page in (*written, ANSWERS)
+        if page.name != "CHANGELOG.md"
+    }
+    assert len(wrong) > 200
     assert {page: names for page, names in wrong.items() if names} == {}
 
 
