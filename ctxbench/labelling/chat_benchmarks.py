@@ -182,11 +182,11 @@ class _HistoryQuestion:
 
 
 class LongMemEvalOracle(FileImporter, recipe="longmemeval-oracle"):
-    """`longmemeval-oracle`: the histories hold the sessions with evidence alone.
+    """`longmemeval-oracle`: histories with the sessions that have evidence only.
 
-    A turn is a memory of kind `turn` named `<question>/<session>/<number>`: its text is what was said, its workspace
-    the question, its conversation `<question>/<session>`, and it was created at the session's time plus a second a turn
-    before it. A query is asked at its question's date, and tagged by its type.
+    A turn is a memory of kind `turn` named `<question>/<session>/<number>`, with the question as workspace and
+    `<question>/<session>` as conversation. Turns of a session are created one second apart. The time of a query is its
+    question's date; its tag is the question's type.
     """
 
     takes_own = True
@@ -214,11 +214,11 @@ class LongMemEvalOracle(FileImporter, recipe="longmemeval-oracle"):
 
 
 class LongMemEvalS(LongMemEvalOracle, recipe="longmemeval-s"):
-    """`longmemeval-s`: about 50 sessions a history."""
+    """`longmemeval-s`: about 50 sessions per history."""
 
 
 class LongMemEvalM(LongMemEvalOracle, recipe="longmemeval-m"):
-    """`longmemeval-m`: about 500 sessions a history, a file of 2.7 GB."""
+    """`longmemeval-m`: about 500 sessions per history; a file of 2.7 GB."""
 
 
 def _read_longmemeval_question(entry: Row) -> _HistoryQuestion | None:
