@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ctxbench.model.candidates import Rule as Rule
     from ctxbench.model.candidates import add_expanded as add_expanded
     from ctxbench.model.candidates import place_among as place_among
-    from ctxbench.model.candidates import rescored as rescored
+    from ctxbench.model.candidates import reranked as reranked
     from ctxbench.model.candidates import text_shown as text_shown
     from ctxbench.model.items import Catalog as Catalog
     from ctxbench.model.items import Item as Item
@@ -97,7 +97,7 @@ _MODULES = {
         "Rule",
         "add_expanded",
         "place_among",
-        "rescored",
+        "reranked",
         "text_shown",
     ),
     "model.items": ("Catalog", "Item", "ItemKey", "Link"),

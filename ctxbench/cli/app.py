@@ -602,7 +602,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     if arguments is None:
         keep_numbers()
-        gc.set_threshold(50_000, 20, 20)  # importing makes many objects and no garbage: do not search it every 700
+        gc.set_threshold(100_000, 20, 20)  # importing makes many objects and no garbage: do not search it every 700
     with guarded(for_good=arguments is None):
         try:
             Path.cwd()  # raises where the folder is gone, in which some libraries cannot even be imported

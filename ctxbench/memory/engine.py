@@ -27,7 +27,7 @@ from ctxbench.io.errors import (
     suggest,
 )
 from ctxbench.io.rows import instant
-from ctxbench.model.candidates import Candidates, rescored
+from ctxbench.model.candidates import Candidates, reranked
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.registry import build, check_fields
 from ctxbench.model.requests import Batch, Filter, Query, Request
@@ -602,7 +602,7 @@ class _OwnRanker(Strategy):
                 raise SelectorError(f"a ranker must give one finite number a result; it gave {wrong[0]}")
             score[memories.rows(chosen=True)] = scores
         similarity = {SIMILARITY: candidates.columns.get(SIMILARITY, candidates.score)}  # the score of `dense` is it
-        return rescored(candidates.with_columns(**similarity), score)
+        return reranked(candidates.with_columns(**similarity), score)
 
 
 RANKERS: Mapping[str, Ranker] = {

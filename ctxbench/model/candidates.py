@@ -541,7 +541,7 @@ def place_among(table: Candidates, rows: BoolArray) -> IntArray:
     return np.where(rows, position, -1)
 
 
-def rescored(candidates: Candidates, score: FloatArray) -> Candidates:
+def reranked(candidates: Candidates, score: FloatArray) -> Candidates:
     """Candidates ordered anew by scores of shape (n,), those of the session aside.
 
     What an expansion brought in stands among the rest from here on. `chunk_rank` becomes the place in the new order.

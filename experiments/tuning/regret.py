@@ -36,7 +36,7 @@ from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.selector import Value
-from ctxbench.tuning.cut_families import sweep
+from ctxbench.tuning.cut_families import CutFamily, sweep
 from ctxbench.tuning.fit_examples import ALL
 from ctxbench.tuning.inputs import choose
 from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure, Pairing, queries_by_type
@@ -55,7 +55,7 @@ from ctxbench.tuning.query_fits import shipped_fit
 from ctxbench.tuning.rankings import MeasuredRankings
 from ctxbench.tuning.results import TUNING, QuerySet
 from ctxbench.tuning.search import Optimum
-from ctxbench.tuning.tunables import Swept, Tunable, coarsen
+from ctxbench.tuning.tunables import Tunable, coarsen
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments" / "learned"))
@@ -92,7 +92,7 @@ class Candidate:
     """
 
     tunable: Tunable
-    family: Swept
+    family: CutFamily
     rankings: MeasuredRankings
 
 

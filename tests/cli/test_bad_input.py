@@ -318,12 +318,12 @@ def test_stored_vectors_that_are_no_numbers_are_made_again(cli, process, tiny, c
 def test_an_embedder_that_gives_no_numbers_is_named_with_the_text(cli, tiny, monkeypatch, cache):
     from ctxbench.search.embedders import HashingEmbedder
 
-    honest = HashingEmbedder._one
+    honest = HashingEmbedder._embed
 
     def broken(self, text):
         return honest(self, text) * (float("nan") if "crash" in text else 1)
 
-    monkeypatch.setattr(HashingEmbedder, "_one", broken)
+    monkeypatch.setattr(HashingEmbedder, "_embed", broken)
     done = cli("select", "a crash", "--catalog", tiny, "--embedder", "hashing")
     assert (done.code, done.out) == (2, "")
     assert done.err == (

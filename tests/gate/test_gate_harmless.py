@@ -105,8 +105,8 @@ def accepted(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CTXBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("CTXBENCH_OFFLINE", "1")
-        plain = HashingEmbedder._one  # a model's tokenizer makes one of both forms of é; this embedder has none
-        patch.setattr(HashingEmbedder, "_one", lambda self, text: plain(self, unicodedata.normalize("NFC", text)))
+        plain = HashingEmbedder._embed  # a model's tokenizer makes one of both forms of é; this embedder has none
+        patch.setattr(HashingEmbedder, "_embed", lambda self, text: plain(self, unicodedata.normalize("NFC", text)))
         yield Desk(tmp_path_factory.mktemp("harmless")).make()
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.io.errors import ParameterError, SelectorError
-from ctxbench.model.candidates import SEARCHED, Candidates, Mode, Origin, Rule, add_expanded, order, rescored
+from ctxbench.model.candidates import SEARCHED, Candidates, Mode, Origin, Rule, add_expanded, order, reranked
 from ctxbench.model.selection import concatenated, joined, stacked
 
 PROPERTY = settings(max_examples=80, deadline=None, database=None, derandomize=True)
@@ -329,7 +329,7 @@ class TestBroughtIn:
 
     def test_a_rank_step_puts_what_was_brought_in_among_the_rest(self):
         grown = self.grown([(0, 0, 0.95), (0, 2, 0.8)])
-        ranked = rescored(grown, grown.score)
+        ranked = reranked(grown, grown.score)
         assert rows_of(ranked) == [(0, 0, 0.95), (0, 3, 0.9), (0, 2, 0.8), (0, 1, 0.5), (1, 4, 0.3)]
         assert ranked.ranking()[1].tolist() == [0, 3, 2, 1, 4]
         assert ranked.ranked.all()
@@ -339,7 +339,7 @@ class TestBroughtIn:
     def test_a_session_stands_first_whatever_is_ranked(self):
         grown = self.grown([(0, 0, 0.95)])
         held = concatenated([grown, Candidates.build(2, np.array([1]), np.array([5]), origin=np.array([0]))])
-        ranked = rescored(held, np.arange(6.0))
+        ranked = reranked(held, np.arange(6.0))
         assert ranked.item.tolist() == [0, 2, 1, 3, 5, 4]
         assert ranked.tier.tolist() == [1, 1, 1, 1, 0, 1]
         assert ranked.ranking()[1].tolist() == [0, 2, 1, 3, 4]

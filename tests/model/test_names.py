@@ -60,7 +60,7 @@ import ctxbench
 @dataclass(frozen=True)
 class Half(ctxbench.Strategy):
     def __call__(self, query, candidates, resources):
-        return ctxbench.rescored(candidates, np.where(candidates.tier > 0, candidates.score / 2, candidates.score))
+        return ctxbench.reranked(candidates, np.where(candidates.tier > 0, candidates.score / 2, candidates.score))
 """
 
 

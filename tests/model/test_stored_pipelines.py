@@ -48,14 +48,14 @@ def test_what_a_step_was_stands_apart_from_its_parameters():
     (one,) = StoredPipeline.of({"pipeline": {"refine": [held]}}).refine
     assert (one.kind, one.name, one.values) == ("cut", "first", {"n": 3})
     assert one.about == {"version": 2, "code": "mine:First 12ab", "content": "34cd"}
-    assert one.made() == First(n=3)
+    assert one.build() == First(n=3)
 
 
 @pytest.mark.parametrize(
     "gone", [step("cut", "gone"), step("cut", "first", m=1), step("cut", "first", n=-1), step("other", "first")]
 )
 def test_a_step_that_cannot_be_made_here_is_none(gone):
-    assert gone.made() is None
+    assert gone.build() is None
 
 
 def test_what_is_no_pipeline_is_none():

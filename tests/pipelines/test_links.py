@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.io.errors import ParameterError
-from ctxbench.model.candidates import SEARCHED, Candidates, Mode, Origin, rescored
+from ctxbench.model.candidates import SEARCHED, Candidates, Mode, Origin, reranked
 from ctxbench.model.items import Catalog, Item, ItemKey, Link
 from ctxbench.model.requests import Batch, Filter, Query, Request, SessionItem
 from ctxbench.model.selection import concatenated, session_rows
@@ -132,7 +132,7 @@ class TestOrder:
         catalog = memories(3, "2 a 0")
         table = linked(catalog, Links(), chosen=(2, 1))
         assert (table.item.tolist(), table.tier.tolist()) == ([2, 1, 0], [1, 1, 2])
-        after = rescored(table, np.array([0.1, 0.2, 0.3]))
+        after = reranked(table, np.array([0.1, 0.2, 0.3]))
         assert (after.item.tolist(), after.tier.tolist()) == ([0, 1, 2], [1, 1, 1])
         np.testing.assert_equal(after.columns[DEPTH], [1, np.nan, np.nan])
 

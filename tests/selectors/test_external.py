@@ -210,7 +210,7 @@ def test_a_selector_without_a_name_is_an_error():
 
 def test_importing_the_family_imports_neither_httpx_nor_jsonschema():
     program = (
-        "import sys, ctxbench.selectors.external as e; e.schema(); "
+        "import sys, ctxbench.selectors.external, ctxbench.selectors.protocol as e; e.schema(); "
         "print(sorted({'httpx', 'jsonschema', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)

@@ -167,7 +167,7 @@ class TestFit:
         (fit,) = open_calibrations(SHIPPED).fits
         pipeline = LEARNED.pipeline(LEARNED.values())
         places = [step.name for step in pipeline.refine]
-        assert fit.behind == calibrations.behind(pipeline, places.index("probability"))
+        assert fit.behind == calibrations.describe_context(pipeline, places.index("probability"))
 
     def test_it_is_plain_json_without_a_path(self):
         text = FILE.read_text("utf-8")

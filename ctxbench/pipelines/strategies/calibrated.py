@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from ctxbench.io.errors import ParameterError, check_range
-from ctxbench.model.candidates import Candidates, Rule, place_among, rescored
+from ctxbench.model.candidates import Candidates, Rule, place_among, reranked
 from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import Resources
@@ -128,7 +128,7 @@ class Probability(_FromFile):
         retrieved[hits.rows] = hits.score
         probability[hits.rows] = model.probabilities(column_values(table, model.columns, hits))
         columns = {name: table.columns[name] for name in LABELLED if name in model.columns}
-        return rescored(candidates.with_columns(**columns, **{RETRIEVED: retrieved}), probability)
+        return reranked(candidates.with_columns(**columns, **{RETRIEVED: retrieved}), probability)
 
 
 def _model(calibrations: Calibrations, fit: Fit) -> Logistic:
@@ -312,7 +312,7 @@ class Price(Strategy):
         for row in np.flatnonzero(searched).tolist():  # one by one: vectorised logarithms differ in the last bit
             p = min(max(float(probability[row]), _LEAST), 1.0 - _LEAST)
             score[row] = math.log(p) - math.log1p(-p) - math.log(int(cost[row]) + self.overhead)
-        return rescored(table, score)
+        return reranked(table, score)
 
 
 @dataclass(frozen=True)

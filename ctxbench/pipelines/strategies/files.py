@@ -14,7 +14,7 @@ import numpy as np
 
 from ctxbench.io.errors import ParameterError, check_choice, check_range, suggest
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.model.candidates import Candidates, Mode, Note, Origin, add_expanded, rescored
+from ctxbench.model.candidates import Candidates, Mode, Note, Origin, add_expanded, reranked
 from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog, Item
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import CHAT, OLLAMA, Resources, row_over
@@ -520,7 +520,7 @@ class FileKinds(Strategy):
             named = np.zeros(len(paths.path.names), dtype=np.float64)
             named[named_paths(request.text, paths.ends, paths.visible_paths(batch.visible[at]))] = 1.0
             factor[rows][paths.by_item(named)[candidates.item[rows]] > 0] = 1.0
-        return rescored(candidates, candidates.score * factor)
+        return reranked(candidates, candidates.score * factor)
 
 
 def _kinds_of(items: Sequence[Item]) -> IntArray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxbench.io.errors import ParameterError, check_choice, check_range, number_within
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts
-from ctxbench.model.candidates import MARGIN, RECEIVED, SEARCHED, SECONDS, SENT, Candidates, Note, Rule, rescored
+from ctxbench.model.candidates import MARGIN, RECEIVED, SEARCHED, SECONDS, SENT, Candidates, Note, Rule, reranked
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query, Request
 from ctxbench.model.resources import CHAT, Resources
@@ -57,7 +57,7 @@ class Rrf(Strategy):
         for source in sources_of(candidates).values():
             rows = np.flatnonzero(searched & ~np.isnan(source))
             score[rows] += 1.0 / (self.k + _request_ranks(candidates.request[rows], source[rows]))
-        return rescored(candidates, score)
+        return reranked(candidates, score)
 
 
 def sources_of(candidates: Candidates) -> dict[str, FloatArray]:
@@ -176,7 +176,7 @@ class Weighted(FittedWeights):
         if self.lowest and set(self.lowest) - set(sources):
             raise ParameterError(f"lowest names {_list(self.lowest)}; the sources are {_list(sources)}")
         values = normalised(candidates, self.normalise, lowest=self.lowest)
-        return rescored(candidates, fused(values, weights))
+        return reranked(candidates, fused(values, weights))
 
 
 def fused(values: Mapping[str, FloatArray], weights: Mapping[str, float]) -> FloatArray:
@@ -354,7 +354,7 @@ class Linear(FittedWeights):
         score, retrieved = np.full((2, len(table)), np.nan)
         retrieved[hits.rows] = hits.score
         score[hits.rows] = linear_scores(column_values(table, columns, hits), np.array(list(weights.values())))
-        return rescored(table.with_columns(**{RETRIEVED: retrieved}), score)
+        return reranked(table.with_columns(**{RETRIEVED: retrieved}), score)
 
 
 def read_weights(values: Mapping[str, Any]) -> dict[str, float]:
@@ -496,7 +496,7 @@ class Llm(Strategy):
             score[unnamed] = -_score_ranks(table.tier[unnamed], table.score[unnamed])
             left_out[np.setdiff1d(mine, first)] = True
         table = table.exclude(left_out, Rule.of("llm", model=self.model)).with_columns(**columns)
-        return rescored(table, score).noted(*notes)
+        return reranked(table, score).noted(*notes)
 
     def _conversation(self, request: Request, items: Sequence[Item]) -> list[Message]:
         """What the model is sent for one request."""

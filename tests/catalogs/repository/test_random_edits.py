@@ -87,7 +87,7 @@ def test_after_200_random_edits_a_tree_is_as_if_it_was_read_for_the_first_time(t
     shutil.copytree(checkout.root, tmp_path / "clone", ignore=shutil.ignore_patterns(".git"), dirs_exist_ok=True)
     for n, root in enumerate((checkout.root, tmp_path / "clone")):
         monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / f"cache-{n}"))
-        monkeypatch.setattr(code_facts, "_known", {})
+        monkeypatch.setattr(code_facts, "_in_memory", {})
         anew = open_catalog(f"{root}:{view}")
         assert anew.hash == known.hash
         assert ten(anew, fresh()) == offered
