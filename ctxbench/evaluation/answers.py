@@ -68,7 +68,7 @@ class Slice(AnsweredQueries):
     candidates: Candidates
 
     def blocks(self) -> Iterator[Slice]:
-        """The answers a block at a time, which is all at once; `StoredAnswers` have more than one."""
+        """The answers block by block: here a single block; `StoredAnswers` have more."""
         yield self
 
     def joined(self) -> Slice:

@@ -118,7 +118,7 @@ class RunFolder:
         return None
 
     def stored(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
-        """The answers of the finished part, or those that there are of an unfinished one; None if there are none."""
+        """The answers of a finished part, or those so far of an unfinished one; None if there are none."""
         answers = self.answers(dataset, selector, key)
         if answers is None and _has_text(self._partial(dataset, selector) / "key", key):
             with suppress(StorageError):
@@ -235,7 +235,7 @@ class RunFolder:
         return numbers
 
     def slices(self, dataset: str, selector: str) -> StoredAnswers:
-        """All slices of an unfinished part, one behind the other.
+        """All slices of an unfinished part, concatenated.
 
         Raises:
             StorageError: one has been changed since `slice_numbers` looked.
@@ -402,7 +402,7 @@ class SelectorSummary:
     forbidden: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """The summary as JSON; what is not a finite number is null."""
+        """The summary as JSON; numbers that are not finite are null."""
         return {
             "queries": self.queries,
             "errors": self.errors,
@@ -470,7 +470,7 @@ class RunSummary:
         return bool(self.manifest["experiment"].get("metrics_named"))
 
     def metrics(self, dataset: DatasetSummary) -> tuple[Metric, ...]:
-        """The metrics of the experiment, in order, then what was measured on a dataset without being named."""
+        """The metrics of the experiment, in order, then those measured without being named."""
         named = [parse_metric(name) for name in self.manifest["experiment"]["metrics"]]
         measured = any(str(FORBIDDEN_OFFERED) in selector.estimates for selector in dataset.selectors)
         return tuple(dict.fromkeys([*named, *[FORBIDDEN_OFFERED] * measured]))
@@ -481,7 +481,7 @@ class RunSummary:
         return list(dict.fromkeys(str(metric) for dataset in self.datasets for metric in self.metrics(dataset)))
 
     def as_dict(self) -> dict[str, Any]:
-        """The summary as JSON; what is not a finite number is null."""
+        """The summary as JSON; numbers that are not finite are null."""
         datasets = {
             dataset.dataset: {
                 "queries": dataset.queries,

@@ -396,7 +396,7 @@ class Comparison:
 
     @property
     def p_at_floor(self) -> bool:
-        """True if no random flip was as extreme as what was seen, so that the true p-value is at most `p`."""
+        """True if no random flip was as extreme as the observed one, so that the true p-value is at most `p`."""
         return self.p_floor > 0.0 and self.p == self.p_floor
 
     @property

@@ -34,7 +34,7 @@ def owners(start: IntArray) -> IntArray:
 
 
 def ranges(first: IntArray, length: IntArray) -> IntArray:
-    """Numbers that follow each other, one range behind the other: `length[i]` of them from `first[i]` on."""
+    """Concatenated ranges of consecutive numbers: `length[i]` of them from `first[i]` on."""
     start = starts(length)
     return np.arange(int(start[-1]), dtype=np.int64) + np.repeat(first - start[:-1], length)
 
@@ -49,7 +49,7 @@ def firsts(*keys: npt.NDArray[np.generic]) -> BoolArray:
 
 
 def frozen(array: npt.NDArray[T]) -> npt.NDArray[T]:
-    """The array itself, made read-only, so that no step can change what another one was given."""
+    """The array itself, made read-only, so that no step can change the input of another."""
     array.flags.writeable = False
     return array
 
@@ -74,7 +74,7 @@ class FactCodes:
 
     @classmethod
     def of(cls, texts: Iterable[Hashable]) -> FactCodes:
-        """Number distinct texts in the order in which they come."""
+        """Number distinct texts in order of first appearance."""
         codes: dict[Hashable, int] = {}
         code = np.array(
             [_NONE if text is None else codes.setdefault(text, len(codes)) for text in texts], dtype=np.int64
@@ -86,7 +86,7 @@ class FactCodes:
         return {name: code for code, name in enumerate(self.names)}
 
     def extended(self, added: FactCodes) -> FactCodes:
-        """These, and behind them those of further items; equal to what `of` makes of all texts."""
+        """These codes and those of further items; equal to `of` over all texts."""
         codes = self._code_of.copy()
         new_codes = np.array([*(codes.setdefault(name, len(codes)) for name in added.names), _NONE], dtype=np.int64)
         code = np.concatenate([self.code, new_codes[added.code]])  # -1 is the last
@@ -184,7 +184,7 @@ class Facts:
         return len(self.searchable)
 
     def extended(self, items: Sequence[Any], find: Callable[[Any], int | None]) -> Facts:
-        """These, and behind them those of further items; equal to what `of` makes of all items.
+        """These facts and those of further items; equal to `of` over all items.
 
         Args:
             items: what is added.
@@ -264,7 +264,7 @@ class Facts:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Masks:
-    """Which items each request may get: a bool for every request and item, made by rows when they are asked for.
+    """Which items each request may get: a bool per request and item, whose rows are computed on demand.
 
     `masks[request]` is a row, shape (n_items,), read-only; `masks[3:9]` are rows, shape (6, n_items); `masks[requests,
     items]`, two equally long arrays, are single cells. Iterating gives the rows.

@@ -32,7 +32,7 @@ KINDS = ("late", "failed", "fell back")
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """That a step was late, failed, or fell back to something else; the answer goes without it.
+    """A note that a step was late, failed, or fell back, so that the answer lacks its part.
 
     A strategy leaves one with what it returns: `replace(query, notes=(*query.notes, note))` from an analysis,
     `candidates.noted(note)` from any step behind.
@@ -54,7 +54,7 @@ class Note:
             raise ParameterError(f"a note is of kind {', '.join(KINDS)}, got {self.kind!r}")
 
     def as_dict(self) -> dict[str, Any]:
-        """The note as JSON; what is empty is left out."""
+        """The note as JSON, without empty values."""
         row = {"step": self.step, "kind": self.kind, "message": self.message}
         return {**row, "query": self.query} if self.query else row
 
@@ -122,7 +122,7 @@ class Rule:
         return {"code": self.code, "values": dict(self.values)}
 
     def value(self, name: str) -> Value | None:
-        """One of the values; None where it has none of this name."""
+        """One of the values by its name; None if there is none."""
         return dict(self.values).get(name)
 
     def __str__(self) -> str:
@@ -215,7 +215,7 @@ class Mode(IntEnum):
 
 
 class Origin(IntEnum):
-    """Where a row comes from; expansion pass n is `EXPANSION + n - 1`."""
+    """The source of a row; expansion pass n is `EXPANSION + n - 1`."""
 
     SESSION = 0
     SEARCH = 1
@@ -348,7 +348,7 @@ class Candidates:
 
     @cached_property
     def ranked(self) -> BoolArray:
-        """True for the rows that a cut weighs against each other: found, or ordered by a rank step; shape (n,)."""
+        """True for the rows that a cut compares: retrieved, or ordered by a rank step; shape (n,)."""
         return np.equal(self.tier, RANKED)
 
     @cached_property
@@ -357,7 +357,7 @@ class Candidates:
         return np.less(self.shown_to, 0)
 
     def prices(self, item_tokens: IntArray) -> IntArray:
-        """Prompt tokens of what each row shows, shape (n,).
+        """Prompt tokens of the shown part of each row, shape (n,).
 
         Args:
             item_tokens: of whole prompt texts, of the items here at least, shape (n_items,); see `Resources.tokens`.
@@ -431,7 +431,7 @@ class Candidates:
         return replace(self, out=new.astype(np.int64), rules=rules)
 
     def noted(self, *notes: Note) -> Candidates:
-        """The same with notes of what could not be done as it was asked for."""
+        """A copy with further notes."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes)))) if notes else self
 
     def notes_of(self, query: str) -> tuple[Note, ...]:
@@ -443,7 +443,7 @@ class Candidates:
         return replace(self, out=np.where(rows, 0, self.out).astype(np.int64))
 
     def ranking(self) -> tuple[IntArray, IntArray]:
-        """The ranking that metrics read: the rows in their order without those of the session, whatever was cut.
+        """The ranking that metrics read: all rows in order, also excluded ones, without those of the session.
 
         Returns:
             CSR starts, shape (n_requests + 1,), and the items, best first.
@@ -569,7 +569,7 @@ def in_order(
 
 
 def _filled(item: IntArray, columns: Mapping[str, npt.NDArray[np.generic]]) -> dict[str, npt.NDArray[Any]]:
-    """The row arrays of new rows, with the empty value in what is not given; their tier is that of their origin."""
+    """The row arrays of new rows; missing arrays get their empty value, and the tier is that of the origin."""
     rows: dict[str, npt.NDArray[Any]] = {"item": np.asarray(item, dtype=np.int64)}
     for name in ROW_ARRAYS[1:]:
         value = columns.get(name, np.full(len(item), np.nan if name == "score" else _EMPTY.get(name, -1)))
@@ -655,7 +655,7 @@ def between_characters(text: str, position: int) -> bool:
 
 
 def part_of(table: Candidates, row: int) -> tuple[int, int] | None:
-    """What a row shows of its item's prompt text, `[from, to)`; None = all."""
+    """The shown part of the item's prompt text, `[from, to)`; None = all."""
     end = int(table.shown_to[row])
     return None if end < 0 else (int(table.shown_from[row]), end)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CatalogPrefix(NamedTuple):
-    """The first items of a catalog, as far as one that it extends went: how many, and the hash of their fields."""
+    """The part of a catalog that it took from the catalog it extends: number of items, and hash of their fields."""
 
     n_items: int
     hash: str
@@ -30,7 +30,7 @@ class CatalogPrefix(NamedTuple):
 
 
 class TextDigest:
-    """The digest of what has a text: made when it is first asked for, and known from then on."""
+    """The digest of a text, computed at the first access."""
 
     __slots__ = ("_text_digest",)
     text: str
@@ -131,7 +131,7 @@ def _parsed(text: str) -> ItemKey:
 
 
 class Link(NamedTuple):
-    """That an item has to do with another one: how, and which."""
+    """A link to another item, with its type."""
 
     type: str
     item: ItemKey
@@ -222,7 +222,7 @@ class Item(TextDigest):
 
     @property
     def search_text(self) -> str:
-        """What is indexed: `name: description`, and for all but tools and skills a blank line and the text.
+        """The indexed text: `name: description`, and for all but tools and skills a blank line and the text.
 
         Parts that are empty are left out with their separators. Of a message or memory, and of a file whose text
         begins with its path, it is the text alone.
@@ -331,7 +331,7 @@ class Catalog(Sequence[Item]):
     def extended(
         self, items: Iterable[Item], *, ends: Mapping[int, str] | None = None, shares: bool = False
     ) -> Catalog:
-        """A catalog of these items and, behind them, some more; equal to one made anew from all of them.
+        """A catalog of these items followed by some more; equal to a new catalog of all.
 
         Hashes, ids, facts and positions of the items before are carried on, and an index over them can be, too
         (`ctxbench.model.resources`). This catalog stays as it is, and may be extended in several ways. Nothing: itself.
@@ -493,7 +493,7 @@ def _closeness(wanted_key: ItemKey, key: ItemKey) -> float:
 
 
 def name_likeness(first: str, second: str) -> float:
-    """How alike two names are, their case aside, from 0 to 1; below 0.7, where they are not close, it may be 0.
+    """Similarity of two names from 0 to 1, ignoring case; values below 0.7 may be returned as 0.
 
     Of files it is how alike their names are without folder and ending, where these are less alike: all rules of a
     project have folder and ending in common.

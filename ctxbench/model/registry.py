@@ -187,7 +187,7 @@ def built_in(kind: str) -> tuple[str, ...]:
 
 
 def find(kind: str, name: str) -> Any:
-    """Import and return what is registered under `name`.
+    """Import and return the object registered under `name`.
 
     Raises:
         UnknownNameError: nothing is; names the known and the closest.
@@ -199,12 +199,12 @@ def find(kind: str, name: str) -> Any:
 
 
 def imported(kind: str, name: str) -> bool:
-    """Whether what is registered under `name` is imported already."""
+    """Whether the object registered under `name` is already imported."""
     return target(kind, name).partition(":")[0] in sys.modules
 
 
 def target(kind: str, name: str) -> str:
-    """What is registered under a name, `module:attribute`; nothing is imported.
+    """The target registered under a name, `module:attribute`; nothing is imported.
 
     Raises:
         UnknownNameError: nothing is; names the known and the closest.
@@ -222,7 +222,7 @@ def _with_article(kind: str) -> str:
 
 @contextlib.contextmanager
 def of_plugin(kind: str, name: str, activity: str) -> Iterator[None]:
-    """Whatever a plugin raises is a fault of its package; it ends no process. What ours raises is a bug."""
+    """Turn every exception of a plugin into an error that names its package; exceptions of built-ins pass."""
     if name in _BUILT_IN[kind]:
         yield
         return
@@ -357,7 +357,7 @@ def foreign_code(strategy: type) -> str | None:
 
 @cache
 def _qualified_name(strategy: type) -> str:  # noqa: ARG001 - one for each
-    """What no other class has, in this process or in another: nobody knows what is in it."""
+    """A name for a class that no other class has, in any process."""
     return secrets.token_hex(8)
 
 
@@ -547,7 +547,7 @@ def _list(value: Any, where: str) -> Sequence[Any]:
 
 
 def _pairs(value: Any, where: str) -> list[tuple[str, Any]]:
-    """The pairs of a name and what it names."""
+    """Pairs of name and value."""
     pairs: list[Any] = value if isinstance(value, list) else [None]
     if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
         raise ParameterError(f"{where} of a pipeline must be a list of pairs of a name and steps, got {value!r}")

@@ -83,7 +83,7 @@ def joined(tables: Mapping[str, Candidates]) -> Candidates:
 def _appended(
     tables: Sequence[Candidates],
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, FloatArray], dict[str, Any]]:
-    """Row arrays and columns of several tables, one behind the other, and the rules and notes of all.
+    """Concatenated row arrays and columns of several tables, with the rules and notes of all.
 
     A column that a table lacks is NaN in its rows.
     """
@@ -101,7 +101,7 @@ def _appended(
 
 
 def stacked(tables: Sequence[Candidates]) -> Candidates:
-    """Put the requests of several tables one behind the other; their rules are joined, their columns must agree."""
+    """Concatenate the requests of several tables; rules are joined, columns must be the same."""
     arrays, columns, shared = _appended(tables)
     lengths = [np.diff(table.start) for table in tables]
     start = starts(np.concatenate([np.empty(0, dtype=np.int64), *lengths]))

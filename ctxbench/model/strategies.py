@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 def later(default: T) -> T:
-    """A parameter that came after pipelines were stored: at its default no description holds it, so they stay valid."""
+    """A parameter added after pipelines were stored: descriptions omit its default, so that they stay valid."""
     return dataclasses.field(default=default, metadata={"later": True})
 
 
 class Strategy:
-    """The base of strategies: a frozen dataclass whose fields are its parameters, and which is called.
+    """The base of strategies: callable frozen dataclasses whose fields are their parameters.
 
     How it is called depends on its kind (`ctxbench.model.strategies`). What stands here is what a pipeline asks it; a
     strategy overrides what is otherwise for it, by a class variable or a property.
@@ -119,7 +119,7 @@ class Strategy:
 
     @property
     def brings_in(self) -> bool:
-        """Whether a fit may offer what was not found, such as the rest of a file, as an expansion does."""
+        """Whether a packing step may offer items that were not retrieved, such as the rest of a file."""
         return False
 
     @property
@@ -155,7 +155,7 @@ class Strategy:
         """
 
     def notices(self, catalog: Catalog, resources: Any) -> Iterator[str]:  # noqa: ARG002
-        """What a user should know of using it here."""
+        """Notices for the user about its use on this catalog."""
         return iter(())
 
 
@@ -246,7 +246,7 @@ if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
 
 
 def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tuple[dict[str, T], tuple[Note, ...]]:
-    """Make several calls at once, each in a thread, and leave out those that fail or take too long.
+    """Run several calls at once, each in a thread, and leave out those that fail or take too long.
 
     A thread cannot be ended: one that is late goes on, and what it returns is dropped. At the end of the process
     SystemExit is raised in it, and as long as it still computes, for at most 10 s, the process waits.
@@ -371,7 +371,7 @@ class Step:
 
     @property
     def expands(self) -> bool:
-        """Whether the step brings items in that were not found."""
+        """Whether the step adds items that were not retrieved."""
         return self.kind == "expand" or (self.kind == "fit" and bool(self.declared("brings_in")))
 
     @property
@@ -551,7 +551,7 @@ class PerType:
 
     @property
     def expands(self) -> bool:
-        """Whether any domain has a step that brings items in."""
+        """Whether any domain has a step that adds items."""
         return any(step.expands for steps in self.domains.values() for step in steps)
 
     @property

@@ -102,7 +102,7 @@ def is_file(name: str) -> bool:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is that of a file or folder; `/ping` is none, but a route."""
+    """Whether a name is a file or folder; `/ping` is a route."""
     return is_file(name) or ("/" in name and name[0] != "/" and not re.search(r"\s", name))
 
 
@@ -230,7 +230,7 @@ _EASY = re.compile(
 
 @dataclass(frozen=True)
 class QueryIntent:
-    """What a request asks for.
+    """The intent of a request about code: action, scope, complexity, names.
 
     Attributes:
         action: what is to be done with the code.
@@ -252,7 +252,7 @@ class QueryIntent:
 
 
 def read_intent(text: str) -> QueryIntent:
-    """What a request asks for; a blank one is to `debug` a `module`."""
+    """The intent of a request; a blank request is to `debug` a `module`."""
     entities = named_code(text)
     action = _action(text)
     scope: ScopeName = "codebase" if _WIDE.search(text) else "focused" if entities else "module"
@@ -530,7 +530,7 @@ def _kind(value: Any) -> str:
 
 
 def _listed(value: Any) -> Any:
-    """Tuples as lists, at every depth: what JSON gives back."""
+    """Tuples as lists, at every depth, as JSON returns them."""
     if isinstance(value, Mapping):
         return {name: _listed(element) for name, element in value.items()}
     return list(value) if isinstance(value, tuple) else value
@@ -556,7 +556,7 @@ _LONGEST = 20_000  # characters of a request that a model is sent
 
 
 def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[ContextPlan | str]:
-    """Ask for a plan of each text; a reply that is none is answered once with what is wrong with it.
+    """Ask a model for a plan of each text; after an invalid reply, once more with its fault.
 
     Args:
         texts: the requests.
@@ -635,7 +635,7 @@ SEEDS = 5
 
 @dataclass(frozen=True)
 class CodeFit(RequestFamily):
-    """How a file, or a definition in one, suits a request; each in [0, 1] but for `size` and `distance`.
+    """How a file or definition matches a request; each feature in [0, 1] but `size` and `distance`.
 
     * `words`: BM25 as by the step `bm25` with `statistics: scope`, by the highest of what may be offered.
     * `path`: the share of the request's words that stand in the path, by how rare they are in paths (`pattern`).

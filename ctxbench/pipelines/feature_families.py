@@ -239,7 +239,7 @@ class Items:
 
 @dataclass(frozen=True)
 class RequestText(RequestFamily):
-    """What the request's text looks like: length, known words, numbers, quotes, capitals; the same for all its items.
+    """The form of the request's text: length, known words, numbers, quotes, capitals; equal for all items.
 
     They tell one dataset's requests apart, and do not carry over to another's. Source: ours.
     """
@@ -341,7 +341,7 @@ REQUEST = (
 
 
 def request_features(query: Query, table: Candidates, resources: Resources) -> tuple[IntArray, FloatArray]:
-    """The features of every request for which anything was found.
+    """The features of every request that has candidates.
 
     Returns:
         The requests, rising, and their features, shape (n, len(REQUEST)).
@@ -388,7 +388,7 @@ OFTEN = 10
 
 @dataclass(frozen=True)
 class AssemblyScores(RequestFamily):
-    """How what a row shows of its item suits the request, how new it is, where it came from, how useful it was.
+    """How the shown part of an item matches the request, its age, its source, and how useful it was.
 
     * `tf`: cosine of the counts of words in lower case, split at white space, of the request's text and what is shown,
       in [0, 1]; 0 where one has none.
@@ -461,7 +461,7 @@ REACH = 3
 
 @dataclass(frozen=True)
 class Memories(RequestFamily):
-    """What is known of an item by itself, at the time of the request, else of the newest item that it may see.
+    """Age, confidence and length of an item, at the time of the request or else of the newest visible item.
 
     * `recency`: 1 / (1 + days since it was created), in (0, 1]; `half_life`: 0.5 ** (days / 30), in [0, 1]. Both 0
       where it is not known when it was created.

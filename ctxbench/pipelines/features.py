@@ -47,14 +47,14 @@ class ItemWords:
         self._add(catalog, bm25)
 
     def extended(self, catalog: Catalog, bm25: Bm25Index) -> ItemWords:
-        """The words of a catalog that begins with the items of this one; only what was added is split into words."""
+        """The words of a catalog that begins with the items of this one; only added items are split."""
         words = ItemWords(Catalog(()), bm25)
         words._words, words._items = self._words, self._items
         words._add(catalog[len(self._words) :], bm25)
         return words
 
     def _add(self, items: Sequence[Item], bm25: Bm25Index) -> None:
-        """Put items behind those that are there; what is held is replaced, never changed. All weights are made anew."""
+        """Append items; arrays are replaced, never changed, and all weights are computed again."""
         first, added = len(self._words), [_fields(item) for item in items]
         by_word: dict[str, dict[str, list[int]]] = {field: {} for field in self.fields}
         for position, words_by_field in enumerate(added, first):
@@ -342,11 +342,11 @@ class FeatureInput:
 
     @property
     def asking(self) -> IntArray:
-        """The requests for which anything was found, rising."""
+        """The requests that have candidates, ascending."""
         return np.flatnonzero(np.diff(self.start) > 0)
 
     def spans(self) -> Iterator[tuple[int, slice]]:
-        """Every request for which anything was found, and its rows as a slice of `rows`."""
+        """Every request that has candidates, and its rows as a slice of `rows`."""
         for request in self.asking.tolist():
             yield request, slice(int(self.start[request]), int(self.start[request + 1]))
 
@@ -485,7 +485,7 @@ class FeatureFamily(Protocol):
     uses: ClassVar[tuple[str, ...]]
 
     def __call__(self, inputs: FeatureInput) -> FloatArray:
-        """The columns of the rows found, shape (n_found, n_columns), finite; the same whatever else is in the batch."""
+        """The columns of the retrieved rows, shape (n_found, n_columns), finite; equal in every batch."""
         ...
 
 
@@ -581,7 +581,7 @@ def feature_rows(
 
 
 def column_values(table: Candidates, columns: Sequence[str], inputs: FeatureInput) -> FloatArray:
-    """The values of some columns of a table in the rows found, shape (n_found, n_columns)."""
+    """The values of some columns in the retrieved rows, shape (n_found, n_columns)."""
     if not columns:
         return np.zeros((len(inputs), 0))
     return np.stack([table.columns[column][inputs.rows] for column in columns], axis=1)

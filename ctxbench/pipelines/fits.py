@@ -90,7 +90,7 @@ class Calibrations:
         return tuple(kind for kind in KINDS if any(fit.what == kind for fit in self.fits))
 
     def fit(self, kind: str, catalog: Catalog) -> Fit:
-        """The fit for a catalog; else the only one that is of another; else the one that is of several catalogs.
+        """The fit for a catalog; else the only fit for another; else the one for several catalogs.
 
         Raises:
             ParameterError: there are several, and which is meant cannot be told (names them), or none.
@@ -139,7 +139,7 @@ class Calibrations:
 
 
 def open_calibrations(name: str) -> Calibrations:
-    """The fits of a file, or those that come with ctxbench, which are called `shipped`.
+    """The fits of a file, or those of ctxbench, named `shipped`.
 
     Raises:
         StorageError, InputError: as of `read_calibrations`.
@@ -148,7 +148,7 @@ def open_calibrations(name: str) -> Calibrations:
 
 
 class FittedWeights(Strategy):
-    """A step whose weights are given, or those of the file `calibration`, of fits of the kind `fitted`."""
+    """A step with weights as a parameter, or from the file `calibration`, from fits of the kind `fitted`."""
 
     fitted: ClassVar[str]
     weights: Mapping[str, float]
@@ -156,7 +156,7 @@ class FittedWeights(Strategy):
 
     @property
     def calibrated(self) -> str | None:
-        """The kind of fit that is read; None where weights are given."""
+        """The kind of fit that is read; None with weights as a parameter."""
         return None if self.calibration is None else self.fitted
 
     @cached_property
@@ -227,13 +227,13 @@ def _wrong(row: Any) -> Iterator[str]:
 
 
 def _twice(fits: Sequence[Fit]) -> list[Fit]:
-    """Fits whose kind and catalog another before them has."""
+    """Fits with the kind and catalog of an earlier fit."""
     keys = [(fit.what, fit.catalog) for fit in fits]
     return [fit for n, fit in enumerate(fits) if keys[n] in keys[:n]]
 
 
 def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
-    """Add fits to a file, in place of those of the same kind and catalog; the file is made where there is none.
+    """Add fits to a file, replacing those of the same kind and catalog; a missing file is created.
 
     A probability also takes the place of one of the same dataset, whose catalog has changed since. Who writes to the
     same file at the same time takes turns, so that no fit is lost.
@@ -281,13 +281,13 @@ def describe_context(pipeline: Pipeline, position: int | None = None) -> dict[st
 
 
 def in_front(pipeline: Pipeline, kind: str) -> Pipeline:
-    """A pipeline up to its first step that reads a fit of a kind; whole where there is none."""
+    """A pipeline up to its first step that reads a fit of a kind; the whole pipeline if there is none."""
     kinds = [step.declared("calibrated") if isinstance(step, Step) else None for step in pipeline.refine]
     return replace(pipeline, refine=pipeline.refine[: kinds.index(kind)]) if kind in kinds else pipeline
 
 
 def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> list[str]:
-    """What a user should know of the fits that a pipeline reads, used over a catalog with an embedder."""
+    """Notices about the fits that a pipeline reads, on a catalog with an embedder."""
     return [
         f"{step.name}: {notice}"
         for step in all_steps(pipeline.refine)

@@ -40,7 +40,7 @@ _NOTHING = object()
 
 
 class StepOutputs:
-    """Runs the steps of one pipeline over one batch, in order, and takes from a memo what is there already.
+    """Runs the steps of a pipeline over a batch, in order, and takes stored outputs from a memo.
 
     Args:
         batch, resources: what the steps are called with.
@@ -120,14 +120,14 @@ class PipelineError(UserError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a pipeline made of a batch."""
+    """The output of a pipeline for a batch."""
 
     query: Query
     candidates: Candidates
 
     @property
     def trace(self) -> tuple[Note, ...]:
-        """What was late, failed or fell back."""
+        """All notes: of late or failed sources and fallbacks."""
         return self.candidates.notes
 
 
@@ -180,7 +180,7 @@ class Pipeline:
 
     @property
     def ranks(self) -> bool:
-        """Whether what is retrieved is a ranking, or made one."""
+        """Whether the retriever ranks, or a rank step does."""
         return self.retrieve.ranks or any(isinstance(step, Step) and step.orders for step in self.refine)
 
     def mapped(self, change: Callable[[Step], Step]) -> Pipeline:
@@ -266,7 +266,7 @@ def _with_notes(table: Candidates, query: Query) -> Candidates:
 
 
 def _hold(table: Candidates, batch: Batch, step: Step | Merge | PerType) -> None:
-    """Refuse what a step must not make: rows of items that a request may not see, or led to by one, and false parts.
+    """Refuse invalid rows of a step: items that a request may not see, rows led to by one, and wrong parts.
 
     An item that may not be seen is not named: whoever reads the message may not see it either.
 
@@ -296,7 +296,7 @@ def _hold(table: Candidates, batch: Batch, step: Step | Merge | PerType) -> None
 
 
 def _with_session(query: Query, retrieve: Step | Merge, resources: Resources, *, live: bool) -> Candidates:
-    """What was found, behind what the session holds already."""
+    """The items of the session, followed by the candidates."""
     timed = live and isinstance(retrieve, Merge)
     candidates = retrieve.call(query, resources, live=True) if timed else retrieve.call(query, resources)
     return concatenated([session_rows(query.batch), candidates])
@@ -304,7 +304,7 @@ def _with_session(query: Query, retrieve: Step | Merge, resources: Resources, *,
 
 @dataclass
 class _Builder:
-    """Builds the steps of a specification and collects what is wrong with them."""
+    """Builds the steps of a specification and collects their faults."""
 
     faults: list[SpecFault]
 

@@ -104,7 +104,7 @@ class TopChunks(Strategy):
         return self.topK
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark the items whose best chunk is beyond topK."""
+        """Exclude the items whose best chunk is beyond topK."""
         beyond = candidates.ranked & (candidates.chunk_rank >= self.topK)
         return candidates.exclude(beyond, Rule.of(TOP_K, topK=self.topK))
 
@@ -147,7 +147,7 @@ class First(Strategy):
         return self.n
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what is beyond the first n."""
+        """Exclude the items beyond the first n."""
         alive = candidates.chosen & candidates.ranked
         return candidates.exclude(alive & (place_among(candidates, alive) >= self.n), Rule.of("first", n=self.n))
 
@@ -185,11 +185,11 @@ class PerChunk(Strategy):
 
     @property
     def thresholds(self) -> dict[str, dict[str, float]]:
-        """The score above which an item may be promoted; 0, which the usual cuts have too, is not worth a line."""
+        """The score above which an item may be promoted; none if it is 0, as in the other cuts."""
         return {"score": {"above": self.above}} if self.above > 0 else {}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Promote, and mark what is displaced."""
+        """Promote items, and exclude the displaced ones."""
         ranked = candidates.ranked
         direct = candidates.via_item < 0  # else the chunk is one of the item that led here, not of the request
         of_chunk = ranked & direct & (candidates.query_chunk >= 0)
@@ -297,7 +297,7 @@ class Margin(Strategy):
         return self.at_least
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what is beyond the margin."""
+        """Exclude the items beyond the margin."""
         scores = _scores(candidates)
         present = np.isfinite(scores)
         best = np.where(present[:, :1], scores[:, :1], 0.0)
@@ -358,7 +358,7 @@ class Gap(Strategy):
         return self.at_most + 1
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what is below the gap."""
+        """Exclude the items below the gap."""
         scores = _scores(candidates)[:, : self.at_most + 1]
         counts = np.isfinite(scores).sum(axis=1)
         fallen = np.full((len(scores), self.at_most), -np.inf)  # column i: the gap behind i + 1 items
@@ -444,7 +444,7 @@ class Mmr(Strategy):
         return self.n
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what is not picked."""
+        """Exclude the items that are not picked."""
         alive = candidates.chosen & candidates.ranked
         counts = np.bincount(candidates.request[alive], minlength=candidates.n_requests)
         rows = np.flatnonzero(alive & (counts > self.n)[candidates.request])

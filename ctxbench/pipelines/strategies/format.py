@@ -246,7 +246,7 @@ class Citations(Strategy):
     def _texts(
         self, query: Query, candidates: Candidates, chosen: Sequence[Sequence[tuple[Item, int]]], resources: Resources
     ) -> list[list[str]]:
-        """What is shown of the items of each request but tools, with its matches marked; the same text once."""
+        """The shown texts of the items of each request without tools, matches marked, each text once."""
         excerpts = [
             [text_shown(item, part_of(candidates, row)) for item, row in items if item.type != "tool"]
             for items in chosen
@@ -266,7 +266,7 @@ class Citations(Strategy):
 
 
 def _written(citation: Citation, text: str) -> str:
-    """An item of the context: its head line, and what is shown of it."""
+    """An item of the context: its head line and its shown text."""
     relevance = "" if citation.relevance is None else f", relevance {citation.relevance:.2f}"
     return f"{citation.id} {citation.source} ({citation.type}{relevance})\n{text}"
 
@@ -340,7 +340,7 @@ class ContextTemplate:
         return cls(**fields if metadata is None else {**fields, "metadata": metadata})
 
     def render(self, memories: Sequence[Mapping[str, str]]) -> str:
-        """The text of some items, each with a value for all of `VARIABLES`; what those hold stays as it is."""
+        """Render some items, each with a value for all of `VARIABLES`; values are inserted unchanged."""
         if not memories:
             return ""
         empty = {} if self.metadata else dict.fromkeys(_METADATA, "")

@@ -36,7 +36,7 @@ TOO_LONG = "too_long"  # the code of the rule for an item of which no part fits
 
 @dataclass(frozen=True)
 class Budget(Strategy):
-    """Offer items in the one order as long as what is shown of them fits into a budget of tokens.
+    """Offer items in order as long as their shown text fits into a token budget.
 
     Attributes:
         tokens: of all items offered for a request together, >= 0; never exceeded by what is added.
@@ -109,7 +109,7 @@ class Truncate(Strategy):
         check_range("tokens", self.tokens, 1)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Show the beginnings of what is too long."""
+        """Show the beginnings of items that are too long."""
         catalog = query.batch.catalog
         cost = candidates.prices(resources.tokens(catalog, candidates.item))
         items = np.unique(candidates.item[candidates.shows_all & (cost > self.tokens)]).tolist()
@@ -148,7 +148,7 @@ def _longest(item: Item, ends: list[int], limit: int, resources: Resources) -> t
 
 
 def _prefix(table: Candidates, rows: BoolArray, cost: IntArray, left: IntArray) -> BoolArray:
-    """True for those of `rows` that lie, with all before them in their request, within what is `left`."""
+    """True for those of `rows` that, with all earlier rows of their request, fit into `left` tokens."""
     spent = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.where(rows, cost, 0))])
     used = spent[1:] - spent[table.start[:-1]][table.request]
     return np.asarray(used <= left[table.request])
@@ -220,7 +220,7 @@ class _Filling(Strategy):
         raise NotImplementedError
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what is not chosen, and show a part of the best where nothing fits."""
+        """Exclude items that are not chosen; if none fits, show a part of the best."""
         rows = candidates.chosen & (candidates.origin != Origin.SESSION)
         useful = rows & (candidates.score > 0)
         table = candidates.exclude(rows & ~useful, NO_RELEVANCE)
@@ -415,7 +415,7 @@ class Excerpts(Strategy):
         return "tokens", f"text_index:{self.index}"
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Show windows of what is too long."""
+        """Show windows of items that are too long."""
         catalog = query.batch.catalog
         of_types = catalog.facts.type.are_any(self.types)[candidates.item]
         rows = np.flatnonzero(candidates.chosen & candidates.shows_all & of_types)
@@ -633,7 +633,7 @@ class Outline(Strategy):
 
 
 class _Walk:
-    """What is offered to one request while its chosen rows are walked down, and what is left of the budget.
+    """The items offered to one request while its chosen rows are walked down, and the rest of the budget.
 
     Attributes:
         request: which.
@@ -681,7 +681,7 @@ class _Walk:
 def _prices(
     catalog: Catalog, path: IntArray, candidates: Candidates, resources: Resources, *, with_siblings: bool = True
 ) -> IntArray:
-    """Prompt tokens of what is chosen; with `with_siblings`, also of other items of its files; shape (n_items,)."""
+    """Prompt tokens of chosen items; with `with_siblings`, also of other items of their files; shape (n_items,)."""
     items = candidates.item[candidates.chosen]
     if with_siblings:
         in_files = np.zeros(int(path.max(initial=-1)) + 2, dtype=np.bool_)

@@ -321,7 +321,7 @@ class Linear(FittedWeights):
         self.weights_for(catalog)
 
     def notices(self, catalog: Catalog, resources: Resources) -> Iterator[str]:
-        """What a user should know of using the fit here."""
+        """Notices for the user about the fit on this catalog."""
         if self.calibration is None:
             return
         fit, embedder = self.calibrations.fit(LINEAR, catalog), resources.identity("embedder")
@@ -388,7 +388,7 @@ def checked_weights(weights: Any) -> dict[str, float]:
 
 
 def linear_scores(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """The weighted sum of every row, added in the order of the columns: the same bits whatever the other rows are.
+    """The weighted sum of every row, added in column order: the same bits whatever the other rows are.
 
     Args:
         values: shape (n, n_columns).
@@ -423,7 +423,7 @@ _BLANK, _STEP = "llm_blank", "rank.llm"
 
 @dataclass(frozen=True)
 class Llm(Strategy):
-    """Asks a language model which of the items found are needed; these are offered, in its order, and no others.
+    """Ask a language model which of the retrieved items are needed; offer these, in its order.
 
     Attributes:
         model: as the server calls it, such as `gpt-5-mini`. The server is `OPENAI_BASE_URL` (OpenAI's own by default;

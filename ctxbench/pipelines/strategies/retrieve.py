@@ -320,7 +320,7 @@ class Everything(Strategy):
 
 @dataclass(frozen=True)
 class Nothing(Strategy):
-    """No item at all: what a selector is whose search is switched off. Only what the session holds is offered.
+    """No item at all, as with search switched off: only the items of the session are offered.
 
     Nothing is embedded, indexed or counted. Cost: none. Source: document 000, "Per-Agent Configuration".
     """
@@ -332,7 +332,7 @@ class Nothing(Strategy):
 
 @dataclass(frozen=True)
 class Random(Strategy):
-    """A random ranking of what a request may get: what any selector must beat. A comparator.
+    """A random ranking of the items that a request may get: a baseline that any selector must beat.
 
     Attributes:
         seed: another seed gives another ranking.
@@ -422,7 +422,7 @@ class Servers(Strategy):
         return of_hits(top_hits, positions, matrix)
 
     def _hits_of_best(self, hits: Hits, matrix: ChunkMatrix, server: IntArray) -> tuple[Hits, IntArray]:
-        """What the best servers hold of a request's hits, best first, and the first hit of each item to be found."""
+        """A request's hits on the best servers, best first, and the first hit of each item."""
         item = matrix.item[hits.row]
         first = _firsts(item)
         best = best_servers(server[item[first]], hits.score[first], servers=self.servers, pool=self.pool, top=self.top)
