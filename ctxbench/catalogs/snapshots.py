@@ -431,7 +431,7 @@ def odd_in(parts: Sequence[SnapshotPart]) -> list[str]:
 
 
 def write_snapshot(snapshot: CatalogSnapshot, folder: Path | str, *, when: datetime | None = None) -> dict[str, Any]:
-    """Write `corpus.jsonl` and `capture.yaml`, both or neither, in place of a snapshot that stands there.
+    """Write `corpus.jsonl` and `capture.yaml`, both or neither, replacing an existing snapshot.
 
     The same items give the same bytes of `corpus.jsonl`; only `capture.yaml` holds the time.
 

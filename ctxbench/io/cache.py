@@ -81,7 +81,7 @@ def refuse_outputs(
 
 
 def row_with(*keys: str) -> Callable[[str], bool]:
-    """Tells lines that are a JSON object with all of these keys."""
+    """A test for lines that are a JSON object with all of these keys."""
 
     def is_row(line: str) -> bool:
         try:
@@ -94,7 +94,7 @@ def row_with(*keys: str) -> Callable[[str], bool]:
 
 
 def line_from(start: str) -> Callable[[str], bool]:
-    """Tells lines that begin so, such as the head of a table."""
+    """A test for lines that begin with a text, such as the head of a table."""
     return lambda line: line.startswith(start)
 
 
@@ -161,7 +161,7 @@ def _same_file(path: Path, second: Path) -> bool:
 
 
 def _path_kind(path: Path) -> str:
-    """What stands there: `file`, `folder` or `device`; empty where nothing does, or it may not be known."""
+    """The kind of a path: `file`, `folder` or `device`; empty if it does not exist or cannot be read."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -199,7 +199,7 @@ def certificates(scheme: str, *, proxies: bool) -> ssl.SSLContext:
 
 
 def seconds_asked(retry_after: str, otherwise: float) -> float:
-    """The seconds that a header Retry-After asks to wait, by a number or a date; `otherwise` where it tells neither."""
+    """The seconds to wait by a header Retry-After, a number or a date; `otherwise` without a valid one."""
     text = retry_after.strip()
     if text.isascii() and text.replace(".", "", 1).isdigit():
         return float(text)

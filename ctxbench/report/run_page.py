@@ -139,7 +139,7 @@ class _Pairs:
 
 
 def script_json(value: Any) -> str:
-    """JSON that may stand inside a script element: no character of it can end or open one, or a comment."""
+    """JSON for a script element: none of its characters can end or open one, or a comment."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

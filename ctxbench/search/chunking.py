@@ -330,7 +330,7 @@ def _ends(text: str, mark: re.Match[str], first: int, *, inside: bool) -> bool:
 
 
 def _ends_after(word: str, follows: str, text: str, position: int) -> bool:
-    """Whether a full stop behind `word` ends a sentence, before what stands at `place`."""
+    """Whether a full stop after `word` ends a sentence, given the text at `place`."""
     low = word.lower()
     if low in _NEVER:
         return False

@@ -276,7 +276,7 @@ def _project_roots(tree: SourceTree) -> list[str]:
 
 
 def _declared(manifest: object) -> Iterator[str]:
-    """The folders that a `pyproject.toml` says packages stand in."""
+    """The folders of packages that a `pyproject.toml` declares."""
     setuptools, pytest = at(manifest, "tool", "setuptools"), at(manifest, "tool", "pytest")
     yield from texts(at(setuptools, "packages", "find", "where"))
     yield from texts(at(setuptools, "package-dir", ""))
@@ -288,7 +288,7 @@ def _declared(manifest: object) -> Iterator[str]:
 
 
 def _configured(tree: SourceTree, path: str) -> Iterator[str]:
-    """The folders that a `setup.cfg` says packages stand in."""
+    """The folders of packages that a `setup.cfg` declares."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(tree.contents.get(path, ""))

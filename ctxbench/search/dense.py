@@ -35,7 +35,7 @@ def parts_of(start: int, stop: int, size: int) -> Iterator[slice]:
 
 
 def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) -> FloatArray:
-    """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever stands around them."""
+    """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever the other rows are."""
     products: FloatArray = right.astype(np.float64)
     products *= left  # exact in either type: a product of float32 numbers fits float64
     return np.asarray(np.add.reduce(products, axis=1))
@@ -145,7 +145,7 @@ class ChunkMatrix:
         return ChunkMatrix.of(self.vectors[rows], self.item[rows], self.ordinal[rows])
 
     def by_chunk(self, of_items: BoolArray) -> BoolArray:
-        """What is said of every item of the catalog, shape (n_items,), said of every chunk, shape (n_chunks,)."""
+        """Values of items, shape (n_items,), repeated for every chunk, shape (n_chunks,)."""
         return of_items if len(self.first) == len(self.item) == len(of_items) else of_items[self.item]
 
 
@@ -523,7 +523,7 @@ def heads(matrix: ChunkMatrix) -> ChunkMatrix:
 
 
 def positions_in(sorted_items: IntArray, items: IntArray) -> IntArray:
-    """Where items stand among those held, which rise; those that are not there are left out."""
+    """The positions of items among sorted ones; items that are not among them are left out."""
     position = np.searchsorted(sorted_items, items)
     is_present = position < len(sorted_items)
     is_present[is_present] = sorted_items[position[is_present]] == items[is_present]

@@ -237,7 +237,7 @@ _NUMBERS = {"F32": _FLOAT, "I64": _INT64}
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Where one tensor stands in a safetensors file.
+    """The location of one tensor in a safetensors file.
 
     Attributes:
         dtype: safetensors' name of the element type, such as `F32`.

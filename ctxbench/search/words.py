@@ -75,7 +75,7 @@ def _beginning(word: str) -> str:
 
 
 class _Separated(dict[int, str]):
-    """By character what stands for it in `separated`; made as they come."""
+    """The replacement of each character in `separated`, computed on demand."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -201,7 +201,7 @@ class WordRule:
 
 
 def weighted_words(chunks: Sequence[Sequence[str]], weights: Sequence[float]) -> dict[str, float]:
-    """How often each word stands in the chunks of a request, each time by the weight of its chunk.
+    """How often each word occurs in the chunks of a request, weighted by chunk.
 
     Args:
         chunks: the words of each chunk.

@@ -311,7 +311,7 @@ class HttpSource(Source):
             )
 
     def _answers(self, queries: Sequence[str], body: Mapping[str, Any]) -> dict[str, list[Any]]:
-        """The answers by query; the build id of the body goes to those that have none of their own."""
+        """The answers by query; answers without a build id get that of the body."""
         if "answers" not in body:
             raise _FailedError(f"{self._label} needs {self._shown_value(body['need'])} again, which it was sent")
         unknown = [key for key in body if key not in ("ctxbench", "answers", "build")]

@@ -106,7 +106,7 @@ def fixed_names(definition: Definition, fixed: Collection[str]) -> frozenset[str
 
 
 def parameter_name(written: Any) -> str:
-    """The parameter that a value in a specification stands for; empty if it is a value itself."""
+    """The parameter that a value in a specification names; empty if it is a plain value."""
     return written[1:] if isinstance(written, str) and written.startswith("$") else ""
 
 
