@@ -1,13 +1,12 @@
-"""ctxbench tests what a context selector offers an AI agent's model, and at what price in tokens.
+"""ctxbench measures what a context selector offers an AI agent's model, and how many tokens that costs.
 
-For notebooks and programs: `load`, `dataset` and `catalog` give what is asked about, `evaluate` holds selectors against
-labels, of which `pipeline` and `answers` make some, `run` runs an experiment in YAML, `tune` finds the best preset,
-`check` tells a regression from noise, `select` answers one request, and `conversation` shows what a stored reply came
-from. `from_logs` makes a dataset of what an agent logged, `label` asks what its requests need, and `review` lists
-labels that look wrong.
+For notebooks and programs. Data: `load`, `dataset`, `catalog`, and `from_logs` (a dataset from an agent's logs).
+Selectors: names, `pipeline`, `answers`. Results: `evaluate` measures selectors on labels, `run` runs an experiment in
+YAML, `tune` finds the best preset, `check` compares with a baseline, `select` answers one request. Labels: `label` asks
+what requests need, `review` lists labels that look wrong. `conversation` shows the context of a stored reply.
 
-What a strategy or a plugin of your own is written with stands here, too, whatever module it lives in; `dir(ctxbench)`
-lists it. Nothing is loaded before it is asked for.
+The classes and functions for writing a strategy or plugin are here, too; `dir(ctxbench)` lists them. A name is imported
+when it is first used.
 """
 
 # Nothing is imported here: a command sets up what Ctrl-C does before it loads anything.

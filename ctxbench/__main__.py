@@ -1,4 +1,4 @@
-"""Where `ctxbench` and `python -m ctxbench` start: Ctrl-C ends cleanly also while what they need is imported."""
+"""Entry point of `ctxbench` and `python -m ctxbench`; Ctrl-C ends it cleanly, also during imports."""
 
 from os import _exit, write
 

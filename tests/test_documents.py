@@ -1,16 +1,16 @@
-"""Documents that a reader walks through: every room says what it is, and no link or command leads nowhere."""
+"""Documents name only what exists: links, files, modules, commands, and the modules of every room."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ctxbench"
-NO_ROOMS = {"templates", "shipped", "__pycache__"}  # folders of data, told of in the README beside them
 ANSWERS = ROOT / "reports" / "README.md"
 PAGES = sorted(
     [
@@ -63,15 +63,14 @@ def faults(page: Path) -> list[str]:
     return wrong
 
 
-def rooms() -> list[Path]:
-    """The folders of the package that hold code."""
-    folders = {path.parent for path in PACKAGE.rglob("*.py")}
-    return sorted(folder for folder in folders if not NO_ROOMS & set(folder.relative_to(PACKAGE).parts))
+ROOMS = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 
 
-def test_every_room_says_what_it_is() -> None:
-    assert len(rooms()) > 15
-    assert [str(room.relative_to(ROOT)) for room in rooms() if not (room / "README.md").is_file()] == []
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
+def test_every_room_lists_its_modules(room: Path) -> None:
+    table = set(re.findall(r"^\| `([\w/]+\.py)` \|", (room / "README.md").read_text("utf-8"), re.MULTILINE))
+    modules = {path.relative_to(room).as_posix() for path in room.rglob("*.py")}
+    assert {name for name in modules if not name.endswith("__init__.py")} == table - {"__init__.py"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -96,13 +95,46 @@ def coded(text: str) -> list[str]:
     return [*re.findall(r"`([^`]+)`", text), *(line for block in blocks for line in block.splitlines())]
 
 
-def test_files_that_are_named_exist() -> None:
-    """Paths in inline code of what is written by hand; reports are made, and quote names of others."""
-    path = re.compile(r"(?:ctxbench|tests|experiments|datasets|notebooks|reports)/[\w./-]+\.\w+")
-    pages = [page for page in PAGES if page.parent.name != "reports" or page == ANSWERS]
-    named = {(page, code) for page in pages for code in coded(page.read_text("utf-8")) if path.fullmatch(code)}
-    assert named
-    assert sorted(code for _, code in named if not (ROOT / code).exists()) == []
+@cache
+def words_of(path: Path) -> set[str]:
+    """All words of a file."""
+    return set(re.findall(r"\w+", path.read_text("utf-8")))
+
+
+def missing_names(text: str) -> list[str]:
+    """Paths in the repository, and modules of the package with the name in them, that do not exist."""
+    text = re.sub(r"^```python\n# \S+\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)  # a package of a reader's
+    folders = r"(?:(?:ctxbench|tests|experiments|notebooks)/[\w./-]*\w|(?:datasets|reports)/[\w/-]+\.\w+)"
+    paths = re.findall(rf"(?<![\w/.-])(?:\.\./)*({folders})", text)
+    missing = [path for path in paths if not (ROOT / path).exists()]
+    for dotted in re.findall(r"(?<![\w./-])ctxbench(?:\.\w+)+", text):
+        path, (*parts,) = PACKAGE, dotted.split(".")[1:]
+        while parts and (path / parts[0]).is_dir():
+            path /= parts.pop(0)
+        if path == PACKAGE:  # what `import ctxbench` offers, or a group of entry points
+            continue
+        path = path / f"{parts.pop(0)}.py" if parts and (path / f"{parts[0]}.py").is_file() else path / "__init__.py"
+        if parts and parts[0] not in words_of(path):
+            missing.append(dotted)
+    return missing
+
+
+def test_paths_and_modules_that_are_named_exist() -> None:
+    """In what is written by hand: reports are made and quote other code, and the log of changes names what is gone."""
+    patterns = ("*.md", "datasets/*.md", "experiments/*.md", "experiments/*/*.md", "tests/**/*.md")
+    written = [page for pattern in (*patterns, "ctxbench/**/*.md", "ctxbench/**/*.py") for page in ROOT.glob(pattern)]
+    wrong = {
+        str(page.relative_to(ROOT)): missing_names(page.read_text("utf-8"))
+        for page in (*written, ANSWERS)
+        if page.name != "CHANGELOG.md"
+    }
+    assert len(wrong) > 200
+    assert {page: names for page, names in wrong.items() if names} == {}
+
+
+def test_missing_names_are_found() -> None:
+    text = "`ctxbench/io/gone.py` `tests/io` ctxbench.io.files.read_text ctxbench.io.files.gone_name ctxbench.io.gone"
+    assert missing_names(text) == ["ctxbench/io/gone.py", "ctxbench.io.files.gone_name", "ctxbench.io.gone"]
 
 
 def test_targets_of_make_exist() -> None:

@@ -1,4 +1,4 @@
-"""`evaluate`, `run` and `tune`."""
+"""The functions `evaluate`, `run` and `tune`: measure selectors on labels, run experiments, find presets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`from_logs`, `label`, `review` and `conversation`: labels and stored conversations."""
+"""The functions `from_logs`, `label`, `review` and `conversation`: labels and stored conversations."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ class Plots:
         return _on(ax, drawn, {name: name for name in drawn}, height=1.2 + 0.45 * rows)
 
     def scores(self, selector: str | None = None, *, dataset: str | None = None, ax: Axes | None = None) -> Any:
-        """Where the scores of what is needed lie beside those of the rest: histograms, as in reports.
+        """Histograms of the scores of required and of other items, as in reports.
 
         Up stand the scores of required items among the candidates. Down hang the best score of an item that is neither
         needed nor helpful, one a query that needs something, and below that the best score of each query that needs

@@ -669,7 +669,7 @@ def select(
         text: the request.
         items: what it chooses from; or the name or folder of a dataset, or of a git repository as `catalog` takes it.
         selector: a shipped selector, such as `learned/normal`, the path of a definition, a pipeline or a preset; None =
-            `learned`, for a repository `codebase`, or with `topK`, `topN` or `includeScore` the documents' search,
+            `learned`, for a repository `codebase`, or with `topK`, `topN` or `includeScore` the specification's search,
             `semantic`.
         history: the messages before, as (role, content), or as dicts with both.
         tool_results: what tools have answered, as (tool name, text), for selectors that search with it.
@@ -677,7 +677,7 @@ def select(
         time: when it is asked, ISO 8601: it sees what was there then. None = now.
         embedder: its name, such as `minilm`, or a function as for `evaluate`.
         counter: what counts prompt tokens, such as `o200k`.
-        **parameters: of the selector, by their names; `topK`, `topN` and `includeScore` are those of the documents.
+        **parameters: of the selector, by their names; `topK`, `topN` and `includeScore` are those of the specification.
 
     Raises:
         UserError: the selector, a parameter, the embedder or the counter is unknown or out of range.

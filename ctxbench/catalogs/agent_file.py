@@ -1,4 +1,8 @@
-"""Agent files: the selector, sources, include modes and servers of an agent."""
+"""Agent files: the selector, sources, include modes and servers of an agent.
+
+`read_agent` reads the file, `AgentFile.catalog` its sources. Rules, references and tool lists are read anew each time.
+Servers are asked by `ctxbench data capture --agent`, and their answers are stored in a folder, the snapshot.
+"""
 
 from __future__ import annotations
 
@@ -92,13 +96,13 @@ _KINDS = ("command", "url", "callable", "answers")  # keys that name a selector 
 
 
 def program_form(name: str) -> str:
-    """How a program in a file of source code is named as a selector; empty for another name."""
+    """The selector block for a program in a source file; empty for another name."""
     runner = _RUNNERS.get(Path(name).suffix)
     return f"{{command: [{runner}, {name}]}}" if runner else ""
 
 
 def own_selector_advice(value: Any) -> str:
-    """Where to write an external selector, with the line for it; empty for a value that is none."""
+    """Advice on where to write an external selector, with its line; empty for any other value."""
     import yaml
 
     kind = next((name for name in _KINDS if isinstance(value, dict) and value.get(name)), None)
@@ -198,7 +202,7 @@ def mode_path(item: str, *, tools: Mapping[str, str], servers: Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class AbsentServer:
-    """A server whose tools no request can be offered.
+    """A server whose tools cannot be offered to any request.
 
     Attributes:
         why: what became of its tools, such as `disabled with server crew in .mcp.json`.
@@ -210,7 +214,7 @@ class AbsentServer:
 
 
 def absent_servers(config: Path, snapshot: Path, *, config_name: str, ask: str) -> dict[str, AbsentServer]:
-    """The servers that a configuration disables, and those that were disabled, or not there, when it was captured.
+    """The servers that a configuration disables, and those disabled or missing when it was captured.
 
     Args:
         config: of the servers.
@@ -237,7 +241,7 @@ def absent_servers(config: Path, snapshot: Path, *, config_name: str, ask: str) 
 
 
 def uncaptured_servers(names: Iterable[str], card: Path) -> dict[str, str]:
-    """Those of some servers of which a snapshot holds nothing, with why: `never captured`, or disabled then.
+    """Those of some servers that a snapshot has no tools of, with the reason: never captured, or disabled then.
 
     Args:
         names: of servers that the configuration has and does not disable.
@@ -465,7 +469,7 @@ class AgentFile:
 
 
 def is_agent_file(path: Path | str) -> bool:
-    """Whether a path is that of a file in YAML with `sources`; a file that cannot be read is none."""
+    """Whether a path is a YAML file with `sources`; False for a file that cannot be read."""
     if not str(path).endswith(_ENDINGS) or not Path(path).is_file():
         return False
     try:

@@ -1,4 +1,10 @@
-"""Read trees, blobs, commits and changed lines from a git repository."""
+"""Read trees, blobs, commits and changed lines from a git repository.
+
+The commits are those of the first-parent line. The repository may be hostile, so nothing in it is run: git is asked by
+plumbing (`ls-tree`, `cat-file`, `diff-tree`, `log` without differences) that uses no hooks, filters or textconv;
+settings that name a program are overridden; nothing is fetched. Replaced objects, grafts and variables `GIT_...` of the
+caller are ignored.
+"""
 
 from __future__ import annotations
 
@@ -596,7 +602,7 @@ def _lines(shas: Iterable[str]) -> bytes:
 
 
 def _changes(about: bytes, old: str, path: str, inside: str) -> Iterator[FileChange]:
-    """A change as `:MODE MODE SHA SHA STATUS` tells it; nothing where no file that an item can have is in it."""
+    """A change from a line `:MODE MODE SHA SHA STATUS`; None if it has no file that can be an item."""
     is_inside = [name.startswith(inside) and not path_fault(name) for name in (old, path)]
     old_mode, new_mode, old_sha, new_sha, _ = about[1:].split(b" ")
     before = old_sha.decode() if old_mode in _REGULAR and is_inside[0] else None

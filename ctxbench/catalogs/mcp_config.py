@@ -1,4 +1,9 @@
-"""Read MCP server configurations and their variables, and detect changed server files."""
+"""Read MCP server configurations and their variables, and detect changed server files.
+
+Source files of a server are found by name: relative imports of JavaScript and TypeScript, modules of Python. Nothing is
+run, and paths that a program computes or a build maps are not found: the list shows which files a command is likely
+made of.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Read catalogs from files, and take and merge snapshots of them."""
+"""Read catalogs from files, and take and merge snapshots of them.
+
+Keys of a known form (`ghp_...`, a JWT, a private key) in captured items are reported with their location, or hidden.
+Names are stored as they are, so a key in a name can only be reported.
+"""
 
 from __future__ import annotations
 
@@ -427,7 +431,7 @@ def odd_in(parts: Sequence[SnapshotPart]) -> list[str]:
 
 
 def write_snapshot(snapshot: CatalogSnapshot, folder: Path | str, *, when: datetime | None = None) -> dict[str, Any]:
-    """Write `corpus.jsonl` and `capture.yaml`, both or neither, in place of a snapshot that stands there.
+    """Write `corpus.jsonl` and `capture.yaml`, both or neither, replacing an existing snapshot.
 
     The same items give the same bytes of `corpus.jsonl`; only `capture.yaml` holds the time.
 

@@ -1,4 +1,10 @@
-"""Read tool definitions in the formats of MCP, OpenAI, Anthropic, the AI SDK and gateways."""
+"""Read tool definitions in the formats of MCP, OpenAI, Anthropic, the AI SDK and gateways.
+
+Tools by name are those of the AI SDK for TypeScript: `{"search": {"description", "inputSchema"}}`. Source:
+https://ai-sdk.dev/docs/ai-sdk-core/tools-and-tool-calling (`inputSchema`, and `parameters` before version 5) and
+https://ai-sdk.dev/docs/reference/ai-sdk-core/json-schema: `jsonSchema()` and `zodSchema()` are written as
+`{"jsonSchema": {...}}`.
+"""
 
 from __future__ import annotations
 
@@ -310,7 +316,7 @@ _HOSTED = ("provider", "provider-defined")  # and for one that the model's provi
 
 
 def is_keyed_tool(value: Mapping[str, Any]) -> bool:
-    """Whether an object that stands under a name is a tool: it has a schema, or no more than a description."""
+    """Whether an object under a name is a tool: it has a schema, or only a description."""
     if isinstance(value.get("function"), dict) or any(isinstance(value.get(key), dict) for key in SCHEMA_KEYS):
         return True
     if value.get("type") in _HOSTED:
@@ -579,7 +585,7 @@ class _ToolListReader:
 
 
 def _entries(value: Any, path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
-    """The definitions in a JSON value, whatever stands around them; what cannot be one is a fault."""
+    """The definitions in a JSON value, also nested ones; anything else is a fault."""
     if isinstance(value, list):
         for index, entry in enumerate(value):
             if not isinstance(entry, dict):

@@ -1,4 +1,8 @@
-"""The command `ctxbench`: arguments of its commands."""
+"""The command `ctxbench`: arguments of its commands.
+
+Heavy modules are imported by the command that needs them. Annotations are evaluated here, once: typer would evaluate
+those of all commands again and again, which takes as long as importing it.
+"""
 
 import gc
 from collections.abc import Sequence

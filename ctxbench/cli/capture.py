@@ -1,4 +1,4 @@
-"""`ctxbench data capture`; servers of a gate's agents, and lines of rules in their files."""
+"""`ctxbench data capture` and the import of tool lists; the location of an edited rule in its file."""
 
 from __future__ import annotations
 

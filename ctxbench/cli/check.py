@@ -1,4 +1,4 @@
-"""`ctxbench check`, its output files, and locations in edited files."""
+"""`ctxbench check`: run it, write its output files, and find locations in edited files."""
 
 from __future__ import annotations
 

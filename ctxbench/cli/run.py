@@ -1,4 +1,7 @@
-"""`ctxbench run`, `score`, `report`, `latency`, `graph` and `data overlap`."""
+"""`ctxbench run`, `score`, `report`, `latency`, `graph` and `data overlap`: run them and print.
+
+Arguments are in `ctxbench/cli/app.py`; tables, pages and charts in `ctxbench/report`.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportTargets:
-    """Where a run is reported apart from its page: a Markdown file, a CSV file, and JSON in place of the table."""
+    """Further outputs of a run: a Markdown file, a CSV file, or JSON instead of the table."""
 
     markdown: Path | None = None
     csv: Path | None = None
@@ -192,7 +195,7 @@ def _refuse_silence(prepared: Prepared, folder: RunFolder) -> None:
 
 @contextmanager
 def _goes_on(*, resumable: bool) -> Iterator[None]:
-    """Add to Ctrl-C, where the run is kept, that the same command continues it."""
+    """After Ctrl-C, tell that the same command continues the run, if it was stored."""
     try:
         yield
     except KeyboardInterrupt as stopped:
@@ -249,7 +252,7 @@ def _report(
     targets: ReportTargets,
     page: bool = True,
 ) -> None:
-    """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""
+    """Write the summary and the page of a finished run before printing, since the reader of a pipe may stop early."""
     from ctxbench.evaluation.run_folder import summarise_run
     from ctxbench.io.documents import dump_json
 
@@ -411,7 +414,7 @@ def _show_history(path: Path, output: HistoryOutput) -> None:
 
 
 def _form(chart: Path) -> str:
-    """The form of a chart's file, by its name.
+    """The format of a chart's file, by its name.
 
     Raises:
         ParameterError: it is none that can be drawn.
@@ -500,7 +503,7 @@ def show_overlap(name: str, *, embedder: str, threshold: float | None, list_all:
 
 
 def overlap_lines(result: Overlap, *, limit: int | None = 10) -> list[str]:
-    """How alike items are, as lines; of each list the first `limit`, None = all."""
+    """The overlap of items as lines; the first `limit` of each list, None = all."""
     return [*_summary(result), *_pair_lines(result, limit), *_name_lines(result.names, limit)]
 
 
@@ -547,7 +550,7 @@ def _pair_lines(result: Overlap, limit: int | None) -> Iterator[str]:
 
 
 def _truncate(similarity: float) -> str:
-    """Cut to three decimals, not rounded: what is below the threshold never looks as if it reached it."""
+    """Truncate to three decimals, so that a value below the threshold never looks as if it reached it."""
     return f"{math.floor(similarity * 1000 + 1e-6) / 1000:.3f}"
 
 

@@ -224,7 +224,7 @@ def _read_messages(text: str, path: Path) -> tuple[Message, ...]:
     return tuple(out)
 
 
-IN_CHAT = "semantic"  # whose settings a session holds, as the documents have it
+IN_CHAT = "semantic"  # whose settings a session holds, as the specification has it
 ITS_OWN = "Your selector alone knows why: ctxbench sees its answer, not the rules inside it."
 
 

@@ -1,4 +1,4 @@
-"""The signals that ask a command to end: each ends it as Ctrl-C does, with its children, and with its own exit code."""
+"""Signals that end a command and its children as Ctrl-C does, each with an exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _got: list[int] = []
 
 
 def catch() -> None:
-    """Do from now on as at Ctrl-C. A signal that is ignored, as by `nohup`, or handled by another stays so."""
+    """Handle SIGTERM and SIGHUP as Ctrl-C from now on, unless they are ignored (as by `nohup`) or already handled."""
     for name in _NAMES:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
@@ -21,12 +21,12 @@ def catch() -> None:
 
 
 def exit_code() -> int:
-    """What a command that was stopped ends with: 128 and the number of the signal, 130 of Ctrl-C."""
+    """The exit code of a stopped command: 128 plus the number of the signal; 130 for Ctrl-C."""
     return 128 + (_got[0] if _got else signal.SIGINT)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Do what Ctrl-C would do now; where that is ignored, as of a job in the background, raise all the same."""
+    """Do what Ctrl-C would do; if that is ignored, as in a background job, raise `KeyboardInterrupt`."""
     _got.append(number)
     handler = signal.getsignal(signal.SIGINT)
     if callable(handler):
@@ -35,7 +35,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _let_go() -> None:
-    """A process that code of others forks off ends by the signal, as its parent expects."""
+    """Restore the default in a forked child, which its parent expects to end by the signal."""
     for name in _NAMES:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is _stop:

@@ -114,7 +114,7 @@ class Dataset:
 
     @cached_property
     def current_catalog(self) -> Catalog:
-        """The items that a selector chooses from: `catalog` without the items that are gone, which stand at its end."""
+        """The items that a selector chooses from: `catalog` without the items that are gone, which come last."""
         return self.catalog if not self.gone else Catalog(self.catalog[: -self.gone])
 
     @cached_property

@@ -1,4 +1,16 @@
-"""Files of a dataset folder, labelling files in it, and the sources of its agent's items."""
+"""Files of a dataset folder, labelling files in it, and the sources of its agent's items.
+
+Files of BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`, `dataset.yaml`. If the card names an agent
+file, the items are those that the agent has now, without `corpus.jsonl`; `items.txt` lists those it had when the
+dataset was made.
+
+`exposure.jsonl` stores what a log says was offered and called. A row is a set of items, `{"set": 0, "items": [ids]}`,
+or a query, `{"query": id, "offered": 0 or [ids], "called": [ids], "wanted": [ids], "full": true, "signals": [...]}`.
+Sets come before the queries that name them.
+
+When a dataset is made from another, the weights of its queries are always copied. The log of answers, the queue and the
+exposure are copied only if queries, labels and catalog are equal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Answers of selectors: in blocks, in files, as rows, and joined with labels."""
+"""Answers of selectors: in blocks, in files, as rows, and joined with labels.
+
+`Slice` has the answers to some queries with all candidates. `StoredAnswers` reads them from `answers.zip` block by
+block. A `Part` is one selector on one dataset; `ctxbench.evaluation.run_folder` stores parts. `Labels.evidence` joins
+answers and labels into the arrays that `ctxbench.evaluation.metrics` reads.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +41,7 @@ DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeEr
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AnsweredQueries:
-    """Answers for some queries of a dataset, in order, but for the candidates.
+    """Answers to some queries of a dataset, in order, without the candidates.
 
     Attributes:
         queries: their ids.
@@ -44,7 +49,7 @@ class AnsweredQueries:
         ranked, scored: as `Answers`.
         errors: what went wrong, by query id.
         seconds: what each query took, shape (n_queries,).
-        notes: what the selector says of these answers, as JSON; counts add up over slices.
+        notes: of the selector on these answers, as JSON; counts are added over slices.
     """
 
     queries: tuple[str, ...]
@@ -58,12 +63,12 @@ class AnsweredQueries:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Slice(AnsweredQueries):
-    """Answers for some queries of a dataset, in order, with the candidates, rows by query."""
+    """Answers to some queries of a dataset, in order, with the candidates, rows by query."""
 
     candidates: Candidates
 
     def blocks(self) -> Iterator[Slice]:
-        """The answers a block at a time, which is all at once; `StoredAnswers` have more than one."""
+        """The answers block by block: here a single block; `StoredAnswers` have more."""
         yield self
 
     def joined(self) -> Slice:
@@ -245,14 +250,14 @@ _ONE = ".npz"  # the whole answers of a part as one block, as earlier versions w
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredAnswers(AnsweredQueries):
-    """Answers for all queries of a dataset, in order; all but the candidates, which are read as they are asked for.
+    """Answers to all queries of a dataset, in order; candidates are read from the file on demand.
 
     Attributes:
         path: of the file, or of the folder of an unfinished part.
         parts: the ids of the queries of each block.
         stamp: identifies the file, so that a replaced one is noticed; None of a folder.
 
-    What is told of the queries is over all blocks. A block whose queries all failed says nothing about rankings.
+    `ranked` and `scored` are over all blocks, without those whose queries all failed.
     """
 
     path: Path
@@ -355,7 +360,7 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 
 class _Recent:
-    """The blocks that were written or read last, by their bytes.
+    """A cache of the blocks that were written or read last, by the hash of their bytes.
 
     A run and its report read each several times, and unpacking takes longest. No more than `limit` bytes of rows are
     kept; a block that has more never is.
@@ -381,7 +386,7 @@ class _Recent:
         return block
 
     def keep(self, key: bytes, block: Slice) -> None:
-        """Keep a block by the SHA-256 of its bytes."""
+        """Store a block under the SHA-256 of its bytes."""
         size = _size(block)
         with self._lock:
             if size <= self._limit and key not in self._blocks:
@@ -436,8 +441,8 @@ class Part:
         answers: for every query, at once or by blocks.
         metrics: values by query, by metric name in the order asked; NaN where a metric does not apply.
         unavailable: why a metric could not be computed, by its name.
-        notes: what the selector says of this run, for example how many repeats differed.
-        forbidden: to how many queries an item was added that their labels call irrelevant, by its id.
+        notes: of the selector on this run, such as how many repeats differed.
+        forbidden: by item id, to how many queries it was added although it is labelled irrelevant.
         values_key: hash of what else decides the values: metrics, token counts, code.
         made_by: versions and commit that the part was made by; a run may reuse parts of an earlier one.
     """
@@ -455,7 +460,7 @@ class Part:
 
 
 def write_selections(part: Part, catalog: Catalog, stream: BinaryIO) -> None:
-    """Write what each query was offered, with scores and rules, one JSON line per query."""
+    """Write the offered items of each query, with scores, one JSON line per query."""
     for answers in part.answers.blocks():
         alike = continuing(answers.candidates)
         for index, query in enumerate(answers.queries):
@@ -470,7 +475,7 @@ def write_selections(part: Part, catalog: Catalog, stream: BinaryIO) -> None:
 
 
 def _offered(catalog: Catalog, table: Candidates, index: int, alike: BoolArray) -> Iterator[dict[str, Any]]:
-    """What a query was offered; of many items that follow each other in the catalog, the first and last id."""
+    """The offered items of a query; for many consecutive items of the catalog, the first and last id."""
     span = table.rows(index)
     rows = np.flatnonzero(table.chosen[span]) + span.start
     if np.count_nonzero(alike[rows]) < _MANY - 1:
@@ -504,7 +509,7 @@ TextTokens: TypeAlias = Callable[[Sequence[str]], IntArray]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Labels:
-    """What answers on a dataset are compared with.
+    """The labels of a dataset and what metrics need besides, to be joined with answers.
 
     Attributes:
         dataset: with judgments for every query.
@@ -522,7 +527,7 @@ class Labels:
 
     @classmethod
     def of(cls, dataset: Dataset, item_tokens: IntArray, count: TextTokens | None = None) -> Labels:
-        """Take them from a dataset.
+        """Read them from a dataset.
 
         Args:
             dataset: with judgments for every query.
@@ -585,7 +590,7 @@ class Labels:
 
 
 def _model_use(table: Candidates) -> FloatArray | None:
-    """Tokens and seconds of the models that steps asked, by query; 0 where none was asked, None without such a step."""
+    """Tokens and seconds of language models by query; 0 if none was called, None without a step that calls one."""
     if SENT not in table.columns:
         return None
     use = np.zeros((2, table.n_requests), dtype=np.float64)
@@ -598,7 +603,7 @@ def _model_use(table: Candidates) -> FloatArray | None:
 
 
 def _body_tokens(catalog: Catalog, count: TextTokens | None) -> IntArray | None:
-    """Tokens of what is loaded of each item on demand; None where there is something that cannot be counted."""
+    """Token counts of item bodies, which are loaded on demand; None if one cannot be counted."""
     bodies = {index: item.body for index, item in enumerate(catalog) if item.body}
     tokens = np.zeros(len(catalog), dtype=np.int64)
     if bodies:
@@ -612,7 +617,7 @@ def _body_tokens(catalog: Catalog, count: TextTokens | None) -> IntArray | None:
 
 
 def enough_shown(dataset: Dataset, table: Candidates, *, first: int = 0) -> BoolArray:
-    """Where enough of an item is shown: all of it, or what its label quotes; True where there is no label.
+    """Whether enough of each item is shown: all of it, or what its label quotes; True without a label.
 
     Args:
         dataset: with labels.

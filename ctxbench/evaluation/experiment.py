@@ -61,7 +61,7 @@ EXPERIMENT_KEYS = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Experiment:
-    """What is run.
+    """An experiment: datasets, selectors and metrics to run.
 
     Attributes:
         name: of the run folder and the report.
@@ -112,7 +112,7 @@ class Experiment:
 
 
 def examine(path: Path) -> tuple[Experiment, list[Fault]]:
-    """Read what can be read of an experiment, and list what is wrong in it, by line.
+    """Read an experiment as far as possible, and list its faults by line.
 
     With faults, the experiment holds what is right in the file, so that what it names can be checked as well.
 
@@ -132,7 +132,7 @@ def experiment_of(
     noun: str = "an experiment",
     keys: Sequence[str] = EXPERIMENT_KEYS,
 ) -> tuple[Experiment, list[Fault]]:
-    """The experiment in a file that was parsed, and what is wrong in it, by line: see `examine`.
+    """The experiment in a parsed file, and its faults by line: see `examine`.
 
     Args:
         data, lines: as `load_yaml` gives them.
@@ -211,7 +211,7 @@ class _ExperimentReader(YamlForm):
         return name
 
     def _is_named(self, name: str, names: Sequence[str]) -> bool:
-        """Whether a selector has this name, or one that cannot be read may have it."""
+        """Whether a selector has this name, or an unreadable one may have it."""
         return name in names or any(name == prefix or name.startswith(f"{prefix} ") for prefix in self.faulty)
 
     def texts(self, data: Mapping[str, Any], key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -380,7 +380,7 @@ class _ExperimentReader(YamlForm):
 
 
 def _named(entry: Mapping[str, Any]) -> str:
-    """What a selector is called if nothing varies: its name, else what it is read from, and the preset."""
+    """The name of a selector without variants: its name or source, and the preset."""
     if "name" in entry:
         return str(entry["name"])
     preset = str(entry["preset"]) if "preset" in entry else None
@@ -457,7 +457,7 @@ def _versions() -> dict[str, str]:
 
 
 def git_commit(folder: Path) -> str | None:
-    """The commit that `folder` is at, with `+changes` where the work tree differs; None outside of git."""
+    """The commit of `folder`, with `+changes` if the work tree differs; None outside of git."""
     try:
         head = _git(folder, "rev-parse", "HEAD")
         return f"{head}+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else head

@@ -68,7 +68,7 @@ class Prepared:
 
 
 def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said) -> Prepared:
-    """Read an experiment and open what it names; nothing is embedded, and no model is loaded.
+    """Read an experiment and open its datasets and selectors; nothing is embedded, and no model is loaded.
 
     Raises:
         StorageError: the file is missing or cannot be read.
@@ -160,7 +160,7 @@ class _OpenDataset:
 
 @dataclass
 class _ExperimentForm(YamlForm):
-    """Opens what an experiment names, and collects what is wrong.
+    """Opens the datasets and selectors of an experiment, and collects faults.
 
     Attributes:
         experiment: as read.
@@ -199,7 +199,7 @@ class _ExperimentForm(YamlForm):
                 self.faults.append(Fault(message, self.experiment.path, spec.line))
 
     def in_order(self) -> list[Fault]:
-        """What is wrong in the experiment by line, then the rest."""
+        """The faults of the experiment by line, then the others."""
         in_file = sorted(
             (fault for fault in self.faults if fault.path == self.experiment.path), key=lambda fault: fault.line
         )
@@ -225,7 +225,7 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
 
 
 def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[str]:
-    """What a user should know of the fits that our selectors read, each once."""
+    """Notices about the fits that selectors read, each once."""
     pipelines = [
         selector.pipeline
         for spec in experiment.selectors
@@ -258,7 +258,7 @@ class StepChecks:
         self._messages: dict[tuple[str, str], str | None] = {}
 
     def faults(self, pipeline: Pipeline, dataset: Dataset) -> list[str]:
-        """What is wrong with running a pipeline on a dataset."""
+        """The faults of running a pipeline on a dataset."""
         checks = [(step, self._objection) for step in _steps(pipeline)]
         messages = [self._check(step, dataset, ask) for step, ask in [*checks, (pipeline.analyse, self._no_chunk)]]
         messages += calibration_faults(pipeline, dataset.current_catalog)

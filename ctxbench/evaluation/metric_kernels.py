@@ -1,4 +1,8 @@
-"""Labels joined to offered and ranked items, and the metric functions over them."""
+"""Labels joined to offered and ranked items, and the metric functions over them.
+
+One function per metric, over all queries at once, from joined tables to an array, shape (n_queries,). NaN means that
+the metric does not apply to the query.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ NEVER = np.inf  # the rank of what is not in a ranking
 
 
 class Joined:
-    """Labels joined to what was offered and ranked; every part is computed once, when a metric first asks.
+    """Labels joined to offered and ranked items; every part is computed once, on demand.
 
     A group is one alternatives group of one query; groups are numbered over all queries. A group is *open* unless the
     session holds one of its items (`session_met`).
@@ -73,7 +77,7 @@ class Joined:
         return np.where(keys[at] == key, rows[at], -1)
 
     def _grade_of(self, label: IntArray, enough: BoolArray | None) -> IntArray:
-        """The grade of each label row, -1 if it is not labelled; what is not shown enough of is of no use."""
+        """The grade of each label row, -1 without a label; items of which not enough is shown do not count."""
         grade = _take(self.labels.grade, label)
         return grade if enough is None else np.where(enough, grade, np.minimum(grade, Grade.IRRELEVANT))
 
@@ -95,7 +99,7 @@ class Joined:
 
     @cached_property
     def forbidden(self) -> BoolArray:
-        """True for each row of the prompts that the selector added although its label says irrelevant."""
+        """True for each item that the selector added although it is labelled irrelevant."""
         return self.added & np.equal(_take(self.labels.grade, self._offered_label), Grade.IRRELEVANT)
 
     def _touched(self, rows: BoolArray) -> BoolArray:
@@ -254,7 +258,7 @@ def unlabelled(j: Joined) -> FloatArray:
 
 
 def tokens(j: Joined, rows: BoolArray | None = None) -> FloatArray:
-    """Prompt tokens of what is shown of some rows of the prompts: of what the selector added, if none are named."""
+    """Prompt tokens of the shown text of some rows of the prompts, by default of the items that the selector added."""
     rows, offered = j.added if rows is None else rows, j.evidence.offered
     if offered.tokens is not None:
         return j.total(j.offered_query[rows], offered.tokens[rows])
@@ -263,14 +267,14 @@ def tokens(j: Joined, rows: BoolArray | None = None) -> FloatArray:
 
 
 def loaded_tokens(j: Joined) -> FloatArray:
-    """Prompt tokens of what the selector added, and of the bodies that the model loads: those of required items."""
+    """Prompt tokens of the added items, and of the bodies that the model loads: those of required items."""
     rows = j.added & (j.offered_grade == Grade.REQUIRED)
     bodies = np.asarray(j.evidence.body_tokens, dtype=np.float64)[j.evidence.offered.item[rows]]
     return tokens(j) + j.total(j.offered_query[rows], bodies)
 
 
 def model_use(j: Joined, row: int) -> FloatArray:
-    """What the selector itself asked of a model: tokens sent to it and got from it (row 0), or seconds waited (1)."""
+    """The selector's use of a language model: tokens sent and received (row 0), or seconds waited (row 1)."""
     return np.asarray(np.asarray(j.evidence.model_use, dtype=np.float64)[row])
 
 

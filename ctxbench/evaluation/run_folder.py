@@ -1,4 +1,18 @@
-"""Run folders: write, read, and summarise by estimates and comparisons."""
+"""Run folders: write, read, and summarise by estimates and comparisons.
+
+    manifest.json               versions, hashes, configuration, seed, identities, git commit
+    timings.json                seconds, and the machine; nothing else depends on the machine
+    <dataset>/<selector>/
+        answers.zip             every candidate of every query, offered or not, by blocks of queries
+        selections.jsonl        offered items, one line per query, for reading
+        metrics.jsonl           values of all metrics, one line per query
+        part.json               hashes of the inputs and of the files in the folder
+
+Each JSON file that is read again holds its checksum. A changed file is an error, and its part is computed again. A part
+(one dataset and selector) appears whole or not at all. Until then finished slices of queries are in
+`<selector>+partial`, so that an interrupted run continues there. A run folder without a manifest is unfinished.
+Summaries are computed from the values by query; no mean is stored alone.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +85,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
-        """Keep other processes from writing parts, and clear away what a killed one left half-written.
+        """Lock the folder against other writers, and remove the incomplete files of a killed process.
 
         Args:
             waiting: called every tenth of a second while another process writes.
@@ -104,7 +118,7 @@ class RunFolder:
         return None
 
     def stored(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
-        """The answers of the finished part, or those that there are of an unfinished one; None if there are none."""
+        """The answers of a finished part, or those so far of an unfinished one; None if there are none."""
         answers = self.answers(dataset, selector, key)
         if answers is None and _has_text(self._partial(dataset, selector) / "key", key):
             with suppress(StorageError):
@@ -221,7 +235,7 @@ class RunFolder:
         return numbers
 
     def slices(self, dataset: str, selector: str) -> StoredAnswers:
-        """All slices of an unfinished part, one behind the other.
+        """All slices of an unfinished part, concatenated.
 
         Raises:
             StorageError: one has been changed since `slice_numbers` looked.
@@ -233,7 +247,7 @@ class RunFolder:
         return int(_read_checked(self._recovered(dataset, selector) / "part.json")["errors"])
 
     def add_slice(self, dataset: str, selector: str, key: str, *, number: int, answers: Slice) -> None:
-        """Keep a finished slice until the part is whole."""
+        """Store a finished slice until the part is complete."""
         folder = self._partial(dataset, selector)
         if not (folder / "key").exists():
             write_atomic(folder / "key", key, durable=False)
@@ -388,7 +402,7 @@ class SelectorSummary:
     forbidden: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """The summary as JSON; what is not a finite number is null."""
+        """The summary as JSON; numbers that are not finite are null."""
         return {
             "queries": self.queries,
             "errors": self.errors,
@@ -456,7 +470,7 @@ class RunSummary:
         return bool(self.manifest["experiment"].get("metrics_named"))
 
     def metrics(self, dataset: DatasetSummary) -> tuple[Metric, ...]:
-        """The metrics of the experiment, in order, then what was measured on a dataset without being named."""
+        """The metrics of the experiment, in order, then those measured without being named."""
         named = [parse_metric(name) for name in self.manifest["experiment"]["metrics"]]
         measured = any(str(FORBIDDEN_OFFERED) in selector.estimates for selector in dataset.selectors)
         return tuple(dict.fromkeys([*named, *[FORBIDDEN_OFFERED] * measured]))
@@ -467,7 +481,7 @@ class RunSummary:
         return list(dict.fromkeys(str(metric) for dataset in self.datasets for metric in self.metrics(dataset)))
 
     def as_dict(self) -> dict[str, Any]:
-        """The summary as JSON; what is not a finite number is null."""
+        """The summary as JSON; numbers that are not finite are null."""
         datasets = {
             dataset.dataset: {
                 "queries": dataset.queries,

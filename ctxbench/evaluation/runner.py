@@ -94,7 +94,7 @@ class DatasetRun:
     def finish(
         self, names: Sequence[str], progress: ProgressListener, *, fresh: bool
     ) -> Iterator[tuple[str, StoredAnswers]]:
-        """Ask what is missing of some parts and save them; yields name and answers of each."""
+        """Ask the missing queries of some parts and save them; yields name and answers of each."""
         stored = {name: None if fresh else self.store.answers(self.name, name, self.keys[name]) for name in names}
         missing = [name for name in names if stored[name] is None]
         self._ask(missing, progress, fresh=fresh)
@@ -106,7 +106,7 @@ class DatasetRun:
             yield name, answers
 
     def _ask(self, names: Sequence[str], progress: ProgressListener, *, fresh: bool) -> None:
-        """Ask for every slice that is missing; those that take another's sizes come after it."""
+        """Ask for every missing slice; selectors that copy another's sizes come after it."""
         if not names:
             return
         requests = self.dataset.requests()
@@ -139,7 +139,7 @@ class DatasetRun:
             progress(self.name, first + len(part), len(requests))
 
     def _size(self, name: str) -> int:
-        """Queries of a slice of a selector: `SLICE`, or of what may offer the whole catalog a part of it."""
+        """Queries per slice: `SLICE`, or fewer for a selector that may offer the whole catalog."""
         selector, size = self.selectors[name], SLICE
         if isinstance(selector, PipelineSelector) and selector.pipeline.retrieve.unlimited:
             while size % 2 == 0 and size * len(self.dataset.catalog) > ROWS:
@@ -147,7 +147,7 @@ class DatasetRun:
         return size
 
     def _retry_failed(self, name: str, stored: StoredAnswers) -> StoredAnswers:
-        """Answers that are there, with the failed queries asked again; stopped, the next call goes on."""
+        """The stored answers, with failed queries asked again; the next call continues after a stop."""
         if not stored.errors:
             return stored
         request = {request.id: request for request in self.dataset.requests()}
@@ -171,7 +171,7 @@ class DatasetRun:
         return isinstance(self.selectors[name], SizeMatched)
 
     def _answered(self, name: str, batch: Batch, by_name: Mapping[str, Sequence[Slice]]) -> Slice:
-        """The answers of a selector. Where it takes another's sizes, that one is not asked a second time.
+        """The answers of a selector. If it copies another's sizes, that one is not asked again.
 
         Args:
             name: of the selector.
@@ -321,7 +321,7 @@ class RunReport:
 
 
 def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent, fresh: bool = False) -> RunReport:
-    """Run an experiment, or what is missing of it, into `folder`.
+    """Run an experiment, or its missing parts, into `folder`.
 
     Answers made from the same dataset and selector are kept; where only metrics or token counts differ they are
     measured again, and queries that failed are asked again. The manifest is written last. Interrupted at any point,
@@ -424,7 +424,7 @@ def _save_timings(store: RunFolder, times: Mapping[str, Mapping[str, Any]], *, e
 
 
 def manifest(prepared: Prepared, resources: LocalResources, *, commit: str | None) -> dict[str, Any]:
-    """What was run: everything that decides the results, nothing that depends on the moment or the machine."""
+    """The manifest: everything that the results depend on, and nothing of the time or the machine."""
     experiment = prepared.experiment
     selectors = experiment.make_selectors(resources, {})
     specs = {spec.name: spec for spec in experiment.selectors}

@@ -1,4 +1,18 @@
-"""Confidence intervals for a mean, and paired comparisons of two selectors."""
+"""Confidence intervals for a mean, and paired comparisons of two selectors.
+
+Intervals depend on the values and not on their order, and `holds` says whether there are enough values. Coverage was
+measured by simulation (`tests/evaluation/test_stats.py` repeats the deciding cases):
+
+* yes/no: Wilson's score interval. At p = .98, n = 50 a percentile bootstrap covers 63%, Wilson 92%; over all p its mean
+  coverage is within a point of nominal from n = 10 on.
+* share in [0, 1] (recall, nDCG, RR): Wilson's interval at the effective sample size; equal to Wilson's if all values
+  are 0 or 1. A bootstrap collapses near 1 (recall .98, n = 50: percentile 77%, BCa 77%, this one 96%).
+* amount (items, tokens): Hall's correction of Student's t for skewness. Lognormal (sigma 1), n = 50: percentile 87%,
+  BCa 89%, bootstrap-t 91%, this one 93%. No interval holds if fewer than about ten values differ from the rest.
+* any function of means (Bits-over-Random): BCa bootstrap.
+
+For paired comparisons, position i of both arrays is the same query.
+"""
 
 from __future__ import annotations
 
@@ -333,7 +347,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A comparison of two selectors on the same queries by one metric; it does not say which is better.
+    """A comparison of two selectors on the same queries by one metric, without a verdict.
 
     Attributes:
         n: pairs compared.
@@ -382,7 +396,7 @@ class Comparison:
 
     @property
     def p_at_floor(self) -> bool:
-        """True if no random flip was as extreme as what was seen, so that the true p-value is at most `p`."""
+        """True if no random flip was as extreme as the observed one, so that the true p-value is at most `p`."""
         return self.p_floor > 0.0 and self.p == self.p_floor
 
     @property

@@ -1,4 +1,16 @@
-"""Write baselines without rounding differences between machines, and reuse unchanged answers."""
+"""Write baselines without rounding differences between machines, and reuse unchanged answers.
+
+The files hold what a check needs to compare and to name a cause: texts and content hashes, the selector's description,
+the model, and the version and code of ctxbench. The commit is left out: it would change each time.
+
+Noise: a score within `noise_margin` of the old one keeps the old value; so do the order of such items and swaps among
+them. So accepting on another machine changes nothing. A score that creeps by less than the margin each time is still
+noticed.
+
+Answers are reused if the dataset's files are equal byte for byte, the same queries are asked, the selector is built in
+and its description is equal, and Python, ctxbench and the libraries are the same. Either all selectors of a gate file
+are reused or none.
+"""
 
 from __future__ import annotations
 
@@ -316,7 +328,7 @@ def write_baseline(
     """Write a baseline, or what of it has changed.
 
     The same snapshots give the same bytes. What is there already stays as it is, as far as it moved only by what
-    machines differ in (`baseline_noise`); where it cannot be read, all is written anew. Files of others stay.
+    machines differ in (see `undo_noise`); where it cannot be read, all is written anew. Files of others stay.
 
     Args:
         folder: made if it is missing.

@@ -1,4 +1,8 @@
-"""Read a baseline with all its faults, and the vectors stored in it."""
+"""Read a baseline with all its faults, and the vectors stored in it.
+
+Rows of `vectors.npz` are in the order of the hashes of their texts, uncompressed, so that git stores a change as a
+difference. Equal vectors give equal bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,19 @@
-"""Files of a baseline folder and the rows in them."""
+"""Files of a baseline folder and the rows in them.
+
+    baseline.json               format, versions, settings, selectors, metrics, figures of the replaced baseline, hashes
+    vectors.npz                 vectors of the texts that a check needs, if asked for
+    <dataset>/items.jsonl       {"id", "hash", "tokens", "prompt"?, "enabled"?, "scopes"?: [...], "row"?}
+    <dataset>/queries.jsonl     {"id", "text"?, "asked", "labelled", "required"?, "labels"?, "needs"?, "group"?,
+                                 "tags"?, "scope"?, "removed"?: [...], "explicit"?: [...], "recent"?: [...],
+                                 "available"?: [...]}
+    <dataset>/sessions.jsonl    {"session", "items": ["always rule:style", ...]}
+    <dataset>/<selector>.jsonl  {"query", "error"?, "session"?, "offered": [...], "near"?: [...], "values"}
+
+Items and queries are in their order. `session` is a line number of `sessions.jsonl`, or a list. A candidate is `[id,
+score]`; an excluded one `[id, score, rule]`, the rule a number that `baseline.json` explains. Other origins are added:
+`["rule:style", 0.81, {"mode": "expansion", "origin": "expansion", "via": "rule:tests"}]`. Winning pairs of chunks are
+left out, since they change with every edit of a text.
+"""
 
 from __future__ import annotations
 

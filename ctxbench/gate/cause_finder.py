@@ -1,4 +1,7 @@
-"""Candidates and scores of a query in both snapshots, and causes found from them."""
+"""Candidates and scores of a query in both snapshots, and causes found from them.
+
+Token counts of an edited item are part of a score if the selector has the step `price`, and of a budget.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""Queries on which two snapshots can be compared, and datasets with an edited catalog."""
+"""Queries on which two snapshots can be compared, and datasets with an edited catalog.
+
+The scope of a query, or its list of available items, is part of the query; the catalog is under test:
+
+* A renamed item is the same item, wherever it is named.
+* An item that is gone, or can no longer be offered, does not change the queries that named it. Nor does a new item.
+* An item that queries with a scope require, and that is in no scope any more, is gone for all queries with a scope.
+* An item that can be offered in both snapshots, but that a query may get in one only, changes the query.
+
+Edits of a catalog by hand must not make its dataset invalid. In memory only: a label on an item that is gone is kept,
+and the item counts as not offered; labels, scopes, lists of available items and tool results follow a renamed item;
+labels that were dropped with an item are restored for queries whose text and other labels are those of the baseline.
+"""
 
 from __future__ import annotations
 

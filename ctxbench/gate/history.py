@@ -1,4 +1,11 @@
-"""Accepted baselines in git, the replaced baseline, and changed gate settings."""
+"""Accepted baselines in git, the replaced baseline, and changed gate settings.
+
+A change that makes selection worse and accepts that must be noticed. The replaced baseline is the one in git where the
+branch left the default branch; on that branch the one in the last commit, or in the commit before if the last has the
+current one. If git does not know, as in a shallow clone, the baseline itself stores the figures that it replaced.
+
+A check uses the stricter of the settings in the gate file and in the baseline, so that a change cannot loosen its gate.
+"""
 
 from __future__ import annotations
 

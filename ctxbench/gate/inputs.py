@@ -1,4 +1,8 @@
-"""Differences of items, parameters, models and code between snapshots, and replayed cuts."""
+"""Differences of items, parameters, models and code between snapshots, and replayed cuts.
+
+Cuts are replayed with the steps themselves. A cut that needs more than scores, chunks of the request, types and tokens
+(`mmr`, `abstain`, a plugin's) cannot be replayed.
+"""
 
 from __future__ import annotations
 
@@ -342,7 +346,7 @@ class InputDifferences:
     Attributes:
         edited: by item id, the fields that differ; none where texts are kept out.
         new, gone: item ids, in catalog order; gone is also what is in no scope any more (see
-            `questions.items_without_scope`).
+            `ctxbench.gate.comparability.items_without_scope`).
         renamed: the new id by the old one.
         settings: of the selector, in the order of its steps.
         outside: what a selector of the user's says of itself.

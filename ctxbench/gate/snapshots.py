@@ -1,4 +1,9 @@
-"""Snapshots of a selector on a dataset, flat pipeline steps, and values as text."""
+"""Snapshots of a selector on a dataset, flat pipeline steps, and values as text.
+
+`SelectorSnapshot` holds everything that a check compares. `ctxbench.gate.snapshot_sources` takes one from an experiment
+or a run; `ctxbench.gate.baseline` writes it, and `ctxbench.gate.baseline_reader` reads it. `level`, `size` and
+`signed_difference` format values of metrics for the gate's reasons and for reports.
+"""
 
 from __future__ import annotations
 
@@ -63,9 +68,9 @@ class FlatStep:
 
 
 def flat_steps(description: Mapping[str, Any]) -> tuple[FlatStep, ...] | None:
-    """The steps that decide a selection, in order; None where a selector does not describe itself as a pipeline.
+    """The steps that decide a selection, in order; None for a selector that is no pipeline.
 
-    `format` is left out: it decides how a prompt reads, not what is in it.
+    `format` is left out: it does not decide which items are offered.
 
     Raises:
         ParameterError: it describes a pipeline that is none.
@@ -154,7 +159,7 @@ def shortened(text: str, limit: int, *, at_word: bool = False) -> str:
 
 
 def _left_open(text: str) -> str:
-    """What closes the brackets and quotes that a text leaves open, the innermost first."""
+    """The closing signs of the brackets and quotes that a text leaves open, the innermost first."""
     ends: list[str] = []
     for sign in text:
         if sign in ends:
@@ -178,12 +183,12 @@ def levels(metric: Metric, before: float, after: float) -> str:
 
 
 def signed_difference(metric: Metric, difference: float, *, beyond: float | None = None) -> str:
-    """A difference with its sign: `-3.3 points`, `+12`; what would be rounded to 0 keeps two digits that say it.
+    """A difference with its sign: `-3.3 points`, `+12`; a value that would be rounded to 0 keeps two digits.
 
     Args:
-        metric: whose.
+        metric: the metric.
         difference: of two means.
-        beyond: a size that it exceeds, from which it is told apart by one or two digits more where these are needed.
+        beyond: a size that it exceeds; one or two digits are added if both would look equal.
     """
     sign = "+" if difference > 0 else "-" if difference < 0 else ""
     text = _size(metric, abs(difference))
@@ -195,9 +200,9 @@ def signed_difference(metric: Metric, difference: float, *, beyond: float | None
 
 
 def size(metric: Metric, value: float) -> str:
-    """A size of differences, >= 0: `1.0 points`, `12 tokens`; what would be rounded to 0 keeps two digits.
+    """A size of differences, >= 0: `1.0 points`, `12 tokens`; a value that would be rounded to 0 keeps two digits.
 
-    Below `_ROUNDING` it comes of adding in floating point, and is 0.
+    Below `_ROUNDING` it is a rounding error, and is 0.
     """
     value = 0.0 if value < _ROUNDING else value
     unit = "points" if _is_share(metric) else metric.declaration.unit
@@ -237,7 +242,7 @@ def short_hash(value: Any) -> str:
     return value[:8] if isinstance(value, str) and re.fullmatch("[0-9a-f]{40,64}", value) else shown_value(value)
 
 
-NEAR = 5  # candidates that stayed out which a snapshot keeps of each query: what may come in next
+NEAR = 5  # excluded candidates of each query in a baseline: those that may be offered next
 SHORT = 16  # hex digits of a content hash
 
 LabelFact: TypeAlias = tuple[str, int, str, str]  # item id, grade, via, alternatives
@@ -288,14 +293,14 @@ class QueryFact:
 
     Attributes:
         id: of the query.
-        request_hash: hash of what the selector is asked, its tags, group and split left out; `SHORT` hex digits.
+        request_hash: hash of the request, without tags, group and split; `SHORT` hex digits.
         labelled: hash of its labels; `SHORT` hex digits.
         required: item ids that must be offered; each inner tuple is a set of alternatives, any one of which is enough.
-            Empty where not all that is required is known: what is lost there is not counted.
+            Empty for queries that are labelled in part: losses there are not counted.
         needs_nothing: someone has judged that no item is required.
         group: paraphrases share it; its id where it has none.
         tags: for pins.
-        text: what the user asks; empty where texts are kept out.
+        text: of the request; empty in a baseline without texts.
         extra_labels: its labels that are not in `required` (helpful and irrelevant items, alternatives,
             dependencies), each as item id, grade, via and alternatives, sorted; see `labels`.
         scope: the name of the set of items that it may get, whose items `ItemFact.scopes` tells; empty = it has none.
@@ -338,11 +343,11 @@ class QueryFact:
 
     @property
     def complete(self) -> bool:
-        """Whether all that is required is known."""
+        """Whether the query is labelled completely."""
         return bool(self.required) or self.needs_nothing
 
     def labels(self) -> list[LabelFact] | None:
-        """All its labels, sorted; None where they are not known, as alternatives without texts are not."""
+        """All labels, sorted; None if they are not known, as alternatives in a baseline without texts."""
         required_ids = {name for name, grade, _, _ in self.extra_labels if grade == Grade.REQUIRED}
         plain = [
             alternatives[0]
@@ -360,7 +365,7 @@ class AnswerFact:
     Attributes:
         query: its id.
         offered: in the one order.
-        near: candidates that stayed out, best first, each with the rule that kept it out; at most `NEAR` in a baseline,
+        near: excluded candidates, best first, each with its rule; at most `NEAR` in a baseline,
             all of them in a snapshot of a run.
         error: what went wrong; empty = nothing.
     """
@@ -394,16 +399,16 @@ class Unasked(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Identity:
-    """What decides answers besides catalog and queries: selector, model, token counter, versions.
+    """What answers depend on besides catalog and queries: selector, model, token counter, versions.
 
     Attributes:
-        selector: what the selector says of itself: steps with all their parameters, or a command with its hash.
-        values: its parameters by the names that users know; empty for outside selectors.
-        parameters: what each may be and does; empty where that is not at hand, as in a baseline or a finished run.
+        selector: its description: steps with all parameters, or a command with its hash.
+        values: its parameters by the names that users know; empty for external selectors.
+        parameters: their declarations; empty in a baseline and in a finished run.
         embedder: key of the model; empty = the selector uses none.
         tokens: the counter.
         versions: of Python, ctxbench, its code, and libraries.
-        outside: True for a selector of the user's.
+        outside: True for an external selector.
         shipped: the shipped selector that an agent has whose file names none of the user's; empty for others.
     """
 
@@ -424,7 +429,7 @@ class Identity:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SelectorSnapshot:
-    """What one selector answered on one dataset, with what decided it.
+    """The answers of one selector on one dataset, with everything they depend on.
 
     Attributes:
         dataset, selector: names.
@@ -432,18 +437,18 @@ class SelectorSnapshot:
         queries: by id, in the order of the dataset; those that metrics apply to, and those of pins.
         answers: by query id; a query may be missing where the run lacks it.
         metrics: values by query in the order of `queries`, shape (n_queries,); NaN = does not apply.
-        identity: what decided the answers.
+        identity: what the answers depend on.
         repeats: how many times every query was asked; more than once for a selector that may answer differently.
         spread: by metric name, the standard deviation of its mean over repeats; empty without repeats.
         unsteady: ids of queries whose offer differed between repeats.
-        disabled: the items that cannot, by id, in catalog order.
+        disabled: the items that cannot be offered, by id, in catalog order.
         source: where it comes from, for messages: a file, a folder, or `this run`.
         judged: the dataset that the queries are of, which a snapshot of a run has at hand and a baseline has not. It
             tells whether queries and labels that name renamed items are otherwise the same.
         unasked: queries of the dataset that are not among `queries`, by id, with why; empty where the dataset is not at
-            hand. See `comparability.unasked`.
+            hand. See `ctxbench.gate.comparability.unasked`.
         inputs: hash of the files that the dataset was read from, and of which of its queries are asked; `SHORT` hex
-            digits, empty = not known. See `reused_answers`.
+            digits, empty = not known. See `ctxbench.gate.baseline.reuse_answers`.
         reused: whether the selector was not asked, and the answers are those of the baseline.
         absent_servers: of the agent, those that its catalog has nothing of.
         server_files: of the agent's servers, as descriptions of selectors name files.
@@ -502,7 +507,7 @@ def label_facts(labels: Iterable[Label]) -> list[LabelFact]:
 
 
 def asked_hash(row: Mapping[str, Any]) -> str:
-    """Hash of what a selector is asked for a query, given its row."""
+    """Hash of the request of a query, from its row."""
     excluded = {"split", "group", "tags", "needs", "labelled"}
     fields = {name: value for name, value in row.items() if name not in excluded}
     if fields.get("session"):  # what it holds comes into the one order, whatever order it is written in
@@ -546,9 +551,9 @@ def by_state(items: Mapping[str, ItemFact]) -> tuple[dict[str, ItemFact], dict[s
 
 
 class TableAnswers(Mapping[str, AnswerFact]):
-    """What a selector answered on a dataset, every candidate of it.
+    """The answers of a selector on a dataset, with every candidate.
 
-    Most queries are the same on both sides of a check, and of those only the ids offered are looked at. Where the
+    Most queries are the same on both sides of a check, and only the offered ids of those are compared. Where the
     selector gave an order and no scores, there are none here either: those of the table (`Answers.scored`) are made up.
 
     Args:
@@ -617,7 +622,7 @@ def offered_ids(answers: Mapping[str, AnswerFact], query: str) -> list[str]:
 
 
 def has_all_candidates(answers: Mapping[str, AnswerFact], query: str) -> bool:
-    """Whether all candidates of a query are known, and not only the nearest of those that stayed out."""
+    """Whether all candidates of a query are known, and not only the nearest excluded ones."""
     return isinstance(answers, TableAnswers) or len(answers[query].near) < NEAR
 
 
@@ -629,7 +634,7 @@ def failures(answers: Mapping[str, AnswerFact]) -> dict[str, str]:
 
 
 def shown_tokens(candidate: Offered, side: SelectorSnapshot) -> int:
-    """The prompt tokens of what is shown of an item; 0 where the item is not known."""
+    """The token count of the shown part of an item; 0 if the item is unknown."""
     if candidate.tokens is not None:
         return candidate.tokens
     return side.items[candidate.id].tokens if candidate.id in side.items else 0

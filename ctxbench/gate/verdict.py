@@ -1,4 +1,8 @@
-"""Pins, and the verdict on a selector with its reasons."""
+"""Pins, and the verdict on a selector with its reasons.
+
+The verdict is the worst of pins, unmet requirements, lost items and metrics. If a selector is deterministic, losses and
+metric values are facts of these queries and have no p-value; chance is then in which queries there are.
+"""
 
 from __future__ import annotations
 

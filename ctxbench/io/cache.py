@@ -1,4 +1,14 @@
-"""The cache folder, an SQLite store of checksummed rows, and checks of output paths."""
+"""The cache folder, an SQLite store of checksummed rows, and checks of output paths.
+
+A sealed file begins with a line that holds the checksum of its name and content. A sealed folder has a sealed file with
+the checksums of its other files.
+
+Each row of a `CheckedRows` file has a checksum over key and value. A row that does not match it is deleted, and the
+caller computes it again. A damaged file is replaced. SQLite with its rollback journal, one transaction per batch: a
+killed process leaves all committed batches and nothing else. The write-ahead log is not used because it cannot be read
+in a read-only folder. Writers take turns by a separate lock: SQLite's lock does not prevent one process from replacing
+a damaged file while another writes it.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +81,7 @@ def refuse_outputs(
 
 
 def row_with(*keys: str) -> Callable[[str], bool]:
-    """Tells lines that are a JSON object with all of these keys."""
+    """A test for lines that are a JSON object with all of these keys."""
 
     def is_row(line: str) -> bool:
         try:
@@ -84,7 +94,7 @@ def row_with(*keys: str) -> Callable[[str], bool]:
 
 
 def line_from(start: str) -> Callable[[str], bool]:
-    """Tells lines that begin so, such as the head of a table."""
+    """A test for lines that begin with a text, such as the head of a table."""
     return lambda line: line.startswith(start)
 
 
@@ -151,7 +161,7 @@ def _same_file(path: Path, second: Path) -> bool:
 
 
 def _path_kind(path: Path) -> str:
-    """What stands there: `file`, `folder` or `device`; empty where nothing does, or it may not be known."""
+    """The kind of a path: `file`, `folder` or `device`; empty if it does not exist or cannot be read."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -1,4 +1,9 @@
-"""Standard output and error, progress messages, and keys from the terminal."""
+"""Standard output and error, progress messages, and keys from the terminal.
+
+No other module writes to a stream (`tests/io/test_console.py` reads the source). Lines go through `say`, texts of
+several lines through `show_text`, tables through `show_tables`, JSON through `show_json`; `write_own` writes control
+characters of ctxbench itself. `guarded` wraps the streams, for output of libraries, of user code and of Python.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +54,7 @@ class Guard:
         self.write("".join(lines))
 
     def write_own(self, text: str) -> None:
-        """Write what is ours, as it stands."""
+        """Write text of ctxbench itself, unchanged."""
         line = re.split("[\r\n]", self._tail + text)[-1]
         self._tail = line if _OPEN.fullmatch(line) else f".{line[-2:]}"  # a full stop: no line begins here
         self._stream.write(text)
@@ -106,7 +111,7 @@ def show_text(text: str) -> None:
 
 
 def show_json(document: str) -> None:
-    """Print a JSON document on standard output, as it stands or with escapes that say the same.
+    """Print a JSON document on standard output, unchanged or with equivalent escapes.
 
     What standard output cannot hold is escaped, and so is what a terminal or a runner of workflows would obey.
 

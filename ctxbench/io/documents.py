@@ -1,4 +1,7 @@
-"""Read and write JSON, JSON lines and YAML, with faults by file, line and column."""
+"""Read and write JSON, JSON lines and YAML, with faults by file, line and column.
+
+Values read from JSON have no NaN, no infinity and no key twice. YAML is read with JSON's types only: no dates either.
+"""
 
 from __future__ import annotations
 
@@ -273,7 +276,7 @@ def _no_constant(number: str) -> float:
 
 
 def finite(number: str) -> float:
-    """The number that a text tells.
+    """The number in a text.
 
     Raises:
         ValueError: it is infinite, or the text tells none.
@@ -532,7 +535,7 @@ def _yaml_number(node: yaml.ScalarNode, read: Callable[[], float]) -> float:
 
 
 def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """How many values a node stands for, aliases and merges written out; `known` keeps those of nodes."""
+    """The number of values of a node with aliases and merges expanded; `known` caches those of nodes."""
     import yaml
 
     if id(node) in sizes:
@@ -549,7 +552,7 @@ def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
 
 
 def _is_json_node(node: yaml.Node) -> bool:
-    """Whether the tag of a node, written or not, is a type of JSON and fits what stands there."""
+    """Whether the tag of a node, explicit or not, is a JSON type and fits its value."""
     import yaml
 
     if isinstance(node, yaml.ScalarNode):
@@ -619,7 +622,7 @@ def plain_json(text: str) -> str:
 
 
 def entry_lines(text: str) -> dict[YamlPath, int]:
-    """The 1-based line of every value of valid JSON by its path; that of an object's field is where its key stands.
+    """The 1-based line of every value of valid JSON by its path; of an object's field, the line of its key.
 
     `lines["tools", 3]` is the line where the fourth entry of the list `tools` starts; `lines[()]` that of the whole.
     """

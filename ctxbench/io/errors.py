@@ -1,4 +1,12 @@
-"""Error classes, lists of faults, and text that is safe to print."""
+"""Error classes, lists of faults, and text that is safe to print.
+
+`UserError` and its subclasses are faults in the input: the command line prints them as one message and exits with their
+`exit_code`. Any other exception is a bug and keeps its traceback.
+
+Text from others is made safe to print: characters that move the cursor, change the direction of text or hide it become
+U+FFFD. Sources: Unicode's UAX #9; "Workflow commands for GitHub Actions" and actions/runner,
+src/Runner.Common/ActionCommand.cs (a line that begins with `::` after blanks, and `##[` anywhere in a line).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +39,7 @@ _QUOTE = "  | "
 
 
 def visible(text: str) -> str:
-    """A text of several lines: U+FFFD for all that a terminal would obey or hide; tabs and line feeds stay."""
+    """The text with U+FFFD for every character that a terminal would obey or hide; tabs and line feeds stay."""
     return _HIDDEN.sub(MARK, text)
 
 
@@ -41,29 +49,29 @@ def one_line(text: str) -> str:
 
 
 def quoted(text: str) -> list[str]:
-    """A text of several lines as lines of which all but the first are marked, so that none looks like one of ours."""
+    """The lines of a text, all but the first marked as a quotation."""
     first, *rest = text.replace("\r\n", "\n").split("\n")
     return [first, *(f"{_QUOTE}{line}" for line in rest)]
 
 
 def message_lines(message: str) -> list[str]:
-    """The lines of a message, all but the first indented, so that none looks like a message of its own."""
+    """The lines of a message, all but the first indented, so that none looks like another message."""
     first, *rest = message.split("\n")
     return [first, *(line if line.startswith("  ") else f"  {line}" for line in rest)]
 
 
 def joined(lines: Iterable[str]) -> str:
-    """Lines as one text, without a line feed at its end: each is one line, whatever it holds, and no command."""
+    """Join lines into a text without a final line feed; each stays one line, and none is a workflow command."""
     return harmless("\n".join(map(one_line, lines)))
 
 
 def harmless(text: str) -> str:
-    """The text with a blank inside of every sign of a command, so that it is none; lines stay as they are."""
+    """The text with a blank in every workflow command, so that a runner does not obey it."""
     return _COMMAND.sub(r"\g<0> ", text)
 
 
 def visible_json(document: str) -> str:
-    """The JSON document with what is not visible, and the sign of a command, as escapes: it says the same.
+    """The JSON document with invisible characters and workflow commands escaped; its value is the same.
 
     Its lines begin with no colon.
     """
@@ -90,7 +98,7 @@ class CtxbenchError(Exception):
 
 
 class UserError(CtxbenchError):
-    """A fault in what the user gave: says what was wrong, where, what was expected, what to do."""
+    """A fault in the user's input; the message says what is wrong, where, what was expected and what to do."""
 
     exit_code = 2
 
@@ -100,9 +108,9 @@ class ParameterError(UserError, ValueError):
 
 
 class UnknownNameError(UserError, LookupError):
-    """A name that nothing is registered or stored under; the message lists the closest known ones.
+    """A name under which nothing is registered or stored; the message lists the closest known names.
 
-    A `hint` says what was meant where something else than the known names was.
+    `hint` replaces the list of known names.
     """
 
     def __init__(self, kind: str, name: str, names: Iterable[str], *, where: str = "", hint: str = "") -> None:
@@ -119,7 +127,7 @@ class StorageError(UserError):
 
 
 class SelectorError(UserError):
-    """A selector failed, or answered something that is no answer."""
+    """A selector failed, or gave an invalid answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +136,7 @@ class Fault:
 
     Attributes:
         message: what was wrong and what was expected.
-        path: the file it stands in, if any.
+        path: the file, if any.
         line: 1-based line, 0 if unknown.
         column: 1-based column, 0 if unknown.
     """
@@ -140,7 +148,7 @@ class Fault:
 
     @property
     def location(self) -> str:
-        """Where it stands, such as `gate.yaml, line 3, column 7`, as far as that is known; empty if it is not."""
+        """The location, such as `gate.yaml, line 3, column 7`, as far as it is known; empty if it is not."""
         line = f", line {self.line}" if self.line else ""
         column = f", column {self.column}" if self.line and self.column else ""
         return "" if self.path is None else f"{self.path}{line}{column}"
@@ -184,7 +192,7 @@ def merge_equal_faults(faults: Sequence[Fault]) -> list[Fault]:
 
 
 def raise_faults(faults: Sequence[Fault], *, subject: str = "") -> None:
-    """Raise all faults at once; do nothing where there is none.
+    """Raise all faults at once; do nothing if there are none.
 
     Raises:
         InputError: there are faults.
@@ -194,7 +202,7 @@ def raise_faults(faults: Sequence[Fault], *, subject: str = "") -> None:
 
 
 def check_range(name: str, value: float, low: float, high: float = math.inf) -> None:
-    """Hold a number to a range, ends included.
+    """Check that a number is within a range, ends included.
 
     Raises:
         ParameterError: it lies outside, or is NaN.
@@ -222,7 +230,7 @@ def number_within(name: str, value: object, low: float, high: float = math.inf) 
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
-    """Hold a value to the names that it may have.
+    """Check that a value is one of the allowed names.
 
     Raises:
         ParameterError: it is none of them.
@@ -232,12 +240,12 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
 
 
 def faults_of(error: Exception) -> tuple[Fault, ...]:
-    """What is wrong, one by one: an error that is no `InputError` is one fault, whose place is not known."""
+    """The faults of an error; an error that is no `InputError` is one fault without a location."""
     return error.faults if isinstance(error, InputError) else (Fault(str(error)),)
 
 
 def none_found(names: Sequence[str], kind: str, where: str, existing: Sequence[str]) -> str:
-    """That two inputs do not belong together: nothing that the one names is in the other; some of both are shown."""
+    """The message that two inputs do not match: none of the names of one is in the other, with examples of both."""
     listing = _some(existing) if existing else "nothing"
     return f"none of the {len(names):,} {kind} is in {where}: {_some(names)}; {where} holds {listing}"
 
@@ -247,9 +255,9 @@ def _some(names: Sequence[str]) -> str:
 
 
 def suggest(name: str, candidates: Iterable[str], *, listed: bool = True) -> str:
-    """Return '; did you mean ...? Known: ...' for an unknown `name`, to be put behind a message.
+    """The end of a message about an unknown name: '; did you mean ...? Known: ...'.
 
-    Without `listed`, what is known is not listed: for all but the first of several messages about the same names.
+    Without `listed` the known names are left out, for all but the first of several messages about the same names.
     """
     names = sorted(candidates)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
@@ -270,9 +278,9 @@ def install_command(extra: str = "", *, reinstall: bool = False) -> str:
 
     Args:
         extra: an optional part, such as `mcp`; empty = none.
-        again: replace what is installed, for files that are damaged.
+        reinstall: replace the installed files, if they are damaged.
 
-    Source: the record that installers leave beside a package, PEP 610. Without one it came from an index.
+    Source: the record that installers write for a package, PEP 610. Without one it came from an index.
     """
     from importlib.metadata import PackageNotFoundError, distribution
 
@@ -285,7 +293,7 @@ def install_command(extra: str = "", *, reinstall: bool = False) -> str:
 
 
 def _from_record(record: str | None, extra: str) -> str:
-    """What stands behind `pip install`, quoted for a shell."""
+    """The argument of `pip install`, quoted for a shell."""
     if record is None:
         return f'"{_NAME}{extra}"' if extra else _NAME
     origin = json.loads(record)
@@ -317,10 +325,10 @@ _WANTED = {
 
 
 def system_fault(error: OSError) -> StorageError | None:
-    """What to tell of an error that no room has told of; None where it is none of the user's files: a bug.
+    """The message for an `OSError` that was not handled elsewhere; None if no file of the user caused it: a bug.
 
     Args:
-        error: as the system gave it.
+        error: as raised by the system call.
     """
     message = error.strerror or str(error)
     if error.errno in _NO_ROOM:
@@ -354,7 +362,7 @@ _MARK = re.compile(r"^(?:<{7}|\|{7}|>{7})(?: .*)?\r?$|^={7}\r?$", re.MULTILINE)
 
 
 def without_marks(lines: Iterable[tuple[int, str]], path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str]]:
-    """Pass over the lines that git leaves where it could not merge, and add a fault for each such place."""
+    """Skip the conflict markers of git, and add a fault for each conflict."""
     inside = False
     for number, text in lines:
         if not _MARK.fullmatch(text):
@@ -366,6 +374,6 @@ def without_marks(lines: Iterable[tuple[int, str]], path: Path | str, faults: li
 
 
 def conflicts(text: str) -> list[int]:
-    """The 1-based lines at which conflicts start that git left in a text; of marks that are left over, the first."""
+    """The 1-based lines at which git's conflicts start; without a start, the line of the first marker."""
     marks = [(text.count("\n", 0, mark.start()) + 1, mark.group()) for mark in _MARK.finditer(text)]
     return [line for line, mark in marks if mark.startswith("<")] or [line for line, _ in marks[:1]]

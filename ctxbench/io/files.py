@@ -1,4 +1,9 @@
-"""Read files with faults by line; write files and folders atomically."""
+"""Read files with faults by line; write files and folders atomically.
+
+Lines end at a line feed, never at U+2028 or a form feed; a carriage return before it is dropped. A temporary file or
+folder is locked while it is written, and the system releases the lock when the process ends. An unlocked one is a
+leftover of a killed process and is removed.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +41,7 @@ def temporary_path(target: Path, ending: str) -> Path:
 
 
 def left(target: Path, ending: str) -> list[Path]:
-    """What stands beside `target` under names of `beside`, held or not."""
+    """The temporary files and folders next to `target`, locked or not."""
     start = f".{_short(target.name)}."
     name = re.compile(re.escape(start) + r"\d+-[0-9a-f]{8}" + re.escape(ending))
     try:
@@ -102,7 +107,7 @@ def make_private_file(path: Path) -> None:
 
 
 def held_folder(target: Path, *, mode: int = 0o777) -> tuple[Path, int]:
-    """Make a temporary folder beside `target`, with its missing parents; it and what `let_go` is to be given.
+    """Make a temporary folder next to `target`, with missing parents; return it and its lock for `let_go`.
 
     Raises:
         OSError: the place cannot be written.
@@ -130,13 +135,13 @@ def let_go(handle: int) -> None:
 
 
 def sweep(target: Path) -> None:
-    """Remove the temporary files and folders beside `target` that nobody fills any more."""
+    """Remove the temporary files and folders next to `target` that no process has locked."""
     for path in left(target, TEMPORARY):
         _remove_unheld(path)
 
 
 def sweep_folder(folder: Path) -> None:
-    """Remove those that stand in a folder and that nobody fills any more, whatever they are for."""
+    """Remove all temporary files and folders in a folder that no process has locked."""
     name = re.compile(r"\..+\.\d+-[0-9a-f]{8}" + re.escape(TEMPORARY))
     with suppress(OSError), os.scandir(folder) as entries:
         leftovers = [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
@@ -215,7 +220,7 @@ _CLOSE = 0.8
 
 
 def suggest_file(missing: Path) -> str:
-    """'; did you mean ...?' for a file beside it with nearly its name; empty where there is none.
+    """'; did you mean ...?' for a file in the same folder with a similar name; empty if there is none.
 
     Endings do not count, since many files share them: `gate.yml` is near `gate.yaml`, `a.yaml` is not near `b.yaml`.
     """
@@ -263,7 +268,7 @@ _SPECIAL = {
 
 
 def special(path: Path | str) -> str:
-    """What stands at a path that is neither a file nor a folder, such as `a pipe`; else empty."""
+    """The kind of a path that is neither file nor folder, such as `a pipe`; else empty."""
     try:
         return _SPECIAL.get(stat.S_IFMT(_usable(path).stat().st_mode), "")
     except OSError:
@@ -284,7 +289,7 @@ def folder_fault(path: Path | str) -> str:
 
 
 def readable(path: Path | str, *, repeatedly: bool = False) -> Path:
-    """The path, to be opened for reading; nothing need stand there.
+    """The path, checked for reading; it may be missing.
 
     Args:
         path: of a file. Who reads a pipe or a device may wait for ever; but what the process itself was given may be
@@ -366,7 +371,7 @@ def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str
 
 
 def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True, private: bool = False) -> None:
-    """Write a file whole or not at all: a temporary file beside it, flushed to disk, then renamed over it.
+    """Write a file whole or not at all: a temporary file next to it, flushed to disk, then renamed over it.
 
     Missing folders are made. A link is followed, so that it stays a link. A file that is there keeps its mode.
 
@@ -400,7 +405,7 @@ def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True, p
 
 
 def _replace(target: Path, content: bytes, *, durable: bool, private: bool) -> None:
-    """Write a temporary file beside `target`, and rename it over it."""
+    """Write a temporary file next to `target`, and rename it over it."""
     temporary = temporary_path(target, TEMPORARY)
     try:
         opener = partial(os.open, mode=0o600 if private else 0o666)
@@ -515,7 +520,7 @@ def atomic_folder(path: Path | str, *, keep: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(parent: Path) -> Iterator[Path]:
-    """Give a folder for this user alone, hidden beside `place`, that is gone when the block ends.
+    """A private folder, hidden next to `place`, that is removed when the block ends.
 
     Raises:
         OSError: it cannot be made there.
@@ -530,7 +535,7 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 
 
 def recover_folder(path: Path | str) -> None:
-    """Mend what killed writers of `atomic_folder` left: the folder itself where it was moved aside, and the leftovers.
+    """Clean up after killed writers of `atomic_folder`: restore the folder if it was moved aside, remove leftovers.
 
     For readers, before they say that the folder is missing; writers do it themselves. Nothing happens where nothing
     was left, or where the place cannot be written.
@@ -555,7 +560,7 @@ def recover_folder(path: Path | str) -> None:
 
 
 def _put_folder(temporary: Path, target: Path, *, keep: bool) -> None:
-    """Rename `temporary` to `target`; what stands there goes aside, from where `recover_folder` takes it."""
+    """Rename `temporary` to `target`; an existing folder is moved aside, where `recover_folder` finds it."""
     _keep_mode(temporary, target)
     for attempt in range(_TRIES):
         try:

@@ -1,4 +1,8 @@
-"""HTTP requests with limits on time and size, and servers that speak OpenAI's interface."""
+"""HTTP requests with limits on time and size, and servers that speak OpenAI's interface.
+
+A time limit covers a whole exchange. Compressed bodies are neither asked for nor accepted: a few kilobytes may stand
+for gigabytes.
+"""
 
 from __future__ import annotations
 
@@ -195,7 +199,7 @@ def certificates(scheme: str, *, proxies: bool) -> ssl.SSLContext:
 
 
 def seconds_asked(retry_after: str, otherwise: float) -> float:
-    """The seconds that a header Retry-After asks to wait, by a number or a date; `otherwise` where it tells neither."""
+    """The seconds to wait by a header Retry-After, a number or a date; `otherwise` without a valid one."""
     text = retry_after.strip()
     if text.isascii() and text.replace(".", "", 1).isdigit():
         return float(text)

@@ -1,4 +1,12 @@
-"""Replace mail addresses, keys, long numbers and names in texts by placeholders."""
+"""Replace mail addresses, keys, long numbers and names in texts by placeholders.
+
+A `Redactor` gives the same secret the same placeholder, such as `<mail-1>`, numbered in order of first appearance. The
+placeholder contains nothing of the secret, not even a hash. Patterns find what has a form; other names stay, so read a
+sample before you pass texts on.
+
+Kept on purpose, because texts are read for them: names of tools, paths, versions, dates, codes of up to 8 digits,
+ticket ids (letters before the number), UUIDs, commit hashes (any run of hexadecimal digits) and IP addresses.
+"""
 
 from __future__ import annotations
 
@@ -100,13 +108,13 @@ def is_name(text: str) -> bool:
 
 
 def _is_drawn(text: str) -> bool:
-    """Whether what begins as a key may be one, rather than words (`sk-to-horizon`) or a stand-in (`ghp_xxxxxxxx`)."""
+    """Whether a text with a key's prefix may be one, not words (`sk-to-horizon`) or a dummy (`ghp_xxxxxxxx`)."""
     drawn = "-" not in text[3:] or any(char.isdigit() or char.isupper() for char in text)
     return drawn and not _STAND_IN.search(text)
 
 
 def _is_key_block(text: str) -> bool:
-    """Whether base64 stands behind the first line of a private key, rather than a sentence on how keys begin."""
+    """Whether base64 follows the first line of a private key, rather than a sentence about keys."""
     lines = (line.strip() for line in re.split(r"\\[nr]|\n", _DASHES.sub("", text)))
     first = next((line for line in lines if line and not _HEADER.match(line)), "")
     word = first.partition(" ")[0]
@@ -123,17 +131,17 @@ def _is_no_word(text: str) -> bool:
 
 
 def _is_value(text: str) -> bool:
-    """Whether what stands behind `password:` may be one: no word of a sentence on passwords, and no variable."""
+    """Whether the text after `password:` may be one: no word of a sentence about passwords, and no variable."""
     return text[0] not in "<$" and text.rstrip(".,;!?").casefold() not in _NO_VALUES
 
 
 def _is_set(text: str) -> bool:
-    """Whether what stands behind `token=` may be one: as `_is_value`, and no count of tokens."""
+    """Whether the text after `token=` may be one: as `_is_value`, and no number of tokens."""
     return _is_value(text) and not (text.isdecimal() and len(text) < 6)
 
 
 def _is_token(text: str) -> bool:
-    """Whether what stands behind `token:` may be one, rather than how a sentence goes on."""
+    """Whether the text after `token:` may be one, rather than the rest of a sentence."""
     return _is_set(text) and (len(text) >= 12 or any(not c.isalpha() for c in text.rstrip(".,;!?")))
 
 
@@ -406,7 +414,7 @@ class Redactor:
         return "name" if is_name(value) else kind
 
     def learn(self, value: str, kind: str) -> None:
-        """Replace a value wherever it stands as whole words from now on, for example the name of a user.
+        """From now on replace a value wherever it occurs as whole words, for example the name of a user.
 
         Of several words only the whole is learnt. A single word is not learnt if it would hit other things: words of
         roles (admin, service) and the ordinary ones, what has less than 4 characters, and less than 6 if it is only
@@ -484,7 +492,7 @@ class Redactor:
 
 
 def known_keys(text: str) -> Iterator[tuple[int, str]]:
-    """Where keys stand whose form tells what they are (`ghp_...`, a JWT, a private key): position and key, by rule."""
+    """Keys with a known form (`ghp_...`, a JWT, a private key): position and key, by rule."""
     lowered = text.casefold()
     for rule in KNOWN_KEYS:
         if any(part in lowered for part in rule.needs):

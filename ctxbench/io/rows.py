@@ -208,7 +208,7 @@ class YamlForm:
         return Path() if self.path is None else self.path.parent
 
     def fault(self, message: str, *where: str | int) -> None:
-        """Add a fault at a path of the file; that a misspelt key is missing has been told."""
+        """Add a fault at a path of the file, unless it is a missing key that was reported as misspelt."""
         if len(where) == 1 and where[0] in self.misspelt:
             return
         self.faults.append(Fault(message, self.path, line_of(self.lines, where)))

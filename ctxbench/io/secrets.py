@@ -1,4 +1,9 @@
-"""Find secret values in environments, headers, arguments and URLs, and hide them in texts."""
+"""Find secret values in environments, headers, arguments and URLs, and hide them in texts.
+
+Every such value is hidden in errors. In the definitions of tools only secrets are hidden, since ordinary values
+(`production`) occur there by chance. A value is a secret if its name says so (`GITHUB_TOKEN`, `--pat`), or if it is
+long and has a digit. Secrets that are known by their form only are handled by `ctxbench.io.redaction`.
+"""
 
 from __future__ import annotations
 

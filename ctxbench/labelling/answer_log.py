@@ -1,4 +1,10 @@
-"""The log of labelling answers, and the state of each query."""
+"""The log of labelling answers, and the state of each query.
+
+`labelling/answers.jsonl` is only appended to, one answer per line, on disk before the next question. Undoing an answer
+is an entry, too. The labels of a query are a function of its labels before the first answer (stored in that entry) and
+of the entries. So applying the log again changes nothing, and a query whose labels were changed elsewhere is left alone
+and reported.
+"""
 
 from __future__ import annotations
 

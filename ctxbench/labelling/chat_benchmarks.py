@@ -1,4 +1,14 @@
-"""Importers of LoCoMo and LongMemEval."""
+"""Importers of LoCoMo and LongMemEval.
+
+LoCoMo: questions about ten long conversations of two people, and the turns that answer them. Source:
+https://github.com/snap-research/LoCoMo (CC BY-NC 4.0), arXiv 2402.17753. The corrected questions are those of
+https://github.com/dial481/locomo-audit, commit 9493fb4b4af4 (2026-04-02): of its 156 findings the 94 that name other
+turns than the published labels; the corrections themselves are not used.
+
+LongMemEval: questions about long chat histories with an assistant, and the turns that answer them. Source:
+https://huggingface.co/datasets/xiaowu0162/longmemeval (MIT), arXiv 2410.10813,
+https://github.com/xiaowu0162/LongMemEval.
+"""
 
 from __future__ import annotations
 
@@ -172,11 +182,11 @@ class _HistoryQuestion:
 
 
 class LongMemEvalOracle(FileImporter, recipe="longmemeval-oracle"):
-    """`longmemeval-oracle`: the histories hold the sessions with evidence alone.
+    """`longmemeval-oracle`: histories with the sessions that have evidence only.
 
-    A turn is a memory of kind `turn` named `<question>/<session>/<number>`: its text is what was said, its workspace
-    the question, its conversation `<question>/<session>`, and it was created at the session's time plus a second a turn
-    before it. A query is asked at its question's date, and tagged by its type.
+    A turn is a memory of kind `turn` named `<question>/<session>/<number>`, with the question as workspace and
+    `<question>/<session>` as conversation. Turns of a session are created one second apart. The time of a query is its
+    question's date; its tag is the question's type.
     """
 
     takes_own = True
@@ -204,11 +214,11 @@ class LongMemEvalOracle(FileImporter, recipe="longmemeval-oracle"):
 
 
 class LongMemEvalS(LongMemEvalOracle, recipe="longmemeval-s"):
-    """`longmemeval-s`: about 50 sessions a history."""
+    """`longmemeval-s`: about 50 sessions per history."""
 
 
 class LongMemEvalM(LongMemEvalOracle, recipe="longmemeval-m"):
-    """`longmemeval-m`: about 500 sessions a history, a file of 2.7 GB."""
+    """`longmemeval-m`: about 500 sessions per history; a file of 2.7 GB."""
 
 
 def _read_longmemeval_question(entry: Row) -> _HistoryQuestion | None:

@@ -1,4 +1,14 @@
-"""Build a dataset from documents, queries and scored pairs."""
+"""Build a dataset from documents, queries and scored pairs.
+
+* The id of a document, any text, becomes the name of an item of one type: `MED-10` is `reference:MED-10`. Its title
+  becomes the description. The title of a tool becomes its name, if no other document has it, and its text the
+  description; in BEIR's layout its server and input schema are kept.
+* `train`, `training`, `dev`, `valid` and `validation` become `tuning`; other splits keep their name.
+* One positive score in all files is binary and means required (2). Several need a mapping from the user. Scores of 0
+  and below mean irrelevant (0) unless they are mapped.
+* A label for a missing document is dropped and counted. If it was required, its query is kept as partly labelled (or
+  unlabelled, if nothing else is required), so that no metric counts it.
+"""
 
 from __future__ import annotations
 

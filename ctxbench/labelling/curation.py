@@ -1,4 +1,10 @@
-"""Compare datasets, make new splits, find leaked names, and compute statistics."""
+"""Compare datasets, make new splits, find leaked names, and compute statistics.
+
+A query leaks an item that it requires if it has the item's name as written (ignoring case; at least three characters,
+with no letter or digit around it), or the words of a name of two or more words in a row: "please create issue 7" names
+`create_issue`, `createIssue` and `create-issue`. A name that is one ordinary word, such as `search`, counts as well:
+the reader must judge it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,20 @@
-"""Datasets from hand-written evals and from trigger evals of skills."""
+"""Datasets from hand-written evals and from trigger evals of skills.
+
+Hand-written evals:
+
+    {"query": "refund order 17", "expected": ["refund_order", "rule:refunds"], "forbidden": ["cancel_order"]}
+
+An entry of `expected` may be a list of alternatives. An item is named by its id, or by its name as agents and logs
+write it; a rule also by its file, with or without its ending.
+
+Trigger evals of skills:
+
+    skills/pdf/SKILL.md
+    skills/pdf/evals/trigger_eval.json      [{"query": "Merge these two PDFs", "should_trigger": true}, ...]
+
+A file belongs to the skill of its folder, or of the next folder above that has one. An entry may have an `id` and a
+`split`. A text in the files of several skills is one query.
+"""
 
 from __future__ import annotations
 

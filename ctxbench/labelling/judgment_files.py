@@ -1,4 +1,23 @@
-"""Read BEIR, TREC and AutoRAG files as datasets, and export datasets to them."""
+"""Read BEIR, TREC and AutoRAG files as datasets, and export datasets to them.
+
+* BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`, as github.com/beir-cellar/beir reads them
+  (`beir/datasets/data_loader.py`): qrels have a header, then query id, corpus id and a whole number, separated by tabs,
+  quoted as in CSV.
+* TREC: qrels (`query 0 document relevance`) and runs (`query Q0 document rank score tag`), as trec_eval reads them
+  (github.com/usnistgov/trec_eval): a run is ordered by falling score, its rank is ignored, and of equal scores the
+  greater document id comes first.
+* AutoRAG: `retrieval_gt` is `[[a, b], [c]]`, (a or b) and c. Source: github.com/Marker-Inc-Korea/AutoRAG,
+  `autorag/utils/preprocess.py` (`cast_qa_dataset`): columns `qid`, `query`, `retrieval_gt`, and `doc_id` and `contents`
+  of the corpus. A list of texts is one group (any of them is enough); a text alone is one document. Other columns are
+  ignored.
+
+An export has `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` (BEIR) and `qrels/<split>.qrels` (TREC), with `run`
+also `runs/<selector>.run`, and `export.json`: the names of these files, the card, and what the format cannot hold.
+Labels of queries that our metrics leave out are not in qrels, so that means over qrels are means over the same queries;
+they are in `metadata.ctxbench` with everything else that the format cannot hold, and our importers restore the equal
+dataset. `plain` leaves `metadata` out. Scores of runs are reversed ranks, strictly falling whole numbers, so that no
+program breaks ties.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Pools of what selectors offer, and predictions of what queries require."""
+"""Pools of what selectors offer, and predictions of what queries require.
+
+Predictions are calibrated on fully labelled queries by a small logistic regression whose prior is the prediction itself
+(coefficient 1 on its log odds, 0 on all else), so few labelled queries change little, and none nothing. A fully
+labelled query differs from an open one, since everything it needs was called. So each is put back into the state of an
+open one: the offers of the log's selector are drawn as it offered elsewhere, by the ranking of the pool's selector that
+follows the log most closely, and required items beyond these count as not called. All selectors and pairs share one set
+of coefficients.
+"""
 
 from __future__ import annotations
 

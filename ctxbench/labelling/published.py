@@ -1,4 +1,8 @@
-"""Datasets from installed packages, and files fetched from publishers."""
+"""Datasets from installed packages, and files fetched from publishers.
+
+BFCL is the Berkeley Function Calling Leaderboard, from its wheel `bfcl-eval`. Source:
+https://github.com/ShishirPatil/gorilla/tree/main/berkeley-function-call-leaderboard (Apache-2.0).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Labels that selectors contradict, and agreement between two labellings."""
+"""Labels that selectors contradict, and agreement between two labellings.
+
+A patch is a file of JSON lines, one changed label each: `{"query", "item", "was": {"grade", "via", "alternatives"} or
+null, "now": the same or null, "why"}`; null is no label. It is applied whole or not at all: a label that is not what
+`was` says is a conflict.
+"""
 
 from __future__ import annotations
 

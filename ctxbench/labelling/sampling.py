@@ -1,4 +1,26 @@
-"""The stratified sample of queries to label, and estimates from the answers to it."""
+"""The stratified sample of queries to label, and estimates from the answers to it.
+
+**Sample.** Queries whose needs are unknown are put into strata by predictions from the selectors' answers and the log.
+Order is random within a stratum; how strata take turns is fixed by the predictions, so that expected intervals narrow
+fastest (Neyman's allocation, by cost). Whenever one stops, the answered queries are a random sample of each stratum.
+
+**Estimate.** Queries with known needs count as they are; the others are estimated by stratum. Completeness is a ratio:
+queries for which the selector is complete, by queries that need something. The interval is a score interval: it holds
+every total that is no further from the estimate than the critical value times the standard error at that total. The
+standard error has the finite-population factor; the critical value is Student's, with as many degrees of freedom as
+answered queries less strata. A stratum without an answer adds its whole width. At another total,
+
+* shares of a completeness are those observed (smoothed by one observation's worth of prediction and pooled share),
+  tilted exponentially: all logits are shifted by the same amount. With one stratum this is Wilson's interval.
+* differences of the strata are shifted, each by its variance times the same amount. The variance at a difference d is
+  max(r, |d|) - d^2, where r is the smoothed share of queries for which only one selector is complete. With one stratum
+  this is Tango's interval, with the observed r instead of the likeliest one.
+
+Queries in doubt count as badly as possible for the lower end and as well as possible for the upper one; the estimate
+leaves them out. Measured coverage: at least 92% and 93% of draws (nominal 95%) for several kinds of strata, see
+`tests/labelling/labelling` and `python experiments/labelling/simulate.py --pairs 0`. Sources: Wilson, JASA 22, 1927;
+Tango, Statistics in Medicine 17, 1998; Cochran, Sampling Techniques, 1977, chapter 5; the tilt and the shift are ours.
+"""
 
 from __future__ import annotations
 
@@ -348,7 +370,8 @@ class Sample:
         census: queries known otherwise than by the sample.
         strata: by stratum, the ids of the queries not in the census.
         answered: what is known of the answered ones of these.
-        equal_offers: by pair of selectors (in `predict.pairs` order), queries for which the two offer the same.
+        equal_offers: by pair of selectors, in the order of `ctxbench.labelling.pools.pairs`, the queries for which
+            the two offer the same.
         guesses: by stratum, guessed shares: complete by selector, then first only and second only by pair.
     """
 

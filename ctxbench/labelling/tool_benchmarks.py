@@ -1,4 +1,14 @@
-"""Importers of LiveMCPBench, MetaTool and ToolLens."""
+"""Importers of LiveMCPBench, MetaTool and ToolLens.
+
+LiveMCPBench: tasks over the tools of 70 MCP servers. https://github.com/icip-cas/LiveMCPBench (Apache-2.0), arXiv
+2508.01780.
+
+MetaTool (ToolE): requests written for one plugin tool, or for two. https://github.com/HowieHwong/MetaTool (MIT), arXiv
+2310.03128.
+
+ToolLens: short requests for several of 464 web APIs. https://github.com/quchangle1/COLT (no licence stated), arXiv
+2405.16089.
+"""
 
 from __future__ import annotations
 

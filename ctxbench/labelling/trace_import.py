@@ -1,4 +1,9 @@
-"""Import logs: read them, report what is unreadable, and write a dataset."""
+"""Import logs: read them, report what is unreadable, and write a dataset.
+
+A log has turns (one turn or one model call per line), bodies of requests to OpenAI or Anthropic, or spans. A body is
+recognised by its fields: `tools` with `messages`, or an `input` (OpenAI's responses). Its tools are those that the
+model was offered.
+"""
 
 from __future__ import annotations
 

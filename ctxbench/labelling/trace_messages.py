@@ -1,4 +1,11 @@
-"""Records of a log, and chat messages in the formats of providers and libraries."""
+"""Records of a log, and chat messages in the formats of providers and libraries.
+
+Sources: OpenAI's chat completions (`choices`) and responses (`output`), `function_call` of OpenAI's first tools,
+Anthropic's messages (`content`), Gemini (`candidates`, `functionCall`), Bedrock's Converse (`toolUse`); the AI SDK's
+`ModelMessage` (https://ai-sdk.dev/docs/reference/ai-sdk-core/model-message), `UIMessage`
+(https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message; `toolInvocations` before version 5) and results of
+`generateText` (https://ai-sdk.dev/docs/reference/ai-sdk-core/generate-text).
+"""
 
 from __future__ import annotations
 

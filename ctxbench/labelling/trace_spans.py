@@ -1,4 +1,21 @@
-"""Turns from OpenTelemetry spans, the AI SDK and Langfuse."""
+"""Turns from OpenTelemetry spans, the AI SDK and Langfuse.
+
+Sources: OTLP's JSON mapping (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), `to_json` of the Python
+SDK's `ReadableSpan`, and the output of the JavaScript SDK's `ConsoleSpanExporter`.
+
+GenAI semantic conventions (https://opentelemetry.io/docs/specs/semconv/gen-ai/): attributes of 1.37 and later
+(`gen_ai.input.messages`, `gen_ai.tool.definitions`), earlier events (`gen_ai.user.message`, `gen_ai.choice`, on spans
+and as log records) and still earlier numbered attributes (`gen_ai.prompt.0.role`).
+
+AI SDK (https://ai-sdk.dev/docs/ai-sdk-core/telemetry): `ai.generateText` and `ai.streamText` hold a whole request;
+`.doGenerate` and `.doStream` below them are model calls; `ai.toolCall` is the execution of a tool. Version 7 follows
+the GenAI conventions.
+
+Langfuse: the export of the observations table and the API (`traceId`, `sessionId`;
+https://langfuse.com/docs/api-and-data-platform/features/export-from-ui) and the export to a storage (`trace_id`,
+`session_id`; https://langfuse.com/docs/api-and-data-platform/features/blob-storage-export-fields). Tools are in the
+input or in the metadata, depending on the recorder (https://github.com/orgs/langfuse/discussions/14826).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Turns from rows and API bodies, and turns grouped into conversations."""
+"""Turns from rows and API bodies, and turns grouped into conversations.
+
+A line is a body, or has a request and its response under names that loggers use (`req` and `res` of pino, `input` and
+`output`), each also within a `body` or as JSON text.
+"""
 
 from __future__ import annotations
 

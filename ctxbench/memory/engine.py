@@ -468,7 +468,7 @@ class ContextEngine:
             return self._build(self._vector_query(vector), workspace, options)
 
     def preview(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
-        """What `build` would give; its `preview` tells ids, ranking scores and the share of the budget, too."""
+        """The result that `build` would return; its `preview` also has ids, ranking scores and the budget share."""
         return self.build(query, workspace, options)
 
     def register_template(self, name: str, template: Mapping[str, Any]) -> None:

@@ -1,4 +1,8 @@
-"""The SQLite store, and the import of memories from JSON lines."""
+"""The SQLite store, and the import of memories from JSON lines.
+
+Several processes may use the file. It has a write-ahead log, so readers and a writer do not wait for each other, and
+every change is one transaction: after a kill the file has what was committed.
+"""
 
 from __future__ import annotations
 

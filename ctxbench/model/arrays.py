@@ -34,7 +34,7 @@ def owners(start: IntArray) -> IntArray:
 
 
 def ranges(first: IntArray, length: IntArray) -> IntArray:
-    """Numbers that follow each other, one range behind the other: `length[i]` of them from `first[i]` on."""
+    """Concatenated ranges of consecutive numbers: `length[i]` of them from `first[i]` on."""
     start = starts(length)
     return np.arange(int(start[-1]), dtype=np.int64) + np.repeat(first - start[:-1], length)
 
@@ -49,7 +49,7 @@ def firsts(*keys: npt.NDArray[np.generic]) -> BoolArray:
 
 
 def frozen(array: npt.NDArray[T]) -> npt.NDArray[T]:
-    """The array itself, made read-only, so that no step can change what another one was given."""
+    """The array itself, made read-only, so that no step can change the input of another."""
     array.flags.writeable = False
     return array
 
@@ -74,7 +74,7 @@ class FactCodes:
 
     @classmethod
     def of(cls, texts: Iterable[Hashable]) -> FactCodes:
-        """Number distinct texts in the order in which they come."""
+        """Number distinct texts in order of first appearance."""
         codes: dict[Hashable, int] = {}
         code = np.array(
             [_NONE if text is None else codes.setdefault(text, len(codes)) for text in texts], dtype=np.int64
@@ -86,7 +86,7 @@ class FactCodes:
         return {name: code for code, name in enumerate(self.names)}
 
     def extended(self, added: FactCodes) -> FactCodes:
-        """These, and behind them those of further items; equal to what `of` makes of all texts."""
+        """These codes and those of further items; equal to `of` over all texts."""
         codes = self._code_of.copy()
         new_codes = np.array([*(codes.setdefault(name, len(codes)) for name in added.names), _NONE], dtype=np.int64)
         code = np.concatenate([self.code, new_codes[added.code]])  # -1 is the last
@@ -110,7 +110,7 @@ class FactCodes:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Facts:
-    """What is known of the items of a catalog beside their texts.
+    """Facts about the items of a catalog, without their texts: owner, time, kind, links.
 
     Attributes:
         searchable, always_offered: enabled items of include mode `agent` and of `always`, shape (n_items,).
@@ -184,7 +184,7 @@ class Facts:
         return len(self.searchable)
 
     def extended(self, items: Sequence[Any], find: Callable[[Any], int | None]) -> Facts:
-        """These, and behind them those of further items; equal to what `of` makes of all items.
+        """These facts and those of further items; equal to `of` over all items.
 
         Args:
             items: what is added.
@@ -238,7 +238,7 @@ class Facts:
         return self.workspace.open_to(workspace) & self.user.open_to(user)
 
     def at(self, time: int | IntArray, item: IntArray | slice = slice(None)) -> BoolArray:
-        """True for the items that are there at a time, shape (n_items,); of some items, each at a time of its own.
+        """True for the items that exist at a time, shape (n_items,); for some items, each at another time.
 
         `LATEST`, the time of a request that has none, is after all that was created and before nothing's end: what has
         an end is gone.
@@ -264,7 +264,7 @@ class Facts:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Masks:
-    """Which items each request may get: a bool for every request and item, made by rows when they are asked for.
+    """Which items each request may get: a bool per request and item, whose rows are computed on demand.
 
     `masks[request]` is a row, shape (n_items,), read-only; `masks[3:9]` are rows, shape (6, n_items); `masks[requests,
     items]`, two equally long arrays, are single cells. Iterating gives the rows.
@@ -330,7 +330,7 @@ class Masks:
         return row
 
     def cells(self, request: Any, item: Any) -> Any:
-        """Whether each request may get the item beside it: for two numbers a bool, for arrays one."""
+        """Whether each request may get the item at the same index: a bool for two numbers, an array for arrays."""
         requests, items = np.broadcast_arrays(np.asarray(request), np.asarray(item))
         of, at = requests.ravel().astype(np.int64), items.ravel().astype(np.int64)
         flat = self._of_scope(of, at)
@@ -340,7 +340,7 @@ class Masks:
         return flat.reshape(requests.shape) if requests.shape else bool(flat[0])
 
     def _of_scope(self, request: IntArray, item: IntArray) -> BoolArray:
-        """Whether the scope of each request has the item beside it, shape (n,)."""
+        """Whether the scope of each request has the item at the same index, shape (n,)."""
         out, scope = np.zeros(len(request), dtype=np.bool_), self.scope[request]
         for scope_index in np.flatnonzero(
             np.bincount(scope)
@@ -375,7 +375,7 @@ class Masks:
         return np.subtract(totals, removed)
 
     def select_requests(self, requests: IntArray) -> Masks:
-        """Those of some requests, shape (n,), in their order; one may stand several times."""
+        """The masks of some requests, shape (n,), in their order, with repeats."""
         length = np.diff(self.start)[requests]
         without = self.without[ranges(self.start[requests], length)]
         scope, time = self.scope[requests], self.time[requests]

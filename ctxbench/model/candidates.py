@@ -1,4 +1,11 @@
-"""Candidates: one row per item and request, with scores, exclusion rules and token counts."""
+"""Candidates: one row per item and request, with scores, exclusion rules and token counts.
+
+A rule is a code with values. Its words are a template that the strategy declares:
+
+    rule_words: ClassVar[Mapping[str, str]] = {"first": "beyond the first n={n}"}
+
+A code without a template is shown with its values in brackets.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +32,7 @@ KINDS = ("late", "failed", "fell back")
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """That a step was late, failed, or fell back to something else; the answer goes without it.
+    """A note that a step was late, failed, or fell back, so that the answer lacks its part.
 
     A strategy leaves one with what it returns: `replace(query, notes=(*query.notes, note))` from an analysis,
     `candidates.noted(note)` from any step behind.
@@ -47,7 +54,7 @@ class Note:
             raise ParameterError(f"a note is of kind {', '.join(KINDS)}, got {self.kind!r}")
 
     def as_dict(self) -> dict[str, Any]:
-        """The note as JSON; what is empty is left out."""
+        """The note as JSON, without empty values."""
         row = {"step": self.step, "kind": self.kind, "message": self.message}
         return {**row, "query": self.query} if self.query else row
 
@@ -115,7 +122,7 @@ class Rule:
         return {"code": self.code, "values": dict(self.values)}
 
     def value(self, name: str) -> Value | None:
-        """One of the values; None where it has none of this name."""
+        """One of the values by its name; None if there is none."""
         return dict(self.values).get(name)
 
     def __str__(self) -> str:
@@ -123,7 +130,7 @@ class Rule:
 
 
 def _plain(code: str, name: Any, value: Any) -> Value:
-    """A value as Python's own number or text, whatever kind of number it was."""
+    """A value as a Python number or text, also if it was a numpy number."""
     if isinstance(name, str) and name:
         if isinstance(value, str):
             return str(value)
@@ -208,7 +215,7 @@ class Mode(IntEnum):
 
 
 class Origin(IntEnum):
-    """Where a row comes from; expansion pass n is `EXPANSION + n - 1`."""
+    """The source of a row; expansion pass n is `EXPANSION + n - 1`."""
 
     SESSION = 0
     SEARCH = 1
@@ -232,7 +239,7 @@ def order(request: IntArray, tier: IntArray, score: FloatArray, item: IntArray) 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Candidates:
-    """Rows by request (CSR), each an item with its score, provenance, and the rule that keeps it out.
+    """Rows by request (CSR), each an item with its score, its origin, and the rule that excludes it.
 
     Attributes:
         start: shape (n_requests + 1,); row i's candidates are `[start[i], start[i + 1])`.
@@ -300,7 +307,7 @@ class Candidates:
             raise SelectorError(f"candidates: {where} {reason}")
 
     def _repeated(self) -> BoolArray:
-        """True for a row whose item stands in its request already."""
+        """True for a row whose item is already in its request."""
         keys = self.request * (1 + int(self.item.max(initial=0))) + self.item
         if np.any(keys[1:] <= keys[:-1]):  # else they are in the order of the catalog, as a whole catalog is
             keys = np.sort(keys)
@@ -312,7 +319,7 @@ class Candidates:
         return repeated
 
     def _out_of_order(self, nan: BoolArray) -> BoolArray:
-        """True for a row that should stand before the one above it, by `order`."""
+        """True for a row that comes before the previous one by `order`."""
         keys = (self.tier, np.where(nan, np.inf, -self.score), self.item)
         later = np.zeros(max(len(self) - 1, 0), dtype=np.bool_)
         equal = self.request[1:] == self.request[:-1]
@@ -341,7 +348,7 @@ class Candidates:
 
     @cached_property
     def ranked(self) -> BoolArray:
-        """True for the rows that a cut weighs against each other: found, or ordered by a rank step; shape (n,)."""
+        """True for the rows that a cut compares: retrieved, or ordered by a rank step; shape (n,)."""
         return np.equal(self.tier, RANKED)
 
     @cached_property
@@ -350,7 +357,7 @@ class Candidates:
         return np.less(self.shown_to, 0)
 
     def prices(self, item_tokens: IntArray) -> IntArray:
-        """Prompt tokens of what each row shows, shape (n,).
+        """Prompt tokens of the shown part of each row, shape (n,).
 
         Args:
             item_tokens: of whole prompt texts, of the items here at least, shape (n_items,); see `Resources.tokens`.
@@ -406,7 +413,7 @@ class Candidates:
         return replace(self, columns={**self.columns, **columns})
 
     def exclude(self, rows: BoolArray, rule: Rule | str) -> Candidates:
-        """Mark rows as out by `rule`; a row that is out already keeps the rule that met it first.
+        """Exclude rows by `rule`; a row that is already excluded keeps its first rule.
 
         Session items are never marked: what the session holds is not a selector's to take away.
 
@@ -424,7 +431,7 @@ class Candidates:
         return replace(self, out=new.astype(np.int64), rules=rules)
 
     def noted(self, *notes: Note) -> Candidates:
-        """The same with notes of what could not be done as it was asked for."""
+        """A copy with further notes."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes)))) if notes else self
 
     def notes_of(self, query: str) -> tuple[Note, ...]:
@@ -432,11 +439,11 @@ class Candidates:
         return tuple(note for note in self.notes if note.query in ("", query))
 
     def promoted(self, rows: BoolArray) -> Candidates:
-        """Choose rows that a rule had kept out; for cuts that say so (`promotes = True`)."""
+        """Choose rows that a rule had excluded; for cuts that declare `promotes = True`."""
         return replace(self, out=np.where(rows, 0, self.out).astype(np.int64))
 
     def ranking(self) -> tuple[IntArray, IntArray]:
-        """The ranking that metrics read: the rows in their order without those of the session, whatever was cut.
+        """The ranking that metrics read: all rows in order, also excluded ones, without those of the session.
 
         Returns:
             CSR starts, shape (n_requests + 1,), and the items, best first.
@@ -482,12 +489,12 @@ _EMPTY = {"origin": int(Origin.SEARCH), "mode": int(Mode.AGENT), "out": 0, "show
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An array read-only; the caller's own stays as it is."""
+    """A read-only view of an array; the caller's array is not changed."""
     return frozen(array.view()) if array.flags.writeable else array
 
 
 def add_expanded(table: Candidates, request: IntArray, item: IntArray, **values: npt.NDArray[np.generic]) -> Candidates:
-    """Add rows that an expansion found, as chosen; a row that a rule had kept out is taken over.
+    """Add the rows that an expansion found, as chosen; an excluded row of the same item is replaced.
 
     Args:
         table: what stands so far.
@@ -562,7 +569,7 @@ def in_order(
 
 
 def _filled(item: IntArray, columns: Mapping[str, npt.NDArray[np.generic]]) -> dict[str, npt.NDArray[Any]]:
-    """The row arrays of new rows, with the empty value in what is not given; their tier is that of their origin."""
+    """The row arrays of new rows; missing arrays get their empty value, and the tier is that of the origin."""
     rows: dict[str, npt.NDArray[Any]] = {"item": np.asarray(item, dtype=np.int64)}
     for name in ROW_ARRAYS[1:]:
         value = columns.get(name, np.full(len(item), np.nan if name == "score" else _EMPTY.get(name, -1)))
@@ -648,7 +655,7 @@ def between_characters(text: str, position: int) -> bool:
 
 
 def part_of(table: Candidates, row: int) -> tuple[int, int] | None:
-    """What a row shows of its item's prompt text, `[from, to)`; None = all."""
+    """The shown part of the item's prompt text, `[from, to)`; None = all."""
     end = int(table.shown_to[row])
     return None if end < 0 else (int(table.shown_from[row]), end)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CatalogPrefix(NamedTuple):
-    """The first items of a catalog, as far as one that it extends went: how many, and the hash of their fields."""
+    """The part of a catalog that it took from the catalog it extends: number of items, and hash of their fields."""
 
     n_items: int
     hash: str
@@ -30,7 +30,7 @@ class CatalogPrefix(NamedTuple):
 
 
 class TextDigest:
-    """The digest of what has a text: made when it is first asked for, and known from then on."""
+    """The digest of a text, computed at the first access."""
 
     __slots__ = ("_text_digest",)
     text: str
@@ -131,7 +131,7 @@ def _parsed(text: str) -> ItemKey:
 
 
 class Link(NamedTuple):
-    """That an item has to do with another one: how, and which."""
+    """A link to another item, with its type."""
 
     type: str
     item: ItemKey
@@ -222,7 +222,7 @@ class Item(TextDigest):
 
     @property
     def search_text(self) -> str:
-        """What is indexed: `name: description`, and for all but tools and skills a blank line and the text.
+        """The indexed text: `name: description`, and for all but tools and skills a blank line and the text.
 
         Parts that are empty are left out with their separators. Of a message or memory, and of a file whose text
         begins with its path, it is the text alone.
@@ -233,7 +233,7 @@ class Item(TextDigest):
 
     @property
     def by_text(self) -> bool:
-        """Whether its text alone is searched: nobody names a message or memory, and a file's text may say its path."""
+        """Whether only its text is searched: nobody names a message or memory; a file's text may have its path."""
         is_plain = self.type in ("message", "memory") or (self.is_file and self.text.startswith(f"{self.path}\n"))
         return is_plain and bool(self.text)
 
@@ -249,7 +249,7 @@ class Item(TextDigest):
 
     @property
     def body(self) -> str:
-        """What the model loads on demand, beside what it is sent: the text of a skill; empty for everything else."""
+        """The text that the model loads on demand: that of a skill; empty for every other item."""
         return self.text if self.type == "skill" else ""
 
     @property
@@ -318,7 +318,7 @@ class Catalog(Sequence[Item]):
         self._add(self._items, first=0)
 
     def _add(self, items: Sequence[Item], *, first: int) -> None:
-        """Note where items stand, the first of them at position `first`."""
+        """Record the positions of items, the first of them at position `first`."""
         faults = []
         for position, item in enumerate(items, first):
             earlier = self._position.setdefault(item.key, position)
@@ -331,7 +331,7 @@ class Catalog(Sequence[Item]):
     def extended(
         self, items: Iterable[Item], *, ends: Mapping[int, str] | None = None, shares: bool = False
     ) -> Catalog:
-        """A catalog of these items and, behind them, some more; equal to one made anew from all of them.
+        """A catalog of these items followed by some more; equal to a new catalog of all.
 
         Hashes, ids, facts and positions of the items before are carried on, and an index over them can be, too
         (`ctxbench.model.resources`). This catalog stays as it is, and may be extended in several ways. Nothing: itself.
@@ -421,7 +421,7 @@ class Catalog(Sequence[Item]):
 
     @cached_property
     def facts(self) -> Facts:
-        """What is known of the items beside their texts.
+        """Facts about the items, without their texts.
 
         Raises:
             InputError: links lead to items that are not there.
@@ -493,7 +493,7 @@ def _closeness(wanted_key: ItemKey, key: ItemKey) -> float:
 
 
 def name_likeness(first: str, second: str) -> float:
-    """How alike two names are, their case aside, from 0 to 1; below 0.7, where they are not close, it may be 0.
+    """Similarity of two names from 0 to 1, ignoring case; values below 0.7 may be returned as 0.
 
     Of files it is how alike their names are without folder and ending, where these are less alike: all rules of a
     project have folder and ending in common.

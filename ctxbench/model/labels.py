@@ -1,4 +1,7 @@
-"""Grades, labels, offered items and rankings of many queries as arrays."""
+"""Grades, labels, offered items and rankings of many queries as arrays.
+
+All tables are lists by query (CSR) over one catalog, joined by key before: row i of each table is the same query.
+"""
 
 from __future__ import annotations
 
@@ -137,7 +140,7 @@ class Rankings:
 
 @dataclass(frozen=True, eq=False)
 class Kinship:
-    """Which items of a catalog are easily mistaken for each other.
+    """Which items of a catalog are easily confused: of one server, or with similar names.
 
     Attributes:
         codes: shape (n_relations, n_items); two items are siblings if they share a code >= 0 in any relation.
@@ -180,7 +183,7 @@ class Kinship:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evidence:
-    """All that metrics of one run are computed from; what is None makes some metrics unavailable, never 0.
+    """Everything that metrics are computed from; a field that is None makes some metrics unavailable, never 0.
 
     Attributes:
         judgments: the labels.

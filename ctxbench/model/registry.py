@@ -1,4 +1,11 @@
-"""Strategies by name, from this package and from plugins, and pipeline descriptions read back from files."""
+"""Strategies by name, from this package and from plugins, and pipeline descriptions read back from files.
+
+For each kind, a dict from name to `module:attribute`. Plugins declare an entry point in the group `ctxbench.<kind>`;
+groups are read at the first look-up of a name that is not built in.
+
+`Pipeline.describe` writes the descriptions in manifests and baselines, and this module alone reads them. Code that has
+a pipeline uses its steps instead.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +145,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "st": "ctxbench.search.embedding_models:SentenceTransformerEmbedder",
         "wordllama": "ctxbench.search.embedding_models:WordLlama",
     },
-    "metric": {},  # those of a package; ours stand in `bench.metrics.declared`
+    "metric": {},  # those of plugins; the others are in `ctxbench.evaluation.metrics`
     "resource": {  # `embedder` and `tokens` are made from what whoever opens resources has
         "chat": "ctxbench.search.chat_models:ChatModel",
         "embedder": "ctxbench.search.resources:TextVectors",
@@ -180,7 +187,7 @@ def built_in(kind: str) -> tuple[str, ...]:
 
 
 def find(kind: str, name: str) -> Any:
-    """Import and return what is registered under `name`.
+    """Import and return the object registered under `name`.
 
     Raises:
         UnknownNameError: nothing is; names the known and the closest.
@@ -192,12 +199,12 @@ def find(kind: str, name: str) -> Any:
 
 
 def imported(kind: str, name: str) -> bool:
-    """Whether what is registered under `name` is imported already."""
+    """Whether the object registered under `name` is already imported."""
     return target(kind, name).partition(":")[0] in sys.modules
 
 
 def target(kind: str, name: str) -> str:
-    """What is registered under a name, `module:attribute`; nothing is imported.
+    """The target registered under a name, `module:attribute`; nothing is imported.
 
     Raises:
         UnknownNameError: nothing is; names the known and the closest.
@@ -215,7 +222,7 @@ def _with_article(kind: str) -> str:
 
 @contextlib.contextmanager
 def of_plugin(kind: str, name: str, activity: str) -> Iterator[None]:
-    """Whatever a plugin raises is a fault of its package; it ends no process. What ours raises is a bug."""
+    """Turn every exception of a plugin into an error that names its package; exceptions of built-ins pass."""
     if name in _BUILT_IN[kind]:
         yield
         return
@@ -350,7 +357,7 @@ def foreign_code(strategy: type) -> str | None:
 
 @cache
 def _qualified_name(strategy: type) -> str:  # noqa: ARG001 - one for each
-    """What no other class has, in this process or in another: nobody knows what is in it."""
+    """A name for a class that no other class has, in any process."""
     return secrets.token_hex(8)
 
 
@@ -360,7 +367,7 @@ def parameters(step: Any) -> dict[str, Any]:
 
 
 def serialised_parameters(step: Any) -> dict[str, Any]:
-    """The parameters that stand in a step's description: all but those that came `later` and are at their default."""
+    """The parameters in a step's description: all but those that were added `later` and have their default."""
     came_later = {f.name: f.default for f in dataclasses.fields(step) if f.metadata.get("later")}
     return {
         name: value for name, value in parameters(step).items() if name not in came_later or value != came_later[name]
@@ -422,7 +429,7 @@ AnyStored: TypeAlias = StoredStep | StoredAnalyses | StoredMerge | StoredDomains
 
 @dataclass(frozen=True, kw_only=True)
 class StoredPipeline:
-    """The stages of a described pipeline; None for one that it does not tell."""
+    """The stages of a described pipeline; None for a stage that the description lacks."""
 
     analyse: StoredStep | StoredAnalyses | None = None
     retrieve: StoredStep | StoredMerge | None = None
@@ -431,7 +438,7 @@ class StoredPipeline:
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> StoredPipeline | None:
-        """What a selector says of itself, or a manifest of it; None where it does not describe itself as a pipeline.
+        """Read a selector's description, or that of a manifest; None if it describes no pipeline.
 
         Raises:
             ParameterError: it describes a pipeline that is none.
@@ -447,7 +454,7 @@ class StoredPipeline:
         return cls(**read, refine=_refining(plain.get("refine", []), "refine"))  # type: ignore[arg-type]
 
     def steps(self) -> Iterator[StoredStep]:
-        """Every step, wherever it stands, in order."""
+        """Every step of all stages, in order."""
         for stage in (self.analyse, self.retrieve, *self.refine, self.format):
             if stage is not None:
                 yield from single_steps(stage)
@@ -475,7 +482,7 @@ def single_steps(stage: AnyStored) -> Iterator[StoredStep]:
 
 
 def pipelines_in(description: Any) -> Iterator[StoredPipeline]:
-    """Every pipeline that a selector says it is made of: its own, or those of the selectors that it asks."""
+    """Every pipeline of a selector: its pipeline, or those of the selectors that it calls."""
     if isinstance(description, Mapping):
         pipeline = StoredPipeline.of(description)
         if pipeline is not None:
@@ -509,7 +516,7 @@ def _read(described: Any) -> AnyStored:
 
 
 def _taken_apart(described: Mapping[str, Any]) -> StoredStep:
-    """A step as `Step.describe` writes it: what it is called, and its parameters beside that."""
+    """Split a step, as `Step.describe` writes it, into its name and its parameters."""
     kind, _, name = str(described.get("step", "")).partition(":")
     return StoredStep(
         kind=kind,
@@ -540,7 +547,7 @@ def _list(value: Any, where: str) -> Sequence[Any]:
 
 
 def _pairs(value: Any, where: str) -> list[tuple[str, Any]]:
-    """The pairs of a name and what it names."""
+    """Pairs of name and value."""
     pairs: list[Any] = value if isinstance(value, list) else [None]
     if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
         raise ParameterError(f"{where} of a pipeline must be a list of pairs of a name and steps, got {value!r}")

@@ -33,7 +33,7 @@ from ctxbench.model.items import ITEM_TYPES, Catalog, ItemKey
 
 
 def checked_vector(values: Sequence[float], query: str) -> tuple[float, ...]:
-    """The numbers of a request's own vector.
+    """The vector of a request, checked.
 
     Raises:
         ParameterError: they are none, or not finite, or all 0; names the query.
@@ -80,7 +80,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class SessionItem:
-    """An item that the session holds already, and how it came there: `always` or `manual`."""
+    """An item in the session, with the mode by which it was added: `always` or `manual`."""
 
     key: ItemKey
     mode: str = "manual"
@@ -92,7 +92,7 @@ class SessionItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What a request restricts its search to. An item that lacks the fact that is asked for is left out.
+    """Restrictions of a request's search. An item without the fact in question is excluded.
 
     Attributes:
         types: item types; empty = any.
@@ -122,7 +122,7 @@ class Filter:
             raise ParameterError(f"since ({self.since}) must be before before ({self.before}); nothing would be left")
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON, without what is not restricted."""
+        """The filter as JSON, without empty fields."""
         fields: dict[str, Any] = {"types": list(self.types), "since": self.since, "before": self.before}
         fields |= {"confidence": self.confidence, "conversation": self.conversation, "kinds": list(self.kinds)}
         return {name: value for name, value in fields.items() if value not in (None, [])}
@@ -147,7 +147,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a selector is asked, apart from the catalog.
+    """A request to a selector, without the catalog.
 
     Attributes:
         id: the query id; unique in a batch.
@@ -199,7 +199,7 @@ class Request:
             check_uses(self.uses, self.id)
 
     def as_dict(self) -> dict[str, Any]:
-        """The request as JSON, for selectors outside this process and for hashes."""
+        """The request as JSON, for external selectors and for hashes."""
         optional: dict[str, Any] = {
             "history": [{"role": m.role, "content": m.content} for m in self.history] or None,
             "session": None if self.session is None else [{"id": s.key.id, "mode": s.mode} for s in self.session],
@@ -283,7 +283,7 @@ class Batch:
         )
 
     def named(self, row: int) -> list[int]:
-        """Positions of what a request names explicitly and may be offered for that, in its order, each once.
+        """Positions of the items that a request names explicitly and may get, in its order, each once.
 
         That is what it sees and may get, is enabled and not `always`, and neither in the session nor removed from it:
         of `manual` mode, too, and whatever its search is restricted to.
@@ -362,7 +362,7 @@ class _Resolver:
         return self._masks(self.open, [[] for _ in self.time])
 
     def eligible(self) -> Masks:
-        """What a search may offer each request."""
+        """The items that a search may offer each request."""
         return self._masks(self.searched, self.without)
 
     def _masks(self, shared: _Shared, without: Sequence[Sequence[int]]) -> Masks:
@@ -395,7 +395,7 @@ class _Resolver:
         return mask if request.only is None else mask & request.only.of(self.catalog)
 
     def _session(self, request: Request, removed: Sequence[int], is_visible: Sees) -> list[tuple[int, int]]:
-        """What a request's session holds, once each, with its mode."""
+        """The items of a request's session, each once, with its mode."""
         entries = request.session or ()
         positions = self._positions(request, "session", [entry.key for entry in entries], is_visible)
         for position in positions:
@@ -411,7 +411,7 @@ class _Resolver:
     def _positions(
         self, request: Request, field_name: str, keys: Sequence[ItemKey], is_visible: Sees | None
     ) -> list[int]:
-        """The positions of items by key; what the request may not see is told as if it were not there."""
+        """The positions of items by key; an item that the request may not see is reported as unknown."""
         out = []
         for key in keys:
             position = self.catalog.find(key)
@@ -425,7 +425,7 @@ class _Resolver:
 
 
 class _Shared:
-    """Masks by what they depend on, each made once, and which of them each request has."""
+    """Masks by what they depend on, each computed once, and the mask of each request."""
 
     def __init__(self) -> None:
         self.masks: dict[Any, BoolArray] = {}
@@ -445,7 +445,7 @@ _ROUNDING = 1e-6  # how far the length of a unit vector in float32 may be from 1
 
 
 class ChunkKind(IntEnum):
-    """What a query chunk was made from."""
+    """The source of a query chunk."""
 
     TEXT = 0
     HISTORY = 1
@@ -486,7 +486,7 @@ class Query:
         weights: Sequence[Sequence[float]] | None = None,
         kind: ChunkKind = ChunkKind.TEXT,
     ) -> Query:
-        """Make a query of chunks of one kind, one sequence a request; of weight 1 unless `weights` says otherwise."""
+        """Make a query from chunks of one kind, one sequence per request; weights are 1 by default."""
         texts = tuple(text for row in chunks for text in row)
         start = starts([len(row) for row in chunks])
         weight = np.array([1.0] * len(texts) if weights is None else [w for row in weights for w in row], np.float64)
@@ -518,7 +518,7 @@ class Query:
         return replace(self, start=start, text=text, weight=self.weight[rows], kind=self.kind[rows]), position
 
     def select_requests(self, requests: IntArray) -> Query:
-        """The query of some of its requests, shape (n,), in their order; one may stand several times."""
+        """The query of some of the requests, shape (n,), in their order, with repeats."""
         batch, indices = self.batch, requests.tolist()
         session_length, length = np.diff(batch.session_start)[requests], np.diff(self.start)[requests]
         session, chunks = ranges(batch.session_start[requests], session_length), ranges(self.start[requests], length)
@@ -554,7 +554,7 @@ class Query:
         *,
         dimensions: int | None = None,
     ) -> Float32Array:
-        """Unit vectors of chunks, shape (n, n_dimensions): that of its request where it brings one, else of the text.
+        """Unit vectors of chunks, shape (n, n_dimensions): the request's vector if it has one, else that of the text.
 
         Args:
             embed: from texts to their unit vectors.
@@ -602,7 +602,7 @@ class Query:
 
 
 def _unit(vector: Sequence[float]) -> FloatArray:
-    """A vector at length 1, shape (n_dimensions,); one that an embedder made keeps its bits."""
+    """A vector at length 1, shape (n_dimensions,); a vector from an embedder keeps its bits."""
     array = np.array(vector, dtype=np.float64)
     if abs(math.hypot(*vector) - 1.0) <= _ROUNDING:
         return array
@@ -611,7 +611,7 @@ def _unit(vector: Sequence[float]) -> FloatArray:
 
 
 def with_own_vectors(query: Query) -> Query:
-    """The query with one chunk, its text, for each request that brings its vector: that is not to be taken apart."""
+    """The query with a single chunk, the text, for each request with a vector, which cannot be split."""
     has_vector = np.array([request.vector is not None for request in query.batch.requests], dtype=np.bool_)
     if not has_vector.any():
         return query
@@ -630,7 +630,7 @@ def with_own_vectors(query: Query) -> Query:
 
 
 def whole_texts(batch: Batch) -> Query:
-    """Every request's text as one chunk; a blank one has none, unless the request brings its vector."""
+    """Every request's text as one chunk; a blank text has none, unless the request has a vector."""
     texts = [[request.text] if request.text.strip() else [] for request in batch.requests]
     return with_own_vectors(Query.of_chunks(batch, texts))
 

@@ -91,7 +91,7 @@ def index_over(
     make: Callable[[], T],
     extend: Callable[[T], T] | None = None,
 ) -> T:
-    """The index of a catalog, kept with the resources by the hash of what it is over.
+    """The index of a catalog, stored in the resources under the hash of the fields that it reads.
 
     Args:
         catalog: the items.
@@ -113,7 +113,7 @@ def index_over(
 
 
 class _Row(Generic[S]):
-    """One value for each item of a catalog, of which some may not have been asked for yet."""
+    """One value per item of a catalog, some of which may not be computed yet."""
 
     def __init__(self, n_items: int) -> None:
         self._lock = threading.Lock()
@@ -123,7 +123,7 @@ class _Row(Generic[S]):
     def of(
         self, catalog: Catalog, items: IntArray | None, make: Callable[[Sequence[Item]], npt.NDArray[S]]
     ) -> npt.NDArray[S]:
-        """The values, those of some items made if they are not known; all where `items` is None."""
+        """The values, computed first for some items, or for all if `items` is None."""
         selected = slice(None) if items is None else items
         if self._held is not None and not self._unknown[selected].any():
             return self._held[1]  # who needs nothing new waits for nobody
@@ -139,7 +139,7 @@ class _Row(Generic[S]):
             return self._held[1]
 
     def extended(self, n_items: int) -> _Row[S]:
-        """The row of a catalog that begins with these items, with what is known of them."""
+        """The values of a catalog that begins with these items, with those that are known."""
         row: _Row[S] = _Row(n_items)
         with self._lock:
             n_known = len(self._unknown)
@@ -165,7 +165,7 @@ def row_over(
     make: Callable[[Sequence[Item]], npt.NDArray[S]],
     items: IntArray | None = None,
 ) -> npt.NDArray[S]:
-    """One value for each item of a catalog, kept likewise; what is known is carried on when it is extended.
+    """One value per item of a catalog, stored likewise; an extended catalog reuses the values that exist.
 
     Args:
         catalog, resources, name, over: as of `index_over`.
@@ -202,7 +202,7 @@ class Resources(Protocol):
         ...
 
     def identity(self, name: str) -> str:
-        """What a resource is: another text for one that gives something else. Its value is not made.
+        """The identity of a resource: it differs if the value may differ. The value is not computed.
 
         That of `embedder` is model, revision, backend and quantisation; that of `tokens` the name of the counter.
 
@@ -212,7 +212,7 @@ class Resources(Protocol):
         ...
 
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what was made under `key`, making it at the first call."""
+        """Return the value stored under `key`, creating it at the first call."""
         ...
 
     def vectors(self, texts: Sequence[str]) -> Float32Array:
@@ -255,7 +255,7 @@ class Resource(Protocol):
 
     @property
     def value(self) -> Any:
-        """What steps get; asked for once."""
+        """The value that steps get; computed once."""
         ...
 
 
@@ -266,5 +266,5 @@ FORMAT = "format"  # the resource that a step names in `uses` if it wants to kno
 
 
 def kind_of(resource: str) -> str:
-    """The name of a resource without the model that is named behind it, as in `embedder:MODEL`."""
+    """The name of a resource without its model: `embedder` of `embedder:MODEL`."""
     return resource.partition(":")[0]

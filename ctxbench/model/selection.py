@@ -83,7 +83,7 @@ def joined(tables: Mapping[str, Candidates]) -> Candidates:
 def _appended(
     tables: Sequence[Candidates],
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, FloatArray], dict[str, Any]]:
-    """Row arrays and columns of several tables, one behind the other, and the rules and notes of all.
+    """Concatenated row arrays and columns of several tables, with the rules and notes of all.
 
     A column that a table lacks is NaN in its rows.
     """
@@ -101,7 +101,7 @@ def _appended(
 
 
 def stacked(tables: Sequence[Candidates]) -> Candidates:
-    """Put the requests of several tables one behind the other; their rules are joined, their columns must agree."""
+    """Concatenate the requests of several tables; rules are joined, columns must be the same."""
     arrays, columns, shared = _appended(tables)
     lengths = [np.diff(table.start) for table in tables]
     start = starts(np.concatenate([np.empty(0, dtype=np.int64), *lengths]))
@@ -121,7 +121,7 @@ def session_rows(batch: Batch) -> Candidates:
 
 
 def with_values(table: Candidates, request: IntArray, item: IntArray, columns: Mapping[str, FloatArray]) -> Candidates:
-    """Put values into columns in some rows, by request and item; other rows keep theirs, NaN where there is none.
+    """Set values of columns in some rows, by request and item; other rows keep their value, or NaN.
 
     Args:
         table: holds a row for each.
@@ -178,7 +178,7 @@ class Offered:
     tokens: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The candidate as JSON; what is empty is left out. `rule` says `out_by` in words."""
+        """The candidate as JSON, without empty values. `rule` is `out_by` in words."""
         row: dict[str, Any] = {
             "id": self.id,
             "score": self.score,
@@ -211,7 +211,7 @@ class Selection:
     trace: tuple[Note, ...] = ()
 
     def request_context(self, catalog: Catalog) -> dict[str, Any]:
-        """The request context as the documents store it with a reply.
+        """The request context as the specification stores it with a reply.
 
         Returns:
             `{"items": [{"type", "name", "serverName"?, "includeMode", "similarityScore"?}]}`.

@@ -1,4 +1,8 @@
-"""Protocols of strategies, and the steps and combinators that pipelines are built from."""
+"""Protocols of strategies, and the steps and combinators that pipelines are built from.
+
+A list of analyses joins their chunks; `merge` joins the candidates of several retrievers by item; `by_domain` refines
+the items of each type separately.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +36,12 @@ if TYPE_CHECKING:
 
 
 def later(default: T) -> T:
-    """A parameter that came after pipelines were stored: at its default no description holds it, so they stay valid."""
+    """A parameter added after pipelines were stored: descriptions omit its default, so that they stay valid."""
     return dataclasses.field(default=default, metadata={"later": True})
 
 
 class Strategy:
-    """The base of strategies: a frozen dataclass whose fields are its parameters, and which is called.
+    """The base of strategies: callable frozen dataclasses whose fields are their parameters.
 
     How it is called depends on its kind (`ctxbench.model.strategies`). What stands here is what a pipeline asks it; a
     strategy overrides what is otherwise for it, by a class variable or a property.
@@ -49,7 +53,7 @@ class Strategy:
     rule_words: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls) -> None:
-        """Refuse a parameter without a default that is called like something that every strategy says of itself.
+        """Refuse a parameter without a default that has the name of an attribute of `Strategy`.
 
         Raises:
             ParameterError: names both; as a dataclass it would take what `Strategy` says for its default.
@@ -65,7 +69,7 @@ class Strategy:
 
     @property
     def version(self) -> int:
-        """Raised where the same parameters give other answers than before: no kept output is used again."""
+        """Increased when the same parameters give other answers than before, so that no cached output is used."""
         return 1
 
     @property
@@ -75,22 +79,22 @@ class Strategy:
 
     @property
     def code(self) -> str | None:
-        """Which code it runs that is not of ctxbench, beside its own; None = none."""
+        """Identity of further code that it runs and that is not part of ctxbench; None = none."""
         return None
 
     @property
     def content(self) -> str | None:
-        """What stands in the file that it reads, or a hash of it; None = it reads none."""
+        """The content of the file that it reads, or a hash of it; None = it reads none."""
         return None
 
     @property
     def ranks(self) -> bool:
-        """Whether what a retriever finds is in an order of its own."""
+        """Whether a retriever ranks what it finds."""
         return True
 
     @property
     def depth(self) -> int | None:
-        """How many items a retriever ranks exactly; None = it does not say."""
+        """How many items a retriever ranks exactly; None = not declared."""
         return None
 
     @property
@@ -110,12 +114,12 @@ class Strategy:
 
     @property
     def promotes(self) -> bool:
-        """Whether a cut may choose what an earlier one kept out."""
+        """Whether a cut may choose items that an earlier cut excluded."""
         return False
 
     @property
     def brings_in(self) -> bool:
-        """Whether a fit may offer what was not found, such as the rest of a file, as an expansion does."""
+        """Whether a packing step may offer items that were not retrieved, such as the rest of a file."""
         return False
 
     @property
@@ -125,12 +129,12 @@ class Strategy:
 
     @property
     def orders(self) -> bool:
-        """Whether a rank step makes an order of its own, whatever it stands behind, even `everything`."""
+        """Whether a rank step orders all items by itself, whatever the earlier order, even after `everything`."""
         return False
 
     @property
     def thresholds(self) -> Mapping[str, Mapping[str, float]]:
-        """What it holds scores against: by quantity (`score`, `margin`, `ratio`, `expansion`), parameter and value."""
+        """The thresholds on scores: by quantity (`score`, `margin`, `ratio`, `expansion`), parameter and value."""
         return {}
 
     @property
@@ -151,7 +155,7 @@ class Strategy:
         """
 
     def notices(self, catalog: Catalog, resources: Any) -> Iterator[str]:  # noqa: ARG002
-        """What a user should know of using it here."""
+        """Notices for the user about its use on this catalog."""
         return iter(())
 
 
@@ -169,7 +173,7 @@ class _Threads:
         self._busy: set[threading.Thread] = set()
 
     def call(self, function: Callable[[], None]) -> None:
-        """Call a function, which raises nothing, in a thread of its own."""
+        """Call a function, which raises nothing, in a separate thread."""
         with self._lock:
             self._free -= 1
             if new := self._free < 0:
@@ -226,7 +230,7 @@ def _raise_exit(thread: threading.Thread) -> None:
 
 
 def _cpu_seconds(thread: threading.Thread) -> float:
-    """How long a thread has computed; 0 where the system does not say."""
+    """The CPU time of a thread; 0 if the system does not report it."""
     if not thread.is_alive():
         return 0.0
     try:
@@ -242,7 +246,7 @@ if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
 
 
 def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tuple[dict[str, T], tuple[Note, ...]]:
-    """Make several calls at once, each in a thread, and leave out those that fail or take too long.
+    """Run several calls at once, each in a thread, and leave out those that fail or take too long.
 
     A thread cannot be ended: one that is late goes on, and what it returns is dropped. At the end of the process
     SystemExit is raised in it, and as long as it still computes, for at most 10 s, the process waits.
@@ -312,7 +316,7 @@ class Step:
         return {**row, **{name: value for name, value in also.items() if value}}
 
     def declared(self, attribute: str) -> Any:
-        """What the strategy says of itself, by the name of a property of `Strategy`.
+        """An attribute that the strategy declares, by the name of a property of `Strategy`.
 
         A strategy that is not derived from that class says what the class would, where it says nothing.
         """
@@ -326,12 +330,12 @@ class Step:
 
     @property
     def unlimited(self) -> bool:
-        """Whether a retriever may find the whole catalog, for all that it says."""
+        """Whether a retriever may find the whole catalog, as far as it declares."""
         return self.declared("depth") is None
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """How many items a retriever ranks, if it says so."""
+        """How many items a retriever ranks, if it declares that."""
         depth = self.declared("depth") if self.kind == "retrieve" else None
         return () if depth is None else (int(depth),)
 
@@ -342,7 +346,7 @@ class Step:
 
     @property
     def orders(self) -> bool:
-        """Whether a rank step makes an order of its own, whatever it stands behind."""
+        """Whether a rank step orders all items by itself, whatever the earlier order."""
         return bool(self.declared("orders"))
 
     @property
@@ -362,12 +366,12 @@ class Step:
 
     @property
     def fitted(self) -> bool:
-        """Whether the step reads a fit, which belongs to a catalog and to what stands before it."""
+        """Whether the step reads a fit, which depends on the catalog and on the earlier steps."""
         return self.declared("calibrated") is not None
 
     @property
     def expands(self) -> bool:
-        """Whether the step brings items in that were not found."""
+        """Whether the step adds items that were not retrieved."""
         return self.kind == "expand" or (self.kind == "fit" and bool(self.declared("brings_in")))
 
     @property
@@ -387,7 +391,7 @@ class Step:
 
 
 class WithFormat(Resources):
-    """Resources with the pipeline's own format, by the name `FORMAT`: for a fit that counts what it renders."""
+    """Resources with the pipeline's format, under the name `FORMAT`: for steps that count rendered tokens."""
 
     def __init__(self, resources: Resources, step: Step) -> None:
         self._resources = resources
@@ -506,7 +510,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class PerType:
-    """Refines the items of each domain (a set of types) with steps of its own, and puts the parts together.
+    """Refines the items of each domain (a set of types) with other steps, and joins the results.
 
     Chunk ranks stay those of the whole search. Session items go with the domain of their type, so that its steps see
     them (an expansion that leads from them, a budget that counts them), and leave it untouched; those of no domain
@@ -547,7 +551,7 @@ class PerType:
 
     @property
     def expands(self) -> bool:
-        """Whether any domain has a step that brings items in."""
+        """Whether any domain has a step that adds items."""
         return any(step.expands for steps in self.domains.values() for step in steps)
 
     @property

@@ -82,7 +82,7 @@ MOST = 50  # names that count of one request; a pasted log holds thousands
 
 
 def named_code(text: str) -> tuple[str, ...]:
-    """The names of code, files and paths that a text says, each once, in the order of the text, at most `MOST`.
+    """The names of code, files and paths in a text, each once, in the order of the text, at most `MOST`.
 
     They are what stands in backquotes, CamelCase, snake_case, dotted names and those with `::`, file names, paths,
     what is called (`f()`), what is called a function or a class, frames of Python's stack traces, and capitalised
@@ -102,12 +102,12 @@ def is_file(name: str) -> bool:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is that of a file or folder; `/ping` is none, but a route."""
+    """Whether a name is a file or folder; `/ping` is a route."""
     return is_file(name) or ("/" in name and name[0] != "/" and not re.search(r"\s", name))
 
 
 def _named_at(text: str) -> Iterator[tuple[int, str]]:
-    """Names and where they stand; a part of the text is read once, by the first pattern that takes it."""
+    """Names and their positions; each part of the text is read once, by the first pattern that matches it."""
     rest = _URL.sub(_blank, _COMMIT_TYPE.sub(_blank, text))
     rest = _LONG_PIECE.sub(_blank, rest)
     for pattern in (_QUOTED, _FRAME):
@@ -230,14 +230,14 @@ _EASY = re.compile(
 
 @dataclass(frozen=True)
 class QueryIntent:
-    """What a request asks for.
+    """The intent of a request about code: action, scope, complexity, names.
 
     Attributes:
         action: what is to be done with the code.
         scope: `focused`, on what it names; `module`, on a part; `codebase`, on all of it.
         complexity: `simple`, one edit or look-up; `medium`; `complex`, several parts or a design.
-        keywords: see `index.words.keywords`.
-        entities: see `planning.named_code.named_code`.
+        keywords: see `ctxbench.search.words.keywords`.
+        entities: see `named_code`.
     """
 
     action: ActionName
@@ -252,7 +252,7 @@ class QueryIntent:
 
 
 def read_intent(text: str) -> QueryIntent:
-    """What a request asks for; a blank one is to `debug` a `module`."""
+    """The intent of a request; a blank request is to `debug` a `module`."""
     entities = named_code(text)
     action = _action(text)
     scope: ScopeName = "codebase" if _WIDE.search(text) else "focused" if entities else "module"
@@ -413,7 +413,7 @@ class ContextPlan:
         )
 
     def over(self, called: Callable[[str], tuple[str, ...]]) -> tuple[ContextPlan, tuple[str, ...]]:
-        """The plan with the paths of a tree in place of the files that it names, and the names that stand for none.
+        """The plan with its file names replaced by paths of a tree, and the names that match no path.
 
         Args:
             called: the paths that the name of a file stands for, with or without its folders.
@@ -442,7 +442,7 @@ class ContextPlan:
 
 
 def heuristic_plan(text: str, intent: QueryIntent) -> ContextPlan | None:
-    """A plan by the words of a request, without a model; None where it says nothing to look for.
+    """A plan from the words of a request, without a model; None if they name nothing to look for.
 
     Symbols that it names are found first; else files that it names are where to start; else a request about a whole
     codebase, or to change a part, is searched by patterns, and a question by its meaning.
@@ -530,7 +530,7 @@ def _kind(value: Any) -> str:
 
 
 def _listed(value: Any) -> Any:
-    """Tuples as lists, at every depth: what JSON gives back."""
+    """Tuples as lists, at every depth, as JSON returns them."""
     if isinstance(value, Mapping):
         return {name: _listed(element) for name, element in value.items()}
     return list(value) if isinstance(value, tuple) else value
@@ -556,7 +556,7 @@ _LONGEST = 20_000  # characters of a request that a model is sent
 
 
 def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[ContextPlan | str]:
-    """Ask for a plan of each text; a reply that is none is answered once with what is wrong with it.
+    """Ask a model for a plan of each text; after an invalid reply, once more with its fault.
 
     Args:
         texts: the requests.
@@ -609,7 +609,7 @@ def _plan_in(text: str, planner: str) -> ContextPlan | str:
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
-    """The JSON object that a text is, that stands in it between fences, or from its first to its last brace."""
+    """The JSON object in a text: the whole text, the part between fences, or from the first to the last brace."""
     for part in (text, *_FENCED.findall(text), text[text.find("{") : text.rfind("}") + 1]):
         try:
             value = json.loads(part)
@@ -635,7 +635,7 @@ SEEDS = 5
 
 @dataclass(frozen=True)
 class CodeFit(RequestFamily):
-    """How a file, or a definition in one, suits a request; each in [0, 1] but for `size` and `distance`.
+    """How a file or definition matches a request; each feature in [0, 1] but `size` and `distance`.
 
     * `words`: BM25 as by the step `bm25` with `statistics: scope`, by the highest of what may be offered.
     * `path`: the share of the request's words that stand in the path, by how rare they are in paths (`pattern`).

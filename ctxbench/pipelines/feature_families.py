@@ -43,7 +43,7 @@ class Similarity(RequestFamily):
 
     * `score`: in [-1, 1]; `margin`: how far below the best of the request, >= 0; `rank`: log(1 + how many are better).
 
-    All 0 for a request without chunks. Source: the documents, "Search Implementation" (max pooling).
+    All 0 for a request without chunks. Source: the specification, "Search Implementation" (max pooling).
     """
 
     columns: ClassVar[tuple[str, ...]] = ("score", "margin", "rank")
@@ -75,7 +75,7 @@ def standing(score: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Sentence(RequestFamily):
-    """How the item stands for the sentence (chunk) of the request that it suits best, among what was found.
+    """How the item ranks for the sentence (chunk) of the request that it matches best, among the candidates.
 
     * `margin`: the smallest distance to a sentence's best similarity, >= 0.
     * `rank`: log(1 + the best place by similarity).
@@ -239,7 +239,7 @@ class Items:
 
 @dataclass(frozen=True)
 class RequestText(RequestFamily):
-    """What the request's text looks like: length, known words, numbers, quotes, capitals; the same for all its items.
+    """The form of the request's text: length, known words, numbers, quotes, capitals; equal for all items.
 
     They tell one dataset's requests apart, and do not carry over to another's. Source: ours.
     """
@@ -341,7 +341,7 @@ REQUEST = (
 
 
 def request_features(query: Query, table: Candidates, resources: Resources) -> tuple[IntArray, FloatArray]:
-    """The features of every request for which anything was found.
+    """The features of every request that has candidates.
 
     Returns:
         The requests, rising, and their features, shape (n, len(REQUEST)).
@@ -388,7 +388,7 @@ OFTEN = 10
 
 @dataclass(frozen=True)
 class AssemblyScores(RequestFamily):
-    """How what a row shows of its item suits the request, how new it is, where it came from, how useful it was.
+    """How the shown part of an item matches the request, its age, its source, and how useful it was.
 
     * `tf`: cosine of the counts of words in lower case, split at white space, of the request's text and what is shown,
       in [0, 1]; 0 where one has none.
@@ -461,7 +461,7 @@ REACH = 3
 
 @dataclass(frozen=True)
 class Memories(RequestFamily):
-    """What is known of an item by itself, at the time of the request, else of the newest item that it may see.
+    """Age, confidence and length of an item, at the time of the request or else of the newest visible item.
 
     * `recency`: 1 / (1 + days since it was created), in (0, 1]; `half_life`: 0.5 ** (days / 30), in [0, 1]. Both 0
       where it is not known when it was created.
@@ -491,7 +491,7 @@ class Memories(RequestFamily):
 
 @dataclass(frozen=True)
 class InConversation(RequestFamily):
-    """BM25 of an item and of what was said around it, as far as the request may see its conversation.
+    """BM25 of an item and of the messages around it, if the request may see its conversation.
 
     * `item`: that of the item itself.
     * `best`: the highest of its conversation; that of the item alone where it is of none.
@@ -522,7 +522,7 @@ class InConversation(RequestFamily):
         asks = row_over(catalog, resources, "texts that ask", over=("text",), make=_asks)
 
         def neighbours(steps: int) -> IntArray:
-            """The position of what stands so many steps behind each item in its conversation; -1 = nothing does."""
+            """The item that comes so many steps after each item in its conversation; -1 = none."""
             rows = np.flatnonzero((at >= 0) & (at + steps >= 0) & (at + steps < len(in_order)))
             rows = rows[code[in_order[at[rows] + steps]] == conversation[rows]]
             out = np.full(len(item), -1, dtype=np.int64)

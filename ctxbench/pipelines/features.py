@@ -1,4 +1,8 @@
-"""Features of candidates by name, what they are computed from, and a logistic regression on them."""
+"""Features of candidates by name, what they are computed from, and a logistic regression on them.
+
+A feature is a column `family.name`. Families are registered strategies of the kind `feature`; plugins add theirs by an
+entry point. Words of items are weighted by inverse document frequency.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +47,14 @@ class ItemWords:
         self._add(catalog, bm25)
 
     def extended(self, catalog: Catalog, bm25: Bm25Index) -> ItemWords:
-        """The words of a catalog that begins with the items of this one; only what was added is split into words."""
+        """The words of a catalog that begins with the items of this one; only added items are split."""
         words = ItemWords(Catalog(()), bm25)
         words._words, words._items = self._words, self._items
         words._add(catalog[len(self._words) :], bm25)
         return words
 
     def _add(self, items: Sequence[Item], bm25: Bm25Index) -> None:
-        """Put items behind those that are there; what is held is replaced, never changed. All weights are made anew."""
+        """Append items; arrays are replaced, never changed, and all weights are computed again."""
         first, added = len(self._words), [_fields(item) for item in items]
         by_word: dict[str, dict[str, list[int]]] = {field: {} for field in self.fields}
         for position, words_by_field in enumerate(added, first):
@@ -103,12 +107,12 @@ class ItemWords:
 
 
 def item_bm25(catalog: Catalog, resources: Resources) -> Bm25Index:
-    """The index of the default step `bm25` over a catalog, kept with the resources."""
+    """The index of the default step `bm25` over a catalog, stored in the resources."""
     return bm25_index(catalog, resources, k1=1.5, b=0.75, rule=RULE, server=True)
 
 
 def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
-    """The words of a catalog, kept with the resources; BM25 is that of the default step `bm25`."""
+    """The words of a catalog, stored in the resources; BM25 is that of the default step `bm25`."""
     bm25 = item_bm25(catalog, resources)
     words: ItemWords = index_over(
         catalog,
@@ -157,7 +161,7 @@ LABELLED = ("labelled.nearest", "labelled.share")
 
 @dataclass(frozen=True, eq=False)
 class LabelledRequests:
-    """Labelled requests and what they need, as a fit keeps them.
+    """Labelled requests and the items they require, as a fit stores them.
 
     Attributes:
         ids: of the labelled queries, shape (n,).
@@ -245,7 +249,7 @@ def _is_row(row: Any) -> bool:
 def needed_columns(
     similarity: FloatArray, request: IntArray, item: IntArray, required_by_item: Mapping[int, IntArray]
 ) -> FloatArray:
-    """What labelled requests say of candidates: the columns `LABELLED`.
+    """How similar labelled requests label the candidates: the columns `LABELLED`.
 
     Args:
         similarity: of requests to labelled ones, shape (n_requests, n_labelled), >= 0.
@@ -338,11 +342,11 @@ class FeatureInput:
 
     @property
     def asking(self) -> IntArray:
-        """The requests for which anything was found, rising."""
+        """The requests that have candidates, ascending."""
         return np.flatnonzero(np.diff(self.start) > 0)
 
     def spans(self) -> Iterator[tuple[int, slice]]:
-        """Every request for which anything was found, and its rows as a slice of `rows`."""
+        """Every request that has candidates, and its rows as a slice of `rows`."""
         for request in self.asking.tolist():
             yield request, slice(int(self.start[request]), int(self.start[request + 1]))
 
@@ -452,7 +456,7 @@ def ranks_of(values: FloatArray) -> IntArray:
 
 
 def log1p(values: FloatArray | IntArray) -> FloatArray:
-    """log(1 + value), each by itself: vectorised logarithms may differ in the last bit by where a value stands."""
+    """log(1 + value), one by one: the last bit of a vectorised logarithm may depend on the value's position."""
     return np.array([math.log1p(value) for value in values.ravel().tolist()], dtype=np.float64).reshape(values.shape)
 
 
@@ -481,7 +485,7 @@ class FeatureFamily(Protocol):
     uses: ClassVar[tuple[str, ...]]
 
     def __call__(self, inputs: FeatureInput) -> FloatArray:
-        """The columns of the rows found, shape (n_found, n_columns), finite; the same whatever else is in the batch."""
+        """The columns of the retrieved rows, shape (n_found, n_columns), finite; equal in every batch."""
         ...
 
 
@@ -577,7 +581,7 @@ def feature_rows(
 
 
 def column_values(table: Candidates, columns: Sequence[str], inputs: FeatureInput) -> FloatArray:
-    """The values of some columns of a table in the rows found, shape (n_found, n_columns)."""
+    """The values of some columns in the retrieved rows, shape (n_found, n_columns)."""
     if not columns:
         return np.zeros((len(inputs), 0))
     return np.stack([table.columns[column][inputs.rows] for column in columns], axis=1)
@@ -652,7 +656,7 @@ class Logistic:
         return np.asarray(beyond.any(axis=1))
 
     def probabilities(self, features: FloatArray, vectors: FloatArray | None = None) -> FloatArray:
-        """The probability of each row, shape (n,); the same bits whatever stands around it.
+        """The probability of each row, shape (n,); the same bits whatever the other rows are.
 
         Args:
             features: shape (n, n_columns).

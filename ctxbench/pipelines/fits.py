@@ -1,4 +1,9 @@
-"""Fits in JSON files: probabilities and weights by dataset, and how a pipeline finds them."""
+"""Fits in JSON files: probabilities and weights by dataset, and how a pipeline finds them.
+
+A fit of abstention or of weights belongs to a catalog, an embedder and the retrieval before it; each mismatch is an
+error that names both sides. A fit of a probability reads features that carry over: it may be of several datasets, and
+is used on other catalogs with a notice.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +90,7 @@ class Calibrations:
         return tuple(kind for kind in KINDS if any(fit.what == kind for fit in self.fits))
 
     def fit(self, kind: str, catalog: Catalog) -> Fit:
-        """The fit for a catalog; else the only one that is of another; else the one that is of several catalogs.
+        """The fit for a catalog; else the only fit for another; else the one for several catalogs.
 
         Raises:
             ParameterError: there are several, and which is meant cannot be told (names them), or none.
@@ -119,7 +124,7 @@ class Calibrations:
         return fit
 
     def _none(self, kind: str, catalog: Catalog) -> ParameterError:
-        """Says that no fit is for a catalog."""
+        """The message that no fit is for a catalog."""
         catalogs = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.what == kind) or "none"
         return ParameterError(
             f"{self.path} holds no {kind} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it "
@@ -134,7 +139,7 @@ class Calibrations:
 
 
 def open_calibrations(name: str) -> Calibrations:
-    """The fits of a file, or those that come with ctxbench, which are called `shipped`.
+    """The fits of a file, or those of ctxbench, named `shipped`.
 
     Raises:
         StorageError, InputError: as of `read_calibrations`.
@@ -143,7 +148,7 @@ def open_calibrations(name: str) -> Calibrations:
 
 
 class FittedWeights(Strategy):
-    """A step whose weights are given, or those of the file `calibration`, of fits of the kind `fitted`."""
+    """A step with weights as a parameter, or from the file `calibration`, from fits of the kind `fitted`."""
 
     fitted: ClassVar[str]
     weights: Mapping[str, float]
@@ -151,7 +156,7 @@ class FittedWeights(Strategy):
 
     @property
     def calibrated(self) -> str | None:
-        """The kind of fit that is read; None where weights are given."""
+        """The kind of fit that is read; None with weights as a parameter."""
         return None if self.calibration is None else self.fitted
 
     @cached_property
@@ -165,7 +170,7 @@ class FittedWeights(Strategy):
         return self.calibrations.content
 
     def check_source(self) -> None:
-        """Refuse weights beside a file, and a file without such fits, by a `ParameterError`."""
+        """Raise `ParameterError` if both weights and a file are given, or if the file has no such fits."""
         if self.calibration is not None and self.weights:
             raise ParameterError("weights come from the calibration; leave one of the two out")
         if self.calibration is not None and self.fitted not in self.calibrations.kinds():
@@ -206,7 +211,7 @@ def read_calibrations(path: Path | str) -> Calibrations:
 
 
 def _wrong(row: Any) -> Iterator[str]:
-    """What is wrong in one fit as it stands in the file."""
+    """The faults of one fit in a file."""
     if not isinstance(row, dict):
         yield f"expected an object, got {row!r}"
         return
@@ -222,13 +227,13 @@ def _wrong(row: Any) -> Iterator[str]:
 
 
 def _twice(fits: Sequence[Fit]) -> list[Fit]:
-    """Fits whose kind and catalog another before them has."""
+    """Fits with the kind and catalog of an earlier fit."""
     keys = [(fit.what, fit.catalog) for fit in fits]
     return [fit for n, fit in enumerate(fits) if keys[n] in keys[:n]]
 
 
 def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
-    """Add fits to a file, in place of those of the same kind and catalog; the file is made where there is none.
+    """Add fits to a file, replacing those of the same kind and catalog; a missing file is created.
 
     A probability also takes the place of one of the same dataset, whose catalog has changed since. Who writes to the
     same file at the same time takes turns, so that no fit is lost.
@@ -276,13 +281,13 @@ def describe_context(pipeline: Pipeline, position: int | None = None) -> dict[st
 
 
 def in_front(pipeline: Pipeline, kind: str) -> Pipeline:
-    """A pipeline up to its first step that reads a fit of a kind; whole where there is none."""
+    """A pipeline up to its first step that reads a fit of a kind; the whole pipeline if there is none."""
     kinds = [step.declared("calibrated") if isinstance(step, Step) else None for step in pipeline.refine]
     return replace(pipeline, refine=pipeline.refine[: kinds.index(kind)]) if kind in kinds else pipeline
 
 
 def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> list[str]:
-    """What a user should know of the fits that a pipeline reads, used over a catalog with an embedder."""
+    """Notices about the fits that a pipeline reads, on a catalog with an embedder."""
     return [
         f"{step.name}: {notice}"
         for step in all_steps(pipeline.refine)
@@ -291,7 +296,7 @@ def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> l
 
 
 def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
-    """What is wrong with where the fitted steps of a pipeline stand, for one catalog.
+    """Faults in the positions of a pipeline's fitted steps, for one catalog.
 
     A fitted step is one with the attribute `calibrated` (the kind of its fit; None = it reads none) and a property
     `calibrations`. That a fit for the catalog exists at all, the step's own `check` says.
@@ -321,7 +326,7 @@ def require_matching_fits(pipeline: Pipeline, catalog: Catalog) -> None:
 
 
 def _elsewhere(step: Step, context: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
-    """Says that a step's fit was made behind another pipeline than it stands behind here."""
+    """The message that a fit was made after other steps than those in front of it here."""
     calibrations: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
     fits = [fit for fit in calibrations.fits if fit.what == step.declared("calibrated") and fit.catalog == catalog.hash]
     for fit in fits:

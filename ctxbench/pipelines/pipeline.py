@@ -1,4 +1,9 @@
-"""Pipelines: parse a description, check it, run it, and reuse outputs of shared steps."""
+"""Pipelines: parse a description, check it, run it, and reuse outputs of shared steps.
+
+A pipeline is `analyse -> retrieve -> refine, refine, ... -> format`, checked whole before anything runs. Pipelines that
+share their first steps compute them once: the output of a step is stored under a key made of the batch, the catalog,
+the name, version and parameters of every step up to it, and the identities of the resources that those steps use.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +40,7 @@ _NOTHING = object()
 
 
 class StepOutputs:
-    """Runs the steps of one pipeline over one batch, in order, and takes from a memo what is there already.
+    """Runs the steps of a pipeline over a batch, in order, and takes stored outputs from a memo.
 
     Args:
         batch, resources: what the steps are called with.
@@ -62,7 +67,7 @@ class StepOutputs:
         self._key = "" if memo is None else batch.key
 
     def __call__(self, step: Step | Analyses | Merge | PerType, make: Callable[[], Output]) -> Output:
-        """The output of the next step: kept from an earlier run, or made now."""
+        """The output of the next step: from an earlier run, or computed now."""
         if self._memo is None:
             return self._run(step, make)
         for use in step.uses:
@@ -115,14 +120,14 @@ class PipelineError(UserError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a pipeline made of a batch."""
+    """The output of a pipeline for a batch."""
 
     query: Query
     candidates: Candidates
 
     @property
     def trace(self) -> tuple[Note, ...]:
-        """What was late, failed or fell back."""
+        """All notes: of late or failed sources and fallbacks."""
         return self.candidates.notes
 
 
@@ -175,7 +180,7 @@ class Pipeline:
 
     @property
     def ranks(self) -> bool:
-        """Whether what is retrieved is a ranking, or made one."""
+        """Whether the retriever ranks, or a rank step does."""
         return self.retrieve.ranks or any(isinstance(step, Step) and step.orders for step in self.refine)
 
     def mapped(self, change: Callable[[Step], Step]) -> Pipeline:
@@ -250,7 +255,7 @@ class Pipeline:
 
 
 def _with_notes(table: Candidates, query: Query) -> Candidates:
-    """A table with all notes, each of a query: what is said of a batch is said of none that is put beside it later."""
+    """Candidates with all notes, each given a query, so that a batch can be joined with others later."""
     notes = (*query.notes, *table.notes)
     if not notes:
         return table
@@ -261,7 +266,7 @@ def _with_notes(table: Candidates, query: Query) -> Candidates:
 
 
 def _hold(table: Candidates, batch: Batch, step: Step | Merge | PerType) -> None:
-    """Refuse what a step must not make: rows of items that a request may not see, or led to by one, and false parts.
+    """Refuse invalid rows of a step: items that a request may not see, rows led to by one, and wrong parts.
 
     An item that may not be seen is not named: whoever reads the message may not see it either.
 
@@ -291,7 +296,7 @@ def _hold(table: Candidates, batch: Batch, step: Step | Merge | PerType) -> None
 
 
 def _with_session(query: Query, retrieve: Step | Merge, resources: Resources, *, live: bool) -> Candidates:
-    """What was found, behind what the session holds already."""
+    """The items of the session, followed by the candidates."""
     timed = live and isinstance(retrieve, Merge)
     candidates = retrieve.call(query, resources, live=True) if timed else retrieve.call(query, resources)
     return concatenated([session_rows(query.batch), candidates])
@@ -299,7 +304,7 @@ def _with_session(query: Query, retrieve: Step | Merge, resources: Resources, *,
 
 @dataclass
 class _Builder:
-    """Builds the steps of a specification and collects what is wrong with them."""
+    """Builds the steps of a specification and collects their faults."""
 
     faults: list[SpecFault]
 

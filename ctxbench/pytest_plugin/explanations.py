@@ -1,4 +1,4 @@
-"""Answers one request with explanations, and phrases failed assertions: what is missing, by which rule, the fix."""
+"""Explained answers to one request, and messages of failed assertions: missing items, rules, suggested fixes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def report(head: str, answer: ExplainedAnswer, findings: Iterable[Sequence[str]]
 
 
 def fit_to_print(error: UserError) -> UserError:
-    """The error with a message that pytest can print as it stands, and no traceback."""
+    """The error with a message that pytest can print unchanged, and without a traceback."""
     error.args = (joined(message_lines(str(error))),)
     return error.with_traceback(None)
 

@@ -1,4 +1,4 @@
-"""What a team's tests select with: named in few words, opened once a test session."""
+"""The selector and catalog that a team's tests use: their settings, opened once per test session."""
 
 from __future__ import annotations
 

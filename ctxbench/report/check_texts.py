@@ -87,7 +87,7 @@ class Locations:
     labels: Callable[..., Location] = _nowhere
 
     def text(self, location: Location) -> str:
-        """A location as `datasets/desk/corpus.jsonl:12`; the file alone where no line is known, which may be gone.
+        """A location as `datasets/diary/corpus.jsonl:12`; the file alone where no line is known, which may be gone.
 
         Empty where no file is known.
         """

@@ -1,4 +1,10 @@
-"""Documents made of blocks, on the console and as Markdown."""
+"""Documents made of blocks, on the console and as Markdown.
+
+The console, Markdown and pages render the same blocks. Markdown escapes text from others: it is never markup, mentions
+nobody and links nowhere. Sources: "GitHub Flavored Markdown Spec"; GitHub's "Basic writing and formatting syntax",
+"Autolinked references and URLs", "Writing mathematical expressions" and "Workflow commands for GitHub Actions" (size of
+step summaries); actions/runner issue 4337 (a summary slightly below the limit may be dropped without a message).
+"""
 
 from __future__ import annotations
 

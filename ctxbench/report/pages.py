@@ -1,4 +1,8 @@
-"""HTML pages: templates, SVG drawings, and long reports in two files."""
+"""HTML pages: templates, SVG drawings, and long reports in two files.
+
+The page and its long tables lie in one folder, so that relative links work in both. Drawings have the same bytes for
+the same data.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A run as one HTML page, and the data of its queries."""
+"""A run as one HTML page, and the data of its queries.
+
+Of each answer a page stores the offered and labelled items and the nearest excluded ones; the run folder has the rest.
+Only `templates/data.js` reads the data.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +139,7 @@ class _Pairs:
 
 
 def script_json(value: Any) -> str:
-    """JSON that may stand inside a script element: no character of it can end or open one, or a comment."""
+    """JSON for a script element: none of its characters can end or open one, or a comment."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -1,4 +1,9 @@
-"""Scores of required and other items compared with a selector's thresholds."""
+"""Scores of required and other items compared with a selector's thresholds.
+
+A strategy declares `thresholds`: by quantity (see `QUANTITIES`) the values from which on it includes, by parameter; and
+`floor`, a number of items that it includes whatever they score. Stored runs have thresholds, too, since steps are built
+from their descriptions.
+"""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ class WindowRule:
 
 
 def _telling(text: str, spans: Iterable[Span]) -> Iterator[Span]:
-    """Spans, but one that tells nothing joins the one before it, or, where none is, the one behind it."""
+    """The spans; one without a letter, digit or symbol joins the previous one, or else the next."""
     pending: Span | None = None
     has_content = False
     for start, end in spans:

@@ -186,7 +186,7 @@ def _is_deep(tree: Tree) -> bool:
 
 
 class _NamingNode:
-    """What a capture says gives a name to what stands in it."""
+    """A node that gives a name to the nodes inside it."""
 
     def __init__(self, kind: str, node: Node) -> None:
         self.kind, self.node = kind, node
@@ -281,7 +281,7 @@ def _characters_at(data: bytes) -> Callable[[int], int]:
 
 
 def _widened(node: Node) -> Node:
-    """The node with what it alone stands in: decorators, `export`, `const`."""
+    """The outermost node that contains only this one: decorators, `export`, `const`."""
     parent = node.parent
     while parent is not None and parent.type in _WRAPPERS:
         inner = [child for child in parent.named_children if child.type not in ABOVE]

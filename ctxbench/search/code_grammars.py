@@ -1,4 +1,10 @@
-"""Languages of source files, tree-sitter grammars and queries, and records of what they capture."""
+"""Languages of source files, tree-sitter grammars and queries, and records of what they capture.
+
+Captures of a query: `def.KIND` is a definition, `scope` gives names inside it a prefix without being a definition (a
+Rust `impl`), `ref` is a name that is used, `cap` one that counts if it starts with a capital (`Class` of `Class.of()`),
+`base` a base of the surrounding class, `import` a node that `ctxbench.search.code_facts` reads, `package` the package
+of the file.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +33,7 @@ class TooComplexError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CodeDefinition:
-    """A class, function, method or constant that a file defines; none that stands inside a function.
+    """A class, function, method or constant that a file defines, outside of functions.
 
     Attributes:
         name: dotted, from the outermost: `Class.method`; a Rust method by its `impl`'s type, one of Go by its
@@ -76,14 +82,14 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class CodeFacts:
-    """What one file says of itself.
+    """The facts of one source file: language, definitions, imports, references.
 
     Attributes:
         language: by `language_of`; None where the file's name tells none.
         doc: the first line of the file's documentation: the module docstring, the comment at the top, a heading.
         package: what the file says it belongs to (Go, Java); else empty.
-        definitions: by place.
-        imports: by place.
+        definitions: by position.
+        imports: by position.
         references: names that are called or used as types, each once, by first use.
         implements: (class, base) as written: bases, traits, interfaces.
         parsed: whether the whole file fits the language's grammar. False with definitions: what fits was read.
@@ -122,7 +128,7 @@ gosum: go.sum; text: license licence notice authors readme changelog changes
 
 
 def _table(text: str) -> dict[str, str]:
-    """From each word behind a colon to what stands before it."""
+    """A dict from each word after a colon to the word before it."""
     rows = (row.split(":") for line in text.splitlines() for row in line.split(";") if row)
     return {word: language.strip() for language, words in rows for word in words.split()}
 
@@ -345,7 +351,7 @@ class Grammar:
 
 
 def _parsed_within_limits(text: bytes, language: tree_sitter.Language) -> tree_sitter.Tree:
-    """The tree of a text that is read in chunks, as steps are counted of no other; its nodes cannot give their text.
+    """The tree of a text that is read in chunks, so that steps can be counted; its nodes cannot give their text.
 
     Raises:
         TooComplexError: it takes too many steps or reads.
@@ -380,7 +386,7 @@ def grammar_name(path: str) -> str | None:
 
 @functools.cache
 def grammar_version(name: str) -> str | None:
-    """A grammar's package and version, for keys of caches; None where it, or tree-sitter, is not installed."""
+    """A grammar's package and version, for cache keys; None if it or tree-sitter is not installed."""
     from importlib.metadata import PackageNotFoundError, version  # which takes a while to import
 
     distribution = GRAMMARS[name].distribution
@@ -392,7 +398,7 @@ def grammar_version(name: str) -> str | None:
 
 @functools.cache
 def grammar(name: str) -> Grammar | None:
-    """A grammar, loaded once a process. One that is not installed is None, and is said once with what installs it."""
+    """A grammar, loaded once per process; None if it is not installed, with one warning that names the extra."""
     source = GRAMMARS[name]
     try:
         import tree_sitter
@@ -424,7 +430,7 @@ def node_text(node: Node | None) -> str:
 
 
 def read_imports(nodes: Iterable[Node], language: str, modules: Iterable[Node] = ()) -> Iterator[Import]:
-    """The imports that nodes of a language's syntax tree are, by place.
+    """The imports in some nodes of a syntax tree, by position.
 
     Args:
         nodes: what a query captured as imports.
@@ -509,7 +515,7 @@ def _java_import(node: Node, line: int) -> Iterator[Import]:
 
 
 class _RustImports:
-    """Reads the imports of a Rust file, whose nodes it is called with by place: none is asked for all nodes around it.
+    """Reads the imports of a Rust file from its nodes in order, so that no node looks up all its parents.
 
     Args:
         modules: the nodes of inline modules.
@@ -576,13 +582,13 @@ def _rust_path(node: Node) -> str:
 
 
 def _rust_code(path: str, line: int, inside: list[str]) -> Import:
-    """What a path in code takes from where; the last name on it is no module."""
+    """The import that a path in code is; its last name is no module."""
     before, _, name = _SPACE.sub("", path).rpartition("::")
     return Import(_without_inline(before, inside), (name,), kind="code", line=line)
 
 
 def _without_inline(path: str, inside: list[str]) -> str:
-    """A path as the file itself would write it: `super::x` in its inline module is its own `self::x`."""
+    """A path relative to the file: `super::x` in an inline module is `self::x` of the file."""
     parts, up = path.split("::"), [*inside]
     if parts[0] not in ("self", "super") or not inside:
         return path

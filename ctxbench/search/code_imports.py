@@ -1,4 +1,10 @@
-"""Resolve imports to files for Python, JavaScript, TypeScript, Go, Java and Rust."""
+"""Resolve imports to files for Python, JavaScript, TypeScript, Go, Java and Rust.
+
+Python: a root is the folder of a top-level package or module. A file sees the folder above its topmost package (its
+folder, if that is no package), the folders of each `conftest.py` above it, the roots that a project's manifest
+declares, and every project's folder with its `src` and `lib`. Source: "The import system" of the language reference,
+PEP 420, and pytest's import mode `prepend`.
+"""
 
 from __future__ import annotations
 
@@ -270,7 +276,7 @@ def _project_roots(tree: SourceTree) -> list[str]:
 
 
 def _declared(manifest: object) -> Iterator[str]:
-    """The folders that a `pyproject.toml` says packages stand in."""
+    """The folders of packages that a `pyproject.toml` declares."""
     setuptools, pytest = at(manifest, "tool", "setuptools"), at(manifest, "tool", "pytest")
     yield from texts(at(setuptools, "packages", "find", "where"))
     yield from texts(at(setuptools, "package-dir", ""))
@@ -282,7 +288,7 @@ def _declared(manifest: object) -> Iterator[str]:
 
 
 def _configured(tree: SourceTree, path: str) -> Iterator[str]:
-    """The folders that a `setup.cfg` says packages stand in."""
+    """The folders of packages that a `setup.cfg` declares."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(tree.contents.get(path, ""))

@@ -59,7 +59,7 @@ def split_name(path: str) -> tuple[str, str, str]:
 
 
 def subject_of(path: str) -> str:
-    """What a test is a test of, by its name in small letters: `core` of `tests/test_core.py` and of `src/core.py`."""
+    """The name that a file shares with its test, in small letters: `core` of `test_core.py` and of `src/core.py`."""
     _, bare, _ = split_name(path)
     return (_TEST_NAME.sub("", bare) or bare).strip("_.-").lower()
 
@@ -75,7 +75,7 @@ def entry_score(path: str) -> float:
 
 
 def fits_pattern(path: str, pattern: str) -> bool:
-    """Whether a glob pattern, or a text that stands anywhere, fits a path; letters of either case."""
+    """Whether a path matches a glob pattern or contains a text, ignoring case."""
     path, pattern = path.lower(), pattern.lower().strip().removeprefix("./")
     if not any(sign in pattern for sign in "*?["):
         return bool(pattern) and pattern in path
@@ -149,7 +149,7 @@ _RULE = WordRule(split=True, stop=True, stem=True)
 
 
 def place_of(item: Item) -> str | None:
-    """Where an item stands: the path of a file, `path::Class.method` of a definition; None of what is no code.
+    """The location of an item: the path of a file, `path::Class.method` of a definition; None if it is no code.
 
     All versions of a file or definition stand at one place.
     """
@@ -196,7 +196,7 @@ class ItemPaths:
         return frozen(np.array([entry_score(path) for path in self.path.names], dtype=np.float64))
 
     def visible_paths(self, items: BoolArray) -> BoolArray:
-        """Which paths some items stand at, shape (n_paths,).
+        """True for the paths of some items, shape (n_paths,).
 
         Args:
             items: shape (n_items,).
@@ -253,7 +253,7 @@ _SPLIT = re.compile(r"\.|::|#")
 
 
 def code_of(item: Item) -> str:
-    """What stands in a file or definition: the text of an item without its path and the empty line behind it."""
+    """The content of a file or definition: the text of an item without its path and the empty line after it."""
     return item.text.removeprefix(f"{file_path(item)}\n\n")
 
 
@@ -329,7 +329,7 @@ class CodeSymbols:
 
 
 def _facts(catalog: Catalog) -> dict[int, CodeFacts]:
-    """The facts of the code in items, by place: of definitions, and of whole files, which have none beside them."""
+    """The facts about the code of items, by location: of definitions, and of files without definition items."""
     times, parts, coded = catalog.facts, dict[str | None, list[int]](), []
     for position, item in enumerate(catalog):
         if item.type == "chunk":
@@ -345,7 +345,7 @@ def _facts(catalog: Catalog) -> dict[int, CodeFacts]:
 
 
 def _defined(item: Item, facts: CodeFacts | None) -> list[str]:
-    """The names that an item defines, each once: with what they stand in, and by their last parts."""
+    """The names that an item defines, each once: qualified, and by their last parts."""
     if item.type == "chunk":
         dotted = [(place_of(item) or "").partition(PART)[2]]
     else:

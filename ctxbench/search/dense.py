@@ -1,4 +1,9 @@
-"""Dense search: vectors of item chunks, exact matrix products, similar pairs, and candidates from scores."""
+"""Dense search: vectors of item chunks, exact matrix products, similar pairs, and candidates from scores.
+
+BLAS proposes and float64 decides. A float32 product of another shape or thread count can give equal vectors unequal
+scores. So all scores within `MARGIN` of a result are computed again by a row-wise float64 dot product, which depends on
+the two vectors only. The most similar pairs of items and chunks are found in the same way.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,7 @@ def parts_of(start: int, stop: int, size: int) -> Iterator[slice]:
 
 
 def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) -> FloatArray:
-    """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever stands around them."""
+    """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever the other rows are."""
     products: FloatArray = right.astype(np.float64)
     products *= left  # exact in either type: a product of float32 numbers fits float64
     return np.asarray(np.add.reduce(products, axis=1))
@@ -86,7 +91,7 @@ BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 
 
 def chunks_of(item: Item) -> tuple[str, ...]:
-    """The chunks of an item's search text by the documents' rule; a tool is one chunk, never trimmed."""
+    """The chunks of an item's search text by the specification's rule; a tool is one chunk, never trimmed."""
     return DOCUMENTS(item)
 
 
@@ -140,7 +145,7 @@ class ChunkMatrix:
         return ChunkMatrix.of(self.vectors[rows], self.item[rows], self.ordinal[rows])
 
     def by_chunk(self, of_items: BoolArray) -> BoolArray:
-        """What is said of every item of the catalog, shape (n_items,), said of every chunk, shape (n_chunks,)."""
+        """Values of items, shape (n_items,), repeated for every chunk, shape (n_chunks,)."""
         return of_items if len(self.first) == len(self.item) == len(of_items) else of_items[self.item]
 
 
@@ -518,7 +523,7 @@ def heads(matrix: ChunkMatrix) -> ChunkMatrix:
 
 
 def positions_in(sorted_items: IntArray, items: IntArray) -> IntArray:
-    """Where items stand among those held, which rise; those that are not there are left out."""
+    """The positions of items among sorted ones; items that are not among them are left out."""
     position = np.searchsorted(sorted_items, items)
     is_present = position < len(sorted_items)
     is_present[is_present] = sorted_items[position[is_present]] == items[is_present]

@@ -34,7 +34,7 @@ class ModelError(EmbeddingError):
 
 @dataclass(frozen=True, slots=True)
 class EmbedderIdentity:
-    """What a vector depends on beside its text. Two embedders of equal identity give interchangeable vectors.
+    """What a vector depends on besides its text. Embedders of equal identity give interchangeable vectors.
 
     Attributes:
         model: name of the model, such as `sentence-transformers/all-MiniLM-L6-v2`.

@@ -1,4 +1,8 @@
-"""The relationship graph of a catalog: compute it, store it, and look up related items."""
+"""The relationship graph of a catalog: compute it, store it, and look up related items.
+
+The list of an item has the items at least as similar as the threshold, best first, with the most similar pair of
+chunks. A graph does not depend on blocks, threads or machine; an updated graph equals a new one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""The default embedder, all-MiniLM-L6-v2 on onnxruntime: model files, network and tokenizer."""
+"""The default embedder, all-MiniLM-L6-v2 on onnxruntime: model files, network and tokenizer.
+
+The model is all-MiniLM-L6-v2 (https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2, Apache-2.0), two files:
+`model.safetensors` and `tokenizer.json`. Only files with the SHA-256 in this module are used.
+
+onnxruntime reads ONNX, the model is published as safetensors, and the usual conversion needs PyTorch. But tensors in
+the file are plain little-endian arrays, so `minilm_graph` writes only the graph (about 25 kB) and declares each weight
+as external data: file name, offset, length. The file that runs is the one whose hash was checked. The graph is encoded
+as protobuf here: onnxruntime cannot write graphs, and the package `onnx` takes 20 MB.
+
+`python -m ctxbench.search.minilm MODEL_DIR OUT.onnx` writes the graph to a file, for a viewer.
+"""
 
 from __future__ import annotations
 
@@ -226,7 +237,7 @@ _NUMBERS = {"F32": _FLOAT, "I64": _INT64}
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Where one tensor stands in a safetensors file.
+    """The location of one tensor in a safetensors file.
 
     Attributes:
         dtype: safetensors' name of the element type, such as `F32`.

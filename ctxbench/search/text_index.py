@@ -1,4 +1,8 @@
-"""Full-text search with trigrams, in SQLite FTS5 or PostgreSQL."""
+"""Full-text search with trigrams, in SQLite FTS5 or PostgreSQL.
+
+Trigrams are those of pg_trgm: each word with two blanks before and one after. Source: PostgreSQL, contrib/pg_trgm
+(`similarity`, `word_similarity`), which the tests compare with.
+"""
 
 from __future__ import annotations
 
@@ -214,7 +218,7 @@ class StemMarks:
         self._marked = dict[str, list[tuple[int, int]]]()
 
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
-        """See `TextIndex.marks`; a word of several parts is marked as one, where they stand side by side."""
+        """See `TextIndex.marks`; a word of several adjacent parts is marked as one."""
         query_phrases = phrases(words)
         with self._lock:
             if self._asked != query_phrases:  # one request marks the same excerpts for their prices and for the prompt
@@ -230,7 +234,7 @@ class StemMarks:
             return [list(self._marked[text]) for text in texts]
 
     def stems(self, phrase: Sequence[str]) -> tuple[str, ...]:
-        """The stems of some words; a word that FTS5 has none for stands for itself."""
+        """The stems of some words; a word without a stem in FTS5 is its own stem."""
         with self._lock:
             self._learn(phrase)
             return tuple(self._stem[word] or word for word in phrase)
@@ -557,7 +561,7 @@ class PostgresIndex:
         return above(self._by_row(statement, (threshold, composed(text)), table_rows).astype(np.float32), threshold)
 
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
-        """See `TextIndex.marks`; of a word of several parts each is marked, wherever it stands, as ts_headline does."""
+        """See `TextIndex.marks`; each part of a word is marked wherever it occurs, as by ts_headline."""
         if not (query_phrases := _query_phrases(words)):
             return [[] for _ in texts]
         query = (
@@ -687,7 +691,7 @@ def _query_phrases(words: Sequence[str]) -> list[str]:
 
 
 class _Sent:
-    """A text as it is sent to be marked, its words with a blank between, and where these stand in the text."""
+    """A text as it is sent for marking, words separated by blanks, with the positions of the words in the text."""
 
     def __init__(self, text: str) -> None:
         words = [word for word in re.finditer("[^ ]+", separated(text)) if len(word[0]) <= _LONGEST]
@@ -696,14 +700,14 @@ class _Sent:
         self._sent = list(accumulate((len(word[0]) + 1 for word in words), initial=0))
 
     def original(self, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Where parts of words of what is sent stand in the text."""
+        """The positions in the text of parts of the sent words."""
         rows = [bisect_right(self._sent, first) - 1 for first, _ in spans]
         shifts = [self._original[row] - self._sent[row] for row in rows]
         return [(first + shift, end + shift) for (first, end), shift in zip(spans, shifts, strict=True)]
 
 
 def _spans(marked: str) -> list[tuple[int, int]]:
-    """Where the parts between `_START` and `_STOP` stand in a text without these."""
+    """The positions of the parts between `_START` and `_STOP` in the text without these."""
     return [(match.start() - 2 * n, match.end() - 2 - 2 * n) for n, match in enumerate(_MARKED.finditer(marked))]
 
 

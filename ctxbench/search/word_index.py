@@ -1,4 +1,9 @@
-"""An inverted index of item words, kept on disk, and BM25 scores from it."""
+"""An inverted index of item words, kept on disk, and BM25 scores from it.
+
+The words of a catalog's items by one rule are a sealed file in `words-1` of the cache folder. It is named after the
+smallest digest of its items and looked up under the smallest few, so a catalog in which some items changed still finds
+it, and only new items are split into words.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +42,7 @@ FieldInts = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, eq=False)
 class Occurrences:
-    """How often each word stands in each item: by word, then by item, then in the order of its fields.
+    """How often each word occurs in each item: by word, then by item, then by field.
 
     Attributes:
         word: the number of every word, from 0 on without gaps, in this order.
@@ -86,7 +91,7 @@ class Occurrences:
         return cls(number, start, item[order], field[order], count[order])
 
     def extended(self, added: Occurrences) -> Occurrences:
-        """These, and those of items that stand behind all items here; equal to what `of_texts` makes of all texts."""
+        """These and those of further items; equal to `of_texts` over all texts."""
         number = dict(self.word)
         numbers = np.array([number.setdefault(word, len(number)) for word in added.word], dtype=np.int64)
         lengths = np.zeros(len(number), dtype=np.int64)
@@ -163,7 +168,7 @@ class TextHolders:
 
     @cached_property
     def _in_place(self) -> bool:
-        """Whether every item holds the text of its own place, and there are no others."""
+        """Whether item i has text i, and there are no other texts."""
         n_items = len(self.text)
         return self.item is None and self._n_texts <= n_items and np.array_equal(self.text, np.arange(n_items))
 
@@ -181,7 +186,7 @@ class TextHolders:
 
 @dataclass(frozen=True, eq=False)
 class CatalogWords:
-    """How often words stand in the items of a catalog, which were read in parts.
+    """How often words occur in the items of a catalog, which were read in parts.
 
     Attributes:
         parts: each item is in one of them.
@@ -201,7 +206,7 @@ class CatalogWords:
         return item, field, count
 
     def extended(self, added: CatalogWords, n_items: int) -> CatalogWords:
-        """These, and those of items that stand behind the `n_items` here.
+        """These and those of further items after the `n_items` here.
 
         Small parts are joined, so that there are few, and each row is copied a few times as a catalog grows.
         """
@@ -263,7 +268,7 @@ class KeptWords:
     length: FloatArray
 
     def packed(self) -> bytes:
-        """As bytes, of which `unpacked` makes the same: a line that tells the arrays, and the arrays.
+        """The bytes that `unpacked` reads: a line that describes the arrays, and the arrays.
 
         Words that no text holds any more are left out, so that they do not gather.
         """
@@ -359,7 +364,7 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[CatalogWords,
 
 
 def _weight(texts: Iterable[str]) -> int:
-    """What texts come to beside `LEAST`."""
+    """The size of texts compared with `LEAST`."""
     return sum(len(text) + EACH for text in texts)
 
 
@@ -367,7 +372,7 @@ _Read = tuple[TextHolders, FloatArray]
 
 
 def _split(items: Sequence[Item], positions: Sequence[int], reader: ItemReader) -> _Read:
-    """The words of the items at some places, and their lengths; each is a text of its own."""
+    """The words of the items at some positions, and their lengths; each item is one text."""
     occurrences, length = reader.split([items[position] for position in positions])
     return TextHolders(occurrences, np.arange(len(positions)), np.array(positions, dtype=np.int64)), length
 
@@ -415,7 +420,7 @@ def _keep(path: Path, words: KeptWords) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What a score depends on beside the item: over which items words are counted, and how long these are.
+    """What a score depends on besides the item: over which items words are counted, and their lengths.
 
     Attributes:
         n_items: how many items are counted.
@@ -446,7 +451,7 @@ class Added:
 
 
 class WordIndex(ABC):
-    """Scores of a catalog's items as sums over words, each by how often it stands in the item and how rare it is.
+    """Scores of a catalog's items as sums over words, each by how often it occurs in the item and how rare it is.
 
     How rare a word is, and how long an item is beside the others, is counted over all items, or over those that a
     request may see. What a word adds is made when it is first asked for, and kept for the items that were counted last.
@@ -497,7 +502,7 @@ class WordIndex(ABC):
 
     @abstractmethod
     def _weighed(self, item: IntArray, field: IntArray, count: IntArray, statistics: Statistics) -> Added:
-        """What a word adds, by the items and fields that it stands in and how often, shape (n_rows,), n_rows >= 1."""
+        """The score of a word by items and fields and how often it occurs in them, shape (n_rows,), n_rows >= 1."""
 
     def _put(self, words: CatalogWords, length: FloatArray) -> Self:
         self._words, self._length = words, length
@@ -591,11 +596,11 @@ class Bm25Index(WordIndex):
         return super().shares_word(self._query_words(words))
 
     def words(self, chunks: Sequence[str], weights: Sequence[float]) -> dict[str, float]:
-        """How often each word stands in the chunks of a request, each time by the weight of its chunk."""
+        """How often each word occurs in the chunks of a request, weighted by chunk."""
         return weighted_words(self._settings.rule.of_chunks(chunks), weights)
 
     def words_by_chunk(self, chunks: Sequence[str]) -> list[dict[str, float]]:
-        """How often each word stands in each chunk; which words count is decided for all of them together."""
+        """How often each word occurs in each chunk; which words count is decided for all chunks together."""
         return [weighted_words([row], [1.0]) for row in self._settings.rule.of_chunks(chunks)]
 
     def _query_words(self, words: str | Mapping[str, float]) -> Mapping[str, float]:
@@ -681,7 +686,7 @@ class Bm25fIndex(WordIndex):
 
 
 def query_words(chunks: Sequence[str], weights: Sequence[float]) -> dict[str, float]:
-    """How often each word stands in the chunks of a request, a chunk's weight for every time.
+    """How often each word occurs in the chunks of a request, weighted by chunk.
 
     Identifiers are split as in names, and count whole too.
     """

@@ -75,7 +75,7 @@ def _beginning(word: str) -> str:
 
 
 class _Separated(dict[int, str]):
-    """By character what stands for it in `separated`; made as they come."""
+    """The replacement of each character in `separated`, computed on demand."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -201,7 +201,7 @@ class WordRule:
 
 
 def weighted_words(chunks: Sequence[Sequence[str]], weights: Sequence[float]) -> dict[str, float]:
-    """How often each word stands in the chunks of a request, each time by the weight of its chunk.
+    """How often each word occurs in the chunks of a request, weighted by chunk.
 
     Args:
         chunks: the words of each chunk.
@@ -295,7 +295,7 @@ class FuzzyIndex:
     are as near as rapidfuzz's `ratio` says: 2 x letters in common, in their order / letters of both; below `near`
     they are strangers, 0. A name is read as its parts and as one word; of all readings the most similar counts.
 
-    Source: rapidfuzz (normalised indel similarity); the greater of several fields as in the documents.
+    Source: rapidfuzz (normalised indel similarity); the greater of several fields as in the specification.
     """
 
     def __init__(self, catalog: Catalog, *, fields: Sequence[str], near: float) -> None:
@@ -471,7 +471,7 @@ class TextIndexError(UserError):
 class TextIndex(Protocol):
     """An index of items by path (`Item.path`) and text, which only grows; usable from several threads.
 
-    Words are split as `index.words.phrases` does, so that none is query syntax. English endings are taken off.
+    Words are split as `phrases` does, so that none is query syntax. English endings are taken off.
     """
 
     def rows(self, items: Sequence[Item]) -> IntArray:
@@ -498,7 +498,7 @@ class TextIndex(Protocol):
         """The trigram similarity of a text to paths and to contents, the greater of the two.
 
         Args:
-            text: compared as pg_trgm does (`index.trigrams`).
+            text: compared as pg_trgm does (`ctxbench.search.text_index.trigrams`).
             table_rows: shape (n,).
             measure: of the path: `similarity`, or `word_similarity` to the part of the text that is most like it.
                 That of contents is always `similarity`.

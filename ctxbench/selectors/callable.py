@@ -154,7 +154,7 @@ class _StreamProxy:
         return self.buffer
 
     def flush(self) -> None:
-        """Flush the stream, and the buffer of its own."""
+        """Flush the stream and its buffer."""
         self._stream.flush()
         if self._bytes is not None and not self._bytes.closed:
             self._bytes.flush()
@@ -165,7 +165,7 @@ class _StreamProxy:
 
 
 class _ExitGuard:
-    """Stands for `os._exit` of this process while code of others runs; once they have called it, until `leave`.
+    """Replaces `os._exit` of this process while user code runs, or until `leave` if that code has called it.
 
     Attributes:
         was_used: whether any ran.

@@ -1,4 +1,10 @@
-"""Exchanges of a conversation, their files, and stored contexts compared with today's."""
+"""Exchanges of a conversation, their files, and stored contexts compared with today's.
+
+An exchange holds names and hashes, not copies of items, so it shows when an item has changed since. A session is one
+JSON object of names. Conversations are JSON lines, one exchange per line, which several processes and threads may use.
+A line is on disk before `append` returns. After a crash the last line may be cut short: readers skip it, and the next
+`append` removes it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A selector definition: a pipeline with named parameters, and tuned presets of it."""
+"""A selector definition: a pipeline with named parameters, and tuned presets of it.
+
+A preset belongs to the selector as it was when it was tuned. It names every parameter that has an effect, so it stays
+the same when a default, the values of a choice or a text change. If the parameters or the pipeline have changed,
+reading the file is an error that names the difference.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +42,7 @@ class Definition:
         presets: values by preset name; a preset need not name every parameter.
         abouts: what each preset is for.
         written: the pipeline as the file has it, with paths relative to the file.
-        earlier: hashes (`presets.definition_hash`) of what it was before it got parameters whose defaults change
+        earlier: hashes (`definition_hash`) of what it was before it got parameters whose defaults change
             nothing: presets tuned then hold still.
         shipped: of an agent's, the name of the shipped selector that its file names; empty for others.
     """

@@ -1,4 +1,8 @@
-"""An HTTP endpoint as a selector, with its limits, headers and key."""
+"""An HTTP endpoint as a selector, with its limits, headers and key.
+
+Requests are posted in batches as JSON to one URL. Answers are cached by single request: an endpoint that looks across
+the requests of a POST must be asked with `batch` 1.
+"""
 
 from __future__ import annotations
 
@@ -307,7 +311,7 @@ class HttpSource(Source):
             )
 
     def _answers(self, queries: Sequence[str], body: Mapping[str, Any]) -> dict[str, list[Any]]:
-        """The answers by query; the build id of the body goes to those that have none of their own."""
+        """The answers by query; answers without a build id get that of the body."""
         if "answers" not in body:
             raise _FailedError(f"{self._label} needs {self._shown_value(body['need'])} again, which it was sent")
         unknown = [key for key in body if key not in ("ctxbench", "answers", "build")]

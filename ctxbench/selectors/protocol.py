@@ -1,4 +1,9 @@
-"""JSON messages between ctxbench and external selectors, and candidates from their answers."""
+"""JSON messages between ctxbench and external selectors, and candidates from their answers.
+
+Messages to a selector: a catalog (before the first request over it), a request, and over HTTP a POST of several
+requests. The catalog of a request is what it may see, so requests with different visible items have different catalogs.
+Messages from it: an answer to one query. `external_schema.json` defines them; `schema()` returns it.
+"""
 
 from __future__ import annotations
 

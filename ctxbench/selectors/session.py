@@ -1,4 +1,8 @@
-"""Agents and sessions: what is in a chat, and the context of each request."""
+"""Agents and sessions: what is in a chat, and the context of each request.
+
+A session is a value: adding, removing and overriding return a new one. So a stored reply cannot change, and a refused
+change leaves nothing half-done.
+"""
 
 from __future__ import annotations
 

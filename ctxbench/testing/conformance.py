@@ -1,4 +1,10 @@
-"""Conformance suites for strategies, selectors and stores."""
+"""Conformance suites for strategies, selectors and stores.
+
+A test of a plugin is one line per strategy, once the package with its entry point is installed:
+
+    def test_my_cut_conforms() -> None:
+        check_step("cut", "my_cut", {"margin": 0.1})
+"""
 
 from __future__ import annotations
 
@@ -182,7 +188,7 @@ def _cases(
 
 
 def _fresh(pipeline: Pipeline) -> Answer:
-    """A pipeline over new resources, that shares nothing between calls but those."""
+    """A pipeline over new resources; calls share these only."""
     resources = mock_resources()
 
     def answer(batch: Batch) -> list[dict[str, Any]]:
@@ -220,7 +226,7 @@ def _json_faults(described: Any) -> Iterator[str]:
 
 
 def _contract_faults(step: Step, host: Pipeline, catalog: Catalog, requests: Sequence[Request]) -> Iterator[str]:
-    """Run the step alone, on what the steps before it made, and look at what it makes and leaves behind."""
+    """Run the step alone, on the output of earlier steps; check its output and that its arguments are unchanged."""
     batch = Batch.of(catalog, requests)
     before = Pipeline.of({"retrieve": "everything"})  # what the step is given if it analyses or retrieves
     if step.kind in registry.REFINE_KINDS:
@@ -255,7 +261,7 @@ def _contract_faults(step: Step, host: Pipeline, catalog: Catalog, requests: Seq
 
 
 def _state(batch: Batch, table: Candidates) -> str:
-    """A hash of all that a step is given."""
+    """A hash of all arguments of a step."""
     digest = hashlib.sha256(Catalog(batch.catalog).hash.encode())
     digest.update(json.dumps([request.as_dict() for request in batch.requests]).encode())
     arrays = [
@@ -309,7 +315,7 @@ def _answer_faults(
     *,
     scored: bool = True,
 ) -> Iterator[str]:
-    """Ask the same in many ways; the answers must be equal. `make` gives a subject without any cached state."""
+    """Ask the same in several ways; answers must be equal. `make` returns a subject without cached state."""
     for case, items, case_requests in _cases(catalog, requests):
         batch = Batch.of(items, case_requests)
         answer = make()
@@ -369,7 +375,7 @@ def process_faults(tasks: Sequence[Task], *, processes: int = PROCESSES) -> Iter
 
 
 def answers_json(kind: str, name: str, parameters: Mapping[str, Any], retrieve: Any) -> str:
-    """What the step's pipelines answer to the mock requests, as JSON; what a new process prints."""
+    """The answers of the step's pipelines to the mock requests, as JSON; printed by a new process."""
     step = Step(kind, name, registry.build(kind, name, parameters))
     batch = Batch.of(mock_catalog(), mock_requests())
     return json.dumps([answer for host in _hosts(step, retrieve).values() for answer in _fresh(host)(batch)])

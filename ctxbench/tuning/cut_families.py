@@ -369,7 +369,7 @@ _FLAT = 1e-14  # variance in squared means that is taken for rounding
 def bounds(
     measure: Measure, powers: Sequence[FloatArray], n: npt.ArrayLike, *, level: float = LEVEL, times: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
-    """Intervals of many means at once, equal to those of `stats.estimate` for the values by query.
+    """Intervals of many means at once, equal to those of `ctxbench.evaluation.statistics.estimate`.
 
     Equal to the bit for yes/no, within 1e-9 else; within 1e-5 for amounts that vary by less than 1/10,000 of their
     mean, whose powers have lost what they differ in.

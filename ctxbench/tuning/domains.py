@@ -1,4 +1,13 @@
-"""Cuts by domain, and two domains under one token budget."""
+"""Cuts by domain, and two domains under one token budget.
+
+An item of either domain can meet a requirement. So the pairs of lengths that make a query complete are all those at or
+above one of a few corners, counted as the quadrants of the corners less the overlaps of neighbours.
+
+Under one budget token counts add up over domains; completeness does not. Along a line of one domain's settings a query
+is offered a given length from some setting on. So for two lines the number of complete queries is a cumulative
+histogram in two dimensions. Only settings at which it changes are compared, and the cheapest among them is the cheapest
+among all thresholds.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +106,7 @@ def fixed_names(definition: Definition, fixed: Collection[str]) -> frozenset[str
 
 
 def parameter_name(written: Any) -> str:
-    """The parameter that a value in a specification stands for; empty if it is a value itself."""
+    """The parameter that a value in a specification names; empty if it is a plain value."""
     return written[1:] if isinstance(written, str) and written.startswith("$") else ""
 
 

@@ -1,4 +1,8 @@
-"""Labelled examples for fits, and fitted weights with a prior."""
+"""Labelled examples for fits, and fitted weights with a prior.
+
+Source: Gelman et al., A weakly informative default prior distribution for logistic regression, 2008 (scaled features
+with a prior each); Newton's method with halved steps, Boyd and Vandenberghe, Convex Optimization, 9.5.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Measure settings on the tuning and evaluation sets, and adopt results of stricter policies."""
+"""Measure settings on the tuning and evaluation sets, and adopt results of stricter policies.
+
+A result that keeps a stricter policy keeps the looser one, too. Constraints of the base are tested by paired
+differences, others by intervals, so few labels may be enough for the stricter and not for the looser one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Fit the weights of the strategy `linear` by exact line search."""
+"""Fit the weights of the strategy `linear` by exact line search.
+
+All values of one weight are judged at once, weight by weight. With the other weights fixed, the score of a candidate is
+a line over one weight, so a required item changes its rank only where lines cross: the metric is constant between
+crossings, and a cumulative sum gives all its values. Source: Och, Minimum Error Rate Training in Statistical Machine
+Translation, ACL 2003; Macherey et al., Lattice-based Minimum Error Rate Training, EMNLP 2008.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Metric values at every length of a ranking, and measures: their means and paired differences."""
+"""Metric values at every length of a ranking, and measures: their means and paired differences.
+
+Values come from the metric kernels: each query is given to a kernel many times, with one item alone or with the first
+items up to one at which the value can change.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Policies in YAML, and the constraints that a setting must keep."""
+"""Policies in YAML, and the constraints that a setting must keep.
+
+* A constraint `of: base` is kept if the mean paired difference to the base less `SAFETY_ERRORS` standard errors reaches
+  the target, since the best of many settings looks better than it is. Other constraints use the unfavourable end of
+  their interval. Both have the same `room`, if they are about shares; `USED_ROOM` of it is used.
+* A maximised share is no worse than the base's, likewise, if the base keeps the policy.
+* Prompt tokens are at most `MAX_TOKENS` times the base's, unless the setting is significantly more complete.
+* At least `MIN_KEPT` of the base's completeness is kept, also for the queries that need an item type; for a type that
+  fewer than `FEW_LABELS` queries need, of the required items of this type.
+"""
 
 from __future__ import annotations
 

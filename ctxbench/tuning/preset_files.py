@@ -1,4 +1,9 @@
-"""Write presets files and fitted selectors, and find a preset for a token budget without labels."""
+"""Write presets files and fitted selectors, and find a preset for a token budget without labels.
+
+Without labels the token count of a setting is known, not its completeness. For a budget, the smallest number of items
+whose token count reaches it is taken, plus one, and then the margin that meets it. At equal tokens this order was the
+more complete one on the datasets here.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +114,7 @@ def write_fitted(definition: Definition, fits: Path, preset: str | None = None) 
 
 
 def _parameter_block(parameter: Parameter, value: Value) -> dict[str, Any]:
-    """A parameter as its YAML has it, with a default."""
+    """A parameter as in YAML, with a new default."""
     block: dict[str, Any] = {} if parameter.default is None else {"default": value}
     if parameter.choices:
         block["choices"] = {name: dict(values) for name, values in parameter.choices.items()}
@@ -229,7 +234,7 @@ def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> t
 
 
 def _fit(query_set: QuerySet, pipeline: Pipeline) -> Fit:
-    """A fit on the queries of a tuning set.
+    """Fit a probability on the queries of a tuning set.
 
     Raises:
         ParameterError: these cannot be fitted, or cannot be scored out of fold.
@@ -267,7 +272,7 @@ _READ = "read once, for the figures below, when all values were fixed"
 
 
 def write_presets_of(result: DatasetTuning, ready: TuningInputs, path: Path) -> bool:
-    """Write what is recommended on a dataset; whether there is anything.
+    """Write the recommended presets of a dataset; return whether there are any.
 
     Args:
         result: of the dataset.
@@ -451,7 +456,7 @@ def read_requests(name: str) -> list[Request]:
 
 
 def _no_text(row: Mapping[str, Any]) -> str:
-    """Why an object is no request, and which of its fields may be the text."""
+    """The message that an object is no request, with the field that may be its text."""
     if "text" in row:
         return f"expected an object with `text`, got text {row['text']!r:.60}"
     texts = {name: row[name] for name in _TEXTS if isinstance(row.get(name), str)}
@@ -534,7 +539,7 @@ def checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[str
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """The items found for every request, best first: their tokens, and how far they score below the best.
+    """The items retrieved for every request, best first: token counts, and how far they score below the best.
 
     Attributes:
         request, rank: of every row, shape (n_rows,); the best of a request has rank 0.
@@ -553,7 +558,7 @@ class Prices:
 
     @classmethod
     def of_table(cls, table: Candidates, item_tokens: IntArray, *, ceiling: int = 100, highest: float = 20.0) -> Prices:
-        """Take them from the chosen rows of a ranking.
+        """Read them from the chosen rows of a ranking.
 
         Args:
             table: what was found, in order.
@@ -622,7 +627,7 @@ class Prices:
 
 
 def _between(low: float, high: float) -> float:
-    """The shortest number from `low` on that is below `high`; `high` itself where nothing lies beyond."""
+    """The number with the fewest digits in [low, high); `high` if there is none."""
     for digits in range(8):
         short: float = math.ceil(low * 10**digits) / 10**digits
         if low <= short < high:

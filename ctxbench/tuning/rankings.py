@@ -1,4 +1,9 @@
-"""Rankings before any cut, and sums of measures at every threshold."""
+"""Rankings before any cut, and sums of measures at every threshold.
+
+Items of a ranking have a key that never rises along it. Items with a key of at least the threshold are offered, but no
+fewer than `low` and no more than `high` per query. So the sum of a measure at every threshold is its sum at `low` plus
+one cumulative sum over the items between `low` and `high`, highest key first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""The best setting for a policy, by exact sweep or by trials."""
+"""The best setting for a policy, by exact sweep or by trials.
+
+* A setting can be recommended if it keeps all limits (`ctxbench.tuning.policy`) and its objective is better than the
+  base's, unless the base itself misses the policy by its means. With grouped queries, differences are taken by group,
+  and intervals are those of the equivalent number of independent queries. Sums that differ by less than 1e-12 are
+  equal.
+* The best objective wins; then more completeness; then fewer tokens; then within a line the threshold furthest from any
+  that gives other means, or else the one that offers least; then the one nearest to the defaults; then the earlier
+  line.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +111,8 @@ class Optimum:
             base: means of the base by measure; without it nothing is compared with the base, and there is no room.
             reach: see `reach_ratio`, for constraints `of: reachable`.
             worth: how many independent queries a query is worth, above 0: below 1 where queries of one group answer
-                alike (see `stats.worth`). One factor for all measures and settings, so that sweeps need no groups.
+                alike (see `ctxbench.evaluation.comparisons.worth`). One factor for all measures and settings, so that
+                sweeps need no groups.
             defaults: values of the selector's parameters, to which the setting that is chosen of equals is nearest:
                 the differences, each as a share of the default or of 1 if that is more, are added up.
 

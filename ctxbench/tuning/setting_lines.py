@@ -1,4 +1,8 @@
-"""Lines of settings along one threshold, and settings that only a run can evaluate."""
+"""Lines of settings along one threshold, and settings that only a run can evaluate.
+
+A cut that keeps a prefix of the ranking is swept exactly. Expansion of several passes, a budget that skips, or a
+re-ranking is run setting by setting; a setting reuses every step up to the first that differs from an earlier setting.
+"""
 
 from __future__ import annotations
 

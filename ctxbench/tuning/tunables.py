@@ -1,4 +1,9 @@
-"""Selectors that can be tuned: ranking, cut, expansion and swept parameters."""
+"""Selectors that can be tuned: ranking, cut, expansion and swept parameters.
+
+One pass of expansion at a fixed cut adds a prefix of one ranking per request: the first topN items that reach the
+threshold. So it runs once, with the lowest threshold and the largest topN, and every other setting is a shorter prefix.
+This does not hold for several passes.
+"""
 
 from __future__ import annotations
 

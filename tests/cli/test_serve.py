@@ -25,7 +25,7 @@ from tests.children import child
 pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
 ROOT = Path(ctxbench.__file__).parents[1]
-PAGE = ROOT / "ctxbench" / "server" / "README.md"
+PAGE = ROOT / "ctxbench" / "memory" / "serve.md"
 CTXBENCH = [sys.executable, "-m", "ctxbench"]
 
 

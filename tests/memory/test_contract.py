@@ -19,7 +19,7 @@ from tests.memory.store_cases import memory
 
 def test_the_lines_of_the_page_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    page = Path(sqlite_store.__file__).with_name("README.md").read_text("utf-8")
+    page = Path(sqlite_store.__file__).with_name("stores.md").read_text("utf-8")
     (lines,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(lines, {})
     with SqliteStore("acme.db") as store:

@@ -34,14 +34,14 @@ class _OfText(Strategy):
 
 @dataclass(frozen=True)
 class Sentences(_OfText):
-    """One chunk a sentence, by the original engine's rule or one that knows abbreviations and keeps the marks.
+    """One chunk per sentence, by the original engine's rule or by one that knows abbreviations and keeps the marks.
 
     Attributes:
         limit: length after which a sentence is cut (`original`, UTF-16 units; the rest is lost) or divided (`marked`,
             characters; nothing is lost), >= 1.
-        rule: `original` (`text.original_rules.query_chunks`) or `marked` (`text.chunking.finer.Marked`).
+        rule: `original` (`ctxbench.search.chunking.query_chunks`) or `marked` (`ctxbench.search.clauses.Marked`).
 
-    A request without a sentence has no chunk. Cost: linear in the text. Source: the documents, "Query Chunking".
+    A request without a sentence has no chunk. Cost: linear in the text. Source: the specification, "Query Chunking".
     """
 
     limit: int = CHUNK_LIMIT
@@ -128,7 +128,7 @@ class History(Strategy):
             `clauses`, `windows`, `whole` ...
 
     Chunks stand oldest first. The text of the request itself makes none: name another analysis beside it. A request
-    without history has no chunk. Cost: linear in the messages. Source: the documents name history as an open
+    without history has no chunk. Cost: linear in the messages. Source: the specification names history as an open
     question; the decay by turn is ours.
     """
 
@@ -144,7 +144,7 @@ class History(Strategy):
 
     @property
     def code(self) -> str | None:
-        """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
+        """Module, class and source of a chunking rule from a plugin; None for a built-in rule."""
         return foreign_code(type(chunk_rule(self.rule, parameter="rule")))
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
@@ -171,7 +171,7 @@ class ToolResults(Strategy):
         limit: chunks a request; the first ones are taken, in the order of the results, >= 1.
 
     The text of the request itself makes none: name another analysis beside it. A request without results of these
-    tools has no chunk. Cost: linear in the results. Source: the documents, "Future: Tool Result Analysis".
+    tools has no chunk. Cost: linear in the results. Source: the specification, "Future: Tool Result Analysis".
     """
 
     tools: tuple[str, ...] = ()
@@ -187,7 +187,7 @@ class ToolResults(Strategy):
 
     @property
     def code(self) -> str | None:
-        """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
+        """Module, class and source of a chunking rule from a plugin; None for a built-in rule."""
         return foreign_code(type(chunk_rule(self.rule, parameter="rule")))
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
@@ -209,9 +209,9 @@ class ToolResults(Strategy):
 class Keywords(Strategy):
     """The keywords of the text, for steps that match them: its words of more than three letters, no stop words.
 
-    Words are what stands between white space, in lower case; punctuation at either end is taken off (the document
-    leaves it on, so that `invoice?` finds no invoice). Stop words are `index.words.STOP_WORDS`. Each word stands once,
-    where it came first. No chunks are made: name another analysis beside it. A request without such a word has none.
+    Words are separated by white space and in lower case; punctuation at either end is removed (the specification
+    keeps it, so that `invoice?` finds no invoice). Stop words are `ctxbench.search.words.STOP_WORDS`. Each word is
+    listed once, at its first position. No chunks are made: add another analysis. A request may have no keywords.
     Cost: linear in the text. Source: document 002, `extractKeywords`.
     """
 

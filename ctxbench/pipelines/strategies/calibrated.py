@@ -107,7 +107,7 @@ class Probability(_FromFile):
         return _model(self.calibrations, self.calibrations.fit(self.calibrated, catalog))
 
     def outside(self, table: Candidates, catalog: Catalog, resources: Resources) -> float:
-        """The share of the chosen items with a feature well outside of what the fit has seen; 0 with none chosen.
+        """The share of the chosen items with a feature far beyond the values that the fit has seen; 0 without any.
 
         Only features that are columns of the table count.
         """
@@ -277,7 +277,7 @@ _LEAST = 1e-15  # probabilities nearer to 0 or 1 count as this near
 
 @dataclass(frozen=True)
 class Price(Strategy):
-    """Order by the log odds of being required less the log of the price: log(p / (1 - p)) - log(tokens + overhead).
+    """Order by log odds of being required minus log tokens: log(p / (1 - p)) - log(tokens + overhead).
 
     Attributes:
         overhead: tokens that any item costs beside its own, >= 1.
@@ -294,7 +294,7 @@ class Price(Strategy):
         check_range("overhead", self.overhead, 1)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Put the price in the place of the score.
+        """Replace the score by this value.
 
         Raises:
             ParameterError: a score is no probability.

@@ -1,4 +1,8 @@
-"""Cut a ranking by count, score, margin, gap, query chunk or diversity."""
+"""Cut a ranking by count, score, margin, gap, query chunk or diversity.
+
+A cut excludes rows by a rule and drops none. `Margin` and `Gap` stop by how far scores fall, since the 0.5 of one query
+is the 0.7 of another.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ TOP_K = "topK"  # the code of the rule that keeps out what has no chunk among th
 
 @dataclass(frozen=True)
 class Standard(Strategy):
-    """The documents' cut: topK limits chunk matches, topN is a floor on items, includeScore always includes.
+    """The specification's cut: topK limits chunk matches, topN is a floor on items, includeScore always includes.
 
     Attributes:
         topK: only items whose best chunk is among the best `topK` chunk matches stay, >= 0.
@@ -33,7 +37,7 @@ class Standard(Strategy):
         includeScore: every item that scores at least this much is offered, also beyond topN; any number.
 
     Items that score 0 or less are out. What is offered is a prefix of the ranking, of length `offered_length`.
-    Empty in, empty out. Cost: linear in the candidates. Source: the documents, "Rank and Filter Results".
+    Empty in, empty out. Cost: linear in the candidates. Source: the specification, "Rank and Filter Results".
     """
 
     topK: int = 20
@@ -67,7 +71,7 @@ class Standard(Strategy):
         return self.topN
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what the three rules keep out, in that order."""
+        """Exclude rows by the three rules, in that order."""
         ranked = candidates.ranked
         table = candidates.exclude(ranked & (candidates.chunk_rank >= self.topK), Rule.of(TOP_K, topK=self.topK))
         table = table.exclude(ranked & (candidates.score <= 0), Rule.of("positive"))
@@ -80,13 +84,13 @@ class Standard(Strategy):
 
 @dataclass(frozen=True)
 class TopChunks(Strategy):
-    """Keep the items whose best chunk is among the best chunk matches: the first rule of `standard`, on its own.
+    """Keep the items whose best chunk is among the best chunk matches: only the first rule of `standard`.
 
     Attributes:
         topK: how many matches, those of all items of the search together, >= 0.
 
     In a domain it is a topK of its own, while the cut behind it keeps the one of all domains. Empty in, empty out.
-    Cost: linear in the candidates. Source: the documents, "Rank and Filter Results" and "Per-Domain Settings".
+    Cost: linear in the candidates. Source: the specification, "Rank and Filter Results" and "Per-Domain Settings".
     """
 
     topK: int = 20
@@ -100,7 +104,7 @@ class TopChunks(Strategy):
         return self.topK
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark the items whose best chunk is beyond topK."""
+        """Exclude the items whose best chunk is beyond topK."""
         beyond = candidates.ranked & (candidates.chunk_rank >= self.topK)
         return candidates.exclude(beyond, Rule.of(TOP_K, topK=self.topK))
 
@@ -143,7 +147,7 @@ class First(Strategy):
         return self.n
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what is beyond the first n."""
+        """Exclude the items beyond the first n."""
         alive = candidates.chosen & candidates.ranked
         return candidates.exclude(alive & (place_among(candidates, alive) >= self.n), Rule.of("first", n=self.n))
 
@@ -163,7 +167,7 @@ class PerChunk(Strategy):
     chunk below its minimum; where there is nothing left to displace no more is promoted, the chunks with the fewest
     items first. Only what the search found counts, is promoted and displaced; items without a query chunk (those of
     lexical retrievers) are never promoted, and displaced first from the end of the ranking like any other. Empty in,
-    empty out. Cost: a sort of the candidates. Source: the documents, "Query Chunking" (minimum per query chunk).
+    empty out. Cost: a sort of the candidates. Source: the specification, "Query Chunking" (minimum per query chunk).
     """
 
     minimum: int = 1
@@ -181,11 +185,11 @@ class PerChunk(Strategy):
 
     @property
     def thresholds(self) -> dict[str, dict[str, float]]:
-        """The score above which an item may be promoted; 0, which the usual cuts have too, is not worth a line."""
+        """The score above which an item may be promoted; none if it is 0, as in the other cuts."""
         return {"score": {"above": self.above}} if self.above > 0 else {}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Promote, and mark what is displaced."""
+        """Promote items, and exclude the displaced ones."""
         ranked = candidates.ranked
         direct = candidates.via_item < 0  # else the chunk is one of the item that led here, not of the request
         of_chunk = ranked & direct & (candidates.query_chunk >= 0)
@@ -293,7 +297,7 @@ class Margin(Strategy):
         return self.at_least
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what is beyond the margin."""
+        """Exclude the items beyond the margin."""
         scores = _scores(candidates)
         present = np.isfinite(scores)
         best = np.where(present[:, :1], scores[:, :1], 0.0)
@@ -354,7 +358,7 @@ class Gap(Strategy):
         return self.at_most + 1
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what is below the gap."""
+        """Exclude the items below the gap."""
         scores = _scores(candidates)[:, : self.at_most + 1]
         counts = np.isfinite(scores).sum(axis=1)
         fallen = np.full((len(scores), self.at_most), -np.inf)  # column i: the gap behind i + 1 items
@@ -383,7 +387,7 @@ def _scores(table: Candidates) -> FloatArray:
 
 
 def _cut(table: Candidates, length: IntArray, rule: Rule, *, at_most: int) -> Candidates:
-    """Keep the first `length` items of each request, shape (n_requests,), by a rule, and of these at most so many."""
+    """Exclude by a rule all but the first `length` items of each request, shape (n_requests,), up to a limit."""
     alive = table.chosen & table.ranked
     rank = place_among(table, alive)
     cut = table.exclude(alive & (rank >= length[table.request]), rule)
@@ -431,7 +435,7 @@ class Mmr(Strategy):
 
     @property
     def code(self) -> str | None:
-        """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
+        """Module, class and source of a chunking rule from a plugin; None for a built-in rule."""
         return foreign_code(type(self.chunking.rule))
 
     @property
@@ -440,7 +444,7 @@ class Mmr(Strategy):
         return self.n
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what is not picked."""
+        """Exclude the items that are not picked."""
         alive = candidates.chosen & candidates.ranked
         counts = np.bincount(candidates.request[alive], minlength=candidates.n_requests)
         rows = np.flatnonzero(alive & (counts > self.n)[candidates.request])

@@ -119,7 +119,7 @@ class Expansion(Strategy):
 
     @property
     def thresholds(self) -> dict[str, dict[str, float]]:
-        """The least similarity that brings an item in; none where it is off, or where scores are mixed ones."""
+        """The least similarity at which an item is added; none if it is off, or if scores are mixed."""
         if self.off or self.query_weight:
             return {}
         names = {"chunks": ("threshold",), "graph": ("graph_threshold",), "both": ("threshold", "graph_threshold")}
@@ -136,7 +136,7 @@ class Expansion(Strategy):
 
     @property
     def content(self) -> str | None:
-        """What the graph in the file is, if one is named: what it was made of, and hashes of its lists and the file."""
+        """The identity of the graph file, if one is named: its inputs, and hashes of its lists and of the file."""
         if not self.graph:
             return None
         from ctxbench.search.graph import read_meta
@@ -184,7 +184,7 @@ class Expansion(Strategy):
 
 
 class _Work:
-    """One call of `Expansion`: what leads and what may still be found, by request."""
+    """One call of `Expansion`: leading items, and items that may still be added, by request."""
 
     def __init__(self, step: Expansion, query: Query, candidates: Candidates, resources: Resources) -> None:
         self._step, self._query, self._resources = step, query, resources
@@ -202,7 +202,7 @@ class _Work:
         self._graph = self._find_graph() if step.by != "chunks" and self._leading else None
 
     def next_pass(self) -> dict[int, Edges]:
-        """What is found next, by request; it leads in the pass after. Requests without are left out."""
+        """The items found next, by request; they lead in the following pass. Requests without any are left out."""
         related = {request: self._related(request, items) for request, items in self._leading.items()}
         related = {request: edges for request, edges in related.items() if len(edges.item)}
         for request, edges in related.items():
@@ -251,7 +251,7 @@ class _Work:
         }
 
     def _chunks(self) -> Relatives | None:
-        """The chunks of everything that leads or may be found."""
+        """The chunks of all leading items and of those that may be found."""
         catalog = self._query.batch.catalog
         mask = np.zeros(len(catalog), dtype=np.bool_)
         for request, items in self._leading.items():
@@ -287,7 +287,7 @@ def _leading(step: Expansion, query: Query, candidates: Candidates) -> Iterator[
 
 
 def _of_types(catalog: Catalog, types: tuple[str, ...]) -> BoolArray:
-    """Which items are of some types, shape (n_items,); all where none is named."""
+    """Which items are of some types, shape (n_items,); all if no type is named."""
     return catalog.facts.type.are_any(types or ITEM_TYPES)
 
 
@@ -323,7 +323,7 @@ class Links(Strategy):
 
     @property
     def off(self) -> bool:
-        """Whether nothing is brought in."""
+        """Whether the step adds nothing."""
         return self.depth == 0
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
@@ -354,7 +354,7 @@ class Links(Strategy):
         return with_values(table, reached.request, reached.item, columns)
 
     def _next(self, batch: Batch, front: _Reached, present: IntArray) -> _Reached:
-        """What the items reached so far lead to, without what is `present`, each once per request."""
+        """The items that those reached so far lead to, without those `present`, each once per request."""
         facts = batch.catalog.facts
         owner, item, kind = _links(facts, front.item, incoming=self.direction == "both")
         followed = np.array([not self.types or name in self.types for name in facts.link_types], dtype=np.bool_)[kind]
@@ -392,7 +392,7 @@ def _links(facts: Facts, items: IntArray, *, incoming: bool) -> tuple[IntArray, 
 
 @dataclass(frozen=True)
 class ToolRules(Strategy):
-    """Bring in the tools that a rule names for a tool that was chosen, or whose result is at hand.
+    """Add the tools that a rule names for a chosen tool, or for a tool whose result the request has.
 
     Attributes:
         rules: for everyone: a tool, and the tools to bring in with it: `{read_file: [write_file, search_code]}`.

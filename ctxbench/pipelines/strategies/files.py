@@ -49,7 +49,7 @@ class Intent(Strategy):
     complexity simple, medium or complex. Names are CamelCase, snake_case, dotted or with `::`, file names, paths, and
     what stands in backquotes. Keywords are those of `keywords`, for steps that match them. No chunks are made: name
     another analysis beside it. A blank request has no intent. Cost: linear in the text. Source: document 003, "Query
-    Analyzer"; tables of words, tested on requests that one model wrote and labelled (`ctxbench/planning/README.md`).
+    Analyzer"; tables of words, tested on requests that one model wrote and labelled (`ctxbench/pipelines/README.md`).
     """
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
@@ -139,7 +139,7 @@ def _fallen_back(text: str, by_model: ContextPlan | str | None) -> tuple[Context
 
 
 def _called(name: str, paths: ItemPaths, visible: BoolArray) -> tuple[str, ...]:
-    """The visible paths that a name means: the path of that name, else those that end with it, sorted."""
+    """The visible paths for a name: the path of that name, else those that end with it, sorted."""
     name = name.replace("\\", "/").removeprefix("./").strip("/")
     ends = paths.ends.get(name.lower(), ())
     matches = [paths.path.names[index] for index in ends if visible[index]]
@@ -173,7 +173,7 @@ class _InTextIndex(Strategy):
 
     @property
     def depth(self) -> int:
-        """How many are found."""
+        """How many items are retrieved."""
         return self.n
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
@@ -187,7 +187,7 @@ class _InTextIndex(Strategy):
     def _search(
         self, query: Query, resources: Resources, score: Callable[[TextIndex, int, IntArray], FloatArray]
     ) -> Candidates:
-        """The best of what a request may be offered, by scores among all that it may see."""
+        """The best items that a request may get, by scores among all visible items."""
         batch = query.batch
         if not self.n:
             return Candidates.empty(len(batch))
@@ -277,7 +277,7 @@ class Similar(_InTextIndex):
 
 @dataclass(frozen=True, kw_only=True)
 class _CodeSearch(Strategy):
-    """What these searches have in common: how many items they find, and of which types."""
+    """The common parameters of these searches: how many items they find, and of which types."""
 
     n: int = 20
     types: tuple[str, ...] = ("file",)
@@ -291,11 +291,11 @@ class _CodeSearch(Strategy):
 
     @property
     def depth(self) -> int:
-        """How many are found."""
+        """How many items are retrieved."""
         return self.n
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
-        """The best by score of what every request may be offered; what has none is not found."""
+        """The best items by score that each request may get; items without a score are left out."""
         batch = query.batch
         if not self.n or not len(batch):
             return Candidates.empty(len(batch))
@@ -312,7 +312,7 @@ class _CodeSearch(Strategy):
 
 @dataclass(frozen=True, kw_only=True)
 class CommitVotes(_CodeSearch):
-    """Files that earlier commits changed whose messages are like the request: what is learned from use.
+    """Files changed by earlier commits whose messages resemble the request.
 
     Attributes:
         n: how many items are found for a request; 0 = none.
@@ -349,7 +349,7 @@ class CommitVotes(_CodeSearch):
 
 @dataclass(frozen=True, kw_only=True)
 class RecentChanges(_CodeSearch):
-    """Files that were changed lately and often, whatever is asked.
+    """Files that were changed lately and often, whatever the request.
 
     Attributes:
         n: how many items are found for a request; 0 = none.
@@ -405,7 +405,7 @@ class PathPattern(_CodeSearch):
 
 @dataclass(frozen=True, kw_only=True)
 class SymbolDefiners(_CodeSearch):
-    """Files, and definitions, that define a name which the request says.
+    """Files and definitions that define a name in the request.
 
     Attributes:
         n: how many items are found for a request; 0 = none.
@@ -431,7 +431,7 @@ class SymbolDefiners(_CodeSearch):
 
 @dataclass(frozen=True, kw_only=True)
 class EntryPoints(_CodeSearch):
-    """Files that a program or a library starts from, by their names, whatever is asked.
+    """Files that a program or library starts from, by their names, whatever the request.
 
     Attributes:
         n: how many items are found for a request; 0 = none.
@@ -454,7 +454,7 @@ class EntryPoints(_CodeSearch):
 
 
 def _planned(query: Query, request: int, *names: str) -> list[str]:
-    """What a request's plan, and the strategy in it, hold under some names, each text once; nothing without a plan."""
+    """The texts under some names in a request's plan and its strategy, each once; none without a plan."""
     plan = query.plan[request] or {}
     values = [source.get(name) or () for name in names for source in (plan, plan.get("strategy") or {})]
     return list(dict.fromkeys(str(text) for texts in values for text in texts))
@@ -582,7 +582,7 @@ class CodeLinks(Strategy):
 
     @property
     def off(self) -> bool:
-        """Whether nothing is brought in."""
+        """Whether the step adds nothing."""
         return self.depth == 0 or self.max_files == 0
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
@@ -606,7 +606,7 @@ class CodeLinks(Strategy):
         return with_values(table, request, item, {DISTANCE: distance.astype(np.float64)})
 
     def _by_passes(self, tree: CodeTree, leads: Leads, free: BoolArray, edges: Neighbours) -> Iterator[Row]:
-        """What is found pass by pass: item, score, the item that led there and the pass."""
+        """The items found pass by pass: item, score, the item that led there, and the pass."""
         free, front, room = free.copy(), leads, self.max_files
         for distance in range(1, self.depth + 1):
             score: dict[int, float] = {}
@@ -623,7 +623,7 @@ class CodeLinks(Strategy):
             front = {end: (score[end] / 2, int(tree.item[end])) for end in chosen}
 
     def _by_rank(self, tree: CodeTree, leads: Leads, free: BoolArray, edges: Neighbours) -> Iterator[Row]:
-        """What a walk comes by most often: item, rank, the item that passes most on to it, and its distance."""
+        """The items that a random walk visits most: item, rank, the item that passes most on to it, and distance."""
         rank = tree.ranks({file: weight for file, (weight, _) in leads.items()})
         distance, front = dict.fromkeys(leads, 0), list(leads)
         passed: dict[int, tuple[float, int]] = {}
@@ -658,7 +658,7 @@ class CodeLinks(Strategy):
 
 
 def _chosen(candidates: Candidates) -> Iterator[tuple[int, IntArray]]:
-    """What is chosen but for the session's, best first, by request; requests without are left out."""
+    """The chosen items without the session's, best first, by request; requests without any are left out."""
     leads = candidates.chosen & (candidates.origin != Origin.SESSION)
     for request in np.unique(candidates.request[leads]).tolist():
         rows = candidates.rows(request)

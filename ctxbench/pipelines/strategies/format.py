@@ -47,7 +47,7 @@ class Messages(Strategy):
         system: the system prompt.
 
     Without items there are the system prompt, the earlier messages and the user's. Cost: linear in the items. Source:
-    the documents, "Using Request Context to Build LLM Messages".
+    the specification, "Using Request Context to Build LLM Messages".
     """
 
     system: str = ""
@@ -188,12 +188,12 @@ def marked(text: str, marks: Sequence[tuple[int, int]]) -> str:
 
 
 def cited(citations: Sequence[Citation], reply: str) -> tuple[Citation, ...]:
-    """The same, those marked as used whose id stands in a reply."""
+    """The citations, with those marked as used whose id is in a reply."""
     return tuple(replace(citation, used=citation.used or citation.id in reply) for citation in citations)
 
 
 def sources_text(citations: Sequence[Citation]) -> str:
-    """What stands under a reply: a line for each citation that is used; empty without any."""
+    """The sources under a reply: one line per used citation; empty without any."""
     lines = [
         f"{citation.id}: {citation.source}{_beginning(citation.excerpt)}" for citation in citations if citation.used
     ]
@@ -230,7 +230,7 @@ class Citations(Strategy):
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The index that says what matches, where that is marked."""
+        """The text index, if matches are marked."""
         return (f"text_index:{self.index}",) if self.marks else ()
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
@@ -246,7 +246,7 @@ class Citations(Strategy):
     def _texts(
         self, query: Query, candidates: Candidates, chosen: Sequence[Sequence[tuple[Item, int]]], resources: Resources
     ) -> list[list[str]]:
-        """What is shown of the items of each request but tools, with its matches marked; the same text once."""
+        """The shown texts of the items of each request without tools, matches marked, each text once."""
         excerpts = [
             [text_shown(item, part_of(candidates, row)) for item, row in items if item.type != "tool"]
             for items in chosen
@@ -266,7 +266,7 @@ class Citations(Strategy):
 
 
 def _written(citation: Citation, text: str) -> str:
-    """An item of the context: its head line, and what is shown of it."""
+    """An item of the context: its head line and its shown text."""
     relevance = "" if citation.relevance is None else f", relevance {citation.relevance:.2f}"
     return f"{citation.id} {citation.source} ({citation.type}{relevance})\n{text}"
 
@@ -340,7 +340,7 @@ class ContextTemplate:
         return cls(**fields if metadata is None else {**fields, "metadata": metadata})
 
     def render(self, memories: Sequence[Mapping[str, str]]) -> str:
-        """The text of some items, each with a value for all of `VARIABLES`; what those hold stays as it is."""
+        """Render some items, each with a value for all of `VARIABLES`; values are inserted unchanged."""
         if not memories:
             return ""
         empty = {} if self.metadata else dict.fromkeys(_METADATA, "")

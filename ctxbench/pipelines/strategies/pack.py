@@ -36,7 +36,7 @@ TOO_LONG = "too_long"  # the code of the rule for an item of which no part fits
 
 @dataclass(frozen=True)
 class Budget(Strategy):
-    """Offer items in the one order as long as what is shown of them fits into a budget of tokens.
+    """Offer items in order as long as their shown text fits into a token budget.
 
     Attributes:
         tokens: of all items offered for a request together, >= 0; never exceeded by what is added.
@@ -51,7 +51,7 @@ class Budget(Strategy):
     Items that a search found and that an expansion brought in count alike. Tokens are those of the counter that the
     run's tables name. Empty in, empty out. Cost: linear in the candidates, and
     counting the tokens of the catalog once; with `frame` the prompt is rendered for the logarithm of the candidates,
-    with `skip` for each of them. Source: the documents, "Context Window Management"; first fit in the
+    with `skip` for each of them. Source: the specification, "Context Window Management"; first fit in the
     order given (greedy; no search for the best filling).
     """
 
@@ -98,7 +98,7 @@ class Truncate(Strategy):
     Tools are sent whole or not at all, so they are left as they are, as is what another step shows a part of. Of a
     text whose first word is too long its first characters are shown; where not one fits, the item stays out. Each item
     is cut alike for every request, so the step may stand anywhere. What the session holds is cut, too. Empty in, empty
-    out. Cost: the tokens of some ten beginnings an item that is too long. Source: the documents, "Token Optimizer".
+    out. Cost: the tokens of some ten beginnings an item that is too long. Source: the specification, "Token Optimizer".
     """
 
     tokens: int = 400
@@ -109,7 +109,7 @@ class Truncate(Strategy):
         check_range("tokens", self.tokens, 1)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Show the beginnings of what is too long."""
+        """Show the beginnings of items that are too long."""
         catalog = query.batch.catalog
         cost = candidates.prices(resources.tokens(catalog, candidates.item))
         items = np.unique(candidates.item[candidates.shows_all & (cost > self.tokens)]).tolist()
@@ -148,7 +148,7 @@ def _longest(item: Item, ends: list[int], limit: int, resources: Resources) -> t
 
 
 def _prefix(table: Candidates, rows: BoolArray, cost: IntArray, left: IntArray) -> BoolArray:
-    """True for those of `rows` that lie, with all before them in their request, within what is `left`."""
+    """True for those of `rows` that, with all earlier rows of their request, fit into `left` tokens."""
     spent = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.where(rows, cost, 0))])
     used = spent[1:] - spent[table.start[:-1]][table.request]
     return np.asarray(used <= left[table.request])
@@ -181,7 +181,7 @@ _SCALE = 40  # scores are compared to 2 ** -40 of the highest, as whole numbers,
 
 @dataclass(frozen=True)
 class _Filling(Strategy):
-    """What the two have in common: the prices, and the budget as it is rendered.
+    """What `Greedy` and `Knapsack` share: token counts, and the budget as it is rendered.
 
     What is chosen by prices is counted whole; where that is too much, the room shrinks by what is over, and is filled
     anew.
@@ -220,7 +220,7 @@ class _Filling(Strategy):
         raise NotImplementedError
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what is not chosen, and show a part of the best where nothing fits."""
+        """Exclude items that are not chosen; if none fits, show a part of the best."""
         rows = candidates.chosen & (candidates.origin != Origin.SESSION)
         useful = rows & (candidates.score > 0)
         table = candidates.exclude(rows & ~useful, NO_RELEVANCE)
@@ -411,11 +411,11 @@ class Excerpts(Strategy):
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The token counts, and the index that says what matches."""
+        """The token counts, and the text index that finds matches."""
         return "tokens", f"text_index:{self.index}"
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Show windows of what is too long."""
+        """Show windows of items that are too long."""
         catalog = query.batch.catalog
         of_types = catalog.facts.type.are_any(self.types)[candidates.item]
         rows = np.flatnonzero(candidates.chosen & candidates.shows_all & of_types)
@@ -565,7 +565,7 @@ class WholeFile(Strategy):
 
 @dataclass(frozen=True)
 class Outline(Strategy):
-    """Offer the best items whole, and for what stands below, or does not fit, the outline of its file.
+    """Offer the best items whole, and the outline of the file for lower items and those that do not fit.
 
     Attributes:
         tokens: of all that is offered for a request, that of the session aside, >= 0; never exceeded.
@@ -633,7 +633,7 @@ class Outline(Strategy):
 
 
 class _Walk:
-    """What is offered to one request while its chosen rows are walked down, and what is left of the budget.
+    """The items offered to one request while its chosen rows are walked down, and the rest of the budget.
 
     Attributes:
         request: which.
@@ -681,7 +681,7 @@ class _Walk:
 def _prices(
     catalog: Catalog, path: IntArray, candidates: Candidates, resources: Resources, *, with_siblings: bool = True
 ) -> IntArray:
-    """Prompt tokens of what is chosen; with `with_siblings`, also of other items of its files; shape (n_items,)."""
+    """Prompt tokens of chosen items; with `with_siblings`, also of other items of their files; shape (n_items,)."""
     items = candidates.item[candidates.chosen]
     if with_siblings:
         in_files = np.zeros(int(path.max(initial=-1)) + 2, dtype=np.bool_)
@@ -724,7 +724,7 @@ def _with_added(table: Candidates, walks: Sequence[_Walk], columns: Mapping[str,
 
 
 def _head_end(item: Item, path: str) -> int:
-    """Where a file's first definition begins in its prompt text; 0 where there is none, or nothing stands before it."""
+    """The start of a file's first definition in its prompt text; 0 without a definition, or if it comes first."""
     from ctxbench.search.code_facts import code_facts  # grammars wait until a head is asked for
 
     text, front = item.prompt_text, f"{path}\n\n"

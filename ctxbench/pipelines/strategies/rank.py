@@ -61,7 +61,7 @@ class Rrf(Strategy):
 
 
 def sources_of(candidates: Candidates) -> dict[str, FloatArray]:
-    """The scores of each source of a `merge`, NaN where it did not find the item; of one retriever its own, unnamed."""
+    """The scores of each source of a `merge`, NaN if it did not find the item; of one retriever the scores, unnamed."""
     columns = candidates.columns.items()
     merged = {name: column for name, column in columns if "." not in name and name != SEARCHED}
     return merged or {"": candidates.score}
@@ -321,7 +321,7 @@ class Linear(FittedWeights):
         self.weights_for(catalog)
 
     def notices(self, catalog: Catalog, resources: Resources) -> Iterator[str]:
-        """What a user should know of using the fit here."""
+        """Notices for the user about the fit on this catalog."""
         if self.calibration is None:
             return
         fit, embedder = self.calibrations.fit(LINEAR, catalog), resources.identity("embedder")
@@ -388,7 +388,7 @@ def checked_weights(weights: Any) -> dict[str, float]:
 
 
 def linear_scores(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """The weighted sum of every row, added in the order of the columns: the same bits whatever the other rows are.
+    """The weighted sum of every row, added in column order: the same bits whatever the other rows are.
 
     Args:
         values: shape (n, n_columns).
@@ -423,7 +423,7 @@ _BLANK, _STEP = "llm_blank", "rank.llm"
 
 @dataclass(frozen=True)
 class Llm(Strategy):
-    """Asks a language model which of the items found are needed; these are offered, in its order, and no others.
+    """Ask a language model which of the retrieved items are needed; offer these, in its order.
 
     Attributes:
         model: as the server calls it, such as `gpt-5-mini`. The server is `OPENAI_BASE_URL` (OpenAI's own by default;
@@ -463,7 +463,7 @@ class Llm(Strategy):
         return (f"{CHAT}:{self.model}",)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Ask for every request that has candidates, and keep out what the model does not name."""
+        """Ask the model for every request that has candidates, and exclude items that it does not name."""
         batch, items = query.batch, query.batch.catalog
         blank = np.array([not request.text.strip() for request in batch.requests], dtype=np.bool_)[candidates.request]
         offered = candidates.chosen & (candidates.tier > 0)
@@ -530,7 +530,7 @@ def _by_request(request: IntArray, rows: BoolArray) -> dict[int, IntArray]:
 
 
 def _read(reply: ModelReply | Exception, n: int) -> tuple[list[int] | None, Note | None]:
-    """The places that a reply names, None where it tells nothing of use, and what is to be said of it."""
+    """The positions that a reply names, None if the reply is unusable, and the note about it."""
     if not isinstance(reply, ModelReply):
         return None, Note(_STEP, "fell back", f"{reply}; what was found stays as it was")
     named = named_in(reply.text, n)

@@ -178,11 +178,11 @@ class Dense(Strategy):
     Attributes:
         depth: how many items are found for a request, >= 1. A cut's `topK` counts chunk matches exactly up to
             this number.
-        original: answer as the documents' engine does where `semantic` knows better: a blank request has the
+        original: answer as the specification's engine does where `semantic` knows better: a blank request has the
             items indexed all the same, a chunk that cannot be embedded is left out in silence, and two tools
             are one where `server:name` reads the same. It knows no other chunks and no other pooling.
-        chunks: how items are split, a rule by name or `{name: parameters}`: `paragraphs` (the documents'), `marked`,
-            `sentences`, `clauses`, `windows`, `whole`.
+        chunks: how items are split, a rule by name or `{name: parameters}`: `paragraphs` (that of the specification),
+            `marked`, `sentences`, `clauses`, `windows`, `whole`.
         split_tools: whether that rule splits tools, too; else a tool is one chunk.
         bodies: whether the body of a skill is searched, too, which the model loads on demand.
         embedder: the name of another embedder than the run's, such as `st:intfloat/e5-small-v2`; empty = the run's. It
@@ -197,7 +197,7 @@ class Dense(Strategy):
     catalog is first. The winning pair is an item's best one, whatever the pooling. With max over both, `chunk_rank`
     counts chunk matches; an item that is pooled otherwise is one match, and `chunk_rank` its place among items, so
     that a cut's `topK` limits items. Cost: one product of query chunks and item chunks; pooling adds a pass over it.
-    Source: the documents, "Search Implementation" and "Query Chunking" (max pooling); mean of the best m as in
+    Source: the specification, "Search Implementation" and "Query Chunking" (max pooling); mean of the best m as in
     Bendersky and Kurland, "Utilizing passage-based language models", ECIR 2008.
     """
 
@@ -254,7 +254,7 @@ class Dense(Strategy):
 
     @property
     def code(self) -> str | None:
-        """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
+        """Module, class and source of a chunking rule from a plugin; None for a built-in rule."""
         return foreign_code(type(self.chunking.rule))
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
@@ -302,7 +302,7 @@ def best_of_items(hits: Sequence[Hits], matrix: ChunkMatrix, *, group: IntArray,
 
 @dataclass(frozen=True)
 class Everything(Strategy):
-    """Every item that a request may get, each with score 0: the upper end of completeness, and of the price.
+    """Every item that a request may get, each with score 0: the upper bound of completeness and of tokens.
 
     There is no ranking. A comparator. A request that may get nothing has no candidates. Cost: linear in the eligible
     items. Source: ours.
@@ -320,7 +320,7 @@ class Everything(Strategy):
 
 @dataclass(frozen=True)
 class Nothing(Strategy):
-    """No item at all: what a selector is whose search is switched off. Only what the session holds is offered.
+    """No item at all, as with search switched off: only the items of the session are offered.
 
     Nothing is embedded, indexed or counted. Cost: none. Source: document 000, "Per-Agent Configuration".
     """
@@ -332,7 +332,7 @@ class Nothing(Strategy):
 
 @dataclass(frozen=True)
 class Random(Strategy):
-    """A random ranking of what a request may get: what any selector must beat. A comparator.
+    """A random ranking of the items that a request may get: a baseline that any selector must beat.
 
     Attributes:
         seed: another seed gives another ranking.
@@ -422,7 +422,7 @@ class Servers(Strategy):
         return of_hits(top_hits, positions, matrix)
 
     def _hits_of_best(self, hits: Hits, matrix: ChunkMatrix, server: IntArray) -> tuple[Hits, IntArray]:
-        """What the best servers hold of a request's hits, best first, and the first hit of each item to be found."""
+        """A request's hits on the best servers, best first, and the first hit of each item."""
         item = matrix.item[hits.row]
         first = _firsts(item)
         best = best_servers(server[item[first]], hits.score[first], servers=self.servers, pool=self.pool, top=self.top)
@@ -620,7 +620,7 @@ class Fuzzy(Strategy):
     A name scores the mean over its words of the likeness to the nearest word of the request; `creat isue` finds
     `create_issue`. A blank request finds nothing. Each item counts as one chunk; a word of a chunk counts by the
     chunk's weight. Cost: one comparison for each pair of a word of the request and a word of the catalog. Source:
-    the documents, "Fuzzy Search" (similarity above 0.3); rapidfuzz's ratio of words.
+    the specification, "Fuzzy Search" (similarity above 0.3); rapidfuzz's ratio of words.
     """
 
     threshold: float = 0.3
