@@ -14,8 +14,8 @@ from ctxbench.search import text_index as module
 from ctxbench.search.text_index import PostgresIndex
 from ctxbench.search.words import TextIndexError
 from tests.children import child
-from tests.search.test_text_index import file, matching
 from tests.postgres_server import programs, running_server
+from tests.search.test_text_index import file, matching
 
 
 def execute(server, query, **changed):

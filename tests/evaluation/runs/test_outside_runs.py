@@ -16,7 +16,16 @@ from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.evaluation.runner import run
 from ctxbench.io.errors import InputError
 from ctxbench.selectors.selector import offered_sizes
-from tests.evaluation.runs.run_files import TINY, counted, experiment, interrupted, made_again, offered, run_file, snapshot
+from tests.evaluation.runs.run_files import (
+    TINY,
+    counted,
+    experiment,
+    interrupted,
+    made_again,
+    offered,
+    run_file,
+    snapshot,
+)
 
 CALLABLE = """
 from pathlib import Path

@@ -14,6 +14,7 @@ from ctxbench.evaluation import runner
 from ctxbench.evaluation.run_folder import RunFolder, summarise_run
 from ctxbench.io.errors import ParameterError, UserError
 from ctxbench.search.embedders import HashingEmbedder
+from tests.draws import draws
 from tests.evaluation.runs.run_files import (
     SELECTORS,
     TINY,
@@ -25,7 +26,6 @@ from tests.evaluation.runs.run_files import (
     run_file,
     snapshot,
 )
-from tests.draws import draws
 
 
 def test_a_second_run_into_another_folder_embeds_nothing_and_loads_no_model(tmp_path, monkeypatch):

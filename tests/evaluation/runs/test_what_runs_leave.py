@@ -18,7 +18,16 @@ from ctxbench.model.candidates import Origin
 from ctxbench.pipelines.strategies.retrieve import Everything
 from ctxbench.report.run_tables import comparison_table
 from ctxbench.selectors.selector import offered_sizes
-from tests.evaluation.runs.run_files import SELECTORS, TINY, counted, experiment, interrupted, offered, run_file, snapshot
+from tests.evaluation.runs.run_files import (
+    SELECTORS,
+    TINY,
+    counted,
+    experiment,
+    interrupted,
+    offered,
+    run_file,
+    snapshot,
+)
 
 
 def test_a_run_leaves_a_part_for_each_selector_and_a_manifest(tmp_path):
