@@ -14,12 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 import numpy.typing as npt
 
+from ctxbench.evaluation.inputs import Prepared
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline_rows import (
     FORMAT,
@@ -72,10 +73,6 @@ from ctxbench.search.embedders import (
 )
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import TokenCounter
-
-if TYPE_CHECKING:
-    from ctxbench.evaluation.inputs import Prepared
-
 
 T = TypeVar("T")
 

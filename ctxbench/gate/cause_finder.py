@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ctxbench.catalogs.agent_file import AgentFile, read_agent
 from ctxbench.gate.baseline_rows import rounded
 from ctxbench.gate.inputs import (
     Candidate,
@@ -24,14 +25,11 @@ from ctxbench.gate.inputs import (
 from ctxbench.gate.results import Cause, CauseKind, Change, phrase_cause
 from ctxbench.gate.snapshots import AnswerFact, FlatStep, SelectorSnapshot, first_few, flat_steps, has_all_candidates
 from ctxbench.io.errors import UserError
+from ctxbench.io.git import Repository
 from ctxbench.model.candidates import MARGIN, Rule
 from ctxbench.model.items import ITEM_TYPES
 from ctxbench.model.selection import Offered
 from ctxbench.search.tokens import BUDGET
-
-if TYPE_CHECKING:
-    from ctxbench.catalogs.agent_file import AgentFile
-
 
 _INDEPENDENT = (
     "dense",
@@ -146,9 +144,6 @@ class SnapshotPair:
         agent = None if self.head.judged is None else self.head.judged.about.get("agent")
         if agent is None:
             return None
-        from ctxbench.catalogs.agent_file import read_agent
-        from ctxbench.io.git import Repository  # most checks find nothing to restore
-
         baseline = Path(self.base.source)
         try:
             repository = Repository.around(baseline)

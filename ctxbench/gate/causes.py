@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from ctxbench.datasets.layout import former_place
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.cause_finder import (
     CauseFinder,
@@ -44,6 +45,7 @@ from ctxbench.gate.settings import PRICES
 from ctxbench.gate.snapshots import NONE, FlatStep, has_all_candidates, level, levels, shortened, size
 from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import UserError
+from ctxbench.labelling.rebase import likely_successors
 from ctxbench.model.candidates import MARGIN
 from ctxbench.model.items import ItemKey
 from ctxbench.search.chunking import ItemChunking, query_chunks, searched
@@ -160,8 +162,6 @@ def _restore_command(item: str, pair: SnapshotPair) -> str:
     """The command that gives the file of an agent's item back as it was accepted; empty where git does not have it."""
     if pair.accepted_files is None or item.startswith("tool:"):
         return ""
-    from ctxbench.datasets.layout import former_place  # most checks find nothing to restore
-
     agent, root, commit, files = pair.accepted_files
     fact = pair.base.items.get(pair.base_ids.get(item, item))
     row = (None if fact is None else fact.row) or {}
@@ -177,8 +177,6 @@ def _follow_successor(item: str, pair: SnapshotPair) -> str:
     new = [name for name in pair.inputs.new if ItemKey.parse(name).type == kind]
     if not new or item in pair.head.items or item in pair.head.disabled:
         return ""
-    from ctxbench.labelling.rebase import likely_successors  # most checks find no item gone
-
     gone, added = items_of([pair.base.items[item]]), items_of(pair.head.items[name] for name in new)
     likely = [successor.new.id for successor in likely_successors(gone, added)]
     line = f"{item}: {(likely or ['ID'])[0]}"

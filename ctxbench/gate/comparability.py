@@ -35,6 +35,7 @@ from ctxbench.gate.snapshots import (
 from ctxbench.io.console import nothing_said
 from ctxbench.io.errors import count
 from ctxbench.io.rows import Row
+from ctxbench.labelling.rebase import propose_renames
 from ctxbench.model.items import Item, ItemKey
 from ctxbench.model.labels import Grade
 from ctxbench.model.requests import SessionItem
@@ -518,8 +519,6 @@ def _passed_on(base: SelectorSnapshot, head: SelectorSnapshot, stated: Mapping[s
         left = remaining
     if not left or len({*left.values()}) < len(left):
         return {}
-    from ctxbench.labelling.rebase import propose_renames  # most cards state no such rename
-
     before, after = items_of(base.items[old] for old in left), items_of(head.items[new] for new in left.values())
     moved = {rename.old.id: rename.new.id for rename in propose_renames(before, after)[0]}
     return left if moved == left else {}
@@ -542,8 +541,6 @@ def find_renames(
     after = [item for item in added if item.key not in last]
     if not before or not after:
         return renames
-    from ctxbench.labelling.rebase import propose_renames  # most checks find no item renamed
-
     return renames | {rename.old: rename.new for rename in propose_renames(before, after)[0]}
 
 

@@ -8,14 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ctxbench.datasets.queries import connected_rows, group_pairs
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
+from ctxbench.gate.cause_finder import SnapshotPair, crowd_text
+from ctxbench.gate.causes import undo_inclusion
 from ctxbench.gate.comparability import Comparability
+from ctxbench.gate.inputs import edit_text
 from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Change, PriceChange, Remedy
 from ctxbench.gate.settings import PRICES
 from ctxbench.gate.snapshots import (
@@ -28,10 +30,6 @@ from ctxbench.gate.snapshots import (
 )
 from ctxbench.model.candidates import MARGIN, NOT_CHOSEN
 from ctxbench.model.selection import Offered
-
-if TYPE_CHECKING:
-    from ctxbench.gate.cause_finder import SnapshotPair
-
 
 UNKNOWN = Cause(kind=CauseKind.UNKNOWN)
 
@@ -370,8 +368,6 @@ def cost_key(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str
 
 
 def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> CauseGroup:
-    from ctxbench.gate.causes import undo_inclusion  # slow to import; most checks find nothing to explain
-
     added = [-_price(change, pair.base) if change.lost else _price(change, pair.head) for change in changes]
     lost = {change.query for change in changes if change.lost and change.required}
     queries = sorted(
@@ -434,8 +430,6 @@ def _covers(wide: Remedy, narrow: Remedy) -> bool:
 
 def _merged_causes(causes: Collection[Cause], pair: SnapshotPair) -> dict[Cause, Cause]:
     """The cause of the group that each cause is in."""
-    from ctxbench.gate.cause_finder import crowd_text  # slow to import; most checks find nothing to explain
-
     out = {cause: cause for cause in causes}
     for kind in (CauseKind.NEW, CauseKind.GONE):
         members = [cause for cause in causes if cause.kind == kind]
@@ -511,8 +505,6 @@ def price_changes(
 
     queries = [query for query in comparability.queries if query not in passed_over]
     queries_by_item = group_pairs((item, query) for query in queries for item in offered_twice(query))
-    from ctxbench.gate.inputs import edit_text  # most checks find no other price
-
     changes = [
         PriceChange(
             item=item,

@@ -7,17 +7,31 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ctxbench.catalogs.agent_file import read_agent
+from ctxbench.catalogs.mcp_config import CapturedServer
+from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import agent_of
 from ctxbench.datasets.lookup import changed_sources, user_folder
 from ctxbench.evaluation.metrics import parse_metric
-from ctxbench.gate.baseline import GateAnswers, reuse_answers, with_unasked
-from ctxbench.gate.baseline_reader import accepted_settings, read_baseline, read_manifest
+from ctxbench.gate.baseline import (
+    AcceptedBaseline,
+    GateAnswers,
+    has_no_texts,
+    reuse_answers,
+    summarise_selector,
+    with_unasked,
+    write_baseline,
+)
+from ctxbench.gate.baseline_reader import accepted_settings, accepted_vectors, read_baseline, read_manifest
 from ctxbench.gate.baseline_rows import MANIFEST, VECTORS, gate_file_in_messages
-from ctxbench.gate.comparability import Comparability, assess_comparability
+from ctxbench.gate.cause_finder import SnapshotPair
+from ctxbench.gate.causes import explain, with_remedy_prices
+from ctxbench.gate.comparability import Comparability, assess_comparability, renamed_items
 from ctxbench.gate.differences import Differences, differences, group_changes, price_causes, price_changes, with_prices
 from ctxbench.gate.history import find_replacement, loosened_pins, lost_pins, replaced_by_accepting, stricter_settings
+from ctxbench.gate.inputs import InputDifferences, edited_fields, input_differences
 from ctxbench.gate.results import (
     CauseGroup,
     Change,
@@ -44,14 +58,6 @@ from ctxbench.gate.verdict import (
 )
 from ctxbench.io.console import Notify, ProgressListener, nothing_said, silent
 from ctxbench.io.errors import InputError, ParameterError, count
-
-if TYPE_CHECKING:
-    from ctxbench.catalogs.mcp_config import CapturedServer
-    from ctxbench.datasets.dataset import Dataset
-    from ctxbench.gate.baseline import AcceptedBaseline
-    from ctxbench.gate.cause_finder import SnapshotPair
-    from ctxbench.gate.inputs import InputDifferences
-
 
 _MAX_NAMED = 3  # selectors that may have taken the place of another
 
@@ -254,23 +260,17 @@ class _PairCheck:
     @cached_property
     def _inputs(self) -> InputDifferences:
         """What differs in items, parameters, model and code."""
-        from ctxbench.gate.inputs import input_differences  # most checks find no difference
-
         return input_differences(self.base, self.head, self.comparability.renamed)
 
     @cached_property
     def _snapshot_pair(self) -> SnapshotPair:
         """Both snapshots, to explain what they offer differently."""
-        from ctxbench.gate.cause_finder import SnapshotPair  # most checks find nothing to explain
-
         return SnapshotPair(self.base, self.head, self._inputs)
 
     def _explain_changes(self, metrics: Sequence[MetricVerdict]) -> tuple[tuple[Change, ...], tuple[CauseGroup, ...]]:
         """The changes with their causes, and their groups by cause, with what remedies cost."""
         if not self.differences.changes:
             return (), ()
-        from ctxbench.gate.causes import explain, with_remedy_prices
-
         pair = self._snapshot_pair
         explained = explain(pair, self.differences.changes)
         groups = group_changes(pair, explained)
@@ -402,8 +402,6 @@ def check_gate(
             for changed in changed_sources(file.experiment.datasets, file.experiment.base):
                 notify(f"notice: {changed}")
             if (file.baseline / VECTORS).exists():
-                from ctxbench.gate.baseline_reader import accepted_vectors
-
                 accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
         _check_pins_known(file, bases, answers)
         pairing = pair_snapshots(bases, answers.snapshots)
@@ -450,8 +448,6 @@ def _captured_servers(
     path = None if folder is None else agent_of(folder)
     if path is None:
         return ()
-    from ctxbench.catalogs.agent_file import read_agent  # most checks are over no agent
-
     errors = server_errors.get(path.resolve(), {})
     servers = read_agent(path).captured_servers()
     return tuple(
@@ -474,8 +470,6 @@ def _lost_pins(
     """What pins demanded when the baseline was accepted, and no longer do."""
     if [pin.as_dict() for pin in current.pins] == [pin.as_dict() for pin in before.pins]:
         return ()
-    from ctxbench.gate.comparability import renamed_items
-
     renamed = {old: new for base, head in pairs for old, new in renamed_items(base, head).items()}
     return lost_pins(current.pins, before.pins, renamed)
 
@@ -484,9 +478,6 @@ def _changed_items(
     pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]],
 ) -> tuple[dict[tuple[str, str], ItemFact], dict[tuple[str, str], Collection[str]]]:
     """The fields `former` and `edited` of `GateCheck`: the items that changed."""
-    from ctxbench.gate.comparability import renamed_items  # most checks find no difference
-    from ctxbench.gate.inputs import edited_fields
-
     former: dict[tuple[str, str], ItemFact] = {}
     edited: dict[tuple[str, str], Collection[str]] = {}
     for base, head in {base.dataset: (base, head) for base, head in reversed(pairs)}.values():
@@ -531,7 +522,6 @@ def accept(
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
         UserError: a query is not answered, a selector of ours fails, or the baseline cannot be written.
     """
-    from ctxbench.gate.baseline import has_no_texts, summarise_selector, write_baseline
     from ctxbench.gate.snapshot_sources import ask
 
     with gate_file_in_messages(path):

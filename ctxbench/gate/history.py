@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 
 from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, Metric, parse_metric
 from ctxbench.gate.baseline import AcceptedFigures, summarise_selector
@@ -328,8 +329,6 @@ def _revision_before(folder: Path, *, committed: bool) -> str:
 
 def _baseline_at(file: GateFile, data: bytes) -> Path:
     """The folder of the baseline that an earlier version of the gate file named; else the one at hand."""
-    import yaml  # most gate files name the folder that they named before
-
     try:
         name = yaml.safe_load(data)["baseline"]
     except (yaml.YAMLError, LookupError, TypeError, ValueError):

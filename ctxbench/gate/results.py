@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ctxbench.catalogs.mcp_config import CapturedServer
 from ctxbench.evaluation.comparisons import agreeing, estimates, gain_loss_interval, grouped_compare
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Scale, correct, critical, estimate
@@ -18,9 +19,6 @@ from ctxbench.gate.settings import CheckSettings
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import Rule
-
-if TYPE_CHECKING:
-    from ctxbench.catalogs.mcp_config import CapturedServer
 
 
 class Verdict(StrEnum):

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ctxbench.catalogs.agent_file import AbsentServer
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
+from ctxbench.evaluation.answers import Slice
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.io.documents import dump_json
 from ctxbench.model.arrays import FloatArray, IntArray
@@ -24,11 +26,6 @@ from ctxbench.model.labels import Grade
 from ctxbench.model.registry import AnyStored, StoredAnalyses, StoredMerge, StoredPipeline, StoredStep
 from ctxbench.model.selection import Offered, offered_rows
 from ctxbench.selectors.selector import Parameter
-
-if TYPE_CHECKING:
-    from ctxbench.catalogs.agent_file import AbsentServer
-    from ctxbench.evaluation.answers import Slice
-
 
 SCORING = ("analyse", "retrieve", "rank")  # kinds of steps that decide scores; all others decide what is kept of them
 

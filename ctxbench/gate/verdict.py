@@ -7,12 +7,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
+from ctxbench.catalogs.mcp_config import CapturedServer
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.statistics import mcnemar_exact
-from ctxbench.gate.comparability import Comparability
+from ctxbench.gate.cause_finder import SnapshotPair
+from ctxbench.gate.causes import find_remedy
+from ctxbench.gate.comparability import Comparability, items_of
+from ctxbench.gate.inputs import absence_text
 from ctxbench.gate.results import (
     Cause,
     Change,
@@ -40,12 +43,8 @@ from ctxbench.gate.snapshots import (
     size,
 )
 from ctxbench.io.errors import Fault, count, suggest
+from ctxbench.labelling.rebase import item_content
 from ctxbench.model.items import suggest_items
-
-if TYPE_CHECKING:
-    from ctxbench.catalogs.mcp_config import CapturedServer
-    from ctxbench.gate.cause_finder import SnapshotPair
-
 
 ITEMS, TOKENS = "items", "tokens"  # what a failure is about that is about no single item
 
@@ -138,9 +137,6 @@ def _aliases(
     new = [fact for name, fact in snapshot.items.items() if before is not None and name not in before.items]
     if before is None or not (new and forbidden):
         return aliases
-    from ctxbench.gate.comparability import items_of
-    from ctxbench.labelling.rebase import item_content  # most checks find no new item
-
     copies = group_pairs((item_content(item), item.id) for item in items_of(new))
     for old in items_of(before.items[item] for item in aliases if item in before.items):
         names = copies.get(item_content(old), []) if item_content(old) else []
@@ -356,8 +352,6 @@ class _PinExplainer:
         message = "; ".join([failure.message, *self._reasons(failure, change, before)])
         if change is None:
             return replace(failure, message=message)
-        from ctxbench.gate.causes import find_remedy  # slow to import; most pins hold
-
         remedy = find_remedy(replace(change, required=True), change.cause, self.pair)
         return replace(failure, message=message, cause=change.cause, remedy=remedy)
 
@@ -658,6 +652,4 @@ def _item_reason(item: str, head: SelectorSnapshot) -> str:
     fact = head.items.get(item)
     if fact is not None and fact.row is not None and fact.row.get("include") == "manual":
         return "included by hand only"
-    from ctxbench.gate.inputs import absence_text  # most checks find nothing gone
-
     return absence_text(item, head)
