@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxbench.api.inputs import Data, EmbedderGiven, Preset, embedder_name, load
+from ctxbench.api.inputs import Data, EmbedderGiven, Preset, embedder_name, load, make_frame
 from ctxbench.api.plots import Plots
 from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.datasets.dataset import Dataset
@@ -33,7 +32,7 @@ from ctxbench.evaluation.statistics import Comparison, correct
 from ctxbench.gate.gate import check_runs
 from ctxbench.gate.results import Check, Verdict, whole_detail
 from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError
-from ctxbench.io.files import read_bytes
+from ctxbench.io.files import cache_dir, read_bytes
 from ctxbench.io.rows import named_instant
 from ctxbench.model.arrays import IntArray
 from ctxbench.model.items import Catalog
@@ -42,6 +41,9 @@ from ctxbench.model.requests import Message, Request
 from ctxbench.model.resources import Resources
 from ctxbench.model.selection import Offered, offered_rows
 from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.report.check_document import document
+from ctxbench.report.check_texts import COMMAND, PYTHON
+from ctxbench.report.document import console_text
 from ctxbench.report.run_tables import comparison_table, with_titles
 from ctxbench.search.embedders import open_embedder
 from ctxbench.search.resources import local_resources
@@ -177,15 +179,13 @@ class Results:
             >>> res.forbidden().columns.tolist()
             ['dataset', 'selector', 'item', 'queries']
         """
-        import pandas as pd
-
         rows = [
             (dataset.dataset, selector.selector, item, queries)
             for dataset in self.summary.datasets
             for selector in dataset.selectors
             for item, queries in selector.forbidden.items()
         ]
-        return pd.DataFrame(rows, columns=["dataset", "selector", "item", "queries"])
+        return make_frame(rows, columns=["dataset", "selector", "item", "queries"])
 
     def compare(
         self,
@@ -212,8 +212,6 @@ class Results:
         Raises:
             UnknownNameError: there is no such selector or metric.
         """
-        import pandas as pd
-
         base = self.summary.compare_to if baseline is None else baseline
         comparisons = {}
         for dataset in self.datasets:
@@ -237,7 +235,7 @@ class Results:
             }
             for (dataset, name), comparison in correct(comparisons).items()
         ]
-        return pd.DataFrame(rows)
+        return make_frame(rows)
 
     def explain(self, query: str, selector: str, *, dataset: str | None = None) -> pd.DataFrame:
         """Every candidate of a query: what was offered, and by which rule the others stayed out.
@@ -255,8 +253,6 @@ class Results:
         Raises:
             UnknownNameError: there is no such query or selector.
         """
-        import pandas as pd
-
         name = self._with_query(query) if dataset is None else dataset
         source = self.datasets[name]
         answers = self._part(name, selector).answers
@@ -288,7 +284,7 @@ class Results:
             if item not in listed_ids and grade > Grade.IRRELEVANT
         ]
         columns = ["item", "offered", "score", "grade", "rule", "mode", "origin", "via"]
-        return pd.DataFrame(listed, columns=columns)
+        return make_frame(listed, columns=columns)
 
     def to_latex(self, **options: Any) -> str:
         """The table as LaTeX, with intervals; `options` go to pandas' `Styler.to_latex`."""
@@ -304,8 +300,6 @@ class Results:
 
     def _table(self) -> pd.DataFrame:
         """The table of the console as texts: means with intervals; `*` = significantly different from the baseline."""
-        import pandas as pd
-
         rows = []
         titled_summary = with_titles(self.summary)
         for dataset, titled in zip(self.summary.datasets, titled_summary.datasets, strict=True):
@@ -318,7 +312,7 @@ class Results:
                     unit = " %" if column.unit == "%" else ""
                     cells[f"{column.title}{unit}"] = f"{cell.value}{mark} {cell.interval}".strip()
                 rows.append({"dataset": dataset.dataset, "selector": row.selector, **cells})
-        return pd.DataFrame(rows).fillna("")
+        return make_frame(rows).fillna("")
 
     def _figures(self, dataset: DatasetSummary, selector: SelectorSummary, *, intervals: bool) -> dict[str, float]:
         """The row of a selector; NaN where a metric is not available."""
@@ -461,8 +455,6 @@ class Checked:
             extreme), `tolerance`, and `detectable`, the smallest change for the worse that so many queries would tell
             apart four times in five.
         """
-        import pandas as pd
-
         rows = [
             {
                 "dataset": selector.dataset,
@@ -483,7 +475,7 @@ class Checked:
             for judged in selector.metrics
         ]
         columns = ["dataset", "selector", "metric", "verdict", "base", "head", "difference", "low", "high", "p"]
-        return pd.DataFrame(rows, columns=[*columns, "p_at_floor", "tolerance", "detectable"])
+        return make_frame(rows, columns=[*columns, "p_at_floor", "tolerance", "detectable"])
 
     def changes(self) -> pd.DataFrame:
         """Items that went out or came in, in the order of the queries.
@@ -492,8 +484,6 @@ class Checked:
             One row a dataset, selector, query and item: `lost` (else it came in), `required`, `cause`, `detail`,
             `base_rank`, `head_rank`, `rule` (what keeps it out), and `remedy`, what would bring a required item back.
         """
-        import pandas as pd
-
         columns = ["dataset", "selector", "query", "item", "lost", "required", "cause", "detail"]
         rows = [
             {
@@ -513,18 +503,12 @@ class Checked:
             for selector in self.found.selectors
             for change in selector.changes
         ]
-        return pd.DataFrame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "mend"])
+        return make_frame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "mend"])
 
     def _text(self) -> str:
-        from ctxbench.report.check_document import document
-        from ctxbench.report.check_texts import PYTHON
-        from ctxbench.report.document import console_text
-
         return console_text(document(self.found, speech=PYTHON))
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         return f"<pre>{escape(self._text())}</pre>"
 
     def __repr__(self) -> str:
@@ -574,7 +558,6 @@ def check(results: Results, baseline: Results | str | Path, *, allow_removed: bo
 
 def _in_python(result: Check) -> Check:
     """The check with options named as in Python, not as on the command line."""
-    from ctxbench.report.check_texts import COMMAND, PYTHON
 
     def translate(texts: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(text.replace(COMMAND.removed, PYTHON.removed) for text in texts)
@@ -631,15 +614,13 @@ class Selected:
             One row an item: `item`, `offered`, `score`, `tokens`, `mode`, `rule` (why it stayed out), `query_chunk` and
             `item_chunk` (the texts that gave the score).
         """
-        import pandas as pd
-
         rows = [_row(candidate, offered=True) for candidate in self.explanation.chosen]
         rows += [_row(candidate, offered=False) for candidate in self.explanation.left_out[:near]]
         columns = ["item", "offered", "score", "tokens", "mode", "rule", "query_chunk", "item_chunk"]
-        return pd.DataFrame(rows, columns=columns)
+        return make_frame(rows, columns=columns)
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
         return f"{self.to_frame(near=5).to_html(index=False, border=0)}{notes}"
 
     def __repr__(self) -> str:
@@ -711,8 +692,6 @@ def select(
 
 def _resources(catalog: Catalog, embedder: EmbedderGiven, counter: str) -> Resources:
     """Resources that are kept with a catalog."""
-    from ctxbench.io.files import cache_dir
-
     model, counts = open_embedder(embedder_name(embedder)), open_counter(counter, cache=cache_dir())
     key = ("resources", model.identity.key, counts.name, str(cache_dir()))
     if key not in catalog.cache:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ctxbench.gate.inputs import (
     can_replay,
     edit_text,
     replay_cuts,
+    with_changes,
 )
 from ctxbench.gate.results import Cause, CauseKind, Change, phrase_cause
 from ctxbench.gate.snapshots import AnswerFact, FlatStep, SelectorSnapshot, first_few, flat_steps, has_all_candidates
@@ -289,8 +290,9 @@ def grown_price(change: ChangeContext, pair: SnapshotPair) -> GrownPrice | None:
     head_row, base_row = change.head.rows.get(change.item), change.base.rows.get(change.item)
     if before is None or after is None or after.tokens <= before.tokens or pair.head.identity.outside:
         return None
-    enough = head_row is not None and _is_kept(_at_price(head_row, before.tokens, pair), change, pair)
-    alone = base_row is not None and not is_found_again(change, pair) and _is_kept(base_row, change, pair)
+    steps = pair.steps[1] or ()
+    enough = head_row is not None and is_kept(_at_price(head_row, before.tokens, steps), change, steps)
+    alone = base_row is not None and not is_found_again(change, pair) and is_kept(base_row, change, steps)
     return GrownPrice(before.tokens, after.tokens, enough) if enough or alone else None
 
 
@@ -300,26 +302,40 @@ def is_found_again(change: ChangeContext, pair: SnapshotPair) -> bool:
     False where its score at the base is not known, and where the cuts cannot be replayed.
     """
     row, after = change.base.rows.get(change.item), pair.head.items.get(change.item)
-    return row is not None and after is not None and _is_kept(_at_price(row, after.tokens, pair), change, pair)
+    steps = pair.steps[1] or ()
+    return row is not None and after is not None and is_kept(_at_price(row, after.tokens, steps), change, steps)
 
 
-def _at_price(row: Candidate, tokens: int, pair: SnapshotPair) -> Candidate:
+def _at_price(row: Candidate, tokens: int, steps: Sequence[FlatStep]) -> Candidate:
     """The candidate with the tokens that are given, and the score that it has at them."""
     if row.score is None:
         return replace(row, tokens=tokens)
-    overheads = [step.values["overhead"] for step in _price_steps(pair) if row.type in step.types]
+    overheads = [
+        step.values["overhead"]
+        for step in steps
+        if (step.kind, step.name) == ("rank", "price") and row.type in step.types
+    ]
     reduction = sum(math.log(tokens + overhead) - math.log(row.tokens + overhead) for overhead in overheads)
     return replace(row, tokens=tokens, score=row.score - reduction)
 
 
-def _price_steps(pair: SnapshotPair) -> Sequence[FlatStep]:
-    return [step for step in pair.steps[1] or () if step.kind == "rank" and step.name == "price"]
+def is_kept(
+    candidate: Candidate | None,
+    change: ChangeContext,
+    steps: Sequence[FlatStep],
+    changed: Sequence[tuple[str, str, Any]] = (),
+) -> bool:
+    """Whether the cuts of the head keep the item of a change as this candidate; False where they cannot be replayed.
 
-
-def _is_kept(candidate: Candidate, change: ChangeContext, pair: SnapshotPair) -> bool:
-    steps, side = pair.steps[1] or (), change.head
-    rivals = [row for name, row in side.rows.items() if name != change.item]
-    return can_replay(steps) and replay_cuts(steps, [ReplayCase(candidate=candidate, rivals=rivals, bar=side.bar)])[0]
+    Args:
+        candidate: the item; None where it is none.
+        change: the change, with the item's rivals at the head.
+        steps: of the head.
+        changed: parameters of them to change, as in `Remedy`.
+    """
+    rivals = [row for name, row in change.head.rows.items() if name != change.item]
+    case = ReplayCase(candidate=candidate, rivals=rivals, bar=change.head.bar)
+    return can_replay(steps) and replay_cuts(with_changes(steps, changed), [case])[0]
 
 
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"

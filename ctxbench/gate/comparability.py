@@ -136,15 +136,6 @@ class Questions:
             if old and new and parts:
                 yield f"scope {new} {' and '.join(parts)}"
 
-    def has_unknown_scopes(self, queries: Iterable[QueryFact]) -> bool:
-        """Whether the base lacks the items of some queries' scopes, as the first baselines do."""
-        before = self._base.queries
-        return any(
-            query.scope and not before[query.id].scope and query.request_hash == before[query.id].request_hash
-            for query in queries
-            if query.id in before
-        )
-
     def _base_key(self, key: ItemKey) -> ItemKey:
         return ItemKey.parse(self._old[key.id]) if key.id in self._old else key
 
@@ -178,7 +169,8 @@ class Questions:
             lists["available"] = None if listed is None else tuple(map(ItemKey.parse, listed))
         request = replace(request, **lists)
         yield replace(query, request=request)
-        results = self._base_results(request.tool_results)
+        names = result_names({ItemKey.parse(new): ItemKey.parse(old) for new, old in self._old.items()})
+        results = tuple((names.get(tool, tool), text) for tool, text in request.tool_results)
         if results != request.tool_results:
             yield replace(query, request=replace(request, tool_results=results))
 
@@ -203,10 +195,6 @@ class Questions:
     def _without_gone(self, ids: Iterable[str]) -> list[str]:
         """Ids without those of items that are gone."""
         return [name for name in ids if name in self._shared or name not in self._base_ids]
-
-    def _base_results(self, results: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        names = result_names({ItemKey.parse(new): ItemKey.parse(old) for new, old in self._old.items()})
-        return tuple((names.get(tool, tool), text) for tool, text in results)
 
 
 def result_names(renames: Mapping[ItemKey, ItemKey]) -> dict[str, str]:
@@ -288,7 +276,6 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
         notices=(
             *_notices(base, head, left_out, settings, renamed),
             *(f"{text}, left out" for text in differing if settings.allow_removed),
-            *_unknown_scopes(base, head, questions),
             *_values_on_one_side(base, head, queries, settings),
         ),
     )
@@ -376,12 +363,6 @@ def _query_differences(
             message = f"{count(len(ids), 'query', 'queries')} of {base.source} {verb} {state} ({first_ids(ids)})"
             moved = [*questions.scope_changes(head.queries[query] for query in ids)] if why == "changed" else []
             yield f"{message}: {'; '.join(moved)}" if moved else message
-
-
-def _unknown_scopes(base: SelectorSnapshot, head: SelectorSnapshot, questions: Questions) -> Iterator[str]:
-    if questions.has_unknown_scopes(head.queries.values()):
-        message = f"{base.source} does not tell which items its scopes held, so that a change of them goes unnoticed"
-        yield f"{message}; {_renewal_hint(base)}"
 
 
 # ---------------------------------------------------------------------------------------------- answers

@@ -307,22 +307,15 @@ class _PairCheck:
                 queries = count(len(self.comparability.queries), "query", "queries")
                 yield f"{metric.metric} applies to none of the {queries}"
         if self._is_nondeterministic:
-            yield _nondeterminism_notice(head)
-
-
-def _nondeterminism_notice(head: SelectorSnapshot) -> str:
-    """Why answers may differ although all that is known to decide them is the same."""
-    text = f"{head.selector} answers otherwise though catalog, queries, parameters, model and code are the same"
-    if head.identity.outside:
-        return f"{text}: it is not deterministic, or was changed; ask it repeatedly (repeats)"
-    return f"{text}: it is not deterministic"
+            text = f"{head.selector} answers otherwise though catalog, queries, parameters, model and code are the same"
+            advice = ", or was changed; ask it repeatedly (repeats)" if head.identity.outside else ""
+            yield f"{text}: it is not deterministic{advice}"
 
 
 def _has_same_inputs(base: SelectorSnapshot, head: SelectorSnapshot) -> bool:
     """Whether everything that decides the answers of a deterministic selector is the same."""
     versions = {*base.identity.versions, *head.identity.versions}
-    is_same = base.identity.same_as(head.identity, versions)
-    return is_same and [*base.contents.items()] == [*head.contents.items()]
+    return base.identity.same_as(head.identity, versions) and [*base.contents.items()] == [*head.contents.items()]
 
 
 def _change_texts(changes: Sequence[Change], base: SelectorSnapshot, head: SelectorSnapshot) -> Mapping[str, str]:
