@@ -30,8 +30,7 @@ from ctxbench.report.tuning_tables import advice, all_advice, console_table
 from ctxbench.tuning.inputs import TuningInputs, open_tuning
 from ctxbench.tuning.policy import SET_METRICS, PolicyFile, policies_of
 from ctxbench.tuning.preset_files import write_presets_of
-from ctxbench.tuning.results import DatasetTuning, MeanGrid, PolicyOutcome, Progress, SettingResult, Tuning
-from ctxbench.tuning.tuner import no_progress
+from ctxbench.tuning.results import DatasetTuning, MeanGrid, PolicyOutcome, SettingResult, Tuning
 from ctxbench.tuning.tuner import tune as run_tuning
 
 if TYPE_CHECKING:
@@ -236,8 +235,9 @@ class TuningPlots:
 
 
 def _turned(heat: MeanGrid) -> MeanGrid:
-    means = {name: values.T for name, values in heat.means.items()}
-    return MeanGrid(x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means=means)
+    return MeanGrid(
+        x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means={name: values.T for name, values in heat.means.items()}
+    )
 
 
 NORMAL = "normal"
@@ -424,7 +424,7 @@ def tune(
     confidence: float = 0.95,
     seed: int = 0,
     together: bool = False,
-    progress: Progress = no_progress,
+    progress: ProgressListener = silent,
     **constraints: float | str,
 ) -> Tuned:
     """Find the setting of a selector that a policy asks for, exactly, and measure it.
@@ -493,8 +493,13 @@ def tune(
 
 
 def _policies(fields: Mapping[str, Any]) -> PolicyFile:
-    digest = hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
-    file = policies_of(fields, lines={}, path=None, name="tune", digest=digest)
+    file = policies_of(
+        fields,
+        lines={},
+        path=None,
+        name="tune",
+        digest=hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest(),
+    )
     if any(entry.fit for entry in file.selectors):
         raise ParameterError("fit: own writes a fit to a file; run `ctxbench tune` for it")
     return file
@@ -558,11 +563,8 @@ def _constraint(name: str, value: float | str) -> dict[str, Any]:
 
 
 def _estimate_columns(result: SettingResult) -> dict[str, float]:
-    row: dict[str, float] = {}
-    for metric, estimate in result.figures.items():
-        row |= {
-            metric: estimate.value,
-            f"{metric} low": estimate.interval.low,
-            f"{metric} high": estimate.interval.high,
-        }
-    return row
+    return {
+        f"{metric}{end}": value
+        for metric, estimate in result.figures.items()
+        for end, value in (("", estimate.value), (" low", estimate.interval.low), (" high", estimate.interval.high))
+    }

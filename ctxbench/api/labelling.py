@@ -16,6 +16,7 @@ from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import read_exposures
 from ctxbench.datasets.lookup import dataset_folder
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.io.files import cache_dir
@@ -78,10 +79,8 @@ def from_logs(
         >>> ctxbench.from_logs(folder / "log.jsonl", tools, folder / "mine").labels["item"].tolist()
         ['tool:area']
     """
-    files = tuple(Path(log) for log in ([logs] if isinstance(logs, str | Path) else logs))
     folder = Path(out)
     settings = TraceSettings.of_folder(folder, name=name, licence=licence, history=history, all_offered=all_offered)
-    patterns = None if isinstance(redact, bool) else Path(redact)
     scopes: Mapping[str, tuple[ItemKey, ...]] = {}
     if isinstance(items, Catalog):
         catalog = items
@@ -89,9 +88,15 @@ def from_logs(
         catalog, scopes = items.dataset.current_catalog, items.dataset.scopes
     else:
         catalog, scopes = open_catalog(str(items)), scopes_of(dataset_folder(str(items)))
-    renamed = {ItemKey.parse(old): ItemKey.parse(new) for old, new in (renames or {}).items()}
-    source = TraceSource(logs=files, catalog=catalog, scopes=scopes, renames=renamed)
-    import_into(folder, source, settings, redact=bool(redact), patterns=patterns)
+    source = TraceSource(
+        logs=tuple(Path(log) for log in ([logs] if isinstance(logs, str | Path) else logs)),
+        catalog=catalog,
+        scopes=scopes,
+        renames={ItemKey.parse(old): ItemKey.parse(new) for old, new in (renames or {}).items()},
+    )
+    import_into(
+        folder, source, settings, redact=bool(redact), patterns=None if isinstance(redact, bool) else Path(redact)
+    )
     return load(folder)
 
 
@@ -636,9 +641,7 @@ def conversation(
     """
     if not Path(path).is_file():
         raise StorageError(f"no file {path}; expected stored conversations, one JSON object a line")
-    by_id: dict[str, list[Exchange]] = {}
-    for exchange in ConversationStore(path).exchanges():
-        by_id.setdefault(exchange.conversation, []).append(exchange)
+    by_id = group_pairs((exchange.conversation, exchange) for exchange in ConversationStore(path).exchanges())
     if id is not None and str(id) not in by_id:
         raise UnknownNameError("conversation", str(id), by_id)
     if len(by_id) != 1 and id is None:

@@ -232,9 +232,12 @@ class Plots:
             points = run_charts.points_of(summary, options["x"], options["y"])
             if not points:
                 raise ParameterError(f"no selector has both {x} and {y} on dataset {summary.dataset!r}")
-            titled = {self._titles[name]: point for name, point in points.items()}
-            base = self._titles[self._summary.compare_to]
-            drawn[summary.dataset] = partial(run_charts.trade_off, points=titled, base=base, **options)
+            drawn[summary.dataset] = partial(
+                run_charts.trade_off,
+                points={self._titles[name]: point for name, point in points.items()},
+                base=self._titles[self._summary.compare_to],
+                **options,
+            )
         return _on(ax, drawn, {name: name for name in drawn})
 
     def differences(
@@ -376,9 +379,14 @@ class Plots:
             dataset_name: partial(_shares, table=table) for dataset_name, table in tables.items()
         }
         width = max(2.4 + 0.36 * max(len(table.extras) for table in tables.values()), 5.2)
-        height = max(2.2 + 0.28 * max(len(table.required) for table in tables.values()), 3.8)
         titles = {dataset_name: f"{self._titles[name]} on {dataset_name}" for dataset_name in chosen}
-        return _on(ax, drawn, titles, width=width, height=height)
+        return _on(
+            ax,
+            drawn,
+            titles,
+            width=width,
+            height=max(2.2 + 0.28 * max(len(table.required) for table in tables.values()), 3.8),
+        )
 
     @property
     def _selectors(self) -> list[str]:
@@ -478,8 +486,7 @@ def new_axes(n: int, width: float | None = None, height: float | None = None) ->
     width, height = width or usual[0] * scale, height or usual[1] * scale
     columns = min(n, 2 if n == 4 or width > _WIDE else 3)
     rows = -(-n // columns)
-    size = (columns * width, rows * height)
-    _, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    _, grid = plt.subplots(rows, columns, figsize=(columns * width, rows * height), squeeze=False, layout="constrained")
     axes = list(grid.flat)
     for spare in axes[n:]:
         spare.remove()

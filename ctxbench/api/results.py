@@ -39,7 +39,7 @@ from ctxbench.model.items import Catalog
 from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Message, Request
 from ctxbench.model.resources import Resources
-from ctxbench.model.selection import Offered, offered_rows
+from ctxbench.model.selection import offered_rows
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report.check_document import document
 from ctxbench.report.check_texts import COMMAND, PYTHON
@@ -213,10 +213,11 @@ class Results:
             UnknownNameError: there is no such selector or metric.
         """
         base = self.summary.compare_to if baseline is None else baseline
-        comparisons = {}
-        for dataset in self.datasets:
-            for name in metrics:
-                comparisons[dataset, name] = self._compared(dataset, selector, base, name, by_group=by_group)
+        comparisons = {
+            (dataset, name): self._compared(dataset, selector, base, name, by_group=by_group)
+            for dataset in self.datasets
+            for name in metrics
+        }
         rows = [
             {
                 "dataset": dataset,
@@ -259,11 +260,11 @@ class Results:
         block = next(block for block in answers.blocks() if query in block.queries)
         rows = block.candidates.rows(block.queries.index(query))
         grades = {label.item.id: int(label.grade) for label in source.labels_of(query)}
-        candidates: list[tuple[bool, Offered]] = []
-        for chosen in (True, False):
-            candidates += [
-                (chosen, candidate) for candidate in offered_rows(source.catalog, block.candidates, rows, chosen=chosen)
-            ]
+        candidates = [
+            (chosen, candidate)
+            for chosen in (True, False)
+            for candidate in offered_rows(source.catalog, block.candidates, rows, chosen=chosen)
+        ]
         listed = [
             {
                 "item": candidate.id,
@@ -283,8 +284,7 @@ class Results:
             for item, grade in grades.items()
             if item not in listed_ids and grade > Grade.IRRELEVANT
         ]
-        columns = ["item", "offered", "score", "grade", "rule", "mode", "origin", "via"]
-        return make_frame(listed, columns=columns)
+        return make_frame(listed, columns=["item", "offered", "score", "grade", "rule", "mode", "origin", "via"])
 
     def to_latex(self, **options: Any) -> str:
         """The table as LaTeX, with intervals; `options` go to pandas' `Styler.to_latex`."""
@@ -354,7 +354,9 @@ class Results:
             further = dict(first)
             for row in dataset.selectors if self.summary.metrics_named else ():
                 for name in self._further(dataset, row):
-                    further[row.selector, name] = self._compared(dataset.dataset, row.selector, self._base, name)
+                    further[row.selector, name] = self._compared(
+                        dataset.dataset, row.selector, self.summary.compare_to, name
+                    )
             corrected = {
                 **correct({key: comparison for key, comparison in further.items() if comparison.n > 0}),
                 **first,
@@ -367,7 +369,7 @@ class Results:
 
     def _further(self, dataset: DatasetSummary, row: SelectorSummary) -> list[str]:
         """The metrics with values by query that a selector and the baseline have, without the headline metrics."""
-        base = next(selector for selector in dataset.selectors if selector.selector == self._base)
+        base = next(selector for selector in dataset.selectors if selector.selector == self.summary.compare_to)
         return [
             name
             for name in self.summary.manifest["experiment"]["metrics"]
@@ -378,10 +380,6 @@ class Results:
             and not parse_metric(name).declaration.parts
         ]
 
-    @property
-    def _base(self) -> str:
-        return self.summary.compare_to
-
     def _failures(self) -> Iterator[str]:
         """A line for each selector that failed on queries of a dataset: on how many, and the first reason."""
         for dataset in self.summary.datasets:
@@ -390,18 +388,14 @@ class Results:
                     errors = self._part(dataset.dataset, selector.selector).answers.errors
                     yield f"warning: {failures_told(dataset.dataset, selector.selector, errors)[0]}; all: per_query()"
 
-    @property
-    def _seed(self) -> int:
-        return int(self.summary.manifest["experiment"]["seed"])
-
     def _compared(self, dataset: str, selector: str, base: str, name: str, *, by_group: bool = False) -> Comparison:
         """Compare one selector with another on one dataset and metric; p is not corrected."""
         base_part, selector_part = (self._part(dataset, side) for side in (base, selector))
         if name not in base_part.metrics or name not in selector_part.metrics:
             raise UnknownNameError("metric", name, base_part.metrics)
-        metric = parse_metric(name)
+        metric, seed = parse_metric(name), int(self.summary.manifest["experiment"]["seed"])
         sides = ({metric: part.metrics[name]} for part in (base_part, selector_part))
-        return compare_metric(metric, *sides, seed=self._seed, groups=self._groups(dataset) if by_group else None)
+        return compare_metric(metric, *sides, seed=seed, groups=self._groups(dataset) if by_group else None)
 
     def _groups(self, dataset: str) -> IntArray:
         """A number for the group of every query, shape (n_queries,); one without a group is a group alone."""
@@ -616,8 +610,9 @@ class Selected:
         """
         rows = [_row(candidate, offered=True) for candidate in self.explanation.chosen]
         rows += [_row(candidate, offered=False) for candidate in self.explanation.left_out[:near]]
-        columns = ["item", "offered", "score", "tokens", "mode", "rule", "query_chunk", "item_chunk"]
-        return make_frame(rows, columns=columns)
+        return make_frame(
+            rows, columns=["item", "offered", "score", "tokens", "mode", "rule", "query_chunk", "item_chunk"]
+        )
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)

@@ -297,8 +297,7 @@ def false_items(j: Joined) -> FloatArray:
 
 def false_inclusion(j: Joined) -> FloatArray:
     """1 where nothing is needed and an item of no use was added."""
-    useless = false_items(j)
-    return _mask((useless > 0).astype(np.float64), j.need == 0)
+    return _mask((false_items(j) > 0).astype(np.float64), j.need == 0)
 
 
 def forbidden_offered(j: Joined) -> FloatArray:

@@ -429,9 +429,7 @@ class Metric:
     def ir_measures(self) -> str | None:
         """The name of the equal measure of ir-measures 0.4 where no alternatives are labelled; None = has none."""
         form = self.declaration.ir_measures
-        if form is None:
-            return None
-        return f"{form}@{self.k}" if self.k else form
+        return f"{form}@{self.k}" if form and self.k else form
 
 
 FORBIDDEN_OFFERED = Metric("forbidden_offered")  # measured without being named wherever a query has forbidden items

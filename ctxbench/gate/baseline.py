@@ -535,10 +535,14 @@ def manifest(
         if snapshot.dataset not in datasets:
             named = {"items": ITEMS, "queries": QUERIES, "sessions": SESSIONS}
             paths = {kind: dataset_file(snapshot.dataset, name) for kind, name in named.items()}
-            hashes = {kind: file_hash(files[path]) for kind, path in paths.items() if path in files}
             counts = {"items": len(snapshot.all_items), "queries": len(snapshot.queries)}
             inputs = {"inputs": snapshot.inputs} if snapshot.inputs else {}
-            datasets[snapshot.dataset] = {**counts, **inputs, "files": hashes, "selectors": {}}
+            datasets[snapshot.dataset] = {
+                **counts,
+                **inputs,
+                "files": {kind: file_hash(files[path]) for kind, path in paths.items() if path in files},
+                "selectors": {},
+            }
         about = _selector_row(
             snapshot, file_hash(files[dataset_file(snapshot.dataset, answers_file(snapshot.selector))])
         )

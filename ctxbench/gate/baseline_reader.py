@@ -216,9 +216,8 @@ class _BaselineReader:
         facts: _DatasetFacts,
     ) -> SelectorSnapshot:
         dataset, selector = names
-        rules = _rules(about)
         path = dataset_file(dataset, answers_file(selector))
-        read = partial(answer_from_row, rules=rules, sessions=facts.sessions, repeated=_repeats(about) > 1)
+        read = partial(answer_from_row, rules=_rules(about), sessions=facts.sessions, repeated=_repeats(about) > 1)
         rows = self._rows(path, about["file"], read, check=partial(_answer_faults, facts=facts))
         items, disabled = by_state(facts.items)
         columns = {name: [values.get(name, math.nan) for _, (_, values) in rows] for name in about["metrics"]}
@@ -467,18 +466,11 @@ class BaselineStore(VectorStore):
 
     Args:
         first: of the baseline.
-        identity: of the embedder, whose vectors this machine's store holds; new ones go there.
-
-    Raises:
-        ValueError: the two are of different embedders, or of vectors of different lengths.
+        identity: of the same embedder, whose vectors this machine's store holds; new ones go there.
     """
 
     def __init__(self, first: StoredVectors, identity: EmbedderIdentity) -> None:
         super().__init__(identity)
-        lengths = first.vectors.shape[1], identity.dimensions
-        if first.embedder != identity.key or lengths[0] != lengths[1]:
-            of = f"{first.embedder} ({lengths[0]} numbers)"
-            raise ValueError(f"vectors of {of} cannot stand over those of {identity.key} ({lengths[1]} numbers)")
         self._first = first
 
     def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
@@ -636,8 +628,6 @@ class BaselineCounter:
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
         """Count; see `TokenCounter.count`."""
-        if len(ids) != len(texts):
-            raise ValueError(f"as many ids as texts are needed, got {len(ids)} and {len(texts)}")
         stored_counts = [
             self._counts.get((name, content_hash(text)), -1) for name, text in zip(ids, texts, strict=True)
         ]

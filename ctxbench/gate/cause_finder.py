@@ -405,8 +405,7 @@ class CauseFinder:
 
     def _edit_cause(self, item: str) -> Cause:
         before = self.pair.base.items.get(self.pair.base_ids.get(item, item))
-        detail = edit_text(before, self.pair.head.items.get(item))
-        return Cause(kind=CauseKind.EDITED, subjects=(item,), detail=detail)
+        return Cause(kind=CauseKind.EDITED, subjects=(item,), detail=edit_text(before, self.pair.head.items.get(item)))
 
     def rival_cause(self, change: ChangeContext) -> Cause:
         """The cause where rivals decided: items that came in front of a lost item, or are no longer in front of it."""
@@ -419,9 +418,12 @@ class CauseFinder:
         self, subjects: tuple[str, ...], mechanism: str, change: ChangeContext, *, named: bool = True
     ) -> Cause:
         """The cause where other items are in the way; `named` False gives only their number."""
-        detail = crowd_text(subjects, self.pair, mechanism, lost=change.lost)
-        kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
-        return Cause(kind=kind, subjects=subjects if named else (), detail=detail, mechanism=mechanism if named else "")
+        return Cause(
+            kind=CauseKind.CROWDED if change.lost else CauseKind.FREED,
+            subjects=subjects if named else (),
+            detail=crowd_text(subjects, self.pair, mechanism, lost=change.lost),
+            mechanism=mechanism if named else "",
+        )
 
     def blockers(self, change: ChangeContext) -> tuple[tuple[str, ...], str]:
         """The changed items that keep an item out on the side where it is out, and how: a key of `MECHANISMS`.
@@ -594,8 +596,11 @@ class CauseFinder:
         unmoved = self.pair.score_moves(change.query) and not self.pair.scores_moved(change.query)
         mechanism = _STOOD if ahead else _CHOICE if unmoved else _MAYBE
         text = crowd_text(subjects, self.pair, mechanism, lost=change.lost)
-        named = subjects if ahead or len(subjects) <= _MAX_NAMED_SUBJECTS else ()
-        return Cause(kind=CauseKind.UNKNOWN, subjects=named, detail=f"{text}; only your selector knows why")
+        return Cause(
+            kind=CauseKind.UNKNOWN,
+            subjects=subjects if ahead or len(subjects) <= _MAX_NAMED_SUBJECTS else (),
+            detail=f"{text}; only your selector knows why",
+        )
 
     def expansion_cause(self, change: ChangeContext, via: str | None) -> Cause:
         """The cause for an expanded item, where the item that led to it is offered as before."""
@@ -630,9 +635,12 @@ def setting_cause(settings: Sequence[SettingDifference], kind: CauseKind = Cause
 
     Files that are only in the folder of a command (`adjacent`) are its subjects where nothing else is.
     """
-    detail = ", ".join(dict.fromkeys(map(str, settings)))
     likely = [difference for difference in settings if not difference.adjacent] or settings
-    return Cause(kind=kind, subjects=tuple(sorted({difference.name for difference in likely})), detail=detail)
+    return Cause(
+        kind=kind,
+        subjects=tuple(sorted({difference.name for difference in likely})),
+        detail=", ".join(dict.fromkeys(map(str, settings))),
+    )
 
 
 def crowd_text(subjects: Sequence[str], pair: SnapshotPair, mechanism: str, *, lost: bool) -> str:

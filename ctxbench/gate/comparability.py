@@ -101,14 +101,17 @@ class Questions:
         """
         before = self._base.queries[fact.id]
         old_ids, new_ids = self._available(before, self._before), self._available(fact, self._after)
-        are_known = old_ids is not None and new_ids is not None
         if old_ids is not None and new_ids is not None and old_ids is not new_ids:
             passed_over = self._left_scopes if before.scope and fact.scope else frozenset()
             if (old_ids ^ new_ids) - passed_over:
                 return False
         if fact.request_hash == before.request_hash:
             return True
-        versions = () if query is None else self._base_versions(query, before, available=are_known)
+        versions = (
+            ()
+            if query is None
+            else self._base_versions(query, before, available=old_ids is not None and new_ids is not None)
+        )
         return any(asked_hash(version.as_row()) == before.request_hash for version in versions)
 
     def has_same_labels(self, fact: QueryFact, query: DatasetQuery | None, labels: Sequence[Label]) -> bool:
@@ -488,16 +491,14 @@ def _passed_on(base: SelectorSnapshot, head: SelectorSnapshot, stated: Mapping[s
     have moved along with every id, tells whether they are still to come.
     """
     left = {old: new for old, new in stated.items() if old in base.items and new in head.items}
-    while True:
-        news = {*left.values()}
-        remaining = {
+    n = -1
+    while n != len(left):
+        n, news = len(left), {*left.values()}
+        left = {
             old: new
             for old, new in left.items()
             if (new not in base.items or new in left) and (old not in head.items or old in news)
         }
-        if len(remaining) == len(left):
-            break
-        left = remaining
     if not left or len({*left.values()}) < len(left):
         return {}
     before, after = items_of(base.items[old] for old in left), items_of(head.items[new] for new in left.values())
@@ -552,8 +553,12 @@ def open_edited(
         UserError: as `open_dataset`.
     """
     first = {snapshot.dataset: snapshot for snapshot in reversed(bases)}
-    before = {name: [*snapshot.all_items] for name, snapshot in first.items()}
-    dataset = open_dataset(name_or_path, base=base, notify=notify, former_ids=before)
+    dataset = open_dataset(
+        name_or_path,
+        base=base,
+        notify=notify,
+        former_ids={name: [*snapshot.all_items] for name, snapshot in first.items()},
+    )
     return restore_labels(dataset, first[dataset.name]) if dataset.name in first else dataset
 
 

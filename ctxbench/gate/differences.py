@@ -445,8 +445,9 @@ def _merged_causes(causes: Collection[Cause], pair: SnapshotPair) -> dict[Cause,
         for rows in connected_rows([cause.subjects for cause in members]):
             connected = [members[row] for row in rows]
             names = tuple(sorted({item for cause in connected for item in cause.subjects}))
-            detail = crowd_text(names, pair, mechanism, lost=kind == CauseKind.CROWDED)
-            joint = replace(connected[0], subjects=names, detail=detail)
+            joint = replace(
+                connected[0], subjects=names, detail=crowd_text(names, pair, mechanism, lost=kind == CauseKind.CROWDED)
+            )
             out |= dict.fromkeys(connected, joint)
     return out
 

@@ -453,8 +453,9 @@ def _with_stricter_settings(
 ) -> tuple[GateFile, tuple[Loosened, ...]]:
     """The gate file with the settings of its baseline where these are stricter, and which those are."""
     settings, loosened = stricter_settings(file.settings, before, bases)
-    experiment = replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
-    return replace(file, settings=settings, experiment=experiment), loosened
+    return replace(
+        file, settings=settings, experiment=replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
+    ), loosened
 
 
 def _lost_pins(
@@ -601,8 +602,15 @@ def _check_pins_known(file: GateFile, bases: Sequence[SelectorSnapshot], answers
         return
     heads = answers.snapshots if answers.resources is not None else with_unasked(file, answers.snapshots, bases)
     paths = {name: user_folder(text, file.experiment.base) for name, text in answers.references.items()}
-    folders = {name: folder for name, folder in paths.items() if folder is not None}
-    raise InputError(unknown_pins(pins, bases, heads, path=file.path, folders=folders))
+    raise InputError(
+        unknown_pins(
+            pins,
+            bases,
+            heads,
+            path=file.path,
+            folders={name: folder for name, folder in paths.items() if folder is not None},
+        )
+    )
 
 
 def _check_no_failures(snapshots: Sequence[SelectorSnapshot]) -> None:

@@ -518,8 +518,14 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
         old, new = olds.get(path), news.get(path)
         if old is None or new is None:
             old_value, new_value = (NONE if step is None else _step_text(step) for step in (old, new))
-            scores = any(step is not None and step.scores for step in (old, new))
-            yield SettingDifference(name=path, path=path, step=path, before=old_value, after=new_value, scoring=scores)
+            yield SettingDifference(
+                name=path,
+                path=path,
+                step=path,
+                before=old_value,
+                after=new_value,
+                scoring=any(step is not None and step.scores for step in (old, new)),
+            )
             continue
         for older, newer, is_parameter in ((old.values, new.values, True), (old.source, new.source, False)):
             changed = {name: differing_values(older.get(name), newer.get(name)) for name in differing(older, newer)}

@@ -245,8 +245,7 @@ def _embedder(description: Any) -> str:
 
 def _as_json(value: Mapping[str, Any]) -> dict[str, Any]:
     """As a file has it: lists for tuples."""
-    result: dict[str, Any] = json.loads(dump_json(value))
-    return result
+    return dict(json.loads(dump_json(value)))
 
 
 def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[SelectorSnapshot]:
@@ -295,7 +294,7 @@ def _datasets_of_run(
         except UserError as error:
             wrong.append(f"dataset {name} of {folder} cannot be read: {error}")
             continue
-        subset = dataset.measured() if "only_negatives" in about else dataset.judged()  # runs of older versions
+        subset = dataset.measured()
         datasets.append((subset, unasked(full_dataset, subset)))
         if dataset.hash != about["hash"]:
             message = f"hash {dataset.hash[:12]}, the run's is {str(about['hash'])[:12]}"
@@ -385,8 +384,13 @@ def ask(
     resources = gate_resources(
         prepared, file.baseline, accepting=bases is None, progress=partial(progress, "embedding texts")
     )
-    pinned = {pin.query for pin in file.settings.pins}
-    snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, pinned=pinned, progress=progress)
+    snapshots = take(
+        prepared,
+        repeats=file.settings.repeats,
+        resources=resources,
+        pinned={pin.query for pin in file.settings.pins},
+        progress=progress,
+    )
     if bases is None:
         hashes = zip(prepared.datasets, before, _input_hashes(file), strict=True)
         inputs = {name: new if new == old else "" for name, old, new in hashes}  # empty for files written to meanwhile

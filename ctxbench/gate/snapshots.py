@@ -99,8 +99,7 @@ def _stage_steps(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterato
     elif isinstance(stage, StoredMerge):
         for name, step in stage.sources:
             for flat_step in _stage_steps(step, path, types):
-                own_path = f"{path}.{name}" if name == step.name else f"{path}.{name}.{step.name}"
-                yield replace(flat_step, path=own_path)
+                yield replace(flat_step, path=f"{path}.{name}" if name == step.name else f"{path}.{name}.{step.name}")
     else:
         free = list(types)
         for names, steps in stage.domains:

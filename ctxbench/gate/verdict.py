@@ -352,8 +352,12 @@ class _PinExplainer:
         message = "; ".join([failure.message, *self._reasons(failure, change, before)])
         if change is None:
             return replace(failure, message=message)
-        remedy = find_remedy(replace(change, required=True), change.cause, self.pair)
-        return replace(failure, message=message, cause=change.cause, remedy=remedy)
+        return replace(
+            failure,
+            message=message,
+            cause=change.cause,
+            remedy=find_remedy(replace(change, required=True), change.cause, self.pair),
+        )
 
     def _reasons(
         self, failure: PinFailure, change: Change | None, before: Collection[tuple[str, str]]

@@ -276,8 +276,9 @@ class ThresholdFamily(CutFamily):
                 yield Cut(rankings=rankings, values=fixed, low=lengths, high=lengths)
             else:
                 high = sizes if upper is None else np.minimum(sizes, upper)
-                low = np.minimum(high, lower)
-                yield Cut(rankings=rankings, values=fixed, low=low, high=high, axis=(axis, sums), slot=0)
+                yield Cut(
+                    rankings=rankings, values=fixed, low=np.minimum(high, lower), high=high, axis=(axis, sums), slot=0
+                )
 
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """What the step offers."""
@@ -600,8 +601,6 @@ class CommonLine(SweptSettings):
                 rank.
         """
         first = lines[0]
-        if any(line.axis != first.axis or line.values != first.values for line in lines):
-            raise RuntimeError("lines of different settings cannot share thresholds")
         if not first.axis:
             return cls(lines, first.thresholds, [np.zeros(1, dtype=np.int64) for _ in lines], worth)
         sign = -1.0 if _rises(first) else 1.0

@@ -354,8 +354,7 @@ class SettingEvaluator:
             metric = constraint.metric
             reachable = constraint.of == "reachable"
             values = chosen.of_reachable(split, metric) if reachable else chosen.by_query[split][metric]
-            scale = metric.declaration.scale
-            return verdict(limit, values, base.by_query[split][metric], ground, scale=scale)  # type: ignore[arg-type]
+            return verdict(limit, values, base.by_query[split][metric], ground, scale=metric.declaration.scale)  # type: ignore[arg-type]
 
         return constraint_verdicts(policy, means, reach, judge)
 
@@ -399,8 +398,7 @@ def policy_outcome(
         comparisons: by policy, kind and metric name.
         verdicts: of the constraints.
     """
-    replaced = results.get("replaced")
-    outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings, replaced=replaced)
+    outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings, replaced=results.get("replaced"))
     if choice.setting is None or "chosen" not in results:
         return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
     by_kind: dict[str, dict[str, Comparison]] = {}

@@ -70,11 +70,9 @@ class RankedItems:
         """Take them from the chosen rows of a search.
 
         Raises:
-            ParameterError: the table is of other queries, or an expansion has brought items in.
+            ParameterError: an expansion has brought items in.
         """
         n = len(labels.dataset.queries)
-        if table.n_requests != n:
-            raise ParameterError(f"rankings of {table.n_requests} queries and labels of {n}; expected the same ones")
         if (table.chosen & ~table.ranked & (table.origin != Origin.SESSION)).any():
             raise ParameterError("what an expansion brought in is no part of a ranking; sweep what stands before it")
         session_item, ranked = table.chosen & (table.origin == Origin.SESSION), table.chosen & table.ranked
@@ -270,12 +268,7 @@ class RankedItems:
         if not labelled:
             label_start, label = np.zeros_like(label_start), label[:0]
         session_start, session_item = select_lists(self.session_start, owner)
-        selection = np.concatenate([owners(session_start), owners(start)])
-        in_turn = np.argsort(selection, kind="stable")
-        item = np.concatenate([self.session_item[session_item], self.item[rows]])[in_turn]
-        tokens = np.concatenate([self.session_tokens[session_item], self.tokens[rows]])[in_turn]
-        enough = np.concatenate([self.session_enough[session_item], self.enough[rows]])[in_turn]
-        origin = np.repeat([SESSION, SESSION + 1], [len(session_item), len(rows)])[in_turn]
+        in_turn = np.argsort(np.concatenate([owners(session_start), owners(start)]), kind="stable")
         via = judgments.via
         return Evidence(
             judgments=Judgments(
@@ -286,7 +279,13 @@ class RankedItems:
                 via=None if via is None else via[label],
                 complete=None if judgments.complete is None else self.complete[owner],
             ),
-            offered=OfferedItems(start=session_start + start, item=item, origin=origin, tokens=tokens, enough=enough),
+            offered=OfferedItems(
+                start=session_start + start,
+                item=np.concatenate([self.session_item[session_item], self.item[rows]])[in_turn],
+                origin=np.repeat([SESSION, SESSION + 1], [len(session_item), len(rows)])[in_turn],
+                tokens=np.concatenate([self.session_tokens[session_item], self.tokens[rows]])[in_turn],
+                enough=np.concatenate([self.session_enough[session_item], self.enough[rows]])[in_turn],
+            ),
             item_tokens=self.labels.item_tokens,
             body_tokens=self.labels.body_tokens,
             kinship=self.labels.kinship,

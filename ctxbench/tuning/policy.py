@@ -423,8 +423,9 @@ def read_policies(path: Path) -> PolicyFile:
         InputError: anything in it is wrong: all faults, with their lines.
     """
     data, lines = load_mapping(readable(path, repeatedly=True), description="a policy file", keys=_KEYS)
-    digest = hashlib.sha256(read_text(path).encode("utf-8")).hexdigest()
-    return policies_of(data, lines=lines, path=path, name=path.stem, digest=digest)
+    return policies_of(
+        data, lines=lines, path=path, name=path.stem, digest=hashlib.sha256(read_text(path).encode("utf-8")).hexdigest()
+    )
 
 
 def policies_of(

@@ -179,13 +179,7 @@ class MeasuredRankings:
 
         Returns:
             Shape (n_queries,); NaN where the measure does not apply.
-
-        Raises:
-            ParameterError: the measure is not known.
         """
-        if measure not in self.measures:
-            names = ", ".join(map(str, self.measures))
-            raise ParameterError(f"the rankings were not measured by {measure}; they know {names}")
         values = self._table(measure)[self.items.length_start[:-1] + np.minimum(lengths, self.sizes)]
         queries = self._queries_of(measure)
         return values if queries is None else np.where(queries, values, np.nan)
@@ -202,11 +196,8 @@ class MeasuredRankings:
         """The queries that a measure is over, shape (n_queries,); None = all."""
         if not measure.required_type:
             return self.reachable if measure.reachable else None
-        return (
-            self.queries_by_type[measure.required_type] & self.reachable
-            if measure.reachable
-            else self.queries_by_type[measure.required_type]
-        )
+        queries = self.queries_by_type[measure.required_type]
+        return queries & self.reachable if measure.reachable else queries
 
     def select_queries(self, queries: BoolArray) -> MeasuredRankings:
         """The rankings of the queries where `queries`, shape (n_queries,), is True."""

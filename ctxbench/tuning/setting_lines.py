@@ -457,8 +457,6 @@ class SettingRunner:
         self._memo = OutputCache(MEMORY)
         self._offer_by_steps: dict[str, str] = {}
         self._values_by_offer: dict[str, Mapping[Measure, FloatArray]] = {}
-        if batch.ids != tuple(query.id for query in labels.dataset.queries):
-            raise ParameterError(f"the batch is not of dataset {labels.dataset.name}'s queries, in its order")
 
     @property
     def runs(self) -> int:
@@ -605,8 +603,8 @@ def draw_settings(
         the draw. Nothing to search: the one setting given.
 
     Raises:
-        ParameterError: a value does not suit its parameter, a parameter has no values, is given as well as searched
-            or is without effect in every combination, or `trials` is below 1.
+        ParameterError: a value does not suit its parameter, one that is searched is without effect in every
+            combination, or `trials` is below 1.
     """
     fixed = dict(fixed or {})
     axes = _check_search(definition, search, fixed, trials)
@@ -641,10 +639,6 @@ def _check_search(
     wrong = [] if trials >= 1 else [f"trials must be 1 or more, got {trials}"]
     axes: dict[str, tuple[Value, ...]] = {}
     for name, values in {**{name: (value,) for name, value in fixed.items()}, **search}.items():
-        if not values:
-            wrong.append(f"{name} is searched, but has no values to try")
-        if name in search and name in fixed:
-            wrong.append(f"{name} is searched and has a value, too; leave one of them out")
         try:
             axes[name] = tuple(dict.fromkeys(definition.checked(name, value) for value in values))
         except ParameterError as error:

@@ -129,13 +129,8 @@ class ExpansionSweep:
             values: checked ones, over the selector's defaults; those of the threshold and topN do not matter.
             labels: of the batch.
             measures: which.
-
-        Raises:
-            ParameterError: one run is not enough (`why_not_exact`).
         """
         definition = runner.definition
-        if reason := why_not_exact(definition, values):
-            raise ParameterError(f"selector {definition.name!r}: expansion cannot be swept from one run: {reason}")
         step: Any = definition.pipeline(definition.with_defaults(values)).refine[-1]
         parameters = _parameters_of(definition, values, step.call)
         widest: dict[str, Value] = {parameters.threshold: float(parameters.low)}
@@ -328,8 +323,9 @@ class ExternalRankings:
                 where = f"{self.title}, {query_set.title}"
                 raise InputError([Fault(f"{where}: {_why_unusable(answers, self._selector.first_unranked)}")])
             table = answers.candidates
-            uncut = replace(table, out=np.zeros(len(table), dtype=np.int64))
-            self._rankings[key] = FullRanking(query, replace(answers, candidates=uncut))
+            self._rankings[key] = FullRanking(
+                query, replace(answers, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64)))
+            )
         return self._rankings[key]
 
 
@@ -671,8 +667,11 @@ def coarsen(family: CutFamily) -> CutFamily:
         cut_family = coarsen(family.of)
         return family if isinstance(cut_family, BudgetFamily) else BudgetFamily(cut_family, family.tokens)
     if isinstance(family, ThresholdFamily):
-        at_most = None if family.at_most is None else _select_counts(family.at_most, TOP_N)
-        return replace(family, at_least=_select_counts(family.at_least, TOP_N[:4]), at_most=at_most)
+        return replace(
+            family,
+            at_least=_select_counts(family.at_least, TOP_N[:4]),
+            at_most=None if family.at_most is None else _select_counts(family.at_most, TOP_N),
+        )
     if not isinstance(family, StandardMargin):
         return family
     return replace(family, topK=_select_counts(family.topK, TOP_K), topN=_select_counts(family.topN, TOP_N))
