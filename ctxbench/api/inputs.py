@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from ctxbench.search.embedders import Embedder
 
-
-if TYPE_CHECKING:
     Rows: TypeAlias = pd.DataFrame | Iterable[Mapping[str, Any]]
 
 _LABEL = ("query", "item", "grade", "via", "alternatives", "quote")

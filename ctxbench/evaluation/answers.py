@@ -531,15 +531,14 @@ class Labels:
             count: counts the tokens of texts; without it bodies of skills are not counted.
         """
         catalog = dataset.catalog
-        kinship = Kinship.of(
-            [item.name for item in catalog],
-            servers=[item.server or "" for item in catalog],
-            types=[item.type for item in catalog],
-        )
         return cls(
             dataset=dataset,
             item_tokens=item_tokens,
-            kinship=kinship,
+            kinship=Kinship.of(
+                [item.name for item in catalog],
+                servers=[item.server or "" for item in catalog],
+                types=[item.type for item in catalog],
+            ),
             pool=dataset.batch().eligible.counts(),
             body_tokens=_body_tokens(catalog, count),
         )

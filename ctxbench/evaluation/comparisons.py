@@ -506,9 +506,13 @@ def _leaves_all(step: StoredStep, before: StoredRefine) -> bool:
     if step.kind != "cut" or not isinstance(before, StoredStep):
         return False
     margin, cut = step.build(), before.build()
-    if not isinstance(margin, Margin) or not isinstance(cut, Standard):
-        return False
-    return margin.of == "ratio" and margin.margin >= 1 and margin.at_most >= cut.topK
+    return (
+        isinstance(margin, Margin)
+        and isinstance(cut, Standard)
+        and margin.of == "ratio"
+        and margin.margin >= 1
+        and margin.at_most >= cut.topK
+    )
 
 
 def at_equal_tokens(

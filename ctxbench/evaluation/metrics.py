@@ -611,6 +611,5 @@ def worst_group(
         raise ParameterError(f"min_n must be at least 1, got {min_n}")
     sign = 1.0 if metric.declaration.better == "higher" else -1.0
     large = [group for group in group_means(values, groups) if group.mean.n >= min_n]
-    if len(large) < 2:
-        return None
-    return min(large, key=lambda group: (sign * group.mean.value, -group.mean.n, group.group))
+    worst = min(large, key=lambda group: (sign * group.mean.value, -group.mean.n, group.group), default=None)
+    return worst if len(large) > 1 else None

@@ -465,22 +465,21 @@ class RunSummary:
 
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON; what is not a finite number is null."""
-        datasets = {
-            dataset.dataset: {
-                "queries": dataset.queries,
-                "unlabelled": dataset.unlabelled,
-                "only_negatives": dataset.only_negatives,
-                "items": dataset.items,
-                "of": dataset.of,
-                "drawn": dataset.drawn,
-                "selectors": {summary.selector: summary.as_dict() for summary in dataset.selectors},
-            }
-            for dataset in self.datasets
-        }
         return {
             "experiment": self.manifest["experiment"],
             "tokens": self.manifest["tokens"],
-            "datasets": datasets,
+            "datasets": {
+                dataset.dataset: {
+                    "queries": dataset.queries,
+                    "unlabelled": dataset.unlabelled,
+                    "only_negatives": dataset.only_negatives,
+                    "items": dataset.items,
+                    "of": dataset.of,
+                    "drawn": dataset.drawn,
+                    "selectors": {summary.selector: summary.as_dict() for summary in dataset.selectors},
+                }
+                for dataset in self.datasets
+            },
         }
 
 

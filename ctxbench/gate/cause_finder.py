@@ -533,9 +533,7 @@ class CauseFinder:
         """Whether its score moved in the direction of the change; where one side has none, it may have."""
         rows = change.base.rows.get(change.item), change.head.rows.get(change.item)
         was, current = (None if row is None else row.score for row in rows)
-        if was is None or current is None:
-            return True
-        return was - current > MARGIN if change.lost else current - was > MARGIN
+        return was is None or current is None or (was - current if change.lost else current - was) > MARGIN
 
     def outside_cause(self, moved: bool, change: ChangeContext) -> Cause:
         """The cause for an external selector, of which it is not known how it decides."""
@@ -576,9 +574,7 @@ class CauseFinder:
         It is the same for all changes, so that all changes by the edit of the selector are one group.
         """
         changed = tuple(sorted(self.pair.changed_items))
-        if not changed:
-            return ""
-        return f"{crowd_text(changed, self.pair, _MAYBE, lost=True)} ({first_few(changed)})"
+        return f"{crowd_text(changed, self.pair, _MAYBE, lost=True)} ({first_few(changed)})" if changed else ""
 
     def _own_choice_cause(self, change: ChangeContext) -> Cause:
         """The cause where an external selector chose otherwise over a changed catalog, without giving a reason.

@@ -247,9 +247,8 @@ def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair, wid
 
 def _undo_items(cause: Cause, pair: SnapshotPair) -> str:
     """Advise to undo the changes of the items in the way, where those are few."""
-    if len(cause.subjects) > _MAX_NAMED_ITEMS:
-        return ""
-    return " and ".join(_UNDO_TEXTS[item_change(item, pair)].format(item) for item in cause.subjects)
+    items = cause.subjects if len(cause.subjects) <= _MAX_NAMED_ITEMS else ()
+    return " and ".join(_UNDO_TEXTS[item_change(item, pair)].format(item) for item in items)
 
 
 def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:

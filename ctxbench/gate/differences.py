@@ -108,9 +108,8 @@ class _Snapshots:
     def same_inputs(self) -> bool:
         """Whether selector, code and catalog are the same, so that only noise can have moved scores."""
         base, head = self.base.identity, self.head.identity
-        if base.outside or head.outside or not base.same_as(head, ("code", "ctxbench")):
-            return False
-        return self.base.contents == self.head.contents
+        is_ours = not (base.outside or head.outside)
+        return is_ours and base.same_as(head, ("code", "ctxbench")) and self.base.contents == self.head.contents
 
     @cached_property
     def positions(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -472,9 +471,7 @@ def with_prices(side: SelectorSnapshot) -> SelectorSnapshot:
 
 def _offer_tokens(answer: AnswerFact | None, side: SelectorSnapshot, *, session: bool) -> float:
     """The prompt tokens of an answer; NaN where there is none."""
-    if answer is None or answer.error:
-        return math.nan
-    return float(answer_tokens(answer, side, session=session))
+    return math.nan if answer is None or answer.error else float(answer_tokens(answer, side, session=session))
 
 
 def price_changes(

@@ -647,9 +647,8 @@ def unmet_text(unmet: Sequence[UnmetRequirement]) -> str:
 def _can_be_met(group: Sequence[str], side: SelectorSnapshot, query: str) -> bool:
     """Whether one of some alternatives can be offered, or is in the session."""
     fact = side.queries[query]
-    if any(item in side.items and not exclusion_reason(item, fact, side.items[item]) for item in group):
-        return True
-    return not {*group}.isdisjoint(offered_ids(side.answers, query))
+    may_be_found = any(item in side.items and not exclusion_reason(item, fact, side.items[item]) for item in group)
+    return may_be_found or not {*group}.isdisjoint(offered_ids(side.answers, query))
 
 
 def _item_reason(item: str, head: SelectorSnapshot) -> str:

@@ -601,6 +601,8 @@ class CommonLine(SweptSettings):
                 rank.
         """
         first = lines[0]
+        if any(line.axis != first.axis or line.values != first.values for line in lines):
+            raise RuntimeError("lines of different settings cannot share thresholds")
         if not first.axis:
             return cls(lines, first.thresholds, [np.zeros(1, dtype=np.int64) for _ in lines], worth)
         sign = -1.0 if _rises(first) else 1.0

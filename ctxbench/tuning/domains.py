@@ -443,10 +443,12 @@ class DomainPair:
         domains: two; parameters of the same name have the same value in both.
 
     Raises:
-        ParameterError: an item of a ranking belongs to neither.
+        ParameterError: there are not two domains, or an item of a ranking belongs to neither.
     """
 
     def __init__(self, rankings: MeasuredRankings, domains: Sequence[Domain]) -> None:
+        if len(domains) != 2:
+            raise ParameterError(f"a budget is shared by two domains, got {len(domains)}")
         members = domain_items(rankings.items.labels.dataset.catalog, [domain.types for domain in domains])
         if not (members[0] | members[1])[rankings.items.item].all():
             raise ParameterError("an item of a ranking belongs to neither domain; add its type, or '*'")

@@ -289,12 +289,19 @@ def heat_maps(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[Mean
     maps = []
     for (y, ys), (x, xs) in pairs:
         rows = [[competitor.by_query({**chosen, x.name: at, y.name: of}) for at in xs] for of in ys]
-        means = {
-            str(measure): np.array([[mean(cell[measure]).value for cell in row] for row in rows])
-            for measure in REPORTED
-            if str(measure) in HEAT_METRICS
-        }
-        maps.append(MeanGrid(x=x.name, y=y.name, xs=xs, ys=ys, means=means))
+        maps.append(
+            MeanGrid(
+                x=x.name,
+                y=y.name,
+                xs=xs,
+                ys=ys,
+                means={
+                    str(measure): np.array([[mean(cell[measure]).value for cell in row] for row in rows])
+                    for measure in REPORTED
+                    if str(measure) in HEAT_METRICS
+                },
+            )
+        )
     return tuple(maps)
 
 

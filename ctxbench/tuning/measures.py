@@ -70,9 +70,11 @@ class RankedItems:
         """Take them from the chosen rows of a search.
 
         Raises:
-            ParameterError: an expansion has brought items in.
+            ParameterError: the table is of other queries, or an expansion has brought items in.
         """
         n = len(labels.dataset.queries)
+        if table.n_requests != n:
+            raise ParameterError(f"rankings of {table.n_requests} queries and labels of {n}; expected the same ones")
         if (table.chosen & ~table.ranked & (table.origin != Origin.SESSION)).any():
             raise ParameterError("what an expansion brought in is no part of a ranking; sweep what stands before it")
         session_item, ranked = table.chosen & (table.origin == Origin.SESSION), table.chosen & table.ranked

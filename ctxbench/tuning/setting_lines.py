@@ -457,6 +457,8 @@ class SettingRunner:
         self._memo = OutputCache(MEMORY)
         self._offer_by_steps: dict[str, str] = {}
         self._values_by_offer: dict[str, Mapping[Measure, FloatArray]] = {}
+        if batch.ids != tuple(query.id for query in labels.dataset.queries):
+            raise ParameterError(f"the batch is not of dataset {labels.dataset.name}'s queries, in its order")
 
     @property
     def runs(self) -> int:

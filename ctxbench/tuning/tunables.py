@@ -129,8 +129,13 @@ class ExpansionSweep:
             values: checked ones, over the selector's defaults; those of the threshold and topN do not matter.
             labels: of the batch.
             measures: which.
+
+        Raises:
+            ParameterError: one run is not enough (`why_not_exact`).
         """
         definition = runner.definition
+        if reason := why_not_exact(definition, values):
+            raise ParameterError(f"selector {definition.name!r}: expansion cannot be swept from one run: {reason}")
         step: Any = definition.pipeline(definition.with_defaults(values)).refine[-1]
         parameters = _parameters_of(definition, values, step.call)
         widest: dict[str, Value] = {parameters.threshold: float(parameters.low)}
@@ -653,9 +658,8 @@ class ShippedPreset:
 
     def is_setting_of(self, tunable: Tunable, values: Mapping[str, Value]) -> bool:
         """Whether a selector at a setting is this preset."""
-        if tunable.answers is not None:
-            return False
-        return tunable.pipeline(values).describe() == self.tunable.pipeline(self.values).describe()
+        shipped = self.tunable.pipeline(self.values)
+        return tunable.answers is None and tunable.pipeline(values).describe() == shipped.describe()
 
 
 _ITEMWISE_STEPS = ("abstain", "truncate")  # steps that treat a request or an item alike, whatever is cut behind them
