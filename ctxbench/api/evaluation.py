@@ -310,15 +310,21 @@ class Tuned:
             One row per dataset, line and setting: the means of completeness, recall, tokens and items, with `... low`
             and `... high`, then the values of the parameters.
         """
-        rows = []
-        for dataset in self.found.datasets:
-            for trace in dataset.traces:
-                for index, setting in enumerate(trace.settings):
-                    row: dict[str, Any] = {"dataset": dataset.dataset, "line": trace.name}
-                    for metric, means in trace.means.items():
-                        ends = {"low": trace.low[metric][index], "high": trace.high[metric][index]}
-                        row |= {metric: means[index], **{f"{metric} {end}": value for end, value in ends.items()}}
-                    rows.append({**row, **setting})
+        rows = (
+            {
+                "dataset": dataset.dataset,
+                "line": trace.name,
+                **{
+                    f"{metric}{end}": values[metric][index]
+                    for metric in trace.means
+                    for end, values in (("", trace.means), (" low", trace.low), (" high", trace.high))
+                },
+                **setting,
+            }
+            for dataset in self.found.datasets
+            for trace in dataset.traces
+            for index, setting in enumerate(trace.settings)
+        )
         return make_frame(rows)
 
     def worse(self) -> pd.DataFrame:

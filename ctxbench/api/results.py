@@ -156,16 +156,19 @@ class Results:
         """
         import pandas as pd
 
-        frames = []
-        for dataset in self.datasets:
-            for selector in self.selectors:
-                part = self._part(dataset, selector)
-                frame = pd.DataFrame({name: part.metrics[name] for name in part.metrics})
-                frame.insert(0, "query", list(part.answers.queries))
-                frame.insert(0, "selector", selector)
-                frame.insert(0, "dataset", dataset)
-                frame["error"] = [part.answers.errors.get(query, "") for query in part.answers.queries]
-                frames.append(frame)
+        parts = (self._part(dataset, selector) for dataset in self.datasets for selector in self.selectors)
+        frames = [
+            pd.DataFrame(
+                {
+                    "dataset": part.dataset,
+                    "selector": part.selector,
+                    "query": list(part.answers.queries),
+                    **part.metrics,
+                    "error": [part.answers.errors.get(query, "") for query in part.answers.queries],
+                }
+            )
+            for part in parts
+        ]
         return pd.concat(frames, ignore_index=True)
 
     def forbidden(self) -> pd.DataFrame:
@@ -351,12 +354,11 @@ class Results:
                 for row in dataset.selectors
                 for name, comparison in row.against.items()
             }
-            further = dict(first)
-            for row in dataset.selectors if self.summary.metrics_named else ():
-                for name in self._further(dataset, row):
-                    further[row.selector, name] = self._compared(
-                        dataset.dataset, row.selector, self.summary.compare_to, name
-                    )
+            further = first | {
+                (row.selector, name): self._compared(dataset.dataset, row.selector, self.summary.compare_to, name)
+                for row in (dataset.selectors if self.summary.metrics_named else ())
+                for name in self._further(dataset, row)
+            }
             corrected = {
                 **correct({key: comparison for key, comparison in further.items() if comparison.n > 0}),
                 **first,

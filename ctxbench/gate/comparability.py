@@ -202,11 +202,12 @@ class Questions:
 
 def result_names(renames: Mapping[ItemKey, ItemKey]) -> dict[str, str]:
     """Names of renamed tools in results of tools, old to new: `name`, `server/name`, and the id."""
-    names: dict[str, str] = {}
-    for old, new in renames.items():
-        if old.type == "tool":
-            names |= dict(zip(tool_names(old), tool_names(new), strict=True))
-    return names
+    return {
+        old_name: new_name
+        for old, new in renames.items()
+        if old.type == "tool"
+        for old_name, new_name in zip(tool_names(old), tool_names(new), strict=True)
+    }
 
 
 def tool_names(tool: ItemKey) -> tuple[str, str, str]:

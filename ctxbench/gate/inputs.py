@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.gate.comparability import items_without_scope, scopes_of
 from ctxbench.gate.snapshots import (
     NONE,
@@ -767,10 +768,8 @@ def with_setting(
 
 def with_changes(steps: Sequence[FlatStep], changed: Sequence[tuple[str, str, Any]]) -> list[FlatStep]:
     """Steps with some parameters changed, each as the path of its step, its name there, and the value."""
-    values: dict[str, dict[str, Any]] = {}
-    for path, name, value in changed:
-        values.setdefault(path, {})[name] = value
-    return [with_values(step, {**step.values, **values.get(step.path, {})}) for step in steps]
+    values = group_pairs((path, (name, value)) for path, name, value in changed)
+    return [with_values(step, {**step.values, **dict(values.get(step.path, []))}) for step in steps]
 
 
 def with_values(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:

@@ -340,9 +340,8 @@ class _PinExplainer:
     def __init__(self, pair: SnapshotPair, changes: Sequence[Change], queries: Collection[str]) -> None:
         self.pair = pair
         self.queries = frozenset(queries)
-        self.changes: dict[str, dict[str, Change]] = {}
-        for change in changes:
-            self.changes.setdefault(change.query, {})[self.pair.head_id(change.item)] = change
+        by_query = group_pairs((change.query, (pair.head_id(change.item), change)) for change in changes)
+        self.changes = {query: dict(pairs) for query, pairs in by_query.items()}
 
     def explain(self, failure: PinFailure, before: Collection[tuple[str, str]]) -> PinFailure:
         """The failure with its reasons; a pinned item is wanted back whether or not it is labelled."""
@@ -455,8 +454,10 @@ def decide_verdict(
         groups = f"{lost} group{'' if lost == 1 else 's'} of queries lost net, {gained} gained"
         message = f"{facts.too_many}, by a selector that is not deterministic"
         unsure.append(f"{message}: it may be chance ({groups}, p = {facts.p:.2g})")
-    for metric in by[Verdict.WORSE]:
-        worse.append(f"{_change_text(metric)}, more than {_tolerance_text(metric)}{_p_text(metric, facts)}")
+    worse += [
+        f"{_change_text(metric)}, more than {_tolerance_text(metric)}{_p_text(metric, facts)}"
+        for metric in by[Verdict.WORSE]
+    ]
     if worse:
         return Verdict.WORSE, tuple(worse)
     if unsure or by[Verdict.CANNOT_TELL]:

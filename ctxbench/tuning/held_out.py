@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.answers import Slice
 from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.metrics import Metric, mean, parse_metric
@@ -401,10 +402,10 @@ def policy_outcome(
     outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings, replaced=results.get("replaced"))
     if choice.setting is None or "chosen" not in results:
         return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
-    by_kind: dict[str, dict[str, Comparison]] = {}
-    for (name, kind, metric), comparison in comparisons.items():
-        if name == policy.name:
-            by_kind.setdefault(kind, {})[metric] = comparison
+    pairs = (
+        (kind, (metric, comparison)) for (name, kind, metric), comparison in comparisons.items() if name == policy.name
+    )
+    by_kind = {kind: dict(members) for kind, members in group_pairs(pairs).items()}
     return replace(
         outcome,
         chosen=results["chosen"],
