@@ -129,8 +129,7 @@ class Question:
 
     def to_frame(self) -> pd.DataFrame:
         """The candidates, the likeliest first: `item` and `offered_by`."""
-        rows = zip(self.candidates, map(", ".join, self.offered_by), strict=True)
-        return make_frame(rows, ["item", "offered_by"])
+        return make_frame(zip(self.candidates, map(", ".join, self.offered_by), strict=True), ["item", "offered_by"])
 
     def __str__(self) -> str:
         known_text = f" It is known to need {', '.join(self.known)}." if self.known else ""

@@ -277,8 +277,7 @@ class Plots:
         self._check("metric", metric, self._summary.metric_names)
         base = self._summary.compare_to if baseline is None else baseline
         self._check("baseline", base, self._selectors)
-        chosen = self._chosen(dataset, ax)
-        by_dataset = {summary.dataset: self._against(summary, metric, base) for summary in chosen}
+        by_dataset = {summary.dataset: self._against(summary, metric, base) for summary in self._chosen(dataset, ax)}
         for name, against in by_dataset.items():
             if not against:
                 raise ParameterError(f"no selector can be compared with {base!r} on {metric} of dataset {name!r}")
@@ -292,8 +291,7 @@ class Plots:
             )
             for name, against in by_dataset.items()
         }
-        rows = max(map(len, by_dataset.values()))
-        return _on(ax, drawn, {name: name for name in drawn}, height=1.2 + 0.45 * rows)
+        return _on(ax, drawn, {name: name for name in drawn}, height=1.2 + 0.45 * max(map(len, by_dataset.values())))
 
     def scores(self, selector: str | None = None, *, dataset: str | None = None, ax: Axes | None = None) -> Any:
         """Where the scores of what is needed lie beside those of the rest: histograms, as in reports.

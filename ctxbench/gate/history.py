@@ -193,8 +193,7 @@ def stricter_settings(
     metrics = (*current.metrics, *gone)
     tolerances = {metric: current.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
     tolerances |= {metric: before.tolerance(metric) for metric in (*gone, *looser)}
-    settings = replace(current, metrics=metrics, tolerances=tolerances, seed=before.seed, **stricter)
-    return settings, tuple(loosened)
+    return replace(current, metrics=metrics, tolerances=tolerances, seed=before.seed, **stricter), tuple(loosened)
 
 
 def lost_pins(current: Sequence[Pin], before: Sequence[Pin], renamed: Mapping[str, str]) -> tuple[Pin, ...]:

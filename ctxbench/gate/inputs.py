@@ -732,8 +732,7 @@ def _apply_cut(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -
     call = registry.build(step.kind, step.name, step.values)
     query: Any = SimpleNamespace(batch=SimpleNamespace(catalog=None))
     resources: Any = SimpleNamespace(tokens=lambda _catalog, _items=None: costs)
-    part: Candidates = call(query, table.select_rows(in_domain), resources)
-    return concatenated([part, table.select_rows(~in_domain)])
+    return concatenated([call(query, table.select_rows(in_domain), resources), table.select_rows(~in_domain)])
 
 
 def with_setting(
@@ -753,8 +752,7 @@ def with_setting(
     ours = {step.path for step in steps}
     path, name = setting.step, setting.parameter
     if path in theirs and path not in ours:
-        later = [n for n, step in enumerate(steps) if order.get(step.path, -1) > order[path]]
-        at = min(later, default=len(steps))
+        at = min([n for n, step in enumerate(steps) if order.get(step.path, -1) > order[path]], default=len(steps))
         return (*steps[:at], theirs[path], *steps[at:])
     if path in ours and path not in theirs:
         return tuple(step for step in steps if step.path != path)

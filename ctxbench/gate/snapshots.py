@@ -224,8 +224,7 @@ def _digits(metric: Metric, value: float, *, min_decimals: int = 0) -> str:
 
 def shown_value(value: Any) -> str:
     """A value as short text: JSON, or a text without quotes, cut where it is long."""
-    text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
-    return shortened(text, 60)
+    return shortened(NONE if value is None else value if isinstance(value, str) else dump_json(value), 60)
 
 
 def short_hash(value: Any) -> str:

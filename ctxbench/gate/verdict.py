@@ -388,8 +388,7 @@ class _PinExplainer:
 
 def _cause_text(cause: Cause, item: str) -> str:
     """`item edited: text edited`, with what the cause names unless that is the item itself."""
-    subjects = [subject for subject in cause.subjects if subject != item and subject not in cause.detail]
-    named = first_few(subjects)
+    named = first_few([subject for subject in cause.subjects if subject != item and subject not in cause.detail])
     text = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
     return phrase_cause(cause, text)
 

@@ -65,8 +65,7 @@ class Constraint:
     @property
     def met_by_everything(self) -> bool:
         """Whether offering everything meets it, or comes as near as anything does."""
-        filled = self.metric.name in FILLED or self.metric.declaration.scale == "amount"
-        return self.at_least is not None and filled
+        return self.at_least is not None and (self.metric.name in FILLED or self.metric.declaration.scale == "amount")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

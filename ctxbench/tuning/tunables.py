@@ -530,8 +530,7 @@ class Tunable:
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
         """The two domains whose cuts are swept in pairs; empty where it has none."""
-        steps = [step_name(step)[0] for step in self._refining[self.first_cut :]]
-        if steps != ["by_domain"]:
+        if [step_name(step)[0] for step in self._refining[self.first_cut :]] != ["by_domain"]:
             return ()
         try:
             domains = domains_of(
