@@ -456,6 +456,11 @@ class Curve:
     tokens: FloatArray
 
     def __post_init__(self) -> None:
+        if self.complete.shape != self.tokens.shape or self.tokens.ndim != 2 or len(self.tokens) < 2:
+            raise ParameterError(
+                f"a curve needs completeness and tokens of two or more settings by query, got shapes "
+                f"{self.complete.shape} and {self.tokens.shape}"
+            )
         if (np.diff(self.tokens, axis=0) < 0).any():
             raise ParameterError("the tokens of a curve must not fall from one setting to the next")
 
@@ -538,10 +543,12 @@ def at_equal_tokens(
         The comparison; with no query that requires anything it has n = 0.
 
     Raises:
-        ParameterError: a query has no tokens because the selector failed on it.
+        ParameterError: the shapes differ, or a query has no tokens because the selector failed on it.
 
     Source: ours; the linear form is the delta method.
     """
+    if complete.shape != tokens.shape or tokens.shape != curve.tokens.shape[1:]:
+        raise ParameterError("strategy and curve must be of the same queries")
     if np.isnan(tokens).any():
         raise ParameterError(
             "a query that failed has no tokens; strategies are compared where all queries were answered"
