@@ -466,11 +466,18 @@ class BaselineStore(VectorStore):
 
     Args:
         first: of the baseline.
-        identity: of the same embedder, whose vectors this machine's store holds; new ones go there.
+        identity: of the embedder, whose vectors this machine's store holds; new ones go there.
+
+    Raises:
+        ValueError: the two are of different embedders, or of vectors of different lengths.
     """
 
     def __init__(self, first: StoredVectors, identity: EmbedderIdentity) -> None:
         super().__init__(identity)
+        lengths = first.vectors.shape[1], identity.dimensions
+        if first.embedder != identity.key or lengths[0] != lengths[1]:
+            of = f"{first.embedder} ({lengths[0]} numbers)"
+            raise ValueError(f"vectors of {of} cannot stand over those of {identity.key} ({lengths[1]} numbers)")
         self._first = first
 
     def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:

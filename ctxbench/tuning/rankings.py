@@ -179,7 +179,13 @@ class MeasuredRankings:
 
         Returns:
             Shape (n_queries,); NaN where the measure does not apply.
+
+        Raises:
+            ParameterError: the measure is not known.
         """
+        if measure not in self.measures:
+            names = ", ".join(map(str, self.measures))
+            raise ParameterError(f"the rankings were not measured by {measure}; they know {names}")
         values = self._table(measure)[self.items.length_start[:-1] + np.minimum(lengths, self.sizes)]
         queries = self._queries_of(measure)
         return values if queries is None else np.where(queries, values, np.nan)
