@@ -10,10 +10,11 @@ import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.api.inputs import Data, EmbedderGiven, Preset, Recorded, embedder_name, opened, selector_spec
+from ctxbench.api.inputs import Data, EmbedderGiven, Preset, Recorded, embedder_name, make_frame, opened, selector_spec
 from ctxbench.api.plots import new_axes
 from ctxbench.api.results import Results
 from ctxbench.datasets.dataset import Dataset
@@ -25,10 +26,11 @@ from ctxbench.io.console import ProgressListener, nothing_said, silent
 from ctxbench.io.errors import ParameterError, UnknownNameError
 from ctxbench.report import tuning_document, wording
 from ctxbench.report.charts import heat_map, lines, mark_numbers
+from ctxbench.report.tuning_tables import advice, all_advice, console_table
 from ctxbench.tuning.inputs import TuningInputs, open_tuning
 from ctxbench.tuning.policy import SET_METRICS, PolicyFile, policies_of
-from ctxbench.tuning.results import DatasetTuning, MeanGrid, PolicyOutcome, Progress, SettingResult, Tuning
-from ctxbench.tuning.tuner import no_progress
+from ctxbench.tuning.preset_files import write_presets_of
+from ctxbench.tuning.results import DatasetTuning, MeanGrid, PolicyOutcome, SettingResult, Tuning
 from ctxbench.tuning.tuner import tune as run_tuning
 
 if TYPE_CHECKING:
@@ -233,8 +235,9 @@ class TuningPlots:
 
 
 def _turned(heat: MeanGrid) -> MeanGrid:
-    means = {name: values.T for name, values in heat.means.items()}
-    return MeanGrid(x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means=means)
+    return MeanGrid(
+        x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means={name: values.T for name, values in heat.means.items()}
+    )
 
 
 NORMAL = "normal"
@@ -281,8 +284,6 @@ class Tuned:
             One row a dataset and contender: `role`, `selector`, `values`, then for each metric its mean, `... low` and
             `... high`, on the test split, or on all labels where these decide.
         """
-        import pandas as pd
-
         rows = [
             {
                 "dataset": dataset.dataset,
@@ -295,7 +296,7 @@ class Tuned:
             for dataset in self.found.datasets
             for result in dataset.results
         ]
-        return pd.DataFrame(rows)
+        return make_frame(rows)
 
     def front(self) -> pd.DataFrame:
         """The best settings of every selector, and lines to compare them with, on the queries that decide.
@@ -309,18 +310,22 @@ class Tuned:
             One row per dataset, line and setting: the means of completeness, recall, tokens and items, with `... low`
             and `... high`, then the values of the parameters.
         """
-        import pandas as pd
-
-        rows = []
-        for dataset in self.found.datasets:
-            for trace in dataset.traces:
-                for index, setting in enumerate(trace.settings):
-                    row: dict[str, Any] = {"dataset": dataset.dataset, "line": trace.name}
-                    for metric, means in trace.means.items():
-                        ends = {"low": trace.low[metric][index], "high": trace.high[metric][index]}
-                        row |= {metric: means[index], **{f"{metric} {end}": value for end, value in ends.items()}}
-                    rows.append({**row, **setting})
-        return pd.DataFrame(rows)
+        rows = (
+            {
+                "dataset": dataset.dataset,
+                "line": trace.name,
+                **{
+                    f"{metric}{end}": values[metric][index]
+                    for metric in trace.means
+                    for end, values in (("", trace.means), (" low", trace.low), (" high", trace.high))
+                },
+                **setting,
+            }
+            for dataset in self.found.datasets
+            for trace in dataset.traces
+            for index, setting in enumerate(trace.settings)
+        )
+        return make_frame(rows)
 
     def worse(self) -> pd.DataFrame:
         """Requests that the default makes complete and what is recommended does not: means hide who pays.
@@ -328,8 +333,6 @@ class Tuned:
         Returns:
             One row a dataset, policy and request: `query`, `text` (shortened), `missing` (ids of required items).
         """
-        import pandas as pd
-
         rows = [
             {
                 "dataset": dataset.dataset,
@@ -342,7 +345,7 @@ class Tuned:
             for outcome in dataset.outcomes
             for request in outcome.worse
         ]
-        return pd.DataFrame(rows, columns=["dataset", "policy", "query", "text", "missing"])
+        return make_frame(rows, columns=["dataset", "policy", "query", "text", "missing"])
 
     def save(self, path: str | Path) -> bool:
         """Write what is recommended as a presets file, which experiments and `ctxbench select --presets` read.
@@ -354,8 +357,6 @@ class Tuned:
             ParameterError: there are several datasets; `on` takes one.
             StorageError: it cannot be written.
         """
-        from ctxbench.tuning.preset_files import write_presets_of
-
         if not any(outcome.recommended for outcome in self._single_dataset.outcomes):
             return False
         return write_presets_of(self._single_dataset, self.ready, Path(path))
@@ -366,9 +367,7 @@ class Tuned:
         Raises:
             StorageError: the folder cannot be written.
         """
-        from ctxbench.report.tuning_document import write_report
-
-        return next(path for path in write_report(self.found, Path(folder)) if path.suffix == ".html")
+        return next(path for path in tuning_document.write_report(self.found, Path(folder)) if path.suffix == ".html")
 
     @property
     def plot(self) -> TuningPlots:
@@ -382,21 +381,18 @@ class Tuned:
     @property
     def advice(self) -> str:
         """What to do, a sentence for each dataset and policy; policies that come to the same share one."""
-        from ctxbench.report.tuning_tables import all_advice
-
         return "\n".join(line for dataset in self.found.datasets for line in all_advice(dataset))
 
     @property
     def _single_dataset(self) -> DatasetTuning:
         if len(self.found.datasets) > 1:
             names = [dataset.dataset for dataset in self.found.datasets]
-            listed = ", ".join(names)
-            raise ParameterError(f"there are several datasets ({listed}); take one, as in tuned.on({names[0]!r})")
+            raise ParameterError(
+                f"there are several datasets ({', '.join(names)}); take one, as in tuned.on({names[0]!r})"
+            )
         return self.found.datasets[0]
 
     def _preset(self, dataset: DatasetTuning, outcome: PolicyOutcome) -> Preset:
-        from ctxbench.report.tuning_tables import advice
-
         chosen = outcome.recommended or dataset.default
         if chosen is None:
             raise ParameterError(f"policy {outcome.policy.name}: nothing was measured on {dataset.dataset}")
@@ -411,15 +407,11 @@ class Tuned:
         )
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         table = self.to_frame().drop(columns=["role", "selector"])
-        lines = "".join(f"<p>{escape(line)}</p>" for line in self.advice.splitlines())
-        return f"{lines}{table.to_html(index=False, border=0, float_format='{:.3g}'.format)}"
+        paragraphs = "".join(f"<p>{escape(line)}</p>" for line in self.advice.splitlines())
+        return f"{paragraphs}{table.to_html(index=False, border=0, float_format='{:.3g}'.format)}"
 
     def __repr__(self) -> str:
-        from ctxbench.report.tuning_tables import console_table
-
         return console_table(self.found)
 
 
@@ -438,7 +430,7 @@ def tune(
     confidence: float = 0.95,
     seed: int = 0,
     together: bool = False,
-    progress: Progress = no_progress,
+    progress: ProgressListener = silent,
     **constraints: float | str,
 ) -> Tuned:
     """Find the setting of a selector that a policy asks for, exactly, and measure it.
@@ -507,8 +499,13 @@ def tune(
 
 
 def _policies(fields: Mapping[str, Any]) -> PolicyFile:
-    digest = hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
-    file = policies_of(fields, lines={}, path=None, name="tune", digest=digest)
+    file = policies_of(
+        fields,
+        lines={},
+        path=None,
+        name="tune",
+        digest=hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest(),
+    )
     if any(entry.fit for entry in file.selectors):
         raise ParameterError("fit: own writes a fit to a file; run `ctxbench tune` for it")
     return file
@@ -572,11 +569,8 @@ def _constraint(name: str, value: float | str) -> dict[str, Any]:
 
 
 def _estimate_columns(result: SettingResult) -> dict[str, float]:
-    row: dict[str, float] = {}
-    for metric, estimate in result.figures.items():
-        row |= {
-            metric: estimate.value,
-            f"{metric} low": estimate.interval.low,
-            f"{metric} high": estimate.interval.high,
-        }
-    return row
+    return {
+        f"{metric}{end}": value
+        for metric, estimate in result.figures.items()
+        for end, value in (("", estimate.value), (" low", estimate.interval.low), (" high", estimate.interval.high))
+    }

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from ctxbench.search.embedders import Embedder
 
-
-if TYPE_CHECKING:
     Rows: TypeAlias = pd.DataFrame | Iterable[Mapping[str, Any]]
 
 _LABEL = ("query", "item", "grade", "via", "alternatives", "quote")
@@ -323,11 +321,16 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "_id"}
 
 
-def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
-    """A frame of rows: these columns first, then what else rows have; a column that no row has is left out."""
+def make_frame(rows: Iterable[Any], columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """A frame of rows; pandas is imported here alone, since it takes long."""
     import pandas as pd
 
-    frame = pd.DataFrame(list(rows))
+    return pd.DataFrame(list(rows), columns=columns)
+
+
+def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """A frame of rows: these columns first, then what else rows have; a column that no row has is left out."""
+    frame = make_frame(rows)
     return frame[[*(name for name in columns if name in frame), *(name for name in frame if name not in columns)]]
 
 

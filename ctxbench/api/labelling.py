@@ -11,13 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from ctxbench.api.inputs import Data, EmbedderGiven, embedder_name, load, selector_spec
+from ctxbench.api.inputs import Data, EmbedderGiven, embedder_name, load, make_frame, selector_spec
 from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import read_exposures
 from ctxbench.datasets.lookup import dataset_folder
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError
+from ctxbench.io.files import cache_dir
 from ctxbench.labelling.pools import Pool, Predictor, make_pool, open_selectors, usual_selectors
 from ctxbench.labelling.review import Corrections, Finding, findings, write_patch
 from ctxbench.labelling.session import LabelFolder, LabellingSession, LabelPrompt, PromptAnswer
@@ -77,10 +79,8 @@ def from_logs(
         >>> ctxbench.from_logs(folder / "log.jsonl", tools, folder / "mine").labels["item"].tolist()
         ['tool:area']
     """
-    files = tuple(Path(log) for log in ([logs] if isinstance(logs, str | Path) else logs))
     folder = Path(out)
     settings = TraceSettings.of_folder(folder, name=name, licence=licence, history=history, all_offered=all_offered)
-    patterns = None if isinstance(redact, bool) else Path(redact)
     scopes: Mapping[str, tuple[ItemKey, ...]] = {}
     if isinstance(items, Catalog):
         catalog = items
@@ -88,9 +88,15 @@ def from_logs(
         catalog, scopes = items.dataset.current_catalog, items.dataset.scopes
     else:
         catalog, scopes = open_catalog(str(items)), scopes_of(dataset_folder(str(items)))
-    renamed = {ItemKey.parse(old): ItemKey.parse(new) for old, new in (renames or {}).items()}
-    source = TraceSource(logs=files, catalog=catalog, scopes=scopes, renames=renamed)
-    import_into(folder, source, settings, redact=bool(redact), patterns=patterns)
+    source = TraceSource(
+        logs=tuple(Path(log) for log in ([logs] if isinstance(logs, str | Path) else logs)),
+        catalog=catalog,
+        scopes=scopes,
+        renames={ItemKey.parse(old): ItemKey.parse(new) for old, new in (renames or {}).items()},
+    )
+    import_into(
+        folder, source, settings, redact=bool(redact), patterns=None if isinstance(redact, bool) else Path(redact)
+    )
     return load(folder)
 
 
@@ -123,11 +129,7 @@ class Question:
 
     def to_frame(self) -> pd.DataFrame:
         """The candidates, the likeliest first: `item` and `offered_by`."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            {"item": list(self.candidates), "offered_by": [", ".join(names) for names in self.offered_by]}
-        )
+        return make_frame(zip(self.candidates, map(", ".join, self.offered_by), strict=True), ["item", "offered_by"])
 
     def __str__(self) -> str:
         known_text = f" It is known to need {', '.join(self.known)}." if self.known else ""
@@ -283,8 +285,6 @@ class Labelling:
             One row a selector (`completeness`) and a pair of selectors (`difference`): `figure`, `of`, `value`, `low`,
             `high` (a 95% interval), `answers_to_halve` (its width; NaN = even all answers do not).
         """
-        import pandas as pd
-
         report = self._session.report()
         rows = [
             {
@@ -298,7 +298,7 @@ class Labelling:
             for figure, several in (("completeness", report.completeness), ("difference", report.differences))
             for estimate in several
         ]
-        return pd.DataFrame(rows)
+        return make_frame(rows)
 
     def close(self) -> None:
         """Put the answers into the dataset's files, and let others label it; a second time it does nothing."""
@@ -350,8 +350,6 @@ def ask_pool(
     Raises:
         ParameterError: no selector is named.
     """
-    from ctxbench.io.files import cache_dir
-
     resources = local_resources(open_embedder(embedder_name(embedder)), open_counter("o200k", cache=cache_dir()))
     if selectors is None:
         instances = open_selectors(usual_selectors(dataset), resources)
@@ -419,8 +417,6 @@ class Review:
             One row a label: `severity` (0 to 1), `query`, `text`, `item`, `kind` (`required but far down` or `first but
             not required`), `grade` (NaN = no label), and a selector's rank under its name (NaN = beyond 20).
         """
-        import pandas as pd
-
         texts = {query.id: query.request.text for query in self.data.dataset.queries}
         rows = [
             {
@@ -434,7 +430,7 @@ class Review:
             }
             for finding in self._findings.values()
         ]
-        return pd.DataFrame(rows, columns=["severity", "query", "text", "item", "kind", "grade", *self._pool.names])
+        return make_frame(rows, columns=["severity", "query", "text", "item", "kind", "grade", *self._pool.names])
 
     def regrade(self, query: str, item: str, grade: int, *, why: str = "") -> None:
         """Correct a label.
@@ -507,8 +503,6 @@ class Conversation:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a reply: `reply` (its number, from 1), `time`, `text`, `said`, `items`, `calls`, `selector`."""
-        import pandas as pd
-
         rows = [
             {
                 "reply": number,
@@ -521,7 +515,7 @@ class Conversation:
             }
             for number, exchange in enumerate(self.exchanges, start=1)
         ]
-        return pd.DataFrame(rows, columns=["reply", "time", "text", "said", "items", "calls", "selector"])
+        return make_frame(rows, columns=["reply", "time", "text", "said", "items", "calls", "selector"])
 
     def context(self, reply: int = -1) -> pd.DataFrame:
         """The request context of a reply, in its order.
@@ -538,8 +532,6 @@ class Conversation:
         Raises:
             ParameterError: there is no such reply.
         """
-        import pandas as pd
-
         exchange = self._exchange(reply)
         tools = [entry.key for entry in exchange.context if entry.key.type == "tool"]
         names = Counter(key.name for key in tools)  # a log may name a tool without its server
@@ -558,7 +550,7 @@ class Conversation:
             for entry in exchange.context
         ]
         columns = ["item", "mode", "score", "shown", "called", *(["since"] if self.catalog is not None else [])]
-        return pd.DataFrame(rows, columns=columns)
+        return make_frame(rows, columns=columns)
 
     def show(self, reply: int = -1) -> Shown:
         """A reply with what it came from, as text on a console and as a table in a notebook.
@@ -578,8 +570,7 @@ class Conversation:
         return self.exchanges[reply - 1 if reply > 0 else reply]
 
     def _since(self, item: str, content: str) -> str:
-        position = None if self.catalog is None else self.catalog.find(item)
-        if self.catalog is None or position is None:
+        if self.catalog is None or (position := self.catalog.find(item)) is None:
             return "gone"
         return "same" if content_hash(self.catalog[position]) == content else "edited"
 
@@ -613,9 +604,7 @@ class Shown:
         return [(name, text) for name, text in parts.items() if text]
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        lines = "".join(f"<p><b>{name}</b> {escape(text)}</p>" for name, text in self._head())
+        lines = "".join(f"<p><b>{name}</b> {html.escape(text)}</p>" for name, text in self._head())
         return f"{lines}{self.context.to_html(index=False, border=0)}"
 
     def __repr__(self) -> str:
@@ -651,9 +640,7 @@ def conversation(
     """
     if not Path(path).is_file():
         raise StorageError(f"no file {path}; expected stored conversations, one JSON object a line")
-    by_id: dict[str, list[Exchange]] = {}
-    for exchange in ConversationStore(path).exchanges():
-        by_id.setdefault(exchange.conversation, []).append(exchange)
+    by_id = group_pairs((exchange.conversation, exchange) for exchange in ConversationStore(path).exchanges())
     if id is not None and str(id) not in by_id:
         raise UnknownNameError("conversation", str(id), by_id)
     if len(by_id) != 1 and id is None:

@@ -232,9 +232,12 @@ class Plots:
             points = run_charts.points_of(summary, options["x"], options["y"])
             if not points:
                 raise ParameterError(f"no selector has both {x} and {y} on dataset {summary.dataset!r}")
-            titled = {self._titles[name]: point for name, point in points.items()}
-            base = self._titles[self._summary.compare_to]
-            drawn[summary.dataset] = partial(run_charts.trade_off, points=titled, base=base, **options)
+            drawn[summary.dataset] = partial(
+                run_charts.trade_off,
+                points={self._titles[name]: point for name, point in points.items()},
+                base=self._titles[self._summary.compare_to],
+                **options,
+            )
         return _on(ax, drawn, {name: name for name in drawn})
 
     def differences(
@@ -274,8 +277,7 @@ class Plots:
         self._check("metric", metric, self._summary.metric_names)
         base = self._summary.compare_to if baseline is None else baseline
         self._check("baseline", base, self._selectors)
-        chosen = self._chosen(dataset, ax)
-        by_dataset = {summary.dataset: self._against(summary, metric, base) for summary in chosen}
+        by_dataset = {summary.dataset: self._against(summary, metric, base) for summary in self._chosen(dataset, ax)}
         for name, against in by_dataset.items():
             if not against:
                 raise ParameterError(f"no selector can be compared with {base!r} on {metric} of dataset {name!r}")
@@ -289,8 +291,7 @@ class Plots:
             )
             for name, against in by_dataset.items()
         }
-        rows = max(map(len, by_dataset.values()))
-        return _on(ax, drawn, {name: name for name in drawn}, height=1.2 + 0.45 * rows)
+        return _on(ax, drawn, {name: name for name in drawn}, height=1.2 + 0.45 * max(map(len, by_dataset.values())))
 
     def scores(self, selector: str | None = None, *, dataset: str | None = None, ax: Axes | None = None) -> Any:
         """Histograms of the scores of required and of other items, as in reports.
@@ -376,9 +377,14 @@ class Plots:
             dataset_name: partial(_shares, table=table) for dataset_name, table in tables.items()
         }
         width = max(2.4 + 0.36 * max(len(table.extras) for table in tables.values()), 5.2)
-        height = max(2.2 + 0.28 * max(len(table.required) for table in tables.values()), 3.8)
         titles = {dataset_name: f"{self._titles[name]} on {dataset_name}" for dataset_name in chosen}
-        return _on(ax, drawn, titles, width=width, height=height)
+        return _on(
+            ax,
+            drawn,
+            titles,
+            width=width,
+            height=max(2.2 + 0.28 * max(len(table.required) for table in tables.values()), 3.8),
+        )
 
     @property
     def _selectors(self) -> list[str]:
@@ -478,8 +484,7 @@ def new_axes(n: int, width: float | None = None, height: float | None = None) ->
     width, height = width or usual[0] * scale, height or usual[1] * scale
     columns = min(n, 2 if n == 4 or width > _WIDE else 3)
     rows = -(-n // columns)
-    size = (columns * width, rows * height)
-    _, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    _, grid = plt.subplots(rows, columns, figsize=(columns * width, rows * height), squeeze=False, layout="constrained")
     axes = list(grid.flat)
     for spare in axes[n:]:
         spare.remove()

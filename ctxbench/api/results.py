@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxbench.api.inputs import Data, EmbedderGiven, Preset, embedder_name, load
+from ctxbench.api.inputs import Data, EmbedderGiven, Preset, embedder_name, load, make_frame
 from ctxbench.api.plots import Plots
 from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.datasets.dataset import Dataset
@@ -33,15 +32,18 @@ from ctxbench.evaluation.statistics import Comparison, correct
 from ctxbench.gate.gate import check_runs
 from ctxbench.gate.results import Check, Verdict, whole_detail
 from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError
-from ctxbench.io.files import read_bytes
+from ctxbench.io.files import cache_dir, read_bytes
 from ctxbench.io.rows import named_instant
 from ctxbench.model.arrays import IntArray
 from ctxbench.model.items import Catalog
 from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Message, Request
 from ctxbench.model.resources import Resources
-from ctxbench.model.selection import Offered, offered_rows
+from ctxbench.model.selection import offered_rows
 from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.report.check_document import document
+from ctxbench.report.check_texts import COMMAND, PYTHON
+from ctxbench.report.document import console_text
 from ctxbench.report.run_tables import comparison_table, with_titles
 from ctxbench.search.embedders import open_embedder
 from ctxbench.search.resources import local_resources
@@ -154,16 +156,19 @@ class Results:
         """
         import pandas as pd
 
-        frames = []
-        for dataset in self.datasets:
-            for selector in self.selectors:
-                part = self._part(dataset, selector)
-                frame = pd.DataFrame({name: part.metrics[name] for name in part.metrics})
-                frame.insert(0, "query", list(part.answers.queries))
-                frame.insert(0, "selector", selector)
-                frame.insert(0, "dataset", dataset)
-                frame["error"] = [part.answers.errors.get(query, "") for query in part.answers.queries]
-                frames.append(frame)
+        parts = (self._part(dataset, selector) for dataset in self.datasets for selector in self.selectors)
+        frames = [
+            pd.DataFrame(
+                {
+                    "dataset": part.dataset,
+                    "selector": part.selector,
+                    "query": list(part.answers.queries),
+                    **part.metrics,
+                    "error": [part.answers.errors.get(query, "") for query in part.answers.queries],
+                }
+            )
+            for part in parts
+        ]
         return pd.concat(frames, ignore_index=True)
 
     def forbidden(self) -> pd.DataFrame:
@@ -177,15 +182,13 @@ class Results:
             >>> res.forbidden().columns.tolist()
             ['dataset', 'selector', 'item', 'queries']
         """
-        import pandas as pd
-
         rows = [
             (dataset.dataset, selector.selector, item, queries)
             for dataset in self.summary.datasets
             for selector in dataset.selectors
             for item, queries in selector.forbidden.items()
         ]
-        return pd.DataFrame(rows, columns=["dataset", "selector", "item", "queries"])
+        return make_frame(rows, columns=["dataset", "selector", "item", "queries"])
 
     def compare(
         self,
@@ -212,13 +215,12 @@ class Results:
         Raises:
             UnknownNameError: there is no such selector or metric.
         """
-        import pandas as pd
-
         base = self.summary.compare_to if baseline is None else baseline
-        comparisons = {}
-        for dataset in self.datasets:
-            for name in metrics:
-                comparisons[dataset, name] = self._compared(dataset, selector, base, name, by_group=by_group)
+        comparisons = {
+            (dataset, name): self._compared(dataset, selector, base, name, by_group=by_group)
+            for dataset in self.datasets
+            for name in metrics
+        }
         rows = [
             {
                 "dataset": dataset,
@@ -237,7 +239,7 @@ class Results:
             }
             for (dataset, name), comparison in correct(comparisons).items()
         ]
-        return pd.DataFrame(rows)
+        return make_frame(rows)
 
     def explain(self, query: str, selector: str, *, dataset: str | None = None) -> pd.DataFrame:
         """Every candidate of a query: what was offered, and by which rule the others stayed out.
@@ -255,19 +257,17 @@ class Results:
         Raises:
             UnknownNameError: there is no such query or selector.
         """
-        import pandas as pd
-
         name = self._with_query(query) if dataset is None else dataset
         source = self.datasets[name]
         answers = self._part(name, selector).answers
         block = next(block for block in answers.blocks() if query in block.queries)
         rows = block.candidates.rows(block.queries.index(query))
         grades = {label.item.id: int(label.grade) for label in source.labels_of(query)}
-        candidates: list[tuple[bool, Offered]] = []
-        for chosen in (True, False):
-            candidates += [
-                (chosen, candidate) for candidate in offered_rows(source.catalog, block.candidates, rows, chosen=chosen)
-            ]
+        candidates = [
+            (chosen, candidate)
+            for chosen in (True, False)
+            for candidate in offered_rows(source.catalog, block.candidates, rows, chosen=chosen)
+        ]
         listed = [
             {
                 "item": candidate.id,
@@ -287,8 +287,7 @@ class Results:
             for item, grade in grades.items()
             if item not in listed_ids and grade > Grade.IRRELEVANT
         ]
-        columns = ["item", "offered", "score", "grade", "rule", "mode", "origin", "via"]
-        return pd.DataFrame(listed, columns=columns)
+        return make_frame(listed, columns=["item", "offered", "score", "grade", "rule", "mode", "origin", "via"])
 
     def to_latex(self, **options: Any) -> str:
         """The table as LaTeX, with intervals; `options` go to pandas' `Styler.to_latex`."""
@@ -304,8 +303,6 @@ class Results:
 
     def _table(self) -> pd.DataFrame:
         """The table of the console as texts: means with intervals; `*` = significantly different from the baseline."""
-        import pandas as pd
-
         rows = []
         titled_summary = with_titles(self.summary)
         for dataset, titled in zip(self.summary.datasets, titled_summary.datasets, strict=True):
@@ -318,7 +315,7 @@ class Results:
                     unit = " %" if column.unit == "%" else ""
                     cells[f"{column.title}{unit}"] = f"{cell.value}{mark} {cell.interval}".strip()
                 rows.append({"dataset": dataset.dataset, "selector": row.selector, **cells})
-        return pd.DataFrame(rows).fillna("")
+        return make_frame(rows).fillna("")
 
     def _figures(self, dataset: DatasetSummary, selector: SelectorSummary, *, intervals: bool) -> dict[str, float]:
         """The row of a selector; NaN where a metric is not available."""
@@ -357,10 +354,11 @@ class Results:
                 for row in dataset.selectors
                 for name, comparison in row.against.items()
             }
-            further = dict(first)
-            for row in dataset.selectors if self.summary.metrics_named else ():
-                for name in self._further(dataset, row):
-                    further[row.selector, name] = self._compared(dataset.dataset, row.selector, self._base, name)
+            further = first | {
+                (row.selector, name): self._compared(dataset.dataset, row.selector, self.summary.compare_to, name)
+                for row in (dataset.selectors if self.summary.metrics_named else ())
+                for name in self._further(dataset, row)
+            }
             corrected = {
                 **correct({key: comparison for key, comparison in further.items() if comparison.n > 0}),
                 **first,
@@ -373,7 +371,7 @@ class Results:
 
     def _further(self, dataset: DatasetSummary, row: SelectorSummary) -> list[str]:
         """The metrics with values by query that a selector and the baseline have, without the headline metrics."""
-        base = next(selector for selector in dataset.selectors if selector.selector == self._base)
+        base = next(selector for selector in dataset.selectors if selector.selector == self.summary.compare_to)
         return [
             name
             for name in self.summary.manifest["experiment"]["metrics"]
@@ -384,10 +382,6 @@ class Results:
             and not parse_metric(name).declaration.parts
         ]
 
-    @property
-    def _base(self) -> str:
-        return self.summary.compare_to
-
     def _failures(self) -> Iterator[str]:
         """A line for each selector that failed on queries of a dataset: on how many, and the first reason."""
         for dataset in self.summary.datasets:
@@ -396,18 +390,14 @@ class Results:
                     errors = self._part(dataset.dataset, selector.selector).answers.errors
                     yield f"warning: {failures_told(dataset.dataset, selector.selector, errors)[0]}; all: per_query()"
 
-    @property
-    def _seed(self) -> int:
-        return int(self.summary.manifest["experiment"]["seed"])
-
     def _compared(self, dataset: str, selector: str, base: str, name: str, *, by_group: bool = False) -> Comparison:
         """Compare one selector with another on one dataset and metric; p is not corrected."""
         base_part, selector_part = (self._part(dataset, side) for side in (base, selector))
         if name not in base_part.metrics or name not in selector_part.metrics:
             raise UnknownNameError("metric", name, base_part.metrics)
-        metric = parse_metric(name)
+        metric, seed = parse_metric(name), int(self.summary.manifest["experiment"]["seed"])
         sides = ({metric: part.metrics[name]} for part in (base_part, selector_part))
-        return compare_metric(metric, *sides, seed=self._seed, groups=self._groups(dataset) if by_group else None)
+        return compare_metric(metric, *sides, seed=seed, groups=self._groups(dataset) if by_group else None)
 
     def _groups(self, dataset: str) -> IntArray:
         """A number for the group of every query, shape (n_queries,); one without a group is a group alone."""
@@ -461,8 +451,6 @@ class Checked:
             extreme), `tolerance`, and `detectable`, the smallest change for the worse that so many queries would tell
             apart four times in five.
         """
-        import pandas as pd
-
         rows = [
             {
                 "dataset": selector.dataset,
@@ -483,7 +471,7 @@ class Checked:
             for judged in selector.metrics
         ]
         columns = ["dataset", "selector", "metric", "verdict", "base", "head", "difference", "low", "high", "p"]
-        return pd.DataFrame(rows, columns=[*columns, "p_at_floor", "tolerance", "detectable"])
+        return make_frame(rows, columns=[*columns, "p_at_floor", "tolerance", "detectable"])
 
     def changes(self) -> pd.DataFrame:
         """Items that went out or came in, in the order of the queries.
@@ -492,8 +480,6 @@ class Checked:
             One row a dataset, selector, query and item: `lost` (else it came in), `required`, `cause`, `detail`,
             `base_rank`, `head_rank`, `rule` (what keeps it out), and `remedy`, what would bring a required item back.
         """
-        import pandas as pd
-
         columns = ["dataset", "selector", "query", "item", "lost", "required", "cause", "detail"]
         rows = [
             {
@@ -513,18 +499,12 @@ class Checked:
             for selector in self.found.selectors
             for change in selector.changes
         ]
-        return pd.DataFrame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "mend"])
+        return make_frame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "mend"])
 
     def _text(self) -> str:
-        from ctxbench.report.check_document import document
-        from ctxbench.report.check_texts import PYTHON
-        from ctxbench.report.document import console_text
-
         return console_text(document(self.found, speech=PYTHON))
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         return f"<pre>{escape(self._text())}</pre>"
 
     def __repr__(self) -> str:
@@ -574,7 +554,6 @@ def check(results: Results, baseline: Results | str | Path, *, allow_removed: bo
 
 def _in_python(result: Check) -> Check:
     """The check with options named as in Python, not as on the command line."""
-    from ctxbench.report.check_texts import COMMAND, PYTHON
 
     def translate(texts: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(text.replace(COMMAND.removed, PYTHON.removed) for text in texts)
@@ -631,15 +610,14 @@ class Selected:
             One row an item: `item`, `offered`, `score`, `tokens`, `mode`, `rule` (why it stayed out), `query_chunk` and
             `item_chunk` (the texts that gave the score).
         """
-        import pandas as pd
-
         rows = [_row(candidate, offered=True) for candidate in self.explanation.chosen]
         rows += [_row(candidate, offered=False) for candidate in self.explanation.left_out[:near]]
-        columns = ["item", "offered", "score", "tokens", "mode", "rule", "query_chunk", "item_chunk"]
-        return pd.DataFrame(rows, columns=columns)
+        return make_frame(
+            rows, columns=["item", "offered", "score", "tokens", "mode", "rule", "query_chunk", "item_chunk"]
+        )
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
         return f"{self.to_frame(near=5).to_html(index=False, border=0)}{notes}"
 
     def __repr__(self) -> str:
@@ -711,8 +689,6 @@ def select(
 
 def _resources(catalog: Catalog, embedder: EmbedderGiven, counter: str) -> Resources:
     """Resources that are kept with a catalog."""
-    from ctxbench.io.files import cache_dir
-
     model, counts = open_embedder(embedder_name(embedder)), open_counter(counter, cache=cache_dir())
     key = ("resources", model.identity.key, counts.name, str(cache_dir()))
     if key not in catalog.cache:

@@ -148,7 +148,6 @@ class Slice(AnsweredQueries):
             if "run" in arrays:
                 _unrolled(arrays, arrays.pop("run").astype(np.int64))
             columns = {n.removeprefix("column:"): arrays.pop(n) for n in list(arrays) if n.startswith("column:")}
-            arrays.setdefault("tier", arrays["origin"])  # as versions did that had no rank step behind an expansion
             for name, all_of_it in zip(SHOWN, (0, -1, -1), strict=True):
                 arrays.setdefault(name, np.full(len(arrays["item"]), all_of_it))
             table = Candidates(
@@ -179,8 +178,13 @@ def _select_requests(table: Candidates, indices: Sequence[int]) -> Candidates:
     lengths = np.diff(table.start)[chosen]
     rows = ranges(table.start[:-1][chosen], lengths)
     arrays = {name: getattr(table, name)[rows] for name in Candidates.row_arrays()}
-    columns = {name: column[rows] for name, column in table.columns.items()}
-    return Candidates(start=starts(lengths), rules=table.rules, columns=columns, notes=table.notes, **arrays)
+    return Candidates(
+        start=starts(lengths),
+        rules=table.rules,
+        columns={name: column[rows] for name, column in table.columns.items()},
+        notes=table.notes,
+        **arrays,
+    )
 
 
 def continuing(table: Candidates) -> BoolArray:
@@ -245,7 +249,6 @@ def _small(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 SUFFIX = ".slice"  # behind the number of one in the folder of an unfinished part; an npz file behind its SHA-256
-_ONE = ".npz"  # the whole answers of a part as one block, as earlier versions wrote them
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -326,7 +329,7 @@ def write_blocks(blocks: Iterable[Slice], stream: BinaryIO) -> None:
     with zipfile.ZipFile(stream, "w") as archive:
         for number, block in enumerate(blocks):
             data = block.to_bytes(timed=False)
-            archive.writestr(zipfile.ZipInfo(f"{number:06d}{_ONE}"), data)
+            archive.writestr(zipfile.ZipInfo(f"{number:06d}.npz"), data)
             bare = replace(block, seconds=np.full(len(block.queries), np.nan), notes={})  # as it is read back
             _recent.keep(hashlib.sha256(data).digest(), bare)
 
@@ -416,8 +419,6 @@ def _blocks(path: Path, *, rows: bool = True, selected: Container[int] | None = 
         for number, file in enumerate(sorted(path.glob(f"*{SUFFIX}"))):
             if selected is None or number in selected:
                 yield read_slice(file, rows=rows)
-    elif path.suffix == _ONE:
-        yield _recent.read(read_bytes(path), path, rows=rows)
     else:
         try:
             with zipfile.ZipFile(path) as archive:
@@ -535,17 +536,15 @@ class Labels:
             count: counts the tokens of texts; without it bodies of skills are not counted.
         """
         catalog = dataset.catalog
-        kinship = Kinship.of(
-            [item.name for item in catalog],
-            servers=[item.server or "" for item in catalog],
-            types=[item.type for item in catalog],
-        )
-        pool = dataset.batch().eligible.counts()
         return cls(
             dataset=dataset,
             item_tokens=item_tokens,
-            kinship=kinship,
-            pool=pool,
+            kinship=Kinship.of(
+                [item.name for item in catalog],
+                servers=[item.server or "" for item in catalog],
+                types=[item.type for item in catalog],
+            ),
+            pool=dataset.batch().eligible.counts(),
             body_tokens=_body_tokens(catalog, count),
         )
 

@@ -272,8 +272,7 @@ def grouped_estimate(values: npt.ArrayLike, groups: npt.ArrayLike, *, scale: Sca
     sums = np.bincount(group, sample)
     order = np.lexsort((sums, sizes))  # so that no name of a group decides the last digits
     answers = worth(sums[order], sizes[order], at_most=_independent_worth(sample) if scale == "share" else None)
-    mean = float(sample.sum()) / len(sample)
-    low, high = wilson_bounds(mean, answers, level=level)
+    low, high = wilson_bounds(float(sample.sum()) / len(sample), answers, level=level)
     method, is_reliable = "Wilson, by group", len(sizes) >= FEW
     return replace(
         plain, interval=Interval(low=float(low), high=float(high), level=level, method=method, holds=is_reliable)
@@ -379,8 +378,7 @@ def _amount(sample: FloatArray, group: IntArray, *, level: float) -> Interval:
         return Interval(low=float(distinct[0]), high=float(distinct[0]), level=level, method=method, holds=False)
     low, high = hall_bounds(np.sort(by_group(sample, group)), level=level)
     differ = int(np.count_nonzero(np.bincount(group[index != counts.argmax()])))
-    is_reliable = groups >= SMALL and differ >= FEW
-    return Interval(low=max(0.0, low), high=high, level=level, method=method, holds=is_reliable)
+    return Interval(low=max(0.0, low), high=high, level=level, method=method, holds=groups >= SMALL and differ >= FEW)
 
 
 def estimates(
@@ -402,14 +400,17 @@ def estimates(
             independent (see `grouped_estimate`); a bootstrap takes no account of it. Every query alone if not given.
     """
     out = {}
-    requested = list(metrics)
-    for metric, mean in summarise(requested, values).items():
+    for metric, mean in summarise(metrics, values).items():
         scale = metric.declaration.scale
         if scale == "bits":
             rows = np.stack([values[part] for part in metric.parts], axis=1)
             rows = rows[~np.isnan(rows).any(axis=1)]
-            interval = bootstrap_interval(rows, _bits, level=level, seed=seed)
-            out[metric] = Estimate(value=mean.value, interval=interval, n=mean.n, left_out=mean.left_out)
+            out[metric] = Estimate(
+                value=mean.value,
+                interval=bootstrap_interval(rows, _bits, level=level, seed=seed),
+                n=mean.n,
+                left_out=mean.left_out,
+            )
         else:
             query_groups = np.arange(len(values[metric])) if groups is None else groups
             out[metric] = grouped_estimate(values[metric], query_groups, scale=scale, level=level)
@@ -522,9 +523,13 @@ def _leaves_all(step: StoredStep, before: StoredRefine) -> bool:
     if step.kind != "cut" or not isinstance(before, StoredStep):
         return False
     margin, cut = step.build(), before.build()
-    if not isinstance(margin, Margin) or not isinstance(cut, Standard):
-        return False
-    return margin.of == "ratio" and margin.margin >= 1 and margin.at_most >= cut.topK
+    return (
+        isinstance(margin, Margin)
+        and isinstance(cut, Standard)
+        and margin.of == "ratio"
+        and margin.margin >= 1
+        and margin.at_most >= cut.topK
+    )
 
 
 def at_equal_tokens(
@@ -562,9 +567,11 @@ def at_equal_tokens(
         )
     applies = ~np.isnan(complete)
     if not applies.any():
-        none = compare(complete, complete, scale="amount", seed=seed)
         return AtTokens(
-            tokens=float(tokens.mean()) if len(tokens) else 0.0, complete=math.nan, base=math.nan, comparison=none
+            tokens=float(tokens.mean()) if len(tokens) else 0.0,
+            complete=math.nan,
+            base=math.nan,
+            comparison=compare(complete, complete, scale="amount", seed=seed),
         )
     spent, completeness = float(tokens.mean()), float(complete[applies].mean())
     if spent > curve.tokens[-1].mean():
@@ -572,13 +579,12 @@ def at_equal_tokens(
     base_complete, base_tokens, slope = _by_lot(curve, spent)
     gained = np.where(applies, complete - base_complete, 0.0) * (len(complete) / applies.sum())
     away = gained - slope * (tokens - base_tokens)
-    by_group = away if groups is None else np.bincount(groups, weights=away)
     return AtTokens(
         tokens=spent,
         complete=completeness,
         base=float(base_complete[applies].mean()),
         comparison=_compared(away, seed),
-        p_groups=sign_flip(by_group, seed=seed),
+        p_groups=sign_flip(away if groups is None else np.bincount(groups, weights=away), seed=seed),
     )
 
 

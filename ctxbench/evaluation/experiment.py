@@ -19,7 +19,7 @@ from ctxbench.io.errors import Fault, ParameterError, UserError, suggest
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import PipelineError
-from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definition import Definition, definition_hash
 from ctxbench.selectors.definitions import (
     SelectorSpec,
     agent_own_spec,
@@ -29,6 +29,7 @@ from ctxbench.selectors.definitions import (
     oracle_spec,
     pipeline_of,
     pipeline_spec,
+    read_presets,
     rooted,
     selector_name,
     shipped_spec,
@@ -274,7 +275,7 @@ class _ExperimentReader(YamlForm):
         try:
             if kinds[0] in ("selector", "presets"):
                 return self._defined(entry, where)
-            return self._inline(entry, where) if kinds[0] == "pipeline" else self._external(entry)
+            return self._inline(entry, where) if kinds[0] == "pipeline" else [external_spec(entry, base=self.base)]
         except PipelineError as error:
             for fault in error.faults:
                 self.fault(fault.message, *where, "pipeline", *fault.path)
@@ -339,9 +340,6 @@ class _ExperimentReader(YamlForm):
 
     def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
         """The selector of a tuned preset, with the preset."""
-        from ctxbench.selectors.definition import definition_hash
-        from ctxbench.selectors.definitions import read_presets  # most selectors are not tuned
-
         path = self.base / entry["presets"]
         file = read_presets(path)
         preset = entry.get("preset", "")
@@ -374,9 +372,6 @@ class _ExperimentReader(YamlForm):
         if len(self.faults) > before:
             return []
         return [pipeline_spec(str(name), pipeline)]
-
-    def _external(self, entry: Mapping[str, Any]) -> list[SelectorSpec]:
-        return [external_spec(entry, base=self.base)]
 
 
 def _named(entry: Mapping[str, Any]) -> str:

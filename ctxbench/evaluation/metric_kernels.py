@@ -248,8 +248,7 @@ def precision(j: Joined, lowest: int = Grade.HELPFUL) -> FloatArray:
     With -1, the grade of an unlabelled item, as `lowest` it counts as relevant: the upper bound.
     """
     relevant = j.total(j.offered_query[j.added & ((j.offered_grade >= Grade.HELPFUL) | (j.offered_grade == lowest))])
-    value = np.where((j.n_added == 0) & (j.open_need > 0), 0.0, _ratio(relevant, j.n_added))
-    return _mask(value, j.need > 0)
+    return _mask(np.where((j.n_added == 0) & (j.open_need > 0), 0.0, _ratio(relevant, j.n_added)), j.need > 0)
 
 
 def unlabelled(j: Joined) -> FloatArray:
@@ -262,8 +261,7 @@ def tokens(j: Joined, rows: BoolArray | None = None) -> FloatArray:
     rows, offered = j.added if rows is None else rows, j.evidence.offered
     if offered.tokens is not None:
         return j.total(j.offered_query[rows], offered.tokens[rows])
-    size = np.asarray(j.evidence.item_tokens, dtype=np.float64)
-    return j.total(j.offered_query[rows], size[offered.item[rows]])
+    return j.total(j.offered_query[rows], np.asarray(j.evidence.item_tokens, dtype=np.float64)[offered.item[rows]])
 
 
 def loaded_tokens(j: Joined) -> FloatArray:
@@ -301,8 +299,7 @@ def false_items(j: Joined) -> FloatArray:
 
 def false_inclusion(j: Joined) -> FloatArray:
     """1 where nothing is needed and an item of no use was added."""
-    useless = false_items(j)
-    return _mask((useless > 0).astype(np.float64), j.need == 0)
+    return _mask((false_items(j) > 0).astype(np.float64), j.need == 0)
 
 
 def forbidden_offered(j: Joined) -> FloatArray:

@@ -429,9 +429,7 @@ class Metric:
     def ir_measures(self) -> str | None:
         """The name of the equal measure of ir-measures 0.4 where no alternatives are labelled; None = has none."""
         form = self.declaration.ir_measures
-        if form is None:
-            return None
-        return f"{form}@{self.k}" if self.k else form
+        return f"{form}@{self.k}" if form and self.k else form
 
 
 FORBIDDEN_OFFERED = Metric("forbidden_offered")  # measured without being named wherever a query has forbidden items
@@ -613,6 +611,5 @@ def worst_group(
         raise ParameterError(f"min_n must be at least 1, got {min_n}")
     sign = 1.0 if metric.declaration.better == "higher" else -1.0
     large = [group for group in group_means(values, groups) if group.mean.n >= min_n]
-    if len(large) < 2:
-        return None
-    return min(large, key=lambda group: (sign * group.mean.value, -group.mean.n, group.group))
+    worst = min(large, key=lambda group: (sign * group.mean.value, -group.mean.n, group.group), default=None)
+    return worst if len(large) > 1 else None

@@ -63,9 +63,8 @@ from ctxbench.model.items import Catalog
 _log = logging.getLogger(__name__)
 LONGEST_NAME = 200  # bytes of a file name, with room for an ending
 FORMAT = 4  # of the run folder; raised when a reader of the old one would go wrong
-_READ = (2, 3, FORMAT)  # in 2, a rule that keeps a row out was a sentence; to 3, answers were one file `answers.npz`
 MEANING = 3  # of answers, part of their key: raised when those that are stored would say something else
-_ANSWERS = ("answers.zip", "answers.npz")
+_ANSWERS = "answers.zip"
 
 
 def content_key(*parts: Any) -> str:
@@ -189,7 +188,6 @@ class RunFolder:
                 raise _changed(folder / "metrics.jsonl")
             rows = [json.loads(line) for line in content.split(b"\n") if line]
             values = np.array([[row["values"][name] for name in names] for row in rows], dtype=np.float64)
-            metrics = dict(zip(names, values.reshape(len(rows), len(names)).T.copy(), strict=True))
             if tuple(row["query"] for row in rows) != answers.queries:
                 raise StorageError(f"{folder / 'metrics.jsonl'} does not fit the answers; run with --fresh")
             return Part(
@@ -199,10 +197,10 @@ class RunFolder:
                 values_key=marker["values_key"],
                 made_by=marker["made_by"],
                 answers=answers,
-                metrics=metrics,
+                metrics=dict(zip(names, values.reshape(len(rows), len(names)).T.copy(), strict=True)),
                 unavailable=marker["unavailable"],
                 notes=marker["notes"],
-                forbidden=marker.get("forbidden", {}),  # runs of older versions have none
+                forbidden=marker["forbidden"],
             )
         except DAMAGE as error:
             raise StorageError(f"{folder} is damaged or of another version ({error}); run again") from error
@@ -309,10 +307,9 @@ def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
     Raises:
         StorageError: they were changed or are damaged.
     """
-    name = next(file for file in _ANSWERS if file in marker["files"])
-    if _sha256_of(folder / name) != marker["files"][name]:
-        raise _changed(folder / name)
-    return StoredAnswers.read(folder / name)
+    if _sha256_of(folder / _ANSWERS) != marker["files"][_ANSWERS]:
+        raise _changed(folder / _ANSWERS)
+    return StoredAnswers.read(folder / _ANSWERS)
 
 
 def _changed(path: Path) -> StorageError:
@@ -348,7 +345,7 @@ def _read_checked(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise StorageError(f"{path} is damaged: expected a JSON object; run the experiment again")
     checksum = value.pop("checksum", None)
-    if value.get("format", FORMAT) not in _READ:
+    if value.get("format", FORMAT) != FORMAT:
         raise StorageError(f"{path} has format {value['format']}, this version reads {FORMAT}; run again")
     if checksum != content_key(value):
         raise _changed(path)
@@ -363,7 +360,7 @@ def _has_text(path: Path, text: str) -> bool:
 
 
 _FILES: dict[str, Callable[[Part, Catalog, BinaryIO], None]] = {
-    "answers.zip": lambda part, _catalog, stream: write_blocks(part.answers.blocks(), stream),
+    _ANSWERS: lambda part, _catalog, stream: write_blocks(part.answers.blocks(), stream),
     "selections.jsonl": write_selections,
     "metrics.jsonl": write_metrics,
 }
@@ -482,22 +479,21 @@ class RunSummary:
 
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON; numbers that are not finite are null."""
-        datasets = {
-            dataset.dataset: {
-                "queries": dataset.queries,
-                "unlabelled": dataset.unlabelled,
-                "only_negatives": dataset.only_negatives,
-                "items": dataset.items,
-                "of": dataset.of,
-                "drawn": dataset.drawn,
-                "selectors": {summary.selector: summary.as_dict() for summary in dataset.selectors},
-            }
-            for dataset in self.datasets
-        }
         return {
             "experiment": self.manifest["experiment"],
             "tokens": self.manifest["tokens"],
-            "datasets": datasets,
+            "datasets": {
+                dataset.dataset: {
+                    "queries": dataset.queries,
+                    "unlabelled": dataset.unlabelled,
+                    "only_negatives": dataset.only_negatives,
+                    "items": dataset.items,
+                    "of": dataset.of,
+                    "drawn": dataset.drawn,
+                    "selectors": {summary.selector: summary.as_dict() for summary in dataset.selectors},
+                }
+                for dataset in self.datasets
+            },
         }
 
 
@@ -561,12 +557,12 @@ def _comparisons(
     values: Mapping[str, Mapping[Metric, FloatArray]], base: str, seed: int
 ) -> dict[tuple[str, str], Comparison]:
     """Every selector against `base` on the headline metrics, corrected together."""
-    comparisons = {}
-    for name in HEADLINE:
-        metric = parse_metric(name)
-        for selector, by_metric in values.items():
-            if selector != base and metric in by_metric and metric in values[base]:
-                comparisons[selector, name] = compare_metric(metric, values[base], by_metric, seed=seed)
+    comparisons = {
+        (selector, str(metric)): compare_metric(metric, values[base], by_metric, seed=seed)
+        for metric in map(parse_metric, HEADLINE)
+        for selector, by_metric in values.items()
+        if selector != base and metric in by_metric and metric in values[base]
+    }
     return correct({key: comparison for key, comparison in comparisons.items() if comparison.n > 0})
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.answers import Labels, Part, Slice, StoredAnswers, select_answers
 from ctxbench.evaluation.experiment import code_hash, git_commit, machine, versions
 from ctxbench.evaluation.inputs import Prepared
@@ -96,8 +97,7 @@ class DatasetRun:
     ) -> Iterator[tuple[str, StoredAnswers]]:
         """Ask the missing queries of some parts and save them; yields name and answers of each."""
         stored = {name: None if fresh else self.store.answers(self.name, name, self.keys[name]) for name in names}
-        missing = [name for name in names if stored[name] is None]
-        self._ask(missing, progress, fresh=fresh)
+        self._ask([name for name in names if stored[name] is None], progress, fresh=fresh)
         for name in sorted(names, key=self._takes_sizes):
             finished = stored[name]
             answers = self.store.slices(self.name, name) if finished is None else self._retry_failed(name, finished)
@@ -368,9 +368,13 @@ def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent
             errors |= {f"{name}, {s}": n for s in work.selectors if (n := store.error_count(name, s))}
         _save_timings(store, timings, experiment_folder=prepared.experiment.base)
         store.write("manifest.json", manifest(prepared, resources, commit=commit))
-    embedded = resources.stats.embedded
     return RunReport(
-        folder=folder, made=n_made, reused=reused, kept=(*reused_selectors,), embedded=embedded, errors=errors
+        folder=folder,
+        made=n_made,
+        reused=reused,
+        kept=(*reused_selectors,),
+        embedded=resources.stats.embedded,
+        errors=errors,
     )
 
 
@@ -417,10 +421,16 @@ def _save_timings(store: RunFolder, times: Mapping[str, Mapping[str, Any]], *, e
         earlier = {}
         if (store.path / "timings.json").exists():
             _log.warning("times of earlier runs are lost: %s", error)
-    parts = {name: {**earlier.get(name, {}), **times.get(name, {})} for name in {**earlier, **times}}
-    folder = os.path.relpath(experiment_folder, store.path)
     note = "steps that selectors share count for the first that needs them; `ctxbench latency` measures for itself"
-    store.write("timings.json", {"machine": machine(), "experiment_folder": folder, "note": note, "parts": parts})
+    store.write(
+        "timings.json",
+        {
+            "machine": machine(),
+            "experiment_folder": os.path.relpath(experiment_folder, store.path),
+            "note": note,
+            "parts": {name: {**earlier.get(name, {}), **times.get(name, {})} for name in {**earlier, **times}},
+        },
+    )
 
 
 def manifest(prepared: Prepared, resources: LocalResources, *, commit: str | None) -> dict[str, Any]:
@@ -465,11 +475,9 @@ def manifest(prepared: Prepared, resources: LocalResources, *, commit: str | Non
 
 def _scopes(dataset: Dataset) -> dict[str, list[int]]:
     """The positions of the measured queries of each named scope."""
-    by_scope: dict[str, list[int]] = {}
-    for position, query in enumerate(dataset.measured().queries):
-        if query.scope is not None:
-            by_scope.setdefault(query.scope, []).append(position)
-    return dict(sorted(by_scope.items()))
+    queries = dataset.measured().queries
+    pairs = ((query.scope, index) for index, query in enumerate(queries) if query.scope is not None)
+    return dict(sorted(group_pairs(pairs).items()))
 
 
 def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:

@@ -170,8 +170,7 @@ def share_interval(values: npt.ArrayLike, *, level: float = LEVEL) -> Interval:
     mean = float(sample.mean()) if n else 0.5
     variance = float(((sample - mean) ** 2).mean()) if n else 0.0
     low, high = share_bounds(mean, variance, n, level=level)
-    method = "Wilson, effective n"
-    return Interval(low=float(low), high=float(high), level=level, method=method, holds=n >= FEW)
+    return Interval(low=float(low), high=float(high), level=level, method="Wilson, effective n", holds=n >= FEW)
 
 
 def amount_interval(values: npt.ArrayLike, *, level: float = LEVEL) -> Interval:
@@ -190,8 +189,9 @@ def amount_interval(values: npt.ArrayLike, *, level: float = LEVEL) -> Interval:
         return Interval(low=0.0, high=math.inf, level=level, method=method, holds=False)
     low, high = hall_bounds(sample, level=level)
     _, counts = np.unique(sample, return_counts=True)
-    is_reliable = n >= SMALL and n - int(counts.max()) >= FEW
-    return Interval(low=max(0.0, low), high=high, level=level, method=method, holds=is_reliable)
+    return Interval(
+        low=max(0.0, low), high=high, level=level, method=method, holds=n >= SMALL and n - int(counts.max()) >= FEW
+    )
 
 
 def hall_bounds(sample: FloatArray, *, level: float = LEVEL) -> tuple[float, float]:
@@ -260,8 +260,9 @@ def estimate(values: npt.ArrayLike, *, scale: Scale, level: float = LEVEL) -> Es
         interval = share_interval(sample, level=level)
     else:
         interval = amount_interval(sample, level=level)
-    mean = math.fsum(sample.tolist()) / n if n else math.nan
-    return Estimate(value=mean, interval=interval, n=n, left_out=len(array) - n)
+    return Estimate(
+        value=math.fsum(sample.tolist()) / n if n else math.nan, interval=interval, n=n, left_out=len(array) - n
+    )
 
 
 def bootstrap_interval(
@@ -306,8 +307,7 @@ def bootstrap_interval(
     acceleration = _acceleration(statistic((rows.sum(axis=0) - rows) / (n - 1)))
     ends = [_NORMAL.cdf(bias + away / max(1.0 - acceleration * away, 1e-9)) for away in (bias - z, bias + z)]
     low, high = (float(end) for end in np.quantile(draws, ends, method="inverted_cdf"))
-    is_reliable = n >= SMALL and low < high
-    return Interval(low=low, high=high, level=level, method="BCa bootstrap", holds=is_reliable)
+    return Interval(low=low, high=high, level=level, method="BCa bootstrap", holds=n >= SMALL and low < high)
 
 
 def _acceleration(left_out: FloatArray) -> float:
@@ -509,8 +509,7 @@ def mcnemar_exact(only_base: int, only_other: int) -> float:
     if n == 2 * fewer:
         return 1.0
     if n <= _WHOLE:
-        tail = sum(math.comb(n, i) for i in range(fewer + 1))
-        return min(1.0, 2 * tail / (1 << n))
+        return min(1.0, 2 * sum(math.comb(n, i) for i in range(fewer + 1)) / (1 << n))
     top = math.lgamma(n + 1) - math.lgamma(fewer + 1) - math.lgamma(n - fewer + 1) - n * math.log(2.0)
     below = np.arange(fewer, 0, -1, dtype=np.float64)
     ratio = 1.0 + float(np.cumprod(below / (n - below + 1.0)).sum())
@@ -611,9 +610,10 @@ def difference_interval(
     size = n * worth + 2.0
     mean = float(away.sum()) * worth / size
     half = z * math.sqrt(max((squares * worth + 2.0 * added) / size - mean**2, 0.0) / size)
-    is_reliable = n >= SMALL and (scale != "amount" or unequal >= FEW)
     low, high = max(mean - half, -limit), min(mean + half, limit)
-    return Interval(low=low, high=high, level=level, method=method, holds=is_reliable)
+    return Interval(
+        low=low, high=high, level=level, method=method, holds=n >= SMALL and (scale != "amount" or unequal >= FEW)
+    )
 
 
 def standardised_difference(differences: npt.ArrayLike) -> float:

@@ -23,8 +23,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.layout import files_hash
 from ctxbench.datasets.lookup import dataset_reference, user_folder
 from ctxbench.datasets.queries import group_pairs
@@ -32,7 +33,7 @@ from ctxbench.evaluation.comparisons import estimates
 from ctxbench.evaluation.experiment import Experiment, versions
 from ctxbench.evaluation.metrics import Metric, summarise
 from ctxbench.evaluation.statistics import Estimate, estimate
-from ctxbench.gate.baseline_reader import NewerFormatError, read_baseline, read_manifest, vectors_bytes
+from ctxbench.gate.baseline_reader import GateResources, NewerFormatError, read_baseline, read_manifest, vectors_bytes
 from ctxbench.gate.baseline_rows import (
     FORMAT,
     ITEMS,
@@ -53,7 +54,7 @@ from ctxbench.gate.baseline_rows import (
     session_items,
     session_row,
 )
-from ctxbench.gate.comparability import Comparability
+from ctxbench.gate.comparability import Comparability, open_edited, unasked
 from ctxbench.gate.differences import differences, is_unmoved, noise_margin
 from ctxbench.gate.results import PinFailure
 from ctxbench.gate.settings import CheckSettings, GateFile, plugin_steps
@@ -68,11 +69,6 @@ from ctxbench.model.selection import Offered
 from ctxbench.search.embedders import open_embedder
 from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
-
-if TYPE_CHECKING:
-    from ctxbench.datasets.dataset import Dataset
-    from ctxbench.gate.baseline_reader import GateResources
-
 
 _NEAR_COMPARED = 4 * NEAR  # candidates that stayed out among which an order by noise is put right
 _ROUNDING = 1e-9  # of a metric's value, as a share of it: sums in another order
@@ -551,10 +547,14 @@ def manifest(
         if snapshot.dataset not in datasets:
             named = {"items": ITEMS, "queries": QUERIES, "sessions": SESSIONS}
             paths = {kind: dataset_file(snapshot.dataset, name) for kind, name in named.items()}
-            hashes = {kind: file_hash(files[path]) for kind, path in paths.items() if path in files}
             counts = {"items": len(snapshot.all_items), "queries": len(snapshot.queries)}
             inputs = {"inputs": snapshot.inputs} if snapshot.inputs else {}
-            datasets[snapshot.dataset] = {**counts, **inputs, "files": hashes, "selectors": {}}
+            datasets[snapshot.dataset] = {
+                **counts,
+                **inputs,
+                "files": {kind: file_hash(files[path]) for kind, path in paths.items() if path in files},
+                "selectors": {},
+            }
         about = _selector_row(
             snapshot, file_hash(files[dataset_file(snapshot.dataset, answers_file(snapshot.selector))])
         )
@@ -713,8 +713,6 @@ def with_unasked(
         heads: as `reuse_answers` gives them.
         bases: the snapshots of its baseline.
     """
-    from ctxbench.gate.comparability import unasked
-
     pinned = {pin.query for pin in file.settings.pins}
     skipped = {dataset.name: unasked(dataset, drawn.measured(also=pinned)) for dataset, drawn in _drawn(file, bases)}
     return [replace(snapshot, unasked=skipped[snapshot.dataset]) for snapshot in heads]
@@ -722,9 +720,6 @@ def with_unasked(
 
 def _drawn(file: GateFile, bases: Sequence[SelectorSnapshot]) -> Iterator[tuple[Dataset, Dataset]]:
     """Every dataset of a gate file, and its split or sample that is asked."""
-    from ctxbench.datasets.dataset import select_queries  # most checks need no dataset
-    from ctxbench.gate.comparability import open_edited
-
     experiment = file.experiment
     for reference in experiment.datasets:
         dataset = open_edited(reference, bases=bases, base=experiment.base)

@@ -18,12 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 import numpy.typing as npt
 
+from ctxbench.evaluation.inputs import Prepared
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline_rows import (
     FORMAT,
@@ -76,10 +77,6 @@ from ctxbench.search.embedders import (
 )
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import TokenCounter
-
-if TYPE_CHECKING:
-    from ctxbench.evaluation.inputs import Prepared
-
 
 T = TypeVar("T")
 
@@ -223,9 +220,8 @@ class _BaselineReader:
         facts: _DatasetFacts,
     ) -> SelectorSnapshot:
         dataset, selector = names
-        rules = _rules(about)
         path = dataset_file(dataset, answers_file(selector))
-        read = partial(answer_from_row, rules=rules, sessions=facts.sessions, repeated=_repeats(about) > 1)
+        read = partial(answer_from_row, rules=_rules(about), sessions=facts.sessions, repeated=_repeats(about) > 1)
         rows = self._rows(path, about["file"], read, check=partial(_answer_faults, facts=facts))
         items, disabled = by_state(facts.items)
         columns = {name: [values.get(name, math.nan) for _, (_, values) in rows] for name in about["metrics"]}
@@ -643,8 +639,6 @@ class BaselineCounter:
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
         """Count; see `TokenCounter.count`."""
-        if len(ids) != len(texts):
-            raise ValueError(f"as many ids as texts are needed, got {len(ids)} and {len(texts)}")
         stored_counts = [
             self._counts.get((name, content_hash(text)), -1) for name, text in zip(ids, texts, strict=True)
         ]

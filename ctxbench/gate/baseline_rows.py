@@ -87,17 +87,21 @@ def manifest_hash(head: Mapping[str, Any]) -> str:
 
 def figures_of(head: Mapping[str, Any]) -> dict[str, Any]:
     """What a later baseline keeps of a manifest: the settings of its gate, and its figures."""
-    datasets = {
-        dataset: {
-            "queries": about["queries"],
-            "selectors": {
-                selector: {"metrics": {metric: {"mean": row.get("mean")} for metric, row in facts["metrics"].items()}}
-                for selector, facts in about["selectors"].items()
-            },
-        }
-        for dataset, about in head["datasets"].items()
+    return {
+        "settings": head["settings"],
+        "datasets": {
+            dataset: {
+                "queries": about["queries"],
+                "selectors": {
+                    selector: {
+                        "metrics": {metric: {"mean": row.get("mean")} for metric, row in facts["metrics"].items()}
+                    }
+                    for selector, facts in about["selectors"].items()
+                },
+            }
+            for dataset, about in head["datasets"].items()
+        },
     }
-    return {"settings": head["settings"], "datasets": datasets}
 
 
 def other_content(folder: Path) -> str:

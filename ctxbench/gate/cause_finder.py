@@ -10,10 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ctxbench.catalogs.agent_file import AgentFile, read_agent
 from ctxbench.gate.baseline_rows import rounded
 from ctxbench.gate.inputs import (
     Candidate,
@@ -23,18 +24,16 @@ from ctxbench.gate.inputs import (
     can_replay,
     edit_text,
     replay_cuts,
+    with_changes,
 )
 from ctxbench.gate.results import Cause, CauseKind, Change, phrase_cause
 from ctxbench.gate.snapshots import AnswerFact, FlatStep, SelectorSnapshot, first_few, flat_steps, has_all_candidates
 from ctxbench.io.errors import UserError
+from ctxbench.io.git import Repository
 from ctxbench.model.candidates import MARGIN, Rule
 from ctxbench.model.items import ITEM_TYPES
 from ctxbench.model.selection import Offered
 from ctxbench.search.tokens import BUDGET
-
-if TYPE_CHECKING:
-    from ctxbench.catalogs.agent_file import AgentFile
-
 
 _INDEPENDENT = (
     "dense",
@@ -149,9 +148,6 @@ class SnapshotPair:
         agent = None if self.head.judged is None else self.head.judged.about.get("agent")
         if agent is None:
             return None
-        from ctxbench.catalogs.agent_file import read_agent
-        from ctxbench.io.git import Repository  # most checks find nothing to restore
-
         baseline = Path(self.base.source)
         try:
             repository = Repository.around(baseline)
@@ -297,8 +293,9 @@ def grown_price(change: ChangeContext, pair: SnapshotPair) -> GrownPrice | None:
     head_row, base_row = change.head.rows.get(change.item), change.base.rows.get(change.item)
     if before is None or after is None or after.tokens <= before.tokens or pair.head.identity.outside:
         return None
-    enough = head_row is not None and _is_kept(_at_price(head_row, before.tokens, pair), change, pair)
-    alone = base_row is not None and not is_found_again(change, pair) and _is_kept(base_row, change, pair)
+    steps = pair.steps[1] or ()
+    enough = head_row is not None and is_kept(_at_price(head_row, before.tokens, steps), change, steps)
+    alone = base_row is not None and not is_found_again(change, pair) and is_kept(base_row, change, steps)
     return GrownPrice(before.tokens, after.tokens, enough) if enough or alone else None
 
 
@@ -308,26 +305,40 @@ def is_found_again(change: ChangeContext, pair: SnapshotPair) -> bool:
     False where its score at the base is not known, and where the cuts cannot be replayed.
     """
     row, after = change.base.rows.get(change.item), pair.head.items.get(change.item)
-    return row is not None and after is not None and _is_kept(_at_price(row, after.tokens, pair), change, pair)
+    steps = pair.steps[1] or ()
+    return row is not None and after is not None and is_kept(_at_price(row, after.tokens, steps), change, steps)
 
 
-def _at_price(row: Candidate, tokens: int, pair: SnapshotPair) -> Candidate:
+def _at_price(row: Candidate, tokens: int, steps: Sequence[FlatStep]) -> Candidate:
     """The candidate with the tokens that are given, and the score that it has at them."""
     if row.score is None:
         return replace(row, tokens=tokens)
-    overheads = [step.values["overhead"] for step in _price_steps(pair) if row.type in step.types]
+    overheads = [
+        step.values["overhead"]
+        for step in steps
+        if (step.kind, step.name) == ("rank", "price") and row.type in step.types
+    ]
     reduction = sum(math.log(tokens + overhead) - math.log(row.tokens + overhead) for overhead in overheads)
     return replace(row, tokens=tokens, score=row.score - reduction)
 
 
-def _price_steps(pair: SnapshotPair) -> Sequence[FlatStep]:
-    return [step for step in pair.steps[1] or () if step.kind == "rank" and step.name == "price"]
+def is_kept(
+    candidate: Candidate | None,
+    change: ChangeContext,
+    steps: Sequence[FlatStep],
+    changed: Sequence[tuple[str, str, Any]] = (),
+) -> bool:
+    """Whether the cuts of the head keep the item of a change as this candidate; False where they cannot be replayed.
 
-
-def _is_kept(candidate: Candidate, change: ChangeContext, pair: SnapshotPair) -> bool:
-    steps, side = pair.steps[1] or (), change.head
-    rivals = [row for name, row in side.rows.items() if name != change.item]
-    return can_replay(steps) and replay_cuts(steps, [ReplayCase(candidate=candidate, rivals=rivals, bar=side.bar)])[0]
+    Args:
+        candidate: the item; None where it is none.
+        change: the change, with the item's rivals at the head.
+        steps: of the head.
+        changed: parameters of them to change, as in `Remedy`.
+    """
+    rivals = [row for name, row in change.head.rows.items() if name != change.item]
+    case = ReplayCase(candidate=candidate, rivals=rivals, bar=change.head.bar)
+    return can_replay(steps) and replay_cuts(with_changes(steps, changed), [case])[0]
 
 
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
@@ -397,8 +408,7 @@ class CauseFinder:
 
     def _edit_cause(self, item: str) -> Cause:
         before = self.pair.base.items.get(self.pair.base_ids.get(item, item))
-        detail = edit_text(before, self.pair.head.items.get(item))
-        return Cause(kind=CauseKind.EDITED, subjects=(item,), detail=detail)
+        return Cause(kind=CauseKind.EDITED, subjects=(item,), detail=edit_text(before, self.pair.head.items.get(item)))
 
     def rival_cause(self, change: ChangeContext) -> Cause:
         """The cause where rivals decided: items that came in front of a lost item, or are no longer in front of it."""
@@ -411,9 +421,12 @@ class CauseFinder:
         self, subjects: tuple[str, ...], mechanism: str, change: ChangeContext, *, named: bool = True
     ) -> Cause:
         """The cause where other items are in the way; `named` False gives only their number."""
-        detail = crowd_text(subjects, self.pair, mechanism, lost=change.lost)
-        kind = CauseKind.CROWDED if change.lost else CauseKind.FREED
-        return Cause(kind=kind, subjects=subjects if named else (), detail=detail, mechanism=mechanism if named else "")
+        return Cause(
+            kind=CauseKind.CROWDED if change.lost else CauseKind.FREED,
+            subjects=subjects if named else (),
+            detail=crowd_text(subjects, self.pair, mechanism, lost=change.lost),
+            mechanism=mechanism if named else "",
+        )
 
     def blockers(self, change: ChangeContext) -> tuple[tuple[str, ...], str]:
         """The changed items that keep an item out on the side where it is out, and how: a key of `MECHANISMS`.
@@ -523,9 +536,7 @@ class CauseFinder:
         """Whether its score moved in the direction of the change; where one side has none, it may have."""
         rows = change.base.rows.get(change.item), change.head.rows.get(change.item)
         was, current = (None if row is None else row.score for row in rows)
-        if was is None or current is None:
-            return True
-        return was - current > MARGIN if change.lost else current - was > MARGIN
+        return was is None or current is None or (was - current if change.lost else current - was) > MARGIN
 
     def outside_cause(self, moved: bool, change: ChangeContext) -> Cause:
         """The cause for an external selector, of which it is not known how it decides."""
@@ -566,9 +577,7 @@ class CauseFinder:
         It is the same for all changes, so that all changes by the edit of the selector are one group.
         """
         changed = tuple(sorted(self.pair.changed_items))
-        if not changed:
-            return ""
-        return f"{crowd_text(changed, self.pair, _MAYBE, lost=True)} ({first_few(changed)})"
+        return f"{crowd_text(changed, self.pair, _MAYBE, lost=True)} ({first_few(changed)})" if changed else ""
 
     def _own_choice_cause(self, change: ChangeContext) -> Cause:
         """The cause where an external selector chose otherwise over a changed catalog, without giving a reason.
@@ -586,8 +595,11 @@ class CauseFinder:
         unmoved = self.pair.score_moves(change.query) and not self.pair.scores_moved(change.query)
         mechanism = _STOOD if ahead else _CHOICE if unmoved else _MAYBE
         text = crowd_text(subjects, self.pair, mechanism, lost=change.lost)
-        named = subjects if ahead or len(subjects) <= _MAX_NAMED_SUBJECTS else ()
-        return Cause(kind=CauseKind.UNKNOWN, subjects=named, detail=f"{text}; only your selector knows why")
+        return Cause(
+            kind=CauseKind.UNKNOWN,
+            subjects=subjects if ahead or len(subjects) <= _MAX_NAMED_SUBJECTS else (),
+            detail=f"{text}; only your selector knows why",
+        )
 
     def expansion_cause(self, change: ChangeContext, via: str | None) -> Cause:
         """The cause for an expanded item, where the item that led to it is offered as before."""
@@ -622,9 +634,12 @@ def setting_cause(settings: Sequence[SettingDifference], kind: CauseKind = Cause
 
     Files that are only in the folder of a command (`adjacent`) are its subjects where nothing else is.
     """
-    detail = ", ".join(dict.fromkeys(map(str, settings)))
     likely = [difference for difference in settings if not difference.adjacent] or settings
-    return Cause(kind=kind, subjects=tuple(sorted({difference.name for difference in likely})), detail=detail)
+    return Cause(
+        kind=kind,
+        subjects=tuple(sorted({difference.name for difference in likely})),
+        detail=", ".join(dict.fromkeys(map(str, settings))),
+    )
 
 
 def crowd_text(subjects: Sequence[str], pair: SnapshotPair, mechanism: str, *, lost: bool) -> str:

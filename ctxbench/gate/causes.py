@@ -12,10 +12,11 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ctxbench.datasets.layout import former_place
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.cause_finder import (
     CauseFinder,
@@ -24,6 +25,7 @@ from ctxbench.gate.cause_finder import (
     SnapshotPair,
     grown_price,
     is_found_again,
+    is_kept,
     is_steady,
     item_change,
     setting_cause,
@@ -38,15 +40,16 @@ from ctxbench.gate.inputs import (
     replay_cuts,
     replay_offers,
     server_of,
+    with_changes,
     with_setting,
     with_value_of,
-    with_values,
 )
 from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Change, MetricVerdict, Remedy
 from ctxbench.gate.settings import PRICES
 from ctxbench.gate.snapshots import NONE, FlatStep, has_all_candidates, level, levels, shortened, size
 from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import UserError
+from ctxbench.labelling.rebase import likely_successors
 from ctxbench.model.candidates import MARGIN
 from ctxbench.model.items import ItemKey
 from ctxbench.search.chunking import ItemChunking, query_chunks, searched
@@ -120,21 +123,12 @@ def agreeing_remedies(changes: Sequence[Change], pair: SnapshotPair) -> tuple[Ch
         back = next(alike, None)
         if back is None or change.cause.kind is CauseKind.PARAMETER:
             return change
-        if _brings_back(pair.context(change), back, pair):
+        context = pair.context(change)
+        if is_kept(context.head.rows.get(context.item), context, pair.steps[1] or (), back.changed):
             return replace(change, remedy=back)
         return replace(change, remedy=replace(change.remedy, share="as to set it back is not enough"))
 
     return tuple(map(agreeing, changes))
-
-
-def _brings_back(change: ChangeContext, remedy: Remedy, pair: SnapshotPair) -> bool:
-    """Whether the cuts of the head with the parameters of a remedy offer an item."""
-    steps, side = pair.steps[1] or (), change.head
-    candidate = side.rows.get(change.item)
-    values = {path: {name: value for at, name, value in remedy.changed if at == path} for path, _, _ in remedy.changed}
-    widened = [with_values(step, {**step.values, **values.get(step.path, {})}) for step in steps]
-    rivals = [row for name, row in side.rows.items() if name != change.item]
-    return can_replay(steps) and replay_cuts(widened, [ReplayCase(candidate=candidate, rivals=rivals, bar=side.bar)])[0]
 
 
 def _differs_beside_items(pair: SnapshotPair) -> bool:
@@ -163,8 +157,6 @@ def _restore_command(item: str, pair: SnapshotPair) -> str:
     """The command that gives the file of an agent's item back as it was accepted; empty where git does not have it."""
     if pair.accepted_files is None or item.startswith("tool:"):
         return ""
-    from ctxbench.datasets.layout import former_place  # most checks find nothing to restore
-
     agent, root, commit, files = pair.accepted_files
     fact = pair.base.items.get(pair.base_ids.get(item, item))
     row = (None if fact is None else fact.row) or {}
@@ -180,8 +172,6 @@ def _follow_successor(item: str, pair: SnapshotPair) -> str:
     new = [name for name in pair.inputs.new if ItemKey.parse(name).type == kind]
     if not new or item in pair.head.items or item in pair.head.disabled:
         return ""
-    from ctxbench.labelling.rebase import likely_successors  # most checks find no item gone
-
     gone, added = items_of([pair.base.items[item]]), items_of(pair.head.items[name] for name in new)
     likely = [successor.new.id for successor in likely_successors(gone, added)]
     line = f"{item}: {(likely or ['ID'])[0]}"
@@ -198,8 +188,7 @@ def _put_back(item: str, pair: SnapshotPair) -> str:
         return f"put {item} back into a scope"
     if item in head.disabled:
         return f"enable {item} again"
-    absent = head.absent_servers.get(server_of(item))
-    if absent is not None:
+    if (absent := head.absent_servers.get(server_of(item))) is not None:
         return absent.fix
     restore = _restore_command(item, pair)
     return f"put {item} back (`{restore}`)" if restore else f"put {item} back"
@@ -250,10 +239,10 @@ def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair, wid
     if pair.weighs_the_catalog:
         return Remedy()
     after, item = change.head, change.item
-    alike = [name for name in cause.subjects if abs(after.score(name) - after.score(item)) <= _CLOSE]
+    distance = {name: abs(after.score(name) - after.score(item)) for name in cause.subjects}
+    alike = sorted((name for name in distance if distance[name] <= _CLOSE), key=lambda name: (distance[name], name))
     if not alike:
         return Remedy()
-    alike.sort(key=lambda name: (abs(after.score(name) - after.score(item)), name))
     suffix = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
     text = f"say in its text what tells {item} from {alike[0]}{suffix}, or merge them"
     return _with_alternative(f"{text}; or", wider) or Remedy(text)
@@ -261,26 +250,19 @@ def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair, wid
 
 def _undo_items(cause: Cause, pair: SnapshotPair) -> str:
     """Advise to undo the changes of the items in the way, where those are few."""
-    if len(cause.subjects) > _MAX_NAMED_ITEMS:
-        return ""
-    return " and ".join(_UNDO_TEXTS[item_change(item, pair)].format(item) for item in cause.subjects)
+    items = cause.subjects if len(cause.subjects) <= _MAX_NAMED_ITEMS else ()
+    return " and ".join(_UNDO_TEXTS[item_change(item, pair)].format(item) for item in items)
 
 
 def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:
     """Advise to set parameters back to their values at the base."""
-    inputs = pair.inputs
-    counter = () if inputs.tokens is None else (inputs.tokens,)
-    differences = [difference for difference in (*inputs.settings, *counter) if difference.name in cause.subjects]
-    files = dict.fromkeys(difference.step for difference in differences if difference.words)
-    differences = [difference for difference in differences if not difference.words]
-    back = dict.fromkeys(
-        f"{difference.name} back to {difference.before}" for difference in differences if difference.before != NONE
-    )
-    out = dict.fromkeys(difference.name for difference in differences if difference.before == NONE)
-    phrases = [f"put the file back that {name} reads" for name in files]
-    phrases += [
-        f"{verb} {', '.join(names)}{end}" for verb, names, end in (("set", back, ""), ("take", out, " out")) if names
-    ]
+    counter = () if pair.inputs.tokens is None else (pair.inputs.tokens,)
+    settings = [setting for setting in (*pair.inputs.settings, *counter) if setting.name in cause.subjects]
+    phrases = [*dict.fromkeys(f"put the file back that {setting.step} reads" for setting in settings if setting.words)]
+    values = [(setting.name, setting.before) for setting in settings if not setting.words]
+    back = dict.fromkeys(f"{name} back to {before}" for name, before in values if before != NONE)
+    out = dict.fromkeys(name for name, before in values if before == NONE)
+    phrases += [f"set {', '.join(back)}"] * bool(back) + [f"take {', '.join(out)} out"] * bool(out)
     return " and ".join(phrases)
 
 
@@ -312,15 +294,15 @@ def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:
     if row is None or row.score is None or step is None or row.beyond_chunks:
         return Remedy()
     later_cuts = [cut for cut in steps[steps.index(step) :] if cut.kind == "cut" and row.type in cut.types]
-    wider = {cut.path: values for cut in later_cuts if (values := _wider_values(item, after, cut, pair, later_cuts))}
-    rivals = [rival for name, rival in after.rows.items() if name != item]
-    widened = [with_values(step, {**step.values, **wider.get(step.path, {})}) for step in steps]
-    excluded = (
-        can_replay(steps) and not replay_cuts(widened, [ReplayCase(candidate=row, rivals=rivals, bar=after.bar)])[0]
-    )
-    if step.path not in wider or excluded:
+    widenings = [
+        (cut, name, value)
+        for cut in later_cuts
+        for name, value in _wider_values(item, after, cut, pair, later_cuts).items()
+    ]
+    changed = tuple((cut.path, name, value) for cut, name, value in widenings)
+    is_widened = any(cut.path == step.path for cut, _, _ in widenings)
+    if not is_widened or (can_replay(steps) and not is_kept(row, change, steps, changed)):
         return Remedy()
-    widenings = [(cut, name, value) for cut in later_cuts for name, value in wider.get(cut.path, {}).items()]
     for cut, name, value in widenings:
         label = user_name(name, cut, pair)
         parameter = pair.head.identity.parameters.get(label)
@@ -333,7 +315,6 @@ def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:
         last, verb = verb, "lower" if name == "threshold" else "raise"
         text = user_name(name, cut, pair) if verb == last else f"{verb} {user_name(name, cut, pair)}"
         phrase, amount = f"{phrase} {amount:g} and {text} to" if index else f"{text} to", value
-    changed = tuple((cut.path, name, value) for cut, name, value in widenings)
     return Remedy(phrase, amount, lower=verb == "lower", changed=changed)
 
 
@@ -441,11 +422,11 @@ class _ChangeExplainer:
             if (cause := self._catalog_cause(context)) is not None:
                 self.explained[context] = cause
         left = [context for context in self.contexts if context not in self.explained]
-        expanded = [context for context in left if self._is_expansion(context)]
+        expanded = [context for context in left if context.offering.rows[context.item].origin == "expansion"]
         rest = [context for context in left if context not in expanded]
         if self.pair.base.identity.outside or self.pair.head.identity.outside:
             self.explained |= {
-                context: self.finder.outside_cause(self._scores_moved(context), context) for context in rest
+                context: self.finder.outside_cause(self.pair.scores_moved(context.query), context) for context in rest
             }
         else:
             self._explain_scored(rest)
@@ -464,21 +445,15 @@ class _ChangeExplainer:
             return Cause(kind=CauseKind.NEW, subjects=(context.item,), detail=detail)
         return None
 
-    def _is_expansion(self, context: ChangeContext) -> bool:
-        """Whether an expansion brought the item in, on the side where it is offered."""
-        candidate = context.offering.rows.get(context.item)
-        return candidate is not None and candidate.origin == "expansion"
-
-    def _scores_moved(self, context: ChangeContext) -> bool:
-        return self.pair.scores_moved(context.query)
-
     def _explain_scored(self, contexts: Sequence[ChangeContext]) -> None:
         """Explain changes of items that the search found, or that a session held, where they are offered."""
         if not self.pair.inputs:
             self.explained |= dict.fromkeys(contexts, unseen_cause(self.pair))
             return
         shifted = {
-            context for context in contexts if self.finder.common_cause is not None and self._scores_moved(context)
+            context
+            for context in contexts
+            if self.finder.common_cause is not None and self.pair.scores_moved(context.query)
         }
         if all(map(can_replay, self.pair.steps)):
             self._replay_shifted([context for context in contexts if context in shifted])
@@ -738,58 +713,38 @@ def with_remedy_prices(
     judged = next((verdict for verdict in metrics if verdict.metric == PRICES[0]), None)
     if judged is None or not any(group.remedy.changed for group in groups):
         return tuple(groups)
-    prices = _Prices(pair, queries, judged)
-    return tuple(replace(group, remedy=prices.added(group.remedy)) for group in groups)
+    steps = pair.steps[1] or ()
+    if not (cases := _priced_cases(pair, queries, steps)):
+        return tuple(groups)
+    metric, comparison = parse_metric(judged.metric), judged.comparison
 
-
-class _Prices:
-    """Prices of remedies for one selector on one dataset."""
-
-    def __init__(self, pair: SnapshotPair, queries: Sequence[str], judged: MetricVerdict) -> None:
-        self.pair, self.queries, self.judged = pair, queries, judged
-        self.steps = pair.steps[1] or ()
-
-    def added(self, remedy: Remedy) -> Remedy:
-        """The remedy with its price, where that can be known."""
-        if not remedy.changed or not self.cases:
-            return remedy
-        values: dict[str, dict[str, Any]] = {path: {} for path, _, _ in remedy.changed}
-        for path, name, value in remedy.changed:
-            values[path][name] = value
-        steps = [with_values(step, {**step.values, **values.get(step.path, {})}) for step in self.steps]
-        metric, comparison = parse_metric(self.judged.metric), self.judged.comparison
-        tokens = self._mean_tokens(steps)
+    def with_price(remedy: Remedy) -> Remedy:
+        offers = replay_offers(with_changes(steps, remedy.changed), cases)
+        added = sum(row.tokens for rows in offers for row in rows if row.origin != "session")  # no session counts
+        tokens = added / len(cases)
         text = f"{levels(metric, comparison.other, tokens)} prompt tokens on average"
-        if tokens - comparison.base > self.judged.tolerance:
+        if tokens - comparison.base > judged.tolerance:
             base = level(metric, comparison.base)
-            text += f", which is worse: {size(metric, self.judged.tolerance)} over the baseline's {base} are tolerated"
+            text += f", which is worse: {size(metric, judged.tolerance)} over the baseline's {base} are tolerated"
         return replace(remedy, price=text)
 
-    @cached_property
-    def cases(self) -> tuple[ReplayCase, ...]:
-        """The candidates of every query; none where a replay does not give what is offered now."""
-        head = self.pair.head
-        expands = any(step.kind == "expand" and step.values.get("enabled", True) for step in self.steps)
-        if head.repeats > 1 or expands or not can_replay(self.steps):
-            return ()
-        cases, n = [], 0
-        for query in self.queries:
-            side = self.pair.candidates(query)[1]
-            n += len(side.rows)
-            if n > _MOST_ROWS or not has_all_candidates(head.answers, query):
-                return ()
-            cases.append(ReplayCase(candidate=None, rivals=[*side.rows.values()], bar=side.bar))
-        offers = replay_offers(self.steps, cases)
-        is_exact = all(
-            {row.id for row in rows} == set(self.pair.candidates(query)[1].offered)
-            for query, rows in zip(self.queries, offers, strict=True)
-        )
-        return tuple(cases) if is_exact else ()
-
-    def _mean_tokens(self, steps: Sequence[FlatStep]) -> float:
-        return sum(map(_added_tokens, replay_offers(steps, self.cases))) / len(self.cases)
+    return tuple(replace(group, remedy=with_price(group.remedy)) if group.remedy.changed else group for group in groups)
 
 
-def _added_tokens(rows: Sequence[Candidate]) -> int:
-    """The tokens of what is offered, without the session."""
-    return sum(row.tokens for row in rows if row.origin != "session")
+def _priced_cases(pair: SnapshotPair, queries: Sequence[str], steps: Sequence[FlatStep]) -> list[ReplayCase]:
+    """The candidates of every query; none where a replay does not give what is offered now."""
+    expands = any(step.kind == "expand" and step.values.get("enabled", True) for step in steps)
+    if pair.head.repeats > 1 or expands or not can_replay(steps):
+        return []
+    cases, n = [], 0
+    for query in queries:
+        side = pair.candidates(query)[1]
+        n += len(side.rows)
+        if n > _MOST_ROWS or not has_all_candidates(pair.head.answers, query):
+            return []
+        cases.append(ReplayCase(candidate=None, rivals=[*side.rows.values()], bar=side.bar))
+    is_exact = all(
+        {row.id for row in rows} == set(pair.candidates(query)[1].offered)
+        for query, rows in zip(queries, replay_offers(steps, cases), strict=True)
+    )
+    return cases if is_exact else []

@@ -47,6 +47,7 @@ from ctxbench.gate.snapshots import (
 from ctxbench.io.console import nothing_said
 from ctxbench.io.errors import count
 from ctxbench.io.rows import Row
+from ctxbench.labelling.rebase import propose_renames
 from ctxbench.model.items import Item, ItemKey
 from ctxbench.model.labels import Grade
 from ctxbench.model.requests import SessionItem
@@ -112,14 +113,17 @@ class Questions:
         """
         before = self._base.queries[fact.id]
         old_ids, new_ids = self._available(before, self._before), self._available(fact, self._after)
-        are_known = old_ids is not None and new_ids is not None
         if old_ids is not None and new_ids is not None and old_ids is not new_ids:
             passed_over = self._left_scopes if before.scope and fact.scope else frozenset()
             if (old_ids ^ new_ids) - passed_over:
                 return False
         if fact.request_hash == before.request_hash:
             return True
-        versions = () if query is None else self._base_versions(query, before, available=are_known)
+        versions = (
+            ()
+            if query is None
+            else self._base_versions(query, before, available=old_ids is not None and new_ids is not None)
+        )
         return any(asked_hash(version.as_row()) == before.request_hash for version in versions)
 
     def has_same_labels(self, fact: QueryFact, query: DatasetQuery | None, labels: Sequence[Label]) -> bool:
@@ -146,15 +150,6 @@ class Questions:
             parts += [f"gained {first_ids(sorted(new_ids - old_ids))}"] if new_ids - old_ids else []
             if old and new and parts:
                 yield f"scope {new} {' and '.join(parts)}"
-
-    def has_unknown_scopes(self, queries: Iterable[QueryFact]) -> bool:
-        """Whether the base lacks the items of some queries' scopes, as the first baselines do."""
-        before = self._base.queries
-        return any(
-            query.scope and not before[query.id].scope and query.request_hash == before[query.id].request_hash
-            for query in queries
-            if query.id in before
-        )
 
     def _base_key(self, key: ItemKey) -> ItemKey:
         return ItemKey.parse(self._old[key.id]) if key.id in self._old else key
@@ -189,7 +184,8 @@ class Questions:
             lists["available"] = None if listed is None else tuple(map(ItemKey.parse, listed))
         request = replace(request, **lists)
         yield replace(query, request=request)
-        results = self._base_results(request.tool_results)
+        names = result_names({ItemKey.parse(new): ItemKey.parse(old) for new, old in self._old.items()})
+        results = tuple((names.get(tool, tool), text) for tool, text in request.tool_results)
         if results != request.tool_results:
             yield replace(query, request=replace(request, tool_results=results))
 
@@ -215,18 +211,15 @@ class Questions:
         """Ids without those of items that are gone."""
         return [name for name in ids if name in self._shared or name not in self._base_ids]
 
-    def _base_results(self, results: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        names = result_names({ItemKey.parse(new): ItemKey.parse(old) for new, old in self._old.items()})
-        return tuple((names.get(tool, tool), text) for tool, text in results)
-
 
 def result_names(renames: Mapping[ItemKey, ItemKey]) -> dict[str, str]:
     """Names of renamed tools in results of tools, old to new: `name`, `server/name`, and the id."""
-    names: dict[str, str] = {}
-    for old, new in renames.items():
-        if old.type == "tool":
-            names |= dict(zip(tool_names(old), tool_names(new), strict=True))
-    return names
+    return {
+        old_name: new_name
+        for old, new in renames.items()
+        if old.type == "tool"
+        for old_name, new_name in zip(tool_names(old), tool_names(new), strict=True)
+    }
 
 
 def tool_names(tool: ItemKey) -> tuple[str, str, str]:
@@ -299,7 +292,6 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
         notices=(
             *_notices(base, head, left_out, settings, renamed),
             *(f"{text}, left out" for text in differing if settings.allow_removed),
-            *_unknown_scopes(base, head, questions),
             *_values_on_one_side(base, head, queries, settings),
         ),
     )
@@ -387,12 +379,6 @@ def _query_differences(
             message = f"{count(len(ids), 'query', 'queries')} of {base.source} {verb} {state} ({first_ids(ids)})"
             moved = [*questions.scope_changes(head.queries[query] for query in ids)] if why == "changed" else []
             yield f"{message}: {'; '.join(moved)}" if moved else message
-
-
-def _unknown_scopes(base: SelectorSnapshot, head: SelectorSnapshot, questions: Questions) -> Iterator[str]:
-    if questions.has_unknown_scopes(head.queries.values()):
-        message = f"{base.source} does not tell which items its scopes held, so that a change of them goes unnoticed"
-        yield f"{message}; {_renewal_hint(base)}"
 
 
 # ---------------------------------------------------------------------------------------------- answers
@@ -518,20 +504,16 @@ def _passed_on(base: SelectorSnapshot, head: SelectorSnapshot, stated: Mapping[s
     have moved along with every id, tells whether they are still to come.
     """
     left = {old: new for old, new in stated.items() if old in base.items and new in head.items}
-    while True:
-        news = {*left.values()}
-        remaining = {
+    n = -1
+    while n != len(left):
+        n, news = len(left), {*left.values()}
+        left = {
             old: new
             for old, new in left.items()
             if (new not in base.items or new in left) and (old not in head.items or old in news)
         }
-        if len(remaining) == len(left):
-            break
-        left = remaining
     if not left or len({*left.values()}) < len(left):
         return {}
-    from ctxbench.labelling.rebase import propose_renames  # most cards state no such rename
-
     before, after = items_of(base.items[old] for old in left), items_of(head.items[new] for new in left.values())
     moved = {rename.old.id: rename.new.id for rename in propose_renames(before, after)[0]}
     return left if moved == left else {}
@@ -554,8 +536,6 @@ def find_renames(
     after = [item for item in added if item.key not in last]
     if not before or not after:
         return renames
-    from ctxbench.labelling.rebase import propose_renames  # most checks find no item renamed
-
     return renames | {rename.old: rename.new for rename in propose_renames(before, after)[0]}
 
 
@@ -586,8 +566,12 @@ def open_edited(
         UserError: as `open_dataset`.
     """
     first = {snapshot.dataset: snapshot for snapshot in reversed(bases)}
-    before = {name: [*snapshot.all_items] for name, snapshot in first.items()}
-    dataset = open_dataset(name_or_path, base=base, notify=notify, former_ids=before)
+    dataset = open_dataset(
+        name_or_path,
+        base=base,
+        notify=notify,
+        former_ids={name: [*snapshot.all_items] for name, snapshot in first.items()},
+    )
     return restore_labels(dataset, first[dataset.name]) if dataset.name in first else dataset
 
 

@@ -8,14 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ctxbench.datasets.queries import connected_rows, group_pairs
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
+from ctxbench.gate.cause_finder import SnapshotPair, crowd_text
+from ctxbench.gate.causes import undo_inclusion
 from ctxbench.gate.comparability import Comparability
+from ctxbench.gate.inputs import edit_text
 from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Change, PriceChange, Remedy
 from ctxbench.gate.settings import PRICES
 from ctxbench.gate.snapshots import (
@@ -28,10 +30,6 @@ from ctxbench.gate.snapshots import (
 )
 from ctxbench.model.candidates import MARGIN, NOT_CHOSEN
 from ctxbench.model.selection import Offered
-
-if TYPE_CHECKING:
-    from ctxbench.gate.cause_finder import SnapshotPair
-
 
 UNKNOWN = Cause(kind=CauseKind.UNKNOWN)
 
@@ -110,9 +108,8 @@ class _Snapshots:
     def same_inputs(self) -> bool:
         """Whether selector, code and catalog are the same, so that only noise can have moved scores."""
         base, head = self.base.identity, self.head.identity
-        if base.outside or head.outside or not base.same_as(head, ("code", "ctxbench")):
-            return False
-        return self.base.contents == self.head.contents
+        is_ours = not (base.outside or head.outside)
+        return is_ours and base.same_as(head, ("code", "ctxbench")) and self.base.contents == self.head.contents
 
     @cached_property
     def positions(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -370,8 +367,6 @@ def cost_key(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str
 
 
 def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> CauseGroup:
-    from ctxbench.gate.causes import undo_inclusion  # slow to import; most checks find nothing to explain
-
     added = [-_price(change, pair.base) if change.lost else _price(change, pair.head) for change in changes]
     lost = {change.query for change in changes if change.lost and change.required}
     queries = sorted(
@@ -434,8 +429,6 @@ def _covers(wide: Remedy, narrow: Remedy) -> bool:
 
 def _merged_causes(causes: Collection[Cause], pair: SnapshotPair) -> dict[Cause, Cause]:
     """The cause of the group that each cause is in."""
-    from ctxbench.gate.cause_finder import crowd_text  # slow to import; most checks find nothing to explain
-
     out = {cause: cause for cause in causes}
     for kind in (CauseKind.NEW, CauseKind.GONE):
         members = [cause for cause in causes if cause.kind == kind]
@@ -451,8 +444,9 @@ def _merged_causes(causes: Collection[Cause], pair: SnapshotPair) -> dict[Cause,
         for rows in connected_rows([cause.subjects for cause in members]):
             connected = [members[row] for row in rows]
             names = tuple(sorted({item for cause in connected for item in cause.subjects}))
-            detail = crowd_text(names, pair, mechanism, lost=kind == CauseKind.CROWDED)
-            joint = replace(connected[0], subjects=names, detail=detail)
+            joint = replace(
+                connected[0], subjects=names, detail=crowd_text(names, pair, mechanism, lost=kind == CauseKind.CROWDED)
+            )
             out |= dict.fromkeys(connected, joint)
     return out
 
@@ -477,9 +471,7 @@ def with_prices(side: SelectorSnapshot) -> SelectorSnapshot:
 
 def _offer_tokens(answer: AnswerFact | None, side: SelectorSnapshot, *, session: bool) -> float:
     """The prompt tokens of an answer; NaN where there is none."""
-    if answer is None or answer.error:
-        return math.nan
-    return float(answer_tokens(answer, side, session=session))
+    return math.nan if answer is None or answer.error else float(answer_tokens(answer, side, session=session))
 
 
 def price_changes(
@@ -511,8 +503,6 @@ def price_changes(
 
     queries = [query for query in comparability.queries if query not in passed_over]
     queries_by_item = group_pairs((item, query) for query in queries for item in offered_twice(query))
-    from ctxbench.gate.inputs import edit_text  # most checks find no other price
-
     changes = [
         PriceChange(
             item=item,

@@ -7,17 +7,31 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ctxbench.catalogs.agent_file import read_agent
+from ctxbench.catalogs.mcp_config import CapturedServer
+from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import agent_of
 from ctxbench.datasets.lookup import changed_sources, user_folder
 from ctxbench.evaluation.metrics import parse_metric
-from ctxbench.gate.baseline import GateAnswers, reuse_answers, with_unasked
-from ctxbench.gate.baseline_reader import accepted_settings, read_baseline, read_manifest
+from ctxbench.gate.baseline import (
+    AcceptedBaseline,
+    GateAnswers,
+    has_no_texts,
+    reuse_answers,
+    summarise_selector,
+    with_unasked,
+    write_baseline,
+)
+from ctxbench.gate.baseline_reader import accepted_settings, accepted_vectors, read_baseline, read_manifest
 from ctxbench.gate.baseline_rows import MANIFEST, VECTORS, gate_file_in_messages
-from ctxbench.gate.comparability import Comparability, assess_comparability
+from ctxbench.gate.cause_finder import SnapshotPair
+from ctxbench.gate.causes import explain, with_remedy_prices
+from ctxbench.gate.comparability import Comparability, assess_comparability, renamed_items
 from ctxbench.gate.differences import Differences, differences, group_changes, price_causes, price_changes, with_prices
 from ctxbench.gate.history import find_replacement, loosened_pins, lost_pins, replaced_by_accepting, stricter_settings
+from ctxbench.gate.inputs import InputDifferences, edited_fields, input_differences
 from ctxbench.gate.results import (
     CauseGroup,
     Change,
@@ -44,14 +58,6 @@ from ctxbench.gate.verdict import (
 )
 from ctxbench.io.console import Notify, ProgressListener, nothing_said, silent
 from ctxbench.io.errors import InputError, ParameterError, count
-
-if TYPE_CHECKING:
-    from ctxbench.catalogs.mcp_config import CapturedServer
-    from ctxbench.datasets.dataset import Dataset
-    from ctxbench.gate.baseline import AcceptedBaseline
-    from ctxbench.gate.cause_finder import SnapshotPair
-    from ctxbench.gate.inputs import InputDifferences
-
 
 _MAX_NAMED = 3  # selectors that may have taken the place of another
 
@@ -254,23 +260,17 @@ class _PairCheck:
     @cached_property
     def _inputs(self) -> InputDifferences:
         """What differs in items, parameters, model and code."""
-        from ctxbench.gate.inputs import input_differences  # most checks find no difference
-
         return input_differences(self.base, self.head, self.comparability.renamed)
 
     @cached_property
     def _snapshot_pair(self) -> SnapshotPair:
         """Both snapshots, to explain what they offer differently."""
-        from ctxbench.gate.cause_finder import SnapshotPair  # most checks find nothing to explain
-
         return SnapshotPair(self.base, self.head, self._inputs)
 
     def _explain_changes(self, metrics: Sequence[MetricVerdict]) -> tuple[tuple[Change, ...], tuple[CauseGroup, ...]]:
         """The changes with their causes, and their groups by cause, with what remedies cost."""
         if not self.differences.changes:
             return (), ()
-        from ctxbench.gate.causes import explain, with_remedy_prices
-
         pair = self._snapshot_pair
         explained = explain(pair, self.differences.changes)
         groups = group_changes(pair, explained)
@@ -307,22 +307,15 @@ class _PairCheck:
                 queries = count(len(self.comparability.queries), "query", "queries")
                 yield f"{metric.metric} applies to none of the {queries}"
         if self._is_nondeterministic:
-            yield _nondeterminism_notice(head)
-
-
-def _nondeterminism_notice(head: SelectorSnapshot) -> str:
-    """Why answers may differ although all that is known to decide them is the same."""
-    text = f"{head.selector} answers otherwise though catalog, queries, parameters, model and code are the same"
-    if head.identity.outside:
-        return f"{text}: it is not deterministic, or was changed; ask it repeatedly (repeats)"
-    return f"{text}: it is not deterministic"
+            text = f"{head.selector} answers otherwise though catalog, queries, parameters, model and code are the same"
+            advice = ", or was changed; ask it repeatedly (repeats)" if head.identity.outside else ""
+            yield f"{text}: it is not deterministic{advice}"
 
 
 def _has_same_inputs(base: SelectorSnapshot, head: SelectorSnapshot) -> bool:
     """Whether everything that decides the answers of a deterministic selector is the same."""
     versions = {*base.identity.versions, *head.identity.versions}
-    is_same = base.identity.same_as(head.identity, versions)
-    return is_same and [*base.contents.items()] == [*head.contents.items()]
+    return base.identity.same_as(head.identity, versions) and [*base.contents.items()] == [*head.contents.items()]
 
 
 def _change_texts(changes: Sequence[Change], base: SelectorSnapshot, head: SelectorSnapshot) -> Mapping[str, str]:
@@ -402,8 +395,6 @@ def check_gate(
             for changed in changed_sources(file.experiment.datasets, file.experiment.base):
                 notify(f"notice: {changed}")
             if (file.baseline / VECTORS).exists():
-                from ctxbench.gate.baseline_reader import accepted_vectors
-
                 accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
         _check_pins_known(file, bases, answers)
         pairing = pair_snapshots(bases, answers.snapshots)
@@ -450,8 +441,6 @@ def _captured_servers(
     path = None if folder is None else agent_of(folder)
     if path is None:
         return ()
-    from ctxbench.catalogs.agent_file import read_agent  # most checks are over no agent
-
     errors = server_errors.get(path.resolve(), {})
     servers = read_agent(path).captured_servers()
     return tuple(
@@ -464,8 +453,9 @@ def _with_stricter_settings(
 ) -> tuple[GateFile, tuple[Loosened, ...]]:
     """The gate file with the settings of its baseline where these are stricter, and which those are."""
     settings, loosened = stricter_settings(file.settings, before, bases)
-    experiment = replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
-    return replace(file, settings=settings, experiment=experiment), loosened
+    return replace(
+        file, settings=settings, experiment=replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
+    ), loosened
 
 
 def _lost_pins(
@@ -474,8 +464,6 @@ def _lost_pins(
     """What pins demanded when the baseline was accepted, and no longer do."""
     if [pin.as_dict() for pin in current.pins] == [pin.as_dict() for pin in before.pins]:
         return ()
-    from ctxbench.gate.comparability import renamed_items
-
     renamed = {old: new for base, head in pairs for old, new in renamed_items(base, head).items()}
     return lost_pins(current.pins, before.pins, renamed)
 
@@ -484,9 +472,6 @@ def _changed_items(
     pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]],
 ) -> tuple[dict[tuple[str, str], ItemFact], dict[tuple[str, str], Collection[str]]]:
     """The fields `former` and `edited` of `GateCheck`: the items that changed."""
-    from ctxbench.gate.comparability import renamed_items  # most checks find no difference
-    from ctxbench.gate.inputs import edited_fields
-
     former: dict[tuple[str, str], ItemFact] = {}
     edited: dict[tuple[str, str], Collection[str]] = {}
     for base, head in {base.dataset: (base, head) for base, head in reversed(pairs)}.values():
@@ -531,7 +516,6 @@ def accept(
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
         UserError: a query is not answered, a selector of ours fails, or the baseline cannot be written.
     """
-    from ctxbench.gate.baseline import has_no_texts, summarise_selector, write_baseline
     from ctxbench.gate.snapshot_sources import ask
 
     with gate_file_in_messages(path):
@@ -618,8 +602,15 @@ def _check_pins_known(file: GateFile, bases: Sequence[SelectorSnapshot], answers
         return
     heads = answers.snapshots if answers.resources is not None else with_unasked(file, answers.snapshots, bases)
     paths = {name: user_folder(text, file.experiment.base) for name, text in answers.references.items()}
-    folders = {name: folder for name, folder in paths.items() if folder is not None}
-    raise InputError(unknown_pins(pins, bases, heads, path=file.path, folders=folders))
+    raise InputError(
+        unknown_pins(
+            pins,
+            bases,
+            heads,
+            path=file.path,
+            folders={name: folder for name, folder in paths.items() if folder is not None},
+        )
+    )
 
 
 def _check_no_failures(snapshots: Sequence[SelectorSnapshot]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 
 from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, Metric, parse_metric
 from ctxbench.gate.baseline import AcceptedFigures, summarise_selector
@@ -199,8 +200,7 @@ def stricter_settings(
     metrics = (*current.metrics, *gone)
     tolerances = {metric: current.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
     tolerances |= {metric: before.tolerance(metric) for metric in (*gone, *looser)}
-    settings = replace(current, metrics=metrics, tolerances=tolerances, seed=before.seed, **stricter)
-    return settings, tuple(loosened)
+    return replace(current, metrics=metrics, tolerances=tolerances, seed=before.seed, **stricter), tuple(loosened)
 
 
 def lost_pins(current: Sequence[Pin], before: Sequence[Pin], renamed: Mapping[str, str]) -> tuple[Pin, ...]:
@@ -335,8 +335,6 @@ def _revision_before(folder: Path, *, committed: bool) -> str:
 
 def _baseline_at(file: GateFile, data: bytes) -> Path:
     """The folder of the baseline that an earlier version of the gate file named; else the one at hand."""
-    import yaml  # most gate files name the folder that they named before
-
     try:
         name = yaml.safe_load(data)["baseline"]
     except (yaml.YAMLError, LookupError, TypeError, ValueError):

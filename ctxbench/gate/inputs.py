@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.gate.comparability import items_without_scope, scopes_of
 from ctxbench.gate.snapshots import (
     NONE,
@@ -53,14 +54,9 @@ def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
     if before.row is None or after.row is None:
         return ()
     fields = {*differing(before.row, after.row)} - {"_id"}
-    if fields - {"metadata"} and _same_but_hashes(before.row, after.row):
+    if fields - {"metadata"} and {*_metadata_keys(before.row, after.row)} <= _HASHES:
         fields -= {"metadata"}
     return tuple(sorted(fields - {"title"} if "name" in fields else fields))
-
-
-def _same_but_hashes(*rows: Mapping[str, Any]) -> bool:
-    """Whether the metadata of two items is the same except for hashes of their definitions."""
-    return {*_metadata_keys(*rows)} <= _HASHES
 
 
 def _metadata_keys(*rows: Mapping[str, Any]) -> list[str]:
@@ -78,8 +74,11 @@ def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
         return "its content hash is another"
     renamed = before.id != after.id
     fields = [name for name in edited_fields(before, after) if not (renamed and name in NAME_FIELDS)]
-    labels = {"metadata": _metadata_text(before.row, after.row)}
-    rest = [labels.get(name, name) for name in fields if name not in _VALUE_FIELDS]
+    rest = [
+        _metadata_text(before.row, after.row) if name == "metadata" else name
+        for name in fields
+        if name not in _VALUE_FIELDS
+    ]
     parts = [f"renamed from {before.id}"] if renamed else []
     parts += [
         f"{name} {' -> '.join(shown_value(row.get(name, _DEFAULTS.get(name))) for row in (before.row, after.row))}"
@@ -404,15 +403,13 @@ class InputDifferences:
         parts = [f"{len(items)} {state}" for items, state in counts if items]
         if parts:
             first, state = next((len(items), state) for items, state in counts if items)
-            parts[0] = f"{first} item{'' if first == 1 else 's'} {state}{self._edited_alone()}"
+            # search passes over metadata as a rule
+            alone = " (metadata alone)" if self.edited and {*self.edited.values()} == {("metadata",)} else ""
+            parts[0] = f"{first} item{'' if first == 1 else 's'} {state}{alone}"
         named = [difference for difference in (self.embedder, self.tokens) if difference is not None]
         outside = merge_file_differences(self.outside) if same_answers else self.outside
         differences = [difference for difference in (*self.settings, *outside) if not difference.code]
         return ", ".join([*parts, *dict.fromkeys(map(str, [*named, *differences, *self.code]))]) or "nothing"
-
-    def _edited_alone(self) -> str:
-        """That nothing but metadata was edited, which search passes over as a rule; empty where more was."""
-        return " (metadata alone)" if self.edited and {*self.edited.values()} == {("metadata",)} else ""
 
 
 def input_differences(base: SelectorSnapshot, head: SelectorSnapshot, renamed: Mapping[str, str]) -> InputDifferences:
@@ -526,8 +523,14 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
         old, new = olds.get(path), news.get(path)
         if old is None or new is None:
             old_value, new_value = (NONE if step is None else _step_text(step) for step in (old, new))
-            scores = any(step is not None and step.scores for step in (old, new))
-            yield SettingDifference(name=path, path=path, step=path, before=old_value, after=new_value, scoring=scores)
+            yield SettingDifference(
+                name=path,
+                path=path,
+                step=path,
+                before=old_value,
+                after=new_value,
+                scoring=any(step is not None and step.scores for step in (old, new)),
+            )
             continue
         for older, newer, is_parameter in ((old.values, new.values, True), (old.source, new.source, False)):
             changed = {name: differing_values(older.get(name), newer.get(name)) for name in differing(older, newer)}
@@ -657,16 +660,11 @@ def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[
         cases: each on its own.
     """
     by_rank = {"gap", "per_chunk"}.isdisjoint(step.name for step in steps)
-    cases_with_item = [_without_lower_rivals(case) if by_rank else case for case in cases if case.candidate is not None]
-    if not cases_with_item:
-        return [False] * len(cases)
-    rows = [(number, row) for number, case in enumerate(cases_with_item) for row in _in_catalog_order(case)]
-    chosen = _chosen(steps, cases_with_item, rows)
-    number = {(case, row.id): index for index, (case, row) in enumerate(rows)}
-    answers = iter(
-        [number[n, case.candidate.id] in chosen for n, case in enumerate(cases_with_item) if case.candidate is not None]
-    )
-    return [False if case.candidate is None else next(answers) for case in cases]
+    offers = replay_offers(steps, [replace(case, rivals=_near_rivals(case, by_rank=by_rank)) for case in cases])
+    return [
+        case.candidate is not None and any(row.id == case.candidate.id for row in offered)
+        for case, offered in zip(cases, offers, strict=True)
+    ]
 
 
 def replay_offers(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[list[Candidate]]:
@@ -678,30 +676,27 @@ def replay_offers(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> lis
     """
     rows = [(number, row) for number, case in enumerate(cases) for row in _in_catalog_order(case)]
     offers: list[list[Candidate]] = [[] for _ in cases]
-    for index in sorted(_chosen(steps, cases, rows)):
-        number, row = rows[index]
-        offers[number].append(row)
-    return offers
-
-
-def _chosen(steps: Sequence[FlatStep], cases: Sequence[ReplayCase], rows: Sequence[tuple[int, Candidate]]) -> set[int]:
-    """The indices of `rows` that the cuts keep; each row has the number of its case."""
     if not rows:
-        return set()
+        return offers
     table, types = _table(len(cases), rows, np.array([case.bar for case in cases]))
     costs = np.array([row.tokens for _, row in rows], dtype=np.int64)
     for step in steps:
         if step.name in REPLAYED and step.kind in ("cut", "fit"):
             table = _apply_cut(table, step, types, costs)
-    return {int(item) for item in table.item[table.chosen]}
+    for index in np.sort(table.item[table.chosen]).tolist():
+        number, row = rows[index]
+        offers[number].append(row)
+    return offers
 
 
-def _without_lower_rivals(case: ReplayCase) -> ReplayCase:
-    """The case without rivals that rank behind the item, which no cut of a ranking's beginning depends on."""
-    if case.candidate is None or case.candidate.score is None:
-        return case
+def _near_rivals(case: ReplayCase, *, by_rank: bool) -> Sequence[Candidate]:
+    """The rivals on which it depends whether the item is kept: with cuts by rank none of those that rank behind it."""
+    if case.candidate is None:
+        return ()
+    if not by_rank or case.candidate.score is None:
+        return case.rivals
     key = _rank_key(case.candidate)
-    return replace(case, rivals=[row for row in case.rivals if row.score is None or _rank_key(row) <= key])
+    return [row for row in case.rivals if row.score is None or _rank_key(row) <= key]
 
 
 def _rank_key(row: Candidate) -> tuple[int, float]:
@@ -741,8 +736,7 @@ def _apply_cut(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -
     call = registry.build(step.kind, step.name, step.values)
     query: Any = SimpleNamespace(batch=SimpleNamespace(catalog=None))
     resources: Any = SimpleNamespace(tokens=lambda _catalog, _items=None: costs)
-    part: Candidates = call(query, table.select_rows(in_domain), resources)
-    return concatenated([part, table.select_rows(~in_domain)])
+    return concatenated([call(query, table.select_rows(in_domain), resources), table.select_rows(~in_domain)])
 
 
 def with_setting(
@@ -762,8 +756,7 @@ def with_setting(
     ours = {step.path for step in steps}
     path, name = setting.step, setting.parameter
     if path in theirs and path not in ours:
-        later = [n for n, step in enumerate(steps) if order.get(step.path, -1) > order[path]]
-        at = min(later, default=len(steps))
+        at = min([n for n, step in enumerate(steps) if order.get(step.path, -1) > order[path]], default=len(steps))
         return (*steps[:at], theirs[path], *steps[at:])
     if path in ours and path not in theirs:
         return tuple(step for step in steps if step.path != path)
@@ -773,6 +766,12 @@ def with_setting(
     current = next(step.values.get(name) for step in steps if step.path == path)
     value = with_value_of(current, values[name], setting.keys)
     return tuple(with_values(step, {**step.values, name: value}) if step.path == path else step for step in steps)
+
+
+def with_changes(steps: Sequence[FlatStep], changed: Sequence[tuple[str, str, Any]]) -> list[FlatStep]:
+    """Steps with some parameters changed, each as the path of its step, its name there, and the value."""
+    values = group_pairs((path, (name, value)) for path, name, value in changed)
+    return [with_values(step, {**step.values, **dict(values.get(step.path, []))}) for step in steps]
 
 
 def with_values(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:

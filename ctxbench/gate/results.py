@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ctxbench.catalogs.mcp_config import CapturedServer
 from ctxbench.evaluation.comparisons import agreeing, estimates, gain_loss_interval, grouped_compare
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Scale, correct, critical, estimate
@@ -18,9 +19,6 @@ from ctxbench.gate.settings import CheckSettings
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import Rule
-
-if TYPE_CHECKING:
-    from ctxbench.catalogs.mcp_config import CapturedServer
 
 
 class Verdict(StrEnum):
@@ -556,10 +554,6 @@ class _PairValues:
     def has(self, metric: Metric) -> bool:
         return all(part in self.base and part in self.head for part in metric.parts)
 
-    def has_equal_values(self, metric: Metric) -> bool:
-        """Whether a metric has the same values at base and head."""
-        return all(np.array_equal(self.base[part], self.head[part], equal_nan=True) for part in metric.parts)
-
     def first_equivalent(self, metric: Metric, metrics: Sequence[Metric]) -> Metric:
         """The first of some metrics that counts tokens and differs alike on every query; else the metric itself."""
         if metric.declaration.unit != "tokens":
@@ -626,7 +620,8 @@ def _metric_verdict(
     rows: _PairValues, metric: Metric, comparison: Comparison, settings: CheckSettings, *, family: int
 ) -> MetricVerdict:
     base = rows.estimate(metric, settings, head=False)
-    head = base if rows.has_equal_values(metric) else rows.estimate(metric, settings, head=True)
+    is_same = all(np.array_equal(rows.base[part], rows.head[part], equal_nan=True) for part in metric.parts)
+    head = base if is_same else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
     significant = comparison.distinguishable
     harm = -comparison.difference if metric.declaration.better == "higher" else comparison.difference

@@ -205,11 +205,10 @@ class CheckSettings:
     def from_dict(cls, row: Mapping[str, Any]) -> CheckSettings:
         """The settings that `as_dict` wrote; a `LookupError`, `TypeError` or `ValueError` for anything else."""
         rows = {**row["metrics"], **row["not_named"]}
-        tolerances = {parse_metric(name): Tolerance.from_json(value) for name, value in rows.items()}
         max_lost = row["max_lost_required"]
         return cls(
             metrics=tuple(map(parse_metric, row["metrics"])),
-            tolerances=tolerances,
+            tolerances={parse_metric(name): Tolerance.from_json(value) for name, value in rows.items()},
             confidence=float(row["confidence"]),
             max_lost_required=None if max_lost is None else int(max_lost),
             repeats=int(row["repeats"]),

@@ -181,16 +181,6 @@ class _Taking:
         errors = {query: text for answers in reversed(times) for query, text in answers.errors.items()}
         description, spec = self.described[name], self.specs[name]
         items, disabled = by_state(facts[0])
-        identity = Identity(
-            selector=description,
-            values=_as_json(dict(spec.values)),
-            parameters=spec.parameters,
-            embedder=_embedder(description),
-            tokens=self.prepared.counter.name,
-            versions=versions(),
-            outside=spec.outside,
-            shipped=spec.shipped,
-        )
         return SelectorSnapshot(
             dataset=self.name,
             selector=name,
@@ -199,7 +189,16 @@ class _Taking:
             queries=facts[1],
             answers=TableAnswers(self.dataset.catalog, self._worth(times[0]), errors=errors),
             metrics={metric: np.mean([row[metric] for row in values], axis=0) for metric in values[0]},
-            identity=identity,
+            identity=Identity(
+                selector=description,
+                values=_as_json(dict(spec.values)),
+                parameters=spec.parameters,
+                embedder=_embedder(description),
+                tokens=self.prepared.counter.name,
+                versions=versions(),
+                outside=spec.outside,
+                shipped=spec.shipped,
+            ),
             repeats=len(times),
             spread=_spread(values),
             unsteady=_unsteady(times),
@@ -245,8 +244,7 @@ def _embedder(description: Any) -> str:
 
 def _as_json(value: Mapping[str, Any]) -> dict[str, Any]:
     """As a file has it: lists for tuples."""
-    result: dict[str, Any] = json.loads(dump_json(value))
-    return result
+    return dict(json.loads(dump_json(value)))
 
 
 def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[SelectorSnapshot]:
@@ -295,7 +293,7 @@ def _datasets_of_run(
         except UserError as error:
             wrong.append(f"dataset {name} of {folder} cannot be read: {error}")
             continue
-        subset = dataset.measured() if "only_negatives" in about else dataset.judged()  # runs of older versions
+        subset = dataset.measured()
         datasets.append((subset, unasked(full_dataset, subset)))
         if dataset.hash != about["hash"]:
             message = f"hash {dataset.hash[:12]}, the run's is {str(about['hash'])[:12]}"
@@ -332,15 +330,6 @@ def _of_part(
         query: query_facts[query] for query in part.answers.queries
     }  # their order is no part of a dataset's hash
     about = manifest["selectors"][selector]
-    identity = Identity(
-        selector=about["description"],
-        values=about["values"],
-        embedder=_embedder(about["description"]),
-        tokens=manifest["tokens"],
-        versions=part.made_by.get("versions", {}),
-        outside=bool(about["outside"]),
-        shipped=about.get("shipped", ""),
-    )
     return SelectorSnapshot(
         dataset=dataset.name,
         selector=selector,
@@ -349,7 +338,15 @@ def _of_part(
         queries=queries,
         answers=TableAnswers(dataset.catalog, part.answers.joined(), errors=part.answers.errors),
         metrics={parse_metric(name): values for name, values in part.metrics.items()},
-        identity=identity,
+        identity=Identity(
+            selector=about["description"],
+            values=about["values"],
+            embedder=_embedder(about["description"]),
+            tokens=manifest["tokens"],
+            versions=part.made_by.get("versions", {}),
+            outside=bool(about["outside"]),
+            shipped=about.get("shipped", ""),
+        ),
         source=str(store.path),
         judged=dataset,
     )
@@ -385,8 +382,13 @@ def ask(
     resources = gate_resources(
         prepared, file.baseline, accepting=bases is None, progress=partial(progress, "embedding texts")
     )
-    pinned = {pin.query for pin in file.settings.pins}
-    snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, pinned=pinned, progress=progress)
+    snapshots = take(
+        prepared,
+        repeats=file.settings.repeats,
+        resources=resources,
+        pinned={pin.query for pin in file.settings.pins},
+        progress=progress,
+    )
     if bases is None:
         hashes = zip(prepared.datasets, before, _input_hashes(file), strict=True)
         inputs = {name: new if new == old else "" for name, old, new in hashes}  # empty for files written to meanwhile

@@ -14,12 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ctxbench.catalogs.agent_file import AbsentServer
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
+from ctxbench.evaluation.answers import Slice
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.io.documents import dump_json
 from ctxbench.model.arrays import FloatArray, IntArray
@@ -29,11 +31,6 @@ from ctxbench.model.labels import Grade
 from ctxbench.model.registry import AnyStored, StoredAnalyses, StoredMerge, StoredPipeline, StoredStep
 from ctxbench.model.selection import Offered, offered_rows
 from ctxbench.selectors.selector import Parameter
-
-if TYPE_CHECKING:
-    from ctxbench.catalogs.agent_file import AbsentServer
-    from ctxbench.evaluation.answers import Slice
-
 
 SCORING = ("analyse", "retrieve", "rank")  # kinds of steps that decide scores; all others decide what is kept of them
 
@@ -107,8 +104,7 @@ def _stage_steps(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterato
     elif isinstance(stage, StoredMerge):
         for name, step in stage.sources:
             for flat_step in _stage_steps(step, path, types):
-                own_path = f"{path}.{name}" if name == step.name else f"{path}.{name}.{step.name}"
-                yield replace(flat_step, path=own_path)
+                yield replace(flat_step, path=f"{path}.{name}" if name == step.name else f"{path}.{name}.{step.name}")
     else:
         free = list(types)
         for names, steps in stage.domains:
@@ -233,8 +229,7 @@ def _digits(metric: Metric, value: float, *, min_decimals: int = 0) -> str:
 
 def shown_value(value: Any) -> str:
     """A value as short text: JSON, or a text without quotes, cut where it is long."""
-    text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
-    return shortened(text, 60)
+    return shortened(NONE if value is None else value if isinstance(value, str) else dump_json(value), 60)
 
 
 def short_hash(value: Any) -> str:

@@ -11,12 +11,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
+from ctxbench.catalogs.mcp_config import CapturedServer
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.statistics import mcnemar_exact
-from ctxbench.gate.comparability import Comparability
+from ctxbench.gate.cause_finder import SnapshotPair
+from ctxbench.gate.causes import find_remedy
+from ctxbench.gate.comparability import Comparability, items_of
+from ctxbench.gate.inputs import absence_text
 from ctxbench.gate.results import (
     Cause,
     Change,
@@ -44,12 +47,8 @@ from ctxbench.gate.snapshots import (
     size,
 )
 from ctxbench.io.errors import Fault, count, suggest
+from ctxbench.labelling.rebase import item_content
 from ctxbench.model.items import suggest_items
-
-if TYPE_CHECKING:
-    from ctxbench.catalogs.mcp_config import CapturedServer
-    from ctxbench.gate.cause_finder import SnapshotPair
-
 
 ITEMS, TOKENS = "items", "tokens"  # what a failure is about that is about no single item
 
@@ -142,9 +141,6 @@ def _aliases(
     new = [fact for name, fact in snapshot.items.items() if before is not None and name not in before.items]
     if before is None or not (new and forbidden):
         return aliases
-    from ctxbench.gate.comparability import items_of
-    from ctxbench.labelling.rebase import item_content  # most checks find no new item
-
     copies = group_pairs((item_content(item), item.id) for item in items_of(new))
     for old in items_of(before.items[item] for item in aliases if item in before.items):
         names = copies.get(item_content(old), []) if item_content(old) else []
@@ -348,9 +344,8 @@ class _PinExplainer:
     def __init__(self, pair: SnapshotPair, changes: Sequence[Change], queries: Collection[str]) -> None:
         self.pair = pair
         self.queries = frozenset(queries)
-        self.changes: dict[str, dict[str, Change]] = {}
-        for change in changes:
-            self.changes.setdefault(change.query, {})[self.pair.head_id(change.item)] = change
+        by_query = group_pairs((change.query, (pair.head_id(change.item), change)) for change in changes)
+        self.changes = {query: dict(pairs) for query, pairs in by_query.items()}
 
     def explain(self, failure: PinFailure, before: Collection[tuple[str, str]]) -> PinFailure:
         """The failure with its reasons; a pinned item is wanted back whether or not it is labelled."""
@@ -360,10 +355,12 @@ class _PinExplainer:
         message = "; ".join([failure.message, *self._reasons(failure, change, before)])
         if change is None:
             return replace(failure, message=message)
-        from ctxbench.gate.causes import find_remedy  # slow to import; most pins hold
-
-        remedy = find_remedy(replace(change, required=True), change.cause, self.pair)
-        return replace(failure, message=message, cause=change.cause, remedy=remedy)
+        return replace(
+            failure,
+            message=message,
+            cause=change.cause,
+            remedy=find_remedy(replace(change, required=True), change.cause, self.pair),
+        )
 
     def _reasons(
         self, failure: PinFailure, change: Change | None, before: Collection[tuple[str, str]]
@@ -395,8 +392,7 @@ class _PinExplainer:
 
 def _cause_text(cause: Cause, item: str) -> str:
     """`item edited: text edited`, with what the cause names unless that is the item itself."""
-    subjects = [subject for subject in cause.subjects if subject != item and subject not in cause.detail]
-    named = first_few(subjects)
+    named = first_few([subject for subject in cause.subjects if subject != item and subject not in cause.detail])
     text = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
     return phrase_cause(cause, text)
 
@@ -461,8 +457,10 @@ def decide_verdict(
         groups = f"{lost} group{'' if lost == 1 else 's'} of queries lost net, {gained} gained"
         message = f"{facts.too_many}, by a selector that is not deterministic"
         unsure.append(f"{message}: it may be chance ({groups}, p = {facts.p:.2g})")
-    for metric in by[Verdict.WORSE]:
-        worse.append(f"{_change_text(metric)}, more than {_tolerance_text(metric)}{_p_text(metric, facts)}")
+    worse += [
+        f"{_change_text(metric)}, more than {_tolerance_text(metric)}{_p_text(metric, facts)}"
+        for metric in by[Verdict.WORSE]
+    ]
     if worse:
         return Verdict.WORSE, tuple(worse)
     if unsure or by[Verdict.CANNOT_TELL]:
@@ -653,15 +651,12 @@ def unmet_text(unmet: Sequence[UnmetRequirement]) -> str:
 def _can_be_met(group: Sequence[str], side: SelectorSnapshot, query: str) -> bool:
     """Whether one of some alternatives can be offered, or is in the session."""
     fact = side.queries[query]
-    if any(item in side.items and not exclusion_reason(item, fact, side.items[item]) for item in group):
-        return True
-    return not {*group}.isdisjoint(offered_ids(side.answers, query))
+    may_be_found = any(item in side.items and not exclusion_reason(item, fact, side.items[item]) for item in group)
+    return may_be_found or not {*group}.isdisjoint(offered_ids(side.answers, query))
 
 
 def _item_reason(item: str, head: SelectorSnapshot) -> str:
     fact = head.items.get(item)
     if fact is not None and fact.row is not None and fact.row.get("include") == "manual":
         return "included by hand only"
-    from ctxbench.gate.inputs import absence_text  # most checks find nothing gone
-
     return absence_text(item, head)

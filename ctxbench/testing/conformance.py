@@ -594,7 +594,8 @@ def _recorded(store: MemoryStore) -> Found:
     yield "those of another workspace", store.events("two"), ()
     yield "the catalog after events", store.catalog("one") is before, True
     yield "whether events count", store.revision("one") > revision, True
-    yield "a time with an offset", _at_of(store, "2026-03-03T02:00:00+02:00"), _LAST
+    store.record(_event("access", "a", "2026-03-03T02:00:00+02:00"))
+    yield "a time with an offset", store.events("one")[-1].at, _LAST
     wrong = [
         *(_event(kind, "gone") for kind in ("reference", "unreference", "access", "feedback")),
         *(_event("reference", "b"), _event("access", "b", user=None)),  # another user's
@@ -650,11 +651,6 @@ def _sufficed(store: MemoryStore) -> Found:
     yield "no use of anything", store.request("one", "x", user="u", conversation="t").uses, ()
     store.delete("one", "a")
     yield "what was said of contexts that had what was deleted", store.events("one"), (rows[1], rows[2])
-
-
-def _at_of(store: MemoryStore, at: str) -> str | None:
-    store.record(_event("access", "a", at))
-    return store.events("one")[-1].at
 
 
 def _requested(store: MemoryStore) -> Found:

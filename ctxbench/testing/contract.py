@@ -279,8 +279,7 @@ def refine_faults(
 
 
 def _rows(table: Candidates) -> dict[tuple[int, int], int]:
-    keys = zip(table.request.tolist(), table.item.tolist(), strict=True)
-    return {key: row for row, key in enumerate(keys)}
+    return {key: row for row, key in enumerate(zip(table.request.tolist(), table.item.tolist(), strict=True))}
 
 
 def prompt_faults(batch: Batch, prompts: Sequence[Prompt]) -> Iterator[str]:

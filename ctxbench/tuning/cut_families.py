@@ -276,8 +276,9 @@ class ThresholdFamily(CutFamily):
                 yield Cut(rankings=rankings, values=fixed, low=lengths, high=lengths)
             else:
                 high = sizes if upper is None else np.minimum(sizes, upper)
-                low = np.minimum(high, lower)
-                yield Cut(rankings=rankings, values=fixed, low=low, high=high, axis=(axis, sums), slot=0)
+                yield Cut(
+                    rankings=rankings, values=fixed, low=np.minimum(high, lower), high=high, axis=(axis, sums), slot=0
+                )
 
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """What the step offers."""

@@ -254,7 +254,7 @@ def domain_gain(measure: Measure, required: Requirements, rankings: Sequence[Mea
         rankings: those of the two domains.
 
     Raises:
-        ParameterError: the measure has no such form, or shares of too many different parts.
+        ParameterError: it has shares of too many different parts.
     """
     queries = rankings[0].reachable if measure.reachable else np.ones(required.items.n, dtype=np.bool_)
     if measure.required_type:
@@ -272,14 +272,9 @@ def domain_gain(measure: Measure, required: Requirements, rankings: Sequence[Mea
     firsts = np.stack([required.met_from(domain.items) for domain in rankings]).T.tolist()
     if name == "completeness":
         return _completeness(queries, required, firsts)
-    if name in DOMAIN_METRICS:
-        direct = required.direct
-        counted = {"recall": np.ones_like(direct), "direct_recall": direct}.get(name, ~direct)
-        return _recall(measure, counted & queries[required.query], required, firsts)
-    raise ParameterError(
-        f"{measure} cannot be swept over two domains at once: it neither adds up over them nor counts requirements "
-        f"that are met; those that do are {', '.join(sorted(DOMAIN_METRICS))}"
-    )
+    direct = required.direct
+    counted = {"recall": np.ones_like(direct), "direct_recall": direct}.get(name, ~direct)
+    return _recall(measure, counted & queries[required.query], required, firsts)
 
 
 def _completeness(queries: BoolArray, required: Requirements, firsts: Sequence[Corner]) -> Gain:
@@ -337,8 +332,7 @@ def _first_forbidden(items: RankedItems) -> IntArray:
 def _has_forbidden(items: RankedItems) -> BoolArray:
     """Whether an item is labelled irrelevant, shape (n_queries,)."""
     judgments = items.labels.dataset.judgments
-    some = owners(judgments.start)[judgments.grade == Grade.IRRELEVANT]
-    return np.isin(items.query, some)
+    return np.isin(items.query, owners(judgments.start)[judgments.grade == Grade.IRRELEVANT])
 
 
 def _is_labelled(items: RankedItems, *grades: Grade) -> BoolArray:
@@ -495,8 +489,7 @@ class DomainPair:
             keeps to floors and budgets.
 
         Raises:
-            ParameterError: a measure is not of these kinds (precision is none), or was not measured, or a threshold
-                is that of both domains.
+            ParameterError: a measure is not of these kinds (precision is none), or a threshold is that of both domains.
         """
         limits = {**(floors or {}), **(budgets or {})}
         self._check(gain, cost, floors or {}, budgets or {})
@@ -559,8 +552,6 @@ class DomainPair:
                 if measure.metric.name not in allowed:
                     names = ", ".join(sorted(allowed))
                     raise ParameterError(f"{measure} cannot be a {role} over two domains at once; {names} can")
-                if measure not in self.rankings.measures:
-                    raise ParameterError(f"{measure} was not measured on these rankings")
 
     def _by_shared(self) -> Iterator[tuple[list[Cut], list[Cut]]]:
         """The cuts of both domains, together where shared parameters have the same value."""

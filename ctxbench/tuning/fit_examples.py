@@ -16,7 +16,7 @@ import numpy as np
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery
-from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.evaluation.metrics import evaluate, mean, parse_metric
 from ctxbench.io.errors import ParameterError
 from ctxbench.labelling.curation import bundles_of
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
@@ -408,7 +408,7 @@ class Prior:
     @classmethod
     def zero(cls, columns: tuple[str, ...], features: FloatArray, weight: FloatArray, *, precision: float) -> Prior:
         """A prior of weights of 0, on the scale of the features at hand."""
-        mean = np.average(features, axis=0, weights=weight)
+        centre = np.average(features, axis=0, weights=weight)
         return cls(
             columns=columns,
             intercept=0.0,
@@ -416,7 +416,7 @@ class Prior:
             precision=precision,
             low=features.min(axis=0),
             high=features.max(axis=0),
-            scale=np.maximum(np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weight)), _SMALLEST),
+            scale=np.maximum(np.sqrt(np.average((features - centre) ** 2, axis=0, weights=weight)), _SMALLEST),
         )
 
     @classmethod
@@ -581,7 +581,7 @@ def fit_weights(
     if not values.shape[1]:
         raise ParameterError(f"dataset {dataset.name} has no query that {METRIC} applies to; weights cannot be fitted")
     chosen, single = best_by_lower_bound(values, [max(parts) == sum(parts) for parts in grid])
-    means = [_mean(row) for row in values]
+    means = [mean(row).value for row in values]
     total = sum(grid[chosen])
     return FusionWeights(
         weights={name: part / total for name, part in zip(sources, grid[chosen], strict=True)},
@@ -617,21 +617,16 @@ def best_by_lower_bound(values: FloatArray, single: Sequence[bool]) -> tuple[int
         uncertain without end, so the single source stays.
     """
     single_places = np.flatnonzero(single)
-    means = np.array([_mean(row) for row in values])
+    means = np.array([mean(row).value for row in values])
     base = int(single_places[np.argmax(means[single_places])])
     distance = values - values[base]
     n = values.shape[1]
     error = (
         distance.std(axis=1, ddof=1) / math.sqrt(n) if n > 1 else np.where(np.any(distance != 0, axis=1), np.inf, 0.0)
     )
-    bound = np.array([_mean(row) for row in distance]) - N_ERRORS * error
+    bound = np.array([mean(row).value for row in distance]) - N_ERRORS * error
     best = int(np.argmax(bound))
     return (best if bound[best] > 0 else base), base
-
-
-def _mean(values: FloatArray) -> float:
-    """The mean, from an exact sum, so that the order of queries cannot show in the last digit."""
-    return math.fsum(values.tolist()) / len(values)
 
 
 def _ranking_values(dataset: Dataset, candidates: Candidates, ranked: Candidates, score: FloatArray) -> FloatArray:

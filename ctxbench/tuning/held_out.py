@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.answers import Slice
 from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.metrics import Metric, mean, parse_metric
@@ -358,8 +359,7 @@ class SettingEvaluator:
             metric = constraint.metric
             reachable = constraint.of == "reachable"
             values = chosen.of_reachable(split, metric) if reachable else chosen.by_query[split][metric]
-            scale = metric.declaration.scale
-            return verdict(limit, values, base.by_query[split][metric], ground, scale=scale)  # type: ignore[arg-type]
+            return verdict(limit, values, base.by_query[split][metric], ground, scale=metric.declaration.scale)  # type: ignore[arg-type]
 
         return constraint_verdicts(policy, means, reach, judge)
 
@@ -403,14 +403,13 @@ def policy_outcome(
         comparisons: by policy, kind and metric name.
         verdicts: of the constraints.
     """
-    replaced = results.get("replaced")
-    outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings, replaced=replaced)
+    outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings, replaced=results.get("replaced"))
     if choice.setting is None or "chosen" not in results:
         return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
-    by_kind: dict[str, dict[str, Comparison]] = {}
-    for (name, kind, metric), comparison in comparisons.items():
-        if name == policy.name:
-            by_kind.setdefault(kind, {})[metric] = comparison
+    pairs = (
+        (kind, (metric, comparison)) for (name, kind, metric), comparison in comparisons.items() if name == policy.name
+    )
+    by_kind = {kind: dict(members) for kind, members in group_pairs(pairs).items()}
     return replace(
         outcome,
         chosen=results["chosen"],

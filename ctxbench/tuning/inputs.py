@@ -289,12 +289,19 @@ def heat_maps(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[Mean
     maps = []
     for (y, ys), (x, xs) in pairs:
         rows = [[competitor.by_query({**chosen, x.name: at, y.name: of}) for at in xs] for of in ys]
-        means = {
-            str(measure): np.array([[mean(cell[measure]).value for cell in row] for row in rows])
-            for measure in REPORTED
-            if str(measure) in HEAT_METRICS
-        }
-        maps.append(MeanGrid(x=x.name, y=y.name, xs=xs, ys=ys, means=means))
+        maps.append(
+            MeanGrid(
+                x=x.name,
+                y=y.name,
+                xs=xs,
+                ys=ys,
+                means={
+                    str(measure): np.array([[mean(cell[measure]).value for cell in row] for row in rows])
+                    for measure in REPORTED
+                    if str(measure) in HEAT_METRICS
+                },
+            )
+        )
     return tuple(maps)
 
 
@@ -382,9 +389,13 @@ def _read(entry: SelectorEntry, base: Path, rankings: Mapping[str, ExternalRanki
     definition, preset = find_definition(entry.selector, base=base)
     if preset is not None and preset not in definition.presets:
         raise UnknownNameError("preset", preset, definition.presets, where=f" of selector {definition.name!r}")
-    start = definition.presets[preset] if preset is not None else {}
     source = entry.selector if preset is None else entry.selector.removesuffix(f"/{preset}")
-    return Tunable(entry=entry, source=source, definition=definition, start=start)
+    return Tunable(
+        entry=entry,
+        source=source,
+        definition=definition,
+        start=definition.presets[preset] if preset is not None else {},
+    )
 
 
 def with_range_of(tunable: Tunable, query_sets: Sequence[QuerySet]) -> Tunable:
@@ -587,16 +598,16 @@ def _shipped_presets(file: PolicyFile, tunables: Sequence[Tunable]) -> Iterator[
         name = f"{source} as shipped" if source in {tunable.name for tunable in tunables} else source
         as_shipped = Tunable(entry=SelectorEntry(name=name, selector=source), source=source, definition=shipped)
         tunable = next(
-            (competitor for competitor, of in sources.items() if of == source and _is_as_shipped(competitor, source)),
+            (
+                competitor
+                for competitor in tunables
+                if sources[competitor] == competitor.source == source
+                and not (competitor.start or competitor.entry.set or competitor.entry.fit)
+            ),
             as_shipped,
         )
         for preset, values in shipped.presets.items():
             yield ShippedPreset(name=f"{source}/{preset}", tunable=tunable, values=values)
-
-
-def _is_as_shipped(tunable: Tunable, source: str) -> bool:
-    """Whether nothing in the file changes a shipped selector."""
-    return tunable.source == source and not (tunable.start or tunable.entry.set or tunable.entry.fit)
 
 
 def _shipped_source(tunable: Tunable, base: Path) -> str:

@@ -199,8 +199,7 @@ class _Block:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ends = away / slope
         begins = np.where(slope > 0, -ends, np.inf)
-        flat = slope == 0
-        begins[flat & ((away > 0) | ((away == 0) & self.first))] = -np.inf
+        begins[(slope == 0) & ((away > 0) | ((away == 0) & self.first))] = -np.inf
         return _lowest(begins, depth), -_lowest(np.where(slope < 0, ends, np.inf), depth)
 
 

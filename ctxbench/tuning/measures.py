@@ -274,12 +274,7 @@ class RankedItems:
         if not labelled:
             label_start, label = np.zeros_like(label_start), label[:0]
         session_start, session_item = select_lists(self.session_start, owner)
-        selection = np.concatenate([owners(session_start), owners(start)])
-        in_turn = np.argsort(selection, kind="stable")
-        item = np.concatenate([self.session_item[session_item], self.item[rows]])[in_turn]
-        tokens = np.concatenate([self.session_tokens[session_item], self.tokens[rows]])[in_turn]
-        enough = np.concatenate([self.session_enough[session_item], self.enough[rows]])[in_turn]
-        origin = np.repeat([SESSION, SESSION + 1], [len(session_item), len(rows)])[in_turn]
+        in_turn = np.argsort(np.concatenate([owners(session_start), owners(start)]), kind="stable")
         via = judgments.via
         return Evidence(
             judgments=Judgments(
@@ -290,7 +285,13 @@ class RankedItems:
                 via=None if via is None else via[label],
                 complete=None if judgments.complete is None else self.complete[owner],
             ),
-            offered=OfferedItems(start=session_start + start, item=item, origin=origin, tokens=tokens, enough=enough),
+            offered=OfferedItems(
+                start=session_start + start,
+                item=np.concatenate([self.session_item[session_item], self.item[rows]])[in_turn],
+                origin=np.repeat([SESSION, SESSION + 1], [len(session_item), len(rows)])[in_turn],
+                tokens=np.concatenate([self.session_tokens[session_item], self.tokens[rows]])[in_turn],
+                enough=np.concatenate([self.session_enough[session_item], self.enough[rows]])[in_turn],
+            ),
             item_tokens=self.labels.item_tokens,
             body_tokens=self.labels.body_tokens,
             kinship=self.labels.kinship,

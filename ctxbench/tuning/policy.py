@@ -74,8 +74,7 @@ class Constraint:
     @property
     def met_by_everything(self) -> bool:
         """Whether offering everything meets it, or comes as near as anything does."""
-        filled = self.metric.name in FILLED or self.metric.declaration.scale == "amount"
-        return self.at_least is not None and filled
+        return self.at_least is not None and (self.metric.name in FILLED or self.metric.declaration.scale == "amount")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,8 +431,9 @@ def read_policies(path: Path) -> PolicyFile:
         InputError: anything in it is wrong: all faults, with their lines.
     """
     data, lines = load_mapping(readable(path, repeatedly=True), description="a policy file", keys=_KEYS)
-    digest = hashlib.sha256(read_text(path).encode("utf-8")).hexdigest()
-    return policies_of(data, lines=lines, path=path, name=path.stem, digest=digest)
+    return policies_of(
+        data, lines=lines, path=path, name=path.stem, digest=hashlib.sha256(read_text(path).encode("utf-8")).hexdigest()
+    )
 
 
 def policies_of(

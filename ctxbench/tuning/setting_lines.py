@@ -609,8 +609,8 @@ def draw_settings(
         the draw. Nothing to search: the one setting given.
 
     Raises:
-        ParameterError: a value does not suit its parameter, a parameter has no values, is given as well as searched
-            or is without effect in every combination, or `trials` is below 1.
+        ParameterError: a value does not suit its parameter, one that is searched is without effect in every
+            combination, or `trials` is below 1.
     """
     fixed = dict(fixed or {})
     axes = _check_search(definition, search, fixed, trials)
@@ -645,10 +645,6 @@ def _check_search(
     wrong = [] if trials >= 1 else [f"trials must be 1 or more, got {trials}"]
     axes: dict[str, tuple[Value, ...]] = {}
     for name, values in {**{name: (value,) for name, value in fixed.items()}, **search}.items():
-        if not values:
-            wrong.append(f"{name} is searched, but has no values to try")
-        if name in search and name in fixed:
-            wrong.append(f"{name} is searched and has a value, too; leave one of them out")
         try:
             axes[name] = tuple(dict.fromkeys(definition.checked(name, value) for value in values))
         except ParameterError as error:

@@ -333,8 +333,9 @@ class ExternalRankings:
                 where = f"{self.title}, {query_set.title}"
                 raise InputError([Fault(f"{where}: {_why_unusable(answers, self._selector.first_unranked)}")])
             table = answers.candidates
-            uncut = replace(table, out=np.zeros(len(table), dtype=np.int64))
-            self._rankings[key] = FullRanking(query, replace(answers, candidates=uncut))
+            self._rankings[key] = FullRanking(
+                query, replace(answers, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64)))
+            )
         return self._rankings[key]
 
 
@@ -534,8 +535,7 @@ class Tunable:
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
         """The two domains whose cuts are swept in pairs; empty where it has none."""
-        steps = [step_name(step)[0] for step in self._refining[self.first_cut :]]
-        if steps != ["by_domain"]:
+        if [step_name(step)[0] for step in self._refining[self.first_cut :]] != ["by_domain"]:
             return ()
         try:
             domains = domains_of(
@@ -662,9 +662,8 @@ class ShippedPreset:
 
     def is_setting_of(self, tunable: Tunable, values: Mapping[str, Value]) -> bool:
         """Whether a selector at a setting is this preset."""
-        if tunable.answers is not None:
-            return False
-        return tunable.pipeline(values).describe() == self.tunable.pipeline(self.values).describe()
+        shipped = self.tunable.pipeline(self.values)
+        return tunable.answers is None and tunable.pipeline(values).describe() == shipped.describe()
 
 
 _ITEMWISE_STEPS = ("abstain", "truncate")  # steps that treat a request or an item alike, whatever is cut behind them
@@ -676,8 +675,11 @@ def coarsen(family: CutFamily) -> CutFamily:
         cut_family = coarsen(family.of)
         return family if isinstance(cut_family, BudgetFamily) else BudgetFamily(cut_family, family.tokens)
     if isinstance(family, ThresholdFamily):
-        at_most = None if family.at_most is None else _select_counts(family.at_most, TOP_N)
-        return replace(family, at_least=_select_counts(family.at_least, TOP_N[:4]), at_most=at_most)
+        return replace(
+            family,
+            at_least=_select_counts(family.at_least, TOP_N[:4]),
+            at_most=None if family.at_most is None else _select_counts(family.at_most, TOP_N),
+        )
     if not isinstance(family, StandardMargin):
         return family
     return replace(family, topK=_select_counts(family.topK, TOP_K), topN=_select_counts(family.topN, TOP_N))

@@ -22,6 +22,7 @@ from ctxbench.evaluation.comparisons import (
 )
 from ctxbench.evaluation.metrics import Metric, mean
 from ctxbench.evaluation.statistics import Comparison, Estimate, correct
+from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import UserError
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import Candidates
@@ -70,7 +71,6 @@ from ctxbench.tuning.results import (
     ConstraintVerdict,
     DatasetTuning,
     PolicyOutcome,
-    Progress,
     QuerySet,
     SettingResult,
     Tuning,
@@ -99,7 +99,7 @@ class DatasetTuner:
         choices: by policy.
     """
 
-    def __init__(self, inputs: TuningInputs, dataset: TuningDataset, progress: Progress) -> None:
+    def __init__(self, inputs: TuningInputs, dataset: TuningDataset, progress: ProgressListener) -> None:
         self.inputs, self.dataset, self._progress = inputs, dataset, progress
         self.file, self._base = inputs.file, inputs.tunables[0]
         self.name = dataset.dataset.name
@@ -131,10 +131,8 @@ class DatasetTuner:
             self._add_presets(file, self.base)
         one_group = self._one_group_reason()
         for policy in self.file.policies:
-            if policy.name in self.dataset.unanswered:
-                self.choices[policy.name] = Choice(reason=self.dataset.unanswered[policy.name], answered=False)
-            elif one_group:
-                self.choices[policy.name] = Choice(reason=one_group, answered=False)
+            if reason := self.dataset.unanswered.get(policy.name, one_group):
+                self.choices[policy.name] = Choice(reason=reason, answered=False)
             else:
                 optima = {name: result.optima[policy.name] for name, result in self.searches.items()}
                 self.choices[policy.name] = self._with_lacking_labels(choose(policy, optima))
@@ -312,8 +310,10 @@ class DatasetTuner:
                 preset, self.choices[policy.name], is_default=preset.is_setting_of(self._base, {})
             )
             self.choices[policy.name] = choice
-            beaten = replace(chosen, name=f"{policy.name}, as tuned", role=TUNED)
-            replaced[policy.name] = {**self._chosen(policy, choice), "replaced": beaten}
+            replaced[policy.name] = {
+                **self._chosen(policy, choice),
+                "replaced": replace(chosen, name=f"{policy.name}, as tuned", role=TUNED),
+            }
         return replaced
 
     def _presets(self) -> Iterator[SettingValues]:
@@ -344,20 +344,23 @@ class DatasetTuner:
         choice = self.choices[policy.name]
         verdicts = self.evaluator.verdicts(policy, settings["chosen"], self.defaults) if "chosen" in settings else ()
         by_kind = {kind: results[setting.name] for kind, setting in settings.items()}
-        tried = sum(result.tried for result in self.searches.values())
-        outcome = replace(policy_outcome(policy, choice, by_kind, comparisons, verdicts), tried=tried)
+        outcome = replace(
+            policy_outcome(policy, choice, by_kind, comparisons, verdicts),
+            tried=sum(result.tried for result in self.searches.values()),
+        )
         if choice.setting is None or "chosen" not in settings:
             return outcome
         query_set, chosen = self.dataset.evaluation_set, settings["chosen"]
-        competitor, level = self.searches[choice.selector].competitor, self.file.confidence
+        competitor, values = self.searches[choice.selector].competitor, choice.setting.rounded
         before, after = (setting.by_query[query_set.split] for setting in (self.defaults, chosen))
-        tunable, values = competitor.tunable, choice.setting.rounded
         return replace(
             outcome,
             fixed_reason=fixed_reason(policy, self._base.name, self.searches[self._base.name].fixed[policy.name]),
-            shipped=next((preset.name for preset in self.shipped if preset.is_setting_of(tunable, values)), ""),
-            heat_maps=heat_maps(competitor, choice.setting.rounded),
-            slices=parameter_traces(competitor, choice.setting.rounded, level=level),
+            shipped=next(
+                (preset.name for preset in self.shipped if preset.is_setting_of(competitor.tunable, values)), ""
+            ),
+            heat_maps=heat_maps(competitor, values),
+            slices=parameter_traces(competitor, values, level=self.file.confidence),
             worst_scope=query_set.worst_scope(after),
             worst_server=query_set.worst_server(after),
             worse=query_set.made_worse(before[COMPLETE], after[COMPLETE], chosen.answers[query_set.split]),
@@ -465,11 +468,7 @@ def compare_at_tokens(
     return {policy: replace(result, comparison=corrected.get(policy)) for policy, result in results.items()}
 
 
-def no_progress(text: str, done: int, total: int) -> None:
-    """Report no progress."""
-
-
-def tune(inputs: TuningInputs, *, command: str, progress: Progress = no_progress) -> Tuning:
+def tune(inputs: TuningInputs, *, command: str, progress: ProgressListener = silent) -> Tuning:
     """Tune on every dataset.
 
     All choices on all datasets are made before the test split of any is read.
@@ -519,7 +518,7 @@ class CommonSetting:
         self._choices: dict[str, Choice] = {}
         self._fixed: dict[tuple[str, str], Optimum] = {}
 
-    def choose(self, progress: Progress) -> None:
+    def choose(self, progress: ProgressListener) -> None:
         """Choose for every policy; every dataset has been looked at on its own before."""
         policies = self._policies
         optima: dict[str, dict[str, Optimum]] = {policy.name: {} for policy in policies}
@@ -536,7 +535,7 @@ class CommonSetting:
         for policy in self._file.policies:
             self._choices[policy.name] = choose(policy, optima[policy.name]) if policy in policies else none
 
-    def _sweep(self, family: CutFamily, name: str, optima: Sequence[Optimum], progress: Progress) -> None:
+    def _sweep(self, family: CutFamily, name: str, optima: Sequence[Optimum], progress: ProgressListener) -> None:
         sweep_common(
             family,
             [tuner.searches[name].competitor.rankings for tuner in self._tuners],
@@ -555,8 +554,13 @@ class CommonSetting:
             if not measure.required_type and all(measure in base.means for base, _ in bases)
         ]
         means = {measure: float(np.mean([base.means[measure] for base, _ in bases])) for measure in measures}
-        reach = float(np.mean([reach_ratio(base.reachable, reachable) for base, reachable in bases]))
-        optimum = Optimum(policy, level=self._file.confidence, base=means, reach=reach, defaults=defaults)
+        optimum = Optimum(
+            policy,
+            level=self._file.confidence,
+            base=means,
+            reach=float(np.mean([reach_ratio(base.reachable, reachable) for base, reachable in bases])),
+            defaults=defaults,
+        )
         aim = Measure(policy.objective)
         if aim.metric.declaration.scale == "amount" and not math.isnan(optimum.to_beat):
             optimum.to_beat = math.expm1(float(np.mean([math.log1p(base.means[aim]) for base, _ in bases])))
@@ -641,8 +645,9 @@ class CommonSetting:
             name = best_preset(policy, means(chosen), {name: means(rows) for name, rows in passing.items()})
             if name is not None:
                 preset = next(preset for preset in self._tuners[0].shipped if preset.name == name)
-                is_default = shipped[name][0].role == DEFAULTS
-                self._choices[policy.name] = replacing_choice(preset, self._choices[policy.name], is_default=is_default)
+                self._choices[policy.name] = replacing_choice(
+                    preset, self._choices[policy.name], is_default=shipped[name][0].role == DEFAULTS
+                )
                 beaten = [replace(setting, name=f"{policy.name}, as tuned", role=TUNED) for setting in chosen]
                 replaced[policy.name] = {**self._chosen(policy, self._choices[policy.name]), "replaced": beaten}
         return replaced

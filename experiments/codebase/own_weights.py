@@ -12,13 +12,14 @@ import numpy as np
 
 import ctxbench
 from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.io.console import silent
 from ctxbench.model.arrays import FloatArray
 from ctxbench.model.strategies import Step
 from ctxbench.pipelines.strategies.rank import Weighted, normalised
 from ctxbench.tuning.inputs import TuningInputs, open_tuning
 from ctxbench.tuning.linear_fits import LinearCases, fit_linear
 from ctxbench.tuning.policy import read_policies
-from ctxbench.tuning.tuner import DatasetTuner, no_progress
+from ctxbench.tuning.tuner import DatasetTuner
 
 POLICY = Path(__file__).parents[1] / "tuning" / "own-weights.yaml"
 SHIPPED, NEAREST, EXACT = "shipped", "nearest", "exact"
@@ -50,7 +51,7 @@ def own_weights(dataset: Path) -> OwnWeights:
     """Choose weights on the tuning split of a history's dataset, and measure them on its test split."""
     inputs = replace(open_tuning(read_policies(POLICY), [str(dataset)]), shipped=())  # weights alone compete
     (opened,) = inputs.datasets
-    tuner = DatasetTuner(inputs, opened, no_progress)
+    tuner = DatasetTuner(inputs, opened, silent)
     tuner.choose()
     optimum = tuner.searches["codebase"].optima["own"]
     chosen = optimum.best or optimum.nearest

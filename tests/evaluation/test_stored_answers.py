@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import zipfile
@@ -204,21 +203,6 @@ def test_many_items_in_a_row_are_told_as_first_and_last(tmp_path):
     told = json.loads(line)["items"]
     assert [one["id"] for one in told] == [f"tool:s:t{n:02d}" for n in (*range(5), 6)]
     assert told[-1] == {"id": "tool:s:t06", "to": "tool:s:t59", "items": 54, **alike}
-
-
-def test_a_run_of_the_version_before_is_read(tmp_path):
-    catalog = Catalog([Item(type="tool", name="a"), Item(type="tool", name="b")])
-    table = Candidates.build(2, np.array([0, 1]), np.array([1, 0]), score=np.array([0.5, 0.25]))
-    folder = saved(tmp_path, slice_of(table), catalog)
-    (folder / "answers.zip").unlink()
-    data = slice_of(table).to_bytes(timed=False)
-    (folder / "answers.npz").write_bytes(data)
-    store, marker = RunFolder(tmp_path), json.loads((folder / "part.json").read_text())
-    files = {**marker["files"], "answers.npz": hashlib.sha256(data).hexdigest()}
-    del files["answers.zip"], marker["checksum"]
-    store.write("d/s/part.json", {**marker, "files": files, "format": 3})
-    assert store.has("d", "s", "k")
-    same(store.load("d", "s").answers.joined(), slice_of(table))
 
 
 class TestRecent:

@@ -129,16 +129,6 @@ def test_a_scope_holds_a_renamed_item_under_its_new_name():
     assert not alike(scoped(members="ab"), one(items, {"team": ["b"]}, scope="team"))
 
 
-def test_a_baseline_that_does_not_tell_what_its_scopes_held_is_compared_by_their_names_and_says_so():
-    base = scoped()
-    items = {name: replace(fact, scopes=()) for name, fact in base.items.items()}
-    queries = {name: replace(fact, scope="") for name, fact in base.queries.items()}
-    found = compared(replace(base, items=items, queries=queries), scoped(members="ab"))
-    assert found.queries == ("q", "r")
-    what = "gate.baseline does not tell which items its scopes held, so that a change of them goes unnoticed"
-    assert found.notices == (f"{what}; write the baseline anew with --accept",)
-
-
 def test_scopes_are_told_without_texts_too():
     found = compared(scoped(), scoped(members="abc"), texts=False)
     assert found.left_out == {"changed": ("q",)}

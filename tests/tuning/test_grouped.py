@@ -9,13 +9,14 @@ import pytest
 
 from ctxbench.evaluation.comparisons import grouped_compare, grouped_estimate, worth
 from ctxbench.evaluation.statistics import estimate, wilson_bounds
+from ctxbench.io.console import silent
 from ctxbench.tuning.cut_families import CommonLine, sweep_common
 from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Pairing
 from ctxbench.tuning.policy import Constraint, Policy
 from ctxbench.tuning.results import TEST, TUNING
 from ctxbench.tuning.search import Optimum
 from ctxbench.tuning.setting_lines import ThresholdLine
-from ctxbench.tuning.tuner import DatasetTuner, no_progress, tune
+from ctxbench.tuning.tuner import DatasetTuner, tune
 
 COMPLETE, COST = COMPLETENESS.metric, TOKENS.metric
 POLICIES = {
@@ -140,7 +141,7 @@ def opened(ready):
 
 
 def test_the_base_says_what_its_queries_are_worth(opened):
-    work = DatasetTuner(opened, opened.datasets[0], no_progress)
+    work = DatasetTuner(opened, opened.datasets[0], silent)
     work.choose()
     query_set, base = opened.datasets[0].query_sets[TUNING], work.base
     known = ~np.isnan(base.complete)
@@ -164,7 +165,7 @@ def test_the_base_says_what_its_queries_are_worth(opened):
 def test_what_is_printed_is_by_group_and_a_note_says_so(opened):
     (found,) = tune(opened, command="x").datasets
     query_sets = opened.datasets[0].query_sets
-    work = DatasetTuner(opened, opened.datasets[0], no_progress)
+    work = DatasetTuner(opened, opened.datasets[0], silent)
     work.choose()
     for outcome in found.outcomes:
         values = outcome.chosen.values
@@ -195,7 +196,7 @@ def test_where_every_query_is_alone_nothing_is_said(opened, monkeypatch):
     monkeypatch.setattr(
         type(query_set), "groups", property(lambda self: tuple(query.id for query in self.dataset.queries))
     )
-    work = DatasetTuner(opened, opened.datasets[0], no_progress)
+    work = DatasetTuner(opened, opened.datasets[0], silent)
     work.choose()
     assert work.base.worth == 1
     assert not any("groups" in note for note in work.result().notes)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.io.console import silent
 from ctxbench.io.documents import load_yaml
 from ctxbench.io.errors import ParameterError
 from ctxbench.selectors.definitions import definition
@@ -17,7 +18,7 @@ from ctxbench.tuning.policy import Policy
 from ctxbench.tuning.preset_files import write_presets_of
 from ctxbench.tuning.results import LEARNED_NORMAL, PRESET, TOGETHER, TUNED
 from ctxbench.tuning.search import BestSetting, Competitor
-from ctxbench.tuning.tuner import CommonSetting, DatasetTuner, no_progress, tune
+from ctxbench.tuning.tuner import CommonSetting, DatasetTuner, tune
 
 COMPLETE, TOKENS, RECALL = map(parse_metric, ("completeness", "tokens", "recall"))
 NORMAL = Policy(name="normal", about="", objective=TOKENS, minimise=True)
@@ -68,7 +69,7 @@ def test_of_several_presets_that_beat_a_setting_the_best_by_the_policy_is_taken(
 def tuner(ready):
     def made(*selectors, **given):
         inputs = ready(*selectors, **{"policies": KEEP_MOST, "labels": "split", **given})
-        return DatasetTuner(inputs, inputs.datasets[0], no_progress)
+        return DatasetTuner(inputs, inputs.datasets[0], silent)
 
     return made
 
@@ -117,12 +118,12 @@ def test_a_preset_is_recommended_where_it_keeps_the_policy_for_the_fewest_tokens
 def test_a_setting_that_a_shipped_preset_beats_is_not_recommended(ready, shop, other, together, tmp_path):
     datasets = [shop, other] if together else [shop]
     inputs = ready("dense", policies=KEEP_MOST, labels="split", datasets=datasets, together=together)
-    tuners = [DatasetTuner(inputs, dataset, no_progress) for dataset in inputs.datasets]
+    tuners = [DatasetTuner(inputs, dataset, silent) for dataset in inputs.datasets]
     for tuned in tuners:
         tuned.choose()
     one = CommonSetting(tuners) if together else tuners[0]
     if together:
-        one.choose(no_progress)
+        one.choose(silent)
         choices = one._choices
     else:
         choices = one.choices

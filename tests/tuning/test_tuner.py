@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from ctxbench.evaluation.metrics import evaluate, parse_metric
+from ctxbench.io.console import silent
 from ctxbench.report.tuning_document import write_report
 from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.tuning import inputs
 from ctxbench.tuning.inputs import Choice, choose, open_tuning
 from ctxbench.tuning.policy import read_policies
 from ctxbench.tuning.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED, TEST, TUNING, QuerySet
-from ctxbench.tuning.tuner import DatasetTuner, no_progress, tune
+from ctxbench.tuning.tuner import DatasetTuner, tune
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 SMALL = {"contextTopK": [20, 50], "contextTopN": [0, 1, 3, 5]}
@@ -49,7 +50,7 @@ def chosen(ready):
 
     def made(*selectors, **given):
         one = replace(ready(*selectors, **{"policies": POLICIES, "labels": "split", **given}), shipped=())
-        tuner = DatasetTuner(one, one.datasets[0], no_progress)
+        tuner = DatasetTuner(one, one.datasets[0], silent)
         tuner.choose()
         return tuner
 
@@ -153,7 +154,7 @@ def test_no_choice_looks_at_the_test_split(ready, fitted):
     one = ready(SEMANTIC, EXPANDED, fitted(), policies=POLICIES, labels="split")
     (opened,) = one.datasets
     query_sets = {TUNING: opened.query_sets[TUNING], TEST: _Poison()}
-    tuner = DatasetTuner(one, replace(opened, query_sets=query_sets), no_progress)
+    tuner = DatasetTuner(one, replace(opened, query_sets=query_sets), silent)
     tuner.choose()
     assert all(choice.setting is not None for choice in tuner.choices.values())
     with pytest.raises(AssertionError, match="the test split was asked for"):
@@ -302,9 +303,7 @@ def test_the_split_is_kept_from_enough_labels_on_unless_all_are_asked_for(ready,
 
 def test_a_fit_is_scored_out_of_fold_where_all_labels_decide(ready, fitted):
     """The fit has seen the tuning split; each of its queries, and each other, is scored by fits on other folds."""
-    tuner = DatasetTuner(
-        one := ready(SEMANTIC, fitted(), policies=POLICIES, labels="all"), one.datasets[0], no_progress
-    )
+    tuner = DatasetTuner(one := ready(SEMANTIC, fitted(), policies=POLICIES, labels="all"), one.datasets[0], silent)
     tuner.choose()
     assert tuner.searches["probability"].competitor.full_ranking.refitted
     assert any("other folds" in note for note in tuner.result().notes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 import numpy as np
@@ -181,29 +180,6 @@ def test_a_mend_that_was_stopped_goes_on(tmp_path, monkeypatch):
     one, other = (RunFolder(tmp_path / run).load("tiny", "mine") for run in ("run", "whole"))
     assert one.notes == other.notes
     assert one.answers.joined().to_bytes(timed=False) == other.answers.joined().to_bytes(timed=False)
-
-
-def test_answers_of_a_selector_outside_are_taken_over_from_the_version_before(tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text(
-        f"def none(request):\n    with open({str(tmp_path / 'log')!r}, 'a') as log:\n        log.write('asked')\n"
-        "    return []\n"
-    )
-    path = experiment(tmp_path, "\n  - {callable: 'mine.py:none', send: nothing, name: mine}\n")
-    run_file(path, tmp_path / "run")
-    assert (tmp_path / "log").read_text() == "asked" * 10
-    part = RunFolder(tmp_path / "run").part_path("tiny", "mine")
-    data = RunFolder(tmp_path / "run").load("tiny", "mine").answers.joined().to_bytes(timed=False)
-    (part / "answers.npz").write_bytes(data)
-    (part / "answers.zip").unlink()
-    marker = json.loads((part / "part.json").read_text())
-    del marker["files"]["answers.zip"], marker["checksum"]
-    marker["files"]["answers.npz"] = hashlib.sha256(data).hexdigest()
-    RunFolder(tmp_path / "run").write(
-        "tiny/mine/part.json", {**marker, "format": 3, "values_key": "of another version"}
-    )
-    assert run_file(path, tmp_path / "run").made == 1
-    assert (tmp_path / "log").read_text() == "asked" * 10, "they are measured again, and asked for no more"
-    assert (part / "answers.zip").exists()
 
 
 def test_the_order_of_selectors_changes_no_part(tmp_path):

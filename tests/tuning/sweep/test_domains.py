@@ -287,12 +287,6 @@ def test_measures_that_do_not_suit_are_refused(gain, cost, changes, message):
         both.front(Measure(parse_metric(gain)), Measure(parse_metric(cost)), **changes)
 
 
-def test_a_measure_that_was_not_taken_is_refused():
-    both = shared(labelled(3), topKs=(20,), topNs=(0, 1), measures=(COMPLETE,))
-    with pytest.raises(ParameterError, match="tokens was not measured"):
-        both.front(COMPLETE, TOKENS)
-
-
 def test_a_threshold_of_both_domains_is_refused():
     tools, rules = domains_of(DOMAINS, topKs=(20,), topNs=(1,))
     twice = replace(rules, family=replace(rules.family, includeScore=tools.family.includeScore))

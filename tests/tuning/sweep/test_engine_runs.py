@@ -315,8 +315,6 @@ def test_the_values_of_a_whole_range():
     [
         ({"contextTopN": (99,)}, {}, "contextTopN must be 0 to 50, got 99"),
         ({"topM": (1,)}, {}, "no parameter 'topM'"),
-        ({"contextTopN": ()}, {}, "contextTopN is searched, but has no values"),
-        ({"contextTopN": (1,)}, {"fixed": {"contextTopN": 2}}, "searched and has a value"),
         ({"contextTopN": (1,)}, {"fixed": {"contextTopK": 0}}, "contextTopK must be 1 to 100, got 0"),
         ({"contextTopN": (1,)}, {"trials": 0}, "trials must be 1 or more, got 0"),
         ({"contextExpansionDepth": (1, 2)}, {}, "contextExpansionDepth: searched, but without effect"),
