@@ -206,7 +206,7 @@ class Results:
 
         Returns:
             One row a dataset and metric: `difference`, `low`, `high`, `p`, `p_at_floor` (`p` is an upper bound: no
-            random resample was as extreme), `told_apart`, `higher`, `lower`, `equal` (in queries), `n`, and `needed`,
+            random resample was as extreme), `significant`, `higher`, `lower`, `equal` (in queries), `n`, and `needed`,
             how many queries would make such a difference significant.
 
         Raises:
@@ -228,7 +228,7 @@ class Results:
                 "high": comparison.interval.high,
                 "p": comparison.p_holm,
                 "p_at_floor": comparison.p_holm_at_floor,
-                "told_apart": bool(comparison.distinguishable),
+                "significant": bool(comparison.significant),
                 "higher": comparison.higher,
                 "lower": comparison.lower,
                 "equal": comparison.equal,
@@ -314,7 +314,7 @@ class Results:
                 against, cells = self._against[dataset.dataset, selector.selector], {}
                 for column in table.columns:
                     cell = row.cells[column.key]
-                    mark = "*" if column.key in against and against[column.key].distinguishable else ""
+                    mark = "*" if column.key in against and against[column.key].significant else ""
                     unit = " %" if column.unit == "%" else ""
                     cells[f"{column.title}{unit}"] = f"{cell.value}{mark} {cell.interval}".strip()
                 rows.append({"dataset": dataset.dataset, "selector": row.selector, **cells})
@@ -449,7 +449,7 @@ class Checked:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst over all selectors: `not comparable`, `worse`, `cannot tell`, `better` or `same`."""
+        """The worst over all selectors: `not comparable`, `worse`, `inconclusive`, `better` or `same`."""
         return self.found.verdict
 
     def to_frame(self) -> pd.DataFrame:
@@ -490,7 +490,7 @@ class Checked:
 
         Returns:
             One row a dataset, selector, query and item: `lost` (else it came in), `required`, `cause`, `detail`,
-            `base_rank`, `head_rank`, `rule` (what keeps it out), and `remedy`, what would bring a required item back.
+            `base_rank`, `head_rank`, `rule` (what keeps it out), and `fix`, what would bring a required item back.
         """
         import pandas as pd
 
@@ -508,12 +508,12 @@ class Checked:
                 "base_rank": change.base_rank,
                 "head_rank": change.head_rank,
                 "rule": "" if change.rule is None else str(change.rule),
-                "mend": str(change.remedy),
+                "fix": str(change.fix),
             }
             for selector in self.found.selectors
             for change in selector.changes
         ]
-        return pd.DataFrame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "mend"])
+        return pd.DataFrame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "fix"])
 
     def _text(self) -> str:
         from ctxbench.report.check_document import document
@@ -669,7 +669,7 @@ def select(
         text: the request.
         items: what it chooses from; or the name or folder of a dataset, or of a git repository as `catalog` takes it.
         selector: a shipped selector, such as `learned/normal`, the path of a definition, a pipeline or a preset; None =
-            `learned`, for a repository `codebase`, or with `topK`, `topN` or `includeScore` the documents' search,
+            `learned`, for a repository `codebase`, or with `topK`, `topN` or `includeScore` the specification's search,
             `semantic`.
         history: the messages before, as (role, content), or as dicts with both.
         tool_results: what tools have answered, as (tool name, text), for selectors that search with it.

@@ -48,8 +48,10 @@ from ctxbench.model.items import Catalog
 
 _log = logging.getLogger(__name__)
 LONGEST_NAME = 200  # bytes of a file name, with room for an ending
-FORMAT = 4  # of the run folder; raised when a reader of the old one would go wrong
-_READ = (2, 3, FORMAT)  # in 2, a rule that keeps a row out was a sentence; to 3, answers were one file `answers.npz`
+FORMAT = 5  # of the run folder; raised when a reader of the old one would go wrong
+# Answers of earlier formats are taken over: in 2, a rule that keeps a row out was a sentence; to 3, answers were one
+# file `answers.npz`; to 4, metrics and keys of the manifest had other names
+_READ = (2, 3, 4, FORMAT)
 MEANING = 3  # of answers, part of their key: raised when those that are stored would say something else
 _ANSWERS = ("answers.zip", "answers.npz")
 
@@ -263,7 +265,7 @@ class RunFolder:
         with suppress(UserError, KeyError, TypeError):
             manifest = read_json(self.path / "manifest.json")
             if "checksum" in manifest:
-                manifest = self.read("manifest.json")
+                manifest = _read_checked(self.path / "manifest.json")
             return str(manifest["experiment"]["name"])
         return None
 
@@ -286,7 +288,10 @@ class RunFolder:
         path = self.path / name
         if not path.exists():
             raise StorageError(f"{self.path} holds no {name}: expected the folder of a finished run (`ctxbench run`)")
-        return _read_checked(path)
+        value = _read_checked(path)
+        if value.get("format", FORMAT) != FORMAT:
+            raise _other_format(path, value)
+        return value
 
 
 def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
@@ -335,10 +340,14 @@ def _read_checked(path: Path) -> dict[str, Any]:
         raise StorageError(f"{path} is damaged: expected a JSON object; run the experiment again")
     checksum = value.pop("checksum", None)
     if value.get("format", FORMAT) not in _READ:
-        raise StorageError(f"{path} has format {value['format']}, this version reads {FORMAT}; run again")
+        raise _other_format(path, value)
     if checksum != content_key(value):
         raise _changed(path)
     return value
+
+
+def _other_format(path: Path, value: Mapping[str, Any]) -> StorageError:
+    return StorageError(f"{path} has format {value['format']}, this version reads {FORMAT}; run again")
 
 
 def _has_text(path: Path, text: str) -> bool:
@@ -581,7 +590,7 @@ def comparison_dict(comparison: Comparison) -> dict[str, Any]:
         "p_holm": finite(comparison.p_holm),
         "p_holm_at_floor": comparison.p_holm_at_floor,
         "test": comparison.test,
-        "distinguishable": bool(comparison.distinguishable),
+        "significant": bool(comparison.significant),
         "better_on": comparison.higher,
         "worse_on": comparison.lower,
         "needed": comparison.needed,

@@ -292,7 +292,7 @@ def grown_price(change: ChangeContext, pair: SnapshotPair) -> GrownPrice | None:
     """
     before, after = pair.base.items.get(pair.base_ids.get(change.item, change.item)), pair.head.items.get(change.item)
     head_row, base_row = change.head.rows.get(change.item), change.base.rows.get(change.item)
-    if before is None or after is None or after.tokens <= before.tokens or pair.head.identity.outside:
+    if before is None or after is None or after.tokens <= before.tokens or pair.head.identity.external:
         return None
     enough = head_row is not None and _is_kept(_at_price(head_row, before.tokens, pair), change, pair)
     alone = base_row is not None and not is_found_again(change, pair) and _is_kept(base_row, change, pair)
@@ -355,7 +355,7 @@ def unseen_cause(pair: SnapshotPair) -> Cause:
 
 def is_steady(pair: SnapshotPair) -> bool:
     """Whether both sides were asked repeatedly, and answered alike each time."""
-    return all(side.repeats > 1 and not side.unsteady for side in (pair.base, pair.head))
+    return all(side.repeats > 1 and not side.nondeterministic for side in (pair.base, pair.head))
 
 
 class CauseFinder:
@@ -526,7 +526,7 @@ class CauseFinder:
 
     def outside_cause(self, moved: bool, change: ChangeContext) -> Cause:
         """The cause for an external selector, of which it is not known how it decides."""
-        differences = self.inputs.outside or self.inputs.settings
+        differences = self.inputs.external or self.inputs.settings
         direct, adjacent = (
             [difference for difference in differences if difference.adjacent is lies] for lies in (False, True)
         )
@@ -538,8 +538,8 @@ class CauseFinder:
         touched = change.item in self.pair.changed_items
         by_items = touched or bool(self.blockers(change)[0])
         if differences and not by_items and (answers or not self.inputs.catalog):
-            return setting_cause(differences, CauseKind.OUTSIDE)
-        ours = () if answers or not direct else (setting_cause(direct, CauseKind.OUTSIDE),)
+            return setting_cause(differences, CauseKind.EXTERNAL)
+        ours = () if answers or not direct else (setting_cause(direct, CauseKind.EXTERNAL),)
         if not ours or touched or (by_items and unmoved):
             result = self._items_cause(change)
             either = "".join(phrase_cause(cause, cause.detail) for cause in ours)

@@ -356,10 +356,10 @@ class _PinExplainer:
         message = "; ".join([failure.message, *self._reasons(failure, change, before)])
         if change is None:
             return replace(failure, message=message)
-        from ctxbench.gate.causes import find_remedy  # slow to import; most pins hold
+        from ctxbench.gate.causes import find_fix  # slow to import; most pins hold
 
-        remedy = find_remedy(replace(change, required=True), change.cause, self.pair)
-        return replace(failure, message=message, cause=change.cause, remedy=remedy)
+        fix = find_fix(replace(change, required=True), change.cause, self.pair)
+        return replace(failure, message=message, cause=change.cause, fix=fix)
 
     def _reasons(
         self, failure: PinFailure, change: Change | None, before: Collection[tuple[str, str]]
@@ -461,10 +461,10 @@ def decide_verdict(
         worse.append(f"{_change_text(metric)}, more than {_tolerance_text(metric)}{_p_text(metric, facts)}")
     if worse:
         return Verdict.WORSE, tuple(worse)
-    if unsure or by[Verdict.CANNOT_TELL]:
-        return Verdict.CANNOT_TELL, (
+    if unsure or by[Verdict.INCONCLUSIVE]:
+        return Verdict.INCONCLUSIVE, (
             *unsure,
-            *(undecided_text(metric, deterministic=facts.deterministic) for metric in by[Verdict.CANNOT_TELL]),
+            *(undecided_text(metric, deterministic=facts.deterministic) for metric in by[Verdict.INCONCLUSIVE]),
         )
     moved = _moved_into_sessions(metrics)
     if better := [metric for metric in by[Verdict.BETTER] if not (moved and metric.metric == _ADDED)]:
@@ -560,7 +560,7 @@ def with_servers(check: SelectorCheck, servers: Sequence[CapturedServer]) -> Sel
     if not any(server.outdated for server in servers) or check.verdict not in (Verdict.SAME, Verdict.BETTER):
         return replace(check, reasons=(*check.reasons, *reasons), servers=tuple(servers))
     unless = tuple(f"as captured, it is {check.verdict}: {reason}" for reason in check.reasons)
-    return replace(check, verdict=Verdict.CANNOT_TELL, reasons=(*reasons, *unless), servers=tuple(servers))
+    return replace(check, verdict=Verdict.INCONCLUSIVE, reasons=(*reasons, *unless), servers=tuple(servers))
 
 
 def server_reasons(servers: Sequence[CapturedServer]) -> Iterator[str]:

@@ -530,7 +530,7 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 
 
 def recover_folder(path: Path | str) -> None:
-    """Mend what killed writers of `atomic_folder` left: the folder itself where it was moved aside, and the leftovers.
+    """Fix what killed writers of `atomic_folder` left: the folder itself where it was moved aside, and the leftovers.
 
     For readers, before they say that the folder is missing; writers do it themselves. Nothing happens where nothing
     was left, or where the place cannot be written.

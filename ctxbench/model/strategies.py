@@ -114,8 +114,8 @@ class Strategy:
         return False
 
     @property
-    def brings_in(self) -> bool:
-        """Whether a fit may offer what was not found, such as the rest of a file, as an expansion does."""
+    def expands(self) -> bool:
+        """Whether a pack step may offer what was not found, such as the rest of a file, as an expansion does."""
         return False
 
     @property
@@ -368,7 +368,7 @@ class Step:
     @property
     def expands(self) -> bool:
         """Whether the step brings items in that were not found."""
-        return self.kind == "expand" or (self.kind == "fit" and bool(self.declared("brings_in")))
+        return self.kind == "expand" or (self.kind == "pack" and bool(self.declared("expands")))
 
     @property
     def off(self) -> bool:
@@ -387,7 +387,7 @@ class Step:
 
 
 class WithFormat(Resources):
-    """Resources with the pipeline's own format, by the name `FORMAT`: for a fit that counts what it renders."""
+    """Resources with the pipeline's own format, by the name `FORMAT`: for a pack step that counts what it renders."""
 
     def __init__(self, resources: Resources, step: Step) -> None:
         self._resources = resources

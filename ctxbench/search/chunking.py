@@ -375,4 +375,4 @@ def searched(item: Item, *, bodies: bool) -> str:
 
 
 DOCUMENTS = ItemChunking()
-"""The documents' chunking: paragraphs, tools whole."""
+"""The specification's chunking: paragraphs, tools whole."""

@@ -86,7 +86,7 @@ BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 
 
 def chunks_of(item: Item) -> tuple[str, ...]:
-    """The chunks of an item's search text by the documents' rule; a tool is one chunk, never trimmed."""
+    """The chunks of an item's search text by the specification's rule; a tool is one chunk, never trimmed."""
     return DOCUMENTS(item)
 
 

@@ -14,8 +14,8 @@ from ctxbench.search import text_index as module
 from ctxbench.search.text_index import PostgresIndex
 from ctxbench.search.words import TextIndexError
 from tests.children import child
-from tests.search.test_text_index import file, matching
 from tests.postgres_server import programs, running_server
+from tests.search.test_text_index import file, matching
 
 
 def execute(server, query, **changed):
@@ -58,7 +58,7 @@ def test_with_an_address_that_is_none(monkeypatch):
 def test_without_a_server(monkeypatch, tmp_path):
     pytest.importorskip("psycopg")
     monkeypatch.setenv("CTXBENCH_POSTGRES", f"host={tmp_path} dbname=x")
-    with refused("does not answer: .*; start it, or mend the address"):
+    with refused("does not answer: .*; start it, or fix the address"):
         PostgresIndex()
 
 

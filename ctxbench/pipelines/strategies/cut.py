@@ -25,7 +25,7 @@ TOP_K = "topK"  # the code of the rule that keeps out what has no chunk among th
 
 @dataclass(frozen=True)
 class Standard(Strategy):
-    """The documents' cut: topK limits chunk matches, topN is a floor on items, includeScore always includes.
+    """The specification's cut: topK limits chunk matches, topN is a floor on items, includeScore always includes.
 
     Attributes:
         topK: only items whose best chunk is among the best `topK` chunk matches stay, >= 0.

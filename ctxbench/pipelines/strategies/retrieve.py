@@ -178,7 +178,7 @@ class Dense(Strategy):
     Attributes:
         depth: how many items are found for a request, >= 1. A cut's `topK` counts chunk matches exactly up to
             this number.
-        original: answer as the documents' engine does where `semantic` knows better: a blank request has the
+        original: answer as the specification's engine does where `semantic` knows better: a blank request has the
             items indexed all the same, a chunk that cannot be embedded is left out in silence, and two tools
             are one where `server:name` reads the same. It knows no other chunks and no other pooling.
         chunks: how items are split, a rule by name or `{name: parameters}`: `paragraphs` (the documents'), `marked`,
@@ -225,8 +225,8 @@ class Dense(Strategy):
         chunking = self.chunking  # made now, so that what is wrong with the rule is said now
         if self.original and (chunking != DOCUMENTS or not self.pooling.by_best_pair or self.embedder):
             raise ParameterError(
-                "original answers as the documents' engine does, which splits items into paragraphs and pools by max; "
-                "leave chunks, split_tools, bodies, over_queries, over_chunks and embedder out"
+                "original answers as the specification's engine does, which splits items into paragraphs and pools by "
+                "max; leave chunks, split_tools, bodies, over_queries, over_chunks and embedder out"
             )
 
     @property
