@@ -20,7 +20,7 @@
 # # Reading a gate failure
 #
 # Somebody saves tokens, or edits the description of a tool. Tests are green, and yet for some requests the model no
-# longer gets to see what it needs. The gate says so before it is merged: what was lost, why, and what would mend it.
+# longer gets to see what it needs. The gate says so before it is merged: what was lost, why, and what would fix it.
 # `ctxbench check` does the same in CI.
 
 # %%
@@ -63,13 +63,13 @@ found.to_frame()[["metric", "verdict", "base", "head", "difference", "low", "hig
 
 # %% [markdown]
 # `detectable` is the smallest change for the worse that so many requests would tell apart four times in five. Where it
-# is large, a verdict of `cannot tell` says something about the dataset, and not about the change.
+# is large, a verdict of `inconclusive` says something about the dataset, and not about the change.
 #
-# ## What was lost, and what would mend it
+# ## What was lost, and what would fix it
 
 # %%
 changes = found.changes()
-changes[changes["lost"] & changes["required"]][["query", "item", "detail", "rule", "mend"]]
+changes[changes["lost"] & changes["required"]][["query", "item", "detail", "rule", "fix"]]
 
 # %% [markdown]
 # Everything at once, as the console shows it:

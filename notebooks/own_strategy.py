@@ -83,7 +83,7 @@ res = ctxbench.evaluate(
         "first 5": ctxbench.pipeline("bm25", refine=[{"first": {"n": 5}}]),
         "two servers": ctxbench.pipeline("bm25", refine=[ctxbench.step("cut", TwoServers(n=5))]),
     },
-    metrics=["completeness", "recall", "precision", "tokens", "items", "wrong_siblings"],
+    metrics=["completeness", "recall", "precision", "tokens", "items", "same_server_confusions"],
     embedder="hashing",  # nothing is embedded here
     counter="chars/4",
 )

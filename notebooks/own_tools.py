@@ -75,7 +75,7 @@ mine.labels.head()
 # ## How often is everything there?
 #
 # `complete` is the share of requests for which every tool that they need was offered, with a 95% interval: with eight
-# requests it is wide, and the table says so. `prompt tokens` is what the offer costs. `*` is told apart from the first.
+# requests it is wide, and the table says so. `prompt tokens` is what the offer costs. `*`: significant.
 #
 # A function is a selector, too. Here: every tool of which a word stands in the request.
 

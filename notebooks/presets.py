@@ -107,7 +107,7 @@ t.worse()
 # ## 6. The presets, side by side
 #
 # A preset is a selector: `evaluate` and `select` take it. Differences are paired on the same requests of the test
-# split; `*` is told apart from the default.
+# split; `*` marks a significant difference from the default.
 
 # %%
 presets = {name: preset for name, preset in t.presets.items() if preset.recommended}

@@ -26,7 +26,7 @@ from tests.draws import draws
 
 SMOKE = Path(__file__).parents[1] / "datasets" / "smoke"
 KINDS = {"answers", "datasets", "labelling", "tokens-2.sqlite", "vectors", "verified"}
-SELECTORS = ("semantic/documents", "bm25")
+SELECTORS = ("semantic/spec", "bm25")
 
 
 class Published:
@@ -91,7 +91,7 @@ def results(place):
     resources = LocalResources(Vectors(embedder, vectors), tokens.open_counter("o200k", cache=cache_dir()))
     selectors = pools.open_selectors(SELECTORS, resources)
     batch = Batch.of(read_catalog("published"), [query.request for query in dataset.queries])
-    endpoint = External(Endpoint(), name="outside", cache=cache_dir() / "answers")
+    endpoint = External(Endpoint(), name="external", cache=cache_dir() / "answers")
     out = {
         "dataset": (dataset.hash, dataset.card),
         "tokens": resources.tokens(batch.catalog).tolist(),

@@ -71,7 +71,7 @@ def select(corpus, cache, repeated, size):
     resources = LocalResources(Vectors(embedder, VectorStore(embedder.identity, Path(cache))), open_counter("chars/4"))
     text = (repeated * (size // len(repeated) + 1))[:size]
     batch = Batch.of(read_catalog(corpus), [Request(id="big", text=text)])
-    for selector in open_selectors(["learned/normal", "semantic/documents"], resources).values():
+    for selector in open_selectors(["learned/normal", "semantic/spec"], resources).values():
         assert not selector.select(batch).errors
 
 select(sys.argv[1], sys.argv[2], "a", 1)  # imports what is imported late

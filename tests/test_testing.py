@@ -448,7 +448,7 @@ CASES = [
     ("retrieve", "BadPair", "query_chunk must be -1 or a place from 0 on"),
     ("analyse", "ForgetsRequests", "start must be CSR starts"),
     ("analyse", "EmptyChunks", "a chunk must be a text that is not empty"),
-    ("fit", "AddsRows", "only an expand step may add rows"),
+    ("pack", "AddsRows", "only an expand step may add rows"),
     ("expand", "AddsRows2", "a row that was added must have an expansion origin"),
     ("expand", "Reopens", "a row that was out must keep the rule that met it first"),
     ("expand", "Reorders", "an expand step must leave the order of what stands there as it was"),

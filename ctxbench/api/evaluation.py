@@ -56,7 +56,7 @@ def evaluate(
 
     Args:
         data: datasets, or their names.
-        selectors: by the name that tables give them: a shipped selector (`"semantic/documents"`, or the path of a
+        selectors: by the name that tables give them: a shipped selector (`"semantic/spec"`, or the path of a
             definition), such a one with values (`{"selector": "memory", "set": {"n": 5}}`), a `pipeline`, recorded
             `answers`, a function of the request and the items that returns the ids chosen (`function(request, items)`,
             both as dicts), or an object with `describe` and `select`. A list of shipped selectors names them by

@@ -549,4 +549,4 @@ def _outside(name: str, selector: Selector) -> SelectorSpec:
     def make(_resources: Resources, _memo: MutableMapping[str, Any]) -> Selector:
         return selector
 
-    return SelectorSpec(name, make, "a selector of the user's", outside=True)
+    return SelectorSpec(name, make, "a selector of the user's", external=True)

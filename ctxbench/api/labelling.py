@@ -156,7 +156,7 @@ def label(
     Args:
         folder: of the dataset; nobody else can label it until `close`.
         selectors: whose completeness the labels are to tell, as for `evaluate`; two or more. None = bm25, dense and
-            semantic/documents, and that of the agent that the dataset is over.
+            semantic/spec, and that of the agent that the dataset is over.
         figures: names of the figures to narrow, as `report` lists them; none = all. Of the first session only.
         embedder: as for `evaluate`.
         progress: told how many queries each selector was asked.
@@ -283,7 +283,7 @@ class Labelling:
 
         Returns:
             One row a selector (`completeness`) and a pair of selectors (`difference`): `figure`, `of`, `value`, `low`,
-            `high` (a 95% interval), `answers_to_halve` (its width; NaN = even all answers do not).
+            `high` (a 95% interval), `labels_to_halve_interval` (its width; NaN = even all answers do not).
         """
         report = self._session.report()
         rows = [
@@ -293,7 +293,7 @@ class Labelling:
                 "value": estimate.value,
                 "low": estimate.low,
                 "high": estimate.high,
-                "answers_to_halve": report.halving[estimate.name],
+                "labels_to_halve_interval": report.labels_to_halve_interval[estimate.name],
             }
             for figure, several in (("completeness", report.completeness), ("difference", report.differences))
             for estimate in several

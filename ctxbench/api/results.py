@@ -90,8 +90,7 @@ class Results:
         """
         if read_bytes(self.folder / "manifest.json") != self._manifest:
             raise StorageError(
-                f"{self.folder} holds another run by now, so that these results are gone; give each `evaluate` an "
-                "`out` of its own, or none"
+                f"{self.folder} holds another run by now, so that these results are gone; give each `evaluate` an `out` of its own, or none"
             )
         return self._run
 
@@ -191,12 +190,7 @@ class Results:
         return make_frame(rows, columns=["dataset", "selector", "item", "queries"])
 
     def compare(
-        self,
-        selector: str,
-        baseline: str | None = None,
-        *,
-        metrics: Sequence[str] = HEADLINE,
-        by_group: bool = False,
+        self, selector: str, baseline: str | None = None, *, metrics: Sequence[str] = HEADLINE, by_group: bool = False
     ) -> pd.DataFrame:
         """Compare one selector with another on the same queries.
 
@@ -209,7 +203,7 @@ class Results:
 
         Returns:
             One row a dataset and metric: `difference`, `low`, `high`, `p`, `p_at_floor` (`p` is an upper bound: no
-            random resample was as extreme), `told_apart`, `higher`, `lower`, `equal` (in queries), `n`, and `needed`,
+            random resample was as extreme), `significant`, `higher`, `lower`, `equal` (in queries), `n`, and `needed`,
             how many queries would make such a difference significant.
 
         Raises:
@@ -230,7 +224,7 @@ class Results:
                 "high": comparison.interval.high,
                 "p": comparison.p_holm,
                 "p_at_floor": comparison.p_holm_at_floor,
-                "told_apart": bool(comparison.distinguishable),
+                "significant": bool(comparison.significant),
                 "higher": comparison.higher,
                 "lower": comparison.lower,
                 "equal": comparison.equal,
@@ -311,7 +305,7 @@ class Results:
                 against, cells = self._against[dataset.dataset, selector.selector], {}
                 for column in table.columns:
                     cell = row.cells[column.key]
-                    mark = "*" if column.key in against and against[column.key].distinguishable else ""
+                    mark = "*" if column.key in against and against[column.key].significant else ""
                     unit = " %" if column.unit == "%" else ""
                     cells[f"{column.title}{unit}"] = f"{cell.value}{mark} {cell.interval}".strip()
                 rows.append({"dataset": dataset.dataset, "selector": row.selector, **cells})
@@ -439,7 +433,7 @@ class Checked:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst over all selectors: `not comparable`, `worse`, `cannot tell`, `better` or `same`."""
+        """The worst over all selectors: `not comparable`, `worse`, `inconclusive`, `better` or `same`."""
         return self.found.verdict
 
     def to_frame(self) -> pd.DataFrame:
@@ -478,7 +472,7 @@ class Checked:
 
         Returns:
             One row a dataset, selector, query and item: `lost` (else it came in), `required`, `cause`, `detail`,
-            `base_rank`, `head_rank`, `rule` (what keeps it out), and `remedy`, what would bring a required item back.
+            `base_rank`, `head_rank`, `rule` (what keeps it out), and `fix`, what would bring a required item back.
         """
         columns = ["dataset", "selector", "query", "item", "lost", "required", "cause", "detail"]
         rows = [
@@ -494,12 +488,12 @@ class Checked:
                 "base_rank": change.base_rank,
                 "head_rank": change.head_rank,
                 "rule": "" if change.rule is None else str(change.rule),
-                "mend": str(change.remedy),
+                "fix": str(change.fix),
             }
             for selector in self.found.selectors
             for change in selector.changes
         ]
-        return make_frame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "mend"])
+        return make_frame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "fix"])
 
     def _text(self) -> str:
         return console_text(document(self.found, speech=PYTHON))

@@ -296,7 +296,7 @@ class AgentFile:
         selector: how agent-mode items are found: a shipped selector, `name/preset`, or a YAML file; with `presets` the
             name of a preset.
         presets: the presets file that it stands in, or None.
-        own: the block of an external selector, instead of `selector`, as in experiments; empty = none.
+        external: the block of an external selector, instead of `selector`, as in experiments; empty = none.
         settings: of the selector, over the preset's.
         system: the system prompt; empty: that of the selector.
         lines: of the file, by path; for faults.
@@ -313,7 +313,7 @@ class AgentFile:
     otherwise: str = "always"
     selector: str = LEARNED
     presets: Path | None = None
-    own: Mapping[str, Any] = field(default_factory=dict)
+    external: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     system: str = ""
     lines: Mapping[YamlPath, int] = field(default_factory=dict, repr=False)
@@ -557,7 +557,7 @@ class _AgentReader(YamlForm):
             otherwise=self._mode((include or {}).get("otherwise", "always"), "include", "otherwise"),
             selector=selector,
             presets=presets,
-            own=external,
+            external=external,
             settings=self._mapping(data, "settings", None),
             system=self._system(data),
             lines=self.lines,

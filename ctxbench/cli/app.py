@@ -37,7 +37,7 @@ def score(
     selectors: Annotated[
         list[str] | None,
         typer.Option(
-            "--beside", help="A selector to compare with, such as semantic/normal or an agent file; repeatable."
+            "--compare-to", help="A selector to compare with, such as semantic/normal or an agent file; repeatable."
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
@@ -52,7 +52,7 @@ def score(
 
     For example:
 
-    ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal
+    ctxbench score answers.jsonl -d bfcl-simple --compare-to semantic/normal
     """
     from ctxbench.cli.run import ReportTargets, score_answers
 
@@ -160,7 +160,7 @@ def latency(
     selectors: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Shipped selectors, or selector/preset; semantic/documents by default, of an agent file its own."
+            help="Shipped selectors, or selector/preset; semantic/spec by default, of an agent file its own."
         ),
     ] = None,
     catalog: CatalogName = "workbench",
@@ -175,7 +175,7 @@ def latency(
 
     For example:
 
-    ctxbench latency semantic/documents learned/normal --catalog workbench
+    ctxbench latency semantic/spec learned/normal --catalog workbench
     """
     from ctxbench.cli.run import measure_latency
 
@@ -496,7 +496,9 @@ def check(
     ] = False,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Exit with 1 also for `cannot tell`, with 2 where a server must be asked first."),
+        typer.Option(
+            "--strict", help="Exit with 1 also for `inconclusive`, with 2 where a server must be asked first."
+        ),
     ] = False,
     allow_removed: Annotated[
         bool,

@@ -195,8 +195,8 @@ def _refusal_text(snapshot: CatalogSnapshot, out: Path, items: str) -> str:
         partial = f"`ctxbench data capture {items} --partial`"
         skip = f'`ctxbench data capture {items} {skip}`, or "disabled": true in the configuration' if skip else ""
     ask = f", ask only the others: {skip}" if skip else ""
-    mend = f"mend that{ask}, or replace it by what the others gave: {partial}"
-    return f"{why}; {mend} ({'; '.join(f'{part.name}: {part.error}' for part in snapshot.failed)})"
+    fix = f"fix that{ask}, or replace it by what the others gave: {partial}"
+    return f"{why}; {fix} ({'; '.join(f'{part.name}: {part.error}' for part in snapshot.failed)})"
 
 
 def _failed(snapshot: CatalogSnapshot) -> str:

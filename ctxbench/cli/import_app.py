@@ -316,7 +316,7 @@ Selectors = Annotated[
     list[str] | None,
     typer.Option(
         help="A selector (name, or name/preset), an agent file, or an experiment file with several; repeatable. By "
-        "default bm25, dense, semantic/documents, and your agent's where the dataset is over an agent file."
+        "default bm25, dense, semantic/spec, and your agent's where the dataset is over an agent file."
     ),
 ]
 

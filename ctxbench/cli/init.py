@@ -442,7 +442,7 @@ name: experiment
 datasets: {datasets}
 selectors:
   - {{selector: agent.yaml, name: agent}}    # the selector that agent.yaml names
-  - {{selector: semantic, preset: documents}}
+  - {{selector: semantic, preset: spec}}
   - {{selector: bm25, set: {{n: 5}}}}
   - everything
 compare_to: agent

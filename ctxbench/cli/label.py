@@ -198,7 +198,7 @@ def label(
         recent = f"{n_answers:,} of them now" if n_answers >= 0 else f"{-n_answers:,} of an earlier time taken back"
         _print_report(after, "after", f" in all, {recent}")
         say(f"{count(len(applied.changed), 'query', 'queries')} changed in {folder}")
-        if after.queries and any(after.halving.values()):
+        if after.queries and any(after.labels_to_halve_interval.values()):
             say("labelled queries are no random sample: these figures weigh them, plain means do not")
 
 
@@ -368,6 +368,7 @@ def _print_report(report: Report, when: str, of_them: str = "") -> None:
         say(f"{when}: {count(report.answers, 'answer')}{of_them}, {done}")
     else:
         say(f"{when} any answer of yours: what the log alone makes likely, which may be far off")
+    to_halve = report.labels_to_halve_interval
     for title, figures in (("completeness", report.completeness), ("difference", report.differences)):
         for figure in figures:
             if math.isnan(figure.value):
@@ -375,7 +376,8 @@ def _print_report(report: Report, when: str, of_them: str = "") -> None:
                 continue
             say(
                 f"  {title:<12}  {figure.name:<{wide}}  {_percent(figure.value):>6}  "
-                f"(likely {_percent(figure.low)} to {_percent(figure.high)}; {_halving(report.halving[figure.name])})"
+                f"(likely {_percent(figure.low)} to {_percent(figure.high)}; "
+                f"{_labels_to_halve_text(to_halve[figure.name])})"
             )
     if report.unsure:
         say(
@@ -386,7 +388,7 @@ def _print_report(report: Report, when: str, of_them: str = "") -> None:
         say(f"  {report.minutes_per_answer:.2f} minutes an answer, {report.answers_per_query:.1f} answers a query")
 
 
-def _halving(n_answers: int | None) -> str:
+def _labels_to_halve_text(n_answers: int | None) -> str:
     if n_answers is None:
         return "no answers make this range half as wide"
     return (
@@ -402,7 +404,7 @@ def _percent(share: float) -> str:
 
 def _report_json(report: Report) -> dict[str, Any]:
     def row(figure: Any) -> dict[str, Any]:
-        values = asdict(figure) | {"answers_to_halve": report.halving[figure.name]}
+        values = asdict(figure) | {"labels_to_halve_interval": report.labels_to_halve_interval[figure.name]}
         return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()}
 
     per_answer = report.minutes_per_answer

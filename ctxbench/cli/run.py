@@ -308,7 +308,7 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
     from ctxbench.selectors.definitions import find_definition
 
     pipelines = {}
-    for name in selectors or [catalog if is_agent_file(catalog) else "semantic/documents"]:
+    for name in selectors or [catalog if is_agent_file(catalog) else "semantic/spec"]:
         definition, preset = find_definition(name)
         pipelines[name] = definition.pipeline(definition.values(preset))
     model, items = open_embedder(embedder), find_catalog(catalog)

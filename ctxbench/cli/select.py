@@ -396,7 +396,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
             say(f"notice: {notice}", err=True)
     if explanation.outside > OUTSIDE:
         text = f"of {explanation.outside:.0%} of the items offered a feature lies outside of what the fit has seen"
-        say(f"notice: {text}, so that how likely they are is a guess; labels of your own mend that", err=True)
+        say(f"notice: {text}, so that how likely they are is a guess; labels of your own fix that", err=True)
     if messages:
         print_json({"messages": _messages(explanation), "tools": list(explanation.prompt.tools)})
     elif as_json:

@@ -123,14 +123,14 @@ def _ways_to_take(tuning: Tuning, ready: TuningInputs, file: PolicyFile) -> list
         if selector.selector.endswith((".yaml", ".yml"))
     }
     agents = {name: read_agent(path) for name, path in paths.items() if is_agent_file(path)}
-    outside = {tunable.name for tunable in ready.tunables if tunable.answers is not None}
+    external = {tunable.name for tunable in ready.tunables if tunable.answers is not None}
     lines, cut = [], False
     for dataset in tuning.datasets:
         on = f" on {dataset.dataset}" if len(tuning.datasets) > 1 else ""
         for outcome in dataset.outcomes:
             if (chosen := outcome.recommended) is None:
                 continue
-            if chosen.selector in outside:
+            if chosen.selector in external:
                 text = ", ".join(f"{name} {value_text(value)}" for name, value in chosen.values.items())
                 lines.append(
                     f"to take {outcome.policy.name}{on}: cut the ranking of {chosen.selector} yourself by {text}"
@@ -282,7 +282,7 @@ def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> dict[str, Any]:
         "verdicts": [verdict_block(verdict) for verdict in outcome.verdicts],
         "fixed": None if outcome.fixed is None else outcome.fixed.name,
         "fixed_reason": outcome.fixed_reason,
-        "fixed_own": None if outcome.fixed_own is None else outcome.fixed_own.name,
+        "fixed_of_selector": None if outcome.fixed_of_selector is None else outcome.fixed_of_selector.name,
         "against": {kind: comparisons(by_metric) for kind, by_metric in outcome.against.items()},
         "ranking": comparisons(outcome.ranking),
         "worse": [{"query": request.query, "missing": list(request.missing)} for request in outcome.worse],
@@ -371,7 +371,7 @@ def _selector_for(catalog: str) -> tuple[str, str]:
     path = Path(catalog) if is_agent_file(catalog) else agent_of(Path(catalog))
     if path is None:
         return DEFAULT, ""
-    if external := read_agent(path).own:
+    if external := read_agent(path).external:
         why = f"the selector of {path} is a {own_kind(external)} of your own, on which no budget can be set"
         return DEFAULT, f"{why}; it is set on {DEFAULT}"
     definition, preset = find_definition(str(path))
@@ -580,7 +580,7 @@ def _warning(fit: Fit) -> str:
     """The warning that a fit has seen few queries."""
     from ctxbench.io.errors import count
 
-    text = f"{fit.dataset}: {fit.what} is fitted on {count(fit.queries, 'labelled query', 'labelled queries')} only"
+    text = f"{fit.dataset}: {fit.kind} is fitted on {count(fit.queries, 'labelled query', 'labelled queries')} only"
     return f"warning: {text}, which says little about others; label about {FEW} or more (`ctxbench data label`)"
 
 
@@ -644,7 +644,7 @@ def _check_fits_file(out: Path) -> None:
 
 
 def _fit_facts(fit: Fit, figures: FoldFigures | WeightFigures | None) -> dict[str, Any]:
-    facts = {"what": fit.what, "catalog": fit.catalog, "split": fit.split, "queries": fit.queries}
+    facts = {"kind": fit.kind, "catalog": fit.catalog, "split": fit.split, "queries": fit.queries}
     return facts | ({"values": fit.values} if figures is None else {"out_of_fold": figures.as_dict()})
 
 
@@ -652,7 +652,7 @@ def _summary(fit: Fit) -> str:
     where = "every split" if fit.split == "all" else f"split {fit.split}"
     from ctxbench.io.errors import count
 
-    kind = "weights of columns" if fit.what == "linear" else fit.what
+    kind = "weights of columns" if fit.kind == "linear" else fit.kind
     line = f"{fit.dataset}: {kind} fitted on {count(fit.queries, 'query', 'queries')} of {where}"
     weights = fit.values.get("weights")
     if isinstance(weights, Mapping):

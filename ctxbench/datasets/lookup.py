@@ -298,7 +298,7 @@ class FileImporter:
                 advice += "--from PLACE --own --out FOLDER` makes it"
             raise StorageError(
                 f"{location} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
-                f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._remedy()}. "
+                f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._fix()}. "
                 f"{advice}"
             )
         return SourceText(location, read_text(location))
@@ -308,8 +308,8 @@ class FileImporter:
         location = self._find(file)
         if location is None:
             missing = (self._folder or self._expected.folder) / file.path
-            raise StorageError(f"cannot read {missing}: no such file; {self._remedy()}")
-        return location, sha256_of(location, remedy=self._remedy())
+            raise StorageError(f"cannot read {missing}: no such file; {self._fix()}")
+        return location, sha256_of(location, fix=self._fix())
 
     def _find(self, file: SourceFile) -> Path | None:
         folder = self._folder or self._expected.folder
@@ -317,13 +317,13 @@ class FileImporter:
             return folder
         return next((path for path in (folder / file.path, folder / file.published) if path.is_file()), None)
 
-    def _remedy(self) -> str:
+    def _fix(self) -> str:
         if self._folder is None:
             return f"get it with `{self.install}`"
         return f"get it with `{self.install}`, or name a folder that holds {self._expected.files[0].path} as published"
 
 
-def sha256_of(path: Path, *, remedy: str) -> str:
+def sha256_of(path: Path, *, fix: str) -> str:
     """The SHA-256 of a file, in hexadecimal.
 
     Raises:
@@ -333,7 +333,7 @@ def sha256_of(path: Path, *, remedy: str) -> str:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}; {remedy}") from error
+        raise StorageError(f"cannot read {path}: {error.strerror or error}; {fix}") from error
 
 
 def json_entries(source: SourceText, faults: list[Fault], *, expected: str) -> Iterator[Row]:

@@ -353,15 +353,15 @@ def unlabelled_words(left_out: int, partly: int) -> str:
 
 
 Place: TypeAlias = tuple[Path | None, int]
-_REMEDY = (
+_FIX = (
     "correct the id, or put the item back, or drop what names it (`ctxbench data rebase`), or follow an item that has "
     "another name now (the same with --renames FILE, which holds `old id: new id`, or --accept-renames)"
 )
-_AGENT_REMEDY = (
+_AGENT_FIX = (
     "correct the id, or put the item back, or drop what names it (`ctxbench data rebase DATASET --in-place`); where it "
     "has another name now, add --renames FILE, which holds `old id: new id`"
 )
-_PLAIN_REMEDY = "correct the id, or put the item back; `ctxbench data rebase` moves labels to a catalog that changed"
+_PLAIN_FIX = "correct the id, or put the item back; `ctxbench data rebase` moves labels to a catalog that changed"
 _SHOWN_LINES = 5  # lines of a file that a message names
 _LISTS = {
     "session": "session",
@@ -432,8 +432,8 @@ class _Checker:
         self._told_servers: set[AbsentServer] = set()
         of_agent = contents.catalog != Contents.catalog
         edited = contents.former_ids is not None or of_agent
-        self._remedy = f"; {_AGENT_REMEDY if of_agent else _REMEDY}" if edited else ""
-        self._plain_remedy = "" if edited else f"; {_PLAIN_REMEDY}"
+        self._fix = f"; {_AGENT_FIX if of_agent else _FIX}" if edited else ""
+        self._plain_fix = "" if edited else f"; {_PLAIN_FIX}"
         self._queries = {query.id: query for query in reversed(contents.queries)}
         self._scopes = {name: frozenset(keys) for name, keys in contents.scopes.items()}
         self._in_a_scope = frozenset[ItemKey]().union(*self._scopes.values())
@@ -461,8 +461,8 @@ class _Checker:
                 self._told_servers.add(absent)
                 yield f"names item {key.id!r}, {missing}{mentions}: {absent.why}{fix}"
                 continue
-            yield f"names item {key.id!r}, {missing}{mentions}{closest}{self._plain_remedy}{self._next_remedy()}"
-            self._plain_remedy = ""
+            yield f"names item {key.id!r}, {missing}{mentions}{closest}{self._plain_fix}{self._next_fix()}"
+            self._plain_fix = ""
 
     def _other_mentions(self, key: ItemKey, kind: str) -> str:
         """All other mentions of an item, `, as do 2 more labels (test.tsv, lines 3 and 9) and 1 scope`."""
@@ -497,10 +497,10 @@ class _Checker:
     def _item_ids(self) -> list[str]:
         return [key.id for key in self._contents.items if key not in self._contents.gone]
 
-    def _next_remedy(self) -> str:
+    def _next_fix(self) -> str:
         """Advice about items that are gone from an edited catalog, for the first message; empty for all others."""
-        remedy, self._remedy = self._remedy, ""
-        return remedy
+        fix, self._fix = self._fix, ""
+        return fix
 
     def _suggest(self, noun: str, name: str, names: Iterable[str]) -> str:
         """The closest known names, for as many faults as a message lists; the first of a kind lists what is known."""
@@ -630,7 +630,7 @@ class _Checker:
                 why = "is included by hand only (manual), and its session does not hold it"
             names = " or ".join(repr(label.item.id) for label in labels)
             message = f"query {query.id!r} requires {names}, which {why}; no selector could offer it"
-            yield Fault(message + self._next_remedy(), *contents.place_label(rows[0]))
+            yield Fault(message + self._next_fix(), *contents.place_label(rows[0]))
 
 
 def label_fault(label: Label, message: str, location: Place) -> Fault:

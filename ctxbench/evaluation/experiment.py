@@ -50,7 +50,7 @@ DEFAULT_METRICS = (
     "R@5",
     "nDCG@10",
     "RR",
-    "wrong_siblings",
+    "same_server_confusions",
     "abstention",
     "false_items",
 )

@@ -276,10 +276,10 @@ def model_use(j: Joined, row: int) -> FloatArray:
     return np.asarray(np.asarray(j.evidence.model_use, dtype=np.float64)[row])
 
 
-def wrong_siblings(j: Joined) -> FloatArray:
+def same_server_confusions(j: Joined) -> FloatArray:
     """How many items added are not relevant but siblings of a required item of the query."""
     if j.evidence.kinship is None:
-        raise RuntimeError("wrong siblings were counted without kinship")
+        raise RuntimeError("same-server confusions were counted without kinship")
     wrong = j.added & (j.offered_grade < Grade.HELPFUL)
     required = j.label_group >= 0
     sibling = np.zeros(len(wrong), dtype=np.bool_)

@@ -203,8 +203,8 @@ _SETS = (
         compute=_set(partial(metric_kernels.model_use, row=1)),
     ),
     Declaration(
-        name="wrong_siblings",
-        title="Wrong siblings offered",
+        name="same_server_confusions",
+        title="Same-server confusions",
         text="How many items added are irrelevant or unlabelled but share with a required item the type and the "
         "server, the type and the stem of the name (on any server), or a near-duplicate group.",
         empty=f"{_LEFT_OUT}; 0 where nothing was added.",
@@ -212,7 +212,7 @@ _SETS = (
         scale="amount",
         unit="items",
         needs=("kinship",),
-        compute=_set(metric_kernels.wrong_siblings),
+        compute=_set(metric_kernels.same_server_confusions),
     ),
     Declaration(
         name="abstention",

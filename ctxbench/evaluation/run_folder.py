@@ -62,7 +62,7 @@ from ctxbench.model.items import Catalog
 
 _log = logging.getLogger(__name__)
 LONGEST_NAME = 200  # bytes of a file name, with room for an ending
-FORMAT = 4  # of the run folder; raised when a reader of the old one would go wrong
+FORMAT = 5  # of the run folder; raised when a reader of the old one would go wrong
 MEANING = 3  # of answers, part of their key: raised when those that are stored would say something else
 _ANSWERS = "answers.zip"
 
@@ -275,7 +275,7 @@ class RunFolder:
         with suppress(UserError, KeyError, TypeError):
             manifest = read_json(self.path / "manifest.json")
             if "checksum" in manifest:
-                manifest = self.read("manifest.json")
+                manifest = _read_checked(self.path / "manifest.json")
             return str(manifest["experiment"]["name"])
         return None
 
@@ -298,7 +298,10 @@ class RunFolder:
         path = self.path / name
         if not path.exists():
             raise StorageError(f"{self.path} holds no {name}: expected the folder of a finished run (`ctxbench run`)")
-        return _read_checked(path)
+        value = _read_checked(path)
+        if value.get("format", FORMAT) != FORMAT:
+            raise _other_format(path, value)
+        return value
 
 
 def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
@@ -350,6 +353,10 @@ def _read_checked(path: Path) -> dict[str, Any]:
     if checksum != content_key(value):
         raise _changed(path)
     return value
+
+
+def _other_format(path: Path, value: Mapping[str, Any]) -> StorageError:
+    return StorageError(f"{path} has format {value['format']}, this version reads {FORMAT}; run again")
 
 
 def _has_text(path: Path, text: str) -> bool:
@@ -591,7 +598,7 @@ def comparison_dict(comparison: Comparison) -> dict[str, Any]:
         "p_holm": finite(comparison.p_holm),
         "p_holm_at_floor": comparison.p_holm_at_floor,
         "test": comparison.test,
-        "distinguishable": bool(comparison.distinguishable),
+        "significant": bool(comparison.significant),
         "better_on": comparison.higher,
         "worse_on": comparison.lower,
         "needed": comparison.needed,

@@ -40,7 +40,7 @@ from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched,
 
 NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
     *("abstention", "false_inclusion", "false_items", "forbidden_offered"),
-    *("tokens", "total_tokens", "loaded_tokens", "items", "unlabelled", "wrong_siblings"),
+    *("tokens", "total_tokens", "loaded_tokens", "items", "unlabelled", "same_server_confusions"),
     *("model_tokens", "model_seconds"),
 }
 SLICE = 64  # queries between two checkpoints, at most
@@ -65,21 +65,21 @@ class DatasetRun:
         self.dataset: Dataset = prepared.datasets[name].measured()
         self.memo: dict[str, Any] = {}
         self.selectors = prepared.experiment.make_selectors(resources, self.memo, required=self.dataset.required)
-        outside = {spec.name: spec.outside for spec in prepared.experiment.selectors}
-        self.keys = {n: self._key(selector, outside[n]) for n, selector in self.selectors.items()}
+        external = {spec.name: spec.external for spec in prepared.experiment.selectors}
+        self.keys = {n: self._key(selector, external[n]) for n, selector in self.selectors.items()}
         self.metrics = with_forbidden(prepared.metrics, self.dataset)
         metrics = [str(metric) for metric in self.metrics]
         self.values_key = content_key(metrics, prepared.counter.name, prepared.item_tokens[name].tolist(), code_hash())
         self._offered_by: dict[str, StoredAnswers] = {}  # finished parts whose sizes others take
 
-    def _key(self, selector: Selector, outside: bool) -> str:
+    def _key(self, selector: Selector, external: bool) -> str:
         """Hash of everything that decides a selector's answers; for ours, code and libraries among it."""
         return content_key(
             MEANING,
             self.dataset.hash,
             [query.id for query in self.dataset.queries],  # the hash is the same in any order, answers are not
             selector.describe(),
-            None if outside else [code_hash(), versions()],
+            None if external else [code_hash(), versions()],
         )
 
     def unfinished(self, *, fresh: bool) -> list[str]:
@@ -151,7 +151,7 @@ class DatasetRun:
         if not stored.errors:
             return stored
         request = {request.id: request for request in self.dataset.requests()}
-        key = f"{self.keys[name]} mended"
+        key = f"{self.keys[name]} fixed"
         have = self.store.slice_numbers(self.name, name, key, queries=stored.parts)
         missing = [number for number in range(len(stored.parts)) if number not in have]
         for number, block in zip(missing, stored.blocks(set(missing)), strict=True):
@@ -351,7 +351,7 @@ def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent
     ):
         for name in prepared.datasets:
             work = DatasetRun(prepared, resources, store, name=name, commit=commit)
-            for selector in work.selectors.values():  # those outside are the same objects for every dataset
+            for selector in work.selectors.values():  # external ones are the same objects for every dataset
                 if hasattr(selector, "close"):
                     end.callback(selector.close)
             unfinished = work.unfinished(fresh=fresh)
@@ -486,7 +486,7 @@ def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:
         "about": spec.about,
         "values": dict(spec.values),
         "like": spec.like,
-        "outside": spec.outside,
+        "external": spec.external,
         "shipped": spec.shipped,
         "description": selector.describe(),
     }

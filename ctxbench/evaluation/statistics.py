@@ -400,7 +400,7 @@ class Comparison:
         return self.p_floor > 0.0 and self.p == self.p_floor
 
     @property
-    def distinguishable(self) -> bool:
+    def significant(self) -> bool:
         """Whether the difference is significant: p_holm <= alpha. Its size is another question."""
         return self.p_holm <= self.alpha
 
@@ -489,7 +489,7 @@ def _with_needed(comparison: Comparison, *, family: int) -> Comparison:
         return replace(comparison, needed=None)
     n_needed = needed_n(comparison.difference, comparison.square, differing / n, comparison.alpha / family)
     n_needed = None if n_needed is None else math.ceil(n_needed / comparison.worth)
-    if n_needed is not None and n_needed <= n and not comparison.distinguishable:
+    if n_needed is not None and n_needed <= n and not comparison.significant:
         n_needed = None  # the formula is normal theory; n queries were asked, and did not tell
     return replace(comparison, needed=n_needed)
 

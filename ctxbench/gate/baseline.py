@@ -594,10 +594,14 @@ def _versions(snapshot: SelectorSnapshot, libraries: Mapping[str, str] | None) -
 def _selector_row(snapshot: SelectorSnapshot, digest: str) -> dict[str, Any]:
     """The entry of a selector on a dataset: its description, and the means of its metrics."""
     identity = snapshot.identity
-    repeated = {"repeats": snapshot.repeats, "spread": dict(snapshot.spread), "unsteady": list(snapshot.unsteady)}
+    repeated = {
+        "repeats": snapshot.repeats,
+        "spread": dict(snapshot.spread),
+        "nondeterministic": list(snapshot.nondeterministic),
+    }
     means = _mean_estimates(snapshot) if snapshot.queries else {}
     return {
-        "outside": identity.outside,
+        "external": identity.external,
         **({"shipped": identity.shipped} if identity.shipped else {}),
         "embedder": identity.embedder,
         "tokens": identity.tokens,
@@ -730,7 +734,7 @@ def _selectors_unchanged(file: GateFile, bases: Sequence[SelectorSnapshot]) -> b
     """Whether selectors, versions and metrics are those of the baseline."""
     experiment = file.experiment
     parts = {part for metric in file.settings.metrics for part in metric.parts}
-    if any(spec.outside or spec.like is not None for spec in experiment.selectors):
+    if any(spec.external or spec.like is not None for spec in experiment.selectors):
         return False
     current_versions = versions()
     if not all(
@@ -758,4 +762,4 @@ def _same_description(
 ) -> bool:
     """Whether a selector describes itself as it did in the baseline."""
     current = json.loads(dump_json([description, values]))
-    return not before.outside and before.tokens == counter and current == [before.selector, before.values]
+    return not before.external and before.tokens == counter and current == [before.selector, before.values]

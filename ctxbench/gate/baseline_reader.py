@@ -239,12 +239,12 @@ class _BaselineReader:
                 embedder=_typed(about, "embedder", str),
                 tokens=_typed(about, "tokens", str),
                 versions=_typed(about if "versions" in about else head, "versions", dict),
-                outside=_typed(about, "outside", bool),
+                external=_typed(about, "external", bool),
                 shipped=_typed(about, "shipped", str, default=""),
             ),
             repeats=_repeats(about),
             spread=_spread(about),
-            unsteady=texts("unsteady", _typed(about, "unsteady", list, default=[])),
+            nondeterministic=texts("nondeterministic", _typed(about, "nondeterministic", list, default=[])),
             source=str(self.folder),
         )
 

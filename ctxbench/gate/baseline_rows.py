@@ -38,7 +38,7 @@ from ctxbench.model.candidates import Rule
 from ctxbench.model.items import ItemKey
 from ctxbench.model.selection import Offered
 
-FORMAT = 3  # raised when a reader of the old one would go wrong
+FORMAT = 4  # raised when a reader of the old one would go wrong
 MANIFEST, VECTORS = "baseline.json", "vectors.npz"
 ITEMS, QUERIES, SESSIONS = "items.jsonl", "queries.jsonl", "sessions.jsonl"
 GATE = "gate.yaml"  # the gate file where nothing else is named

@@ -291,7 +291,7 @@ def grown_price(change: ChangeContext, pair: SnapshotPair) -> GrownPrice | None:
     """
     before, after = pair.base.items.get(pair.base_ids.get(change.item, change.item)), pair.head.items.get(change.item)
     head_row, base_row = change.head.rows.get(change.item), change.base.rows.get(change.item)
-    if before is None or after is None or after.tokens <= before.tokens or pair.head.identity.outside:
+    if before is None or after is None or after.tokens <= before.tokens or pair.head.identity.external:
         return None
     steps = pair.steps[1] or ()
     enough = head_row is not None and is_kept(_at_price(head_row, before.tokens, steps), change, steps)
@@ -334,7 +334,7 @@ def is_kept(
         candidate: the item; None where it is none.
         change: the change, with the item's rivals at the head.
         steps: of the head.
-        changed: parameters of them to change, as in `Remedy`.
+        changed: parameters of them to change, as in `Fix`.
     """
     rivals = [row for name, row in change.head.rows.items() if name != change.item]
     case = ReplayCase(candidate=candidate, rivals=rivals, bar=change.head.bar)
@@ -369,7 +369,7 @@ def unseen_cause(pair: SnapshotPair) -> Cause:
 
 def is_steady(pair: SnapshotPair) -> bool:
     """Whether both sides were asked repeatedly, and answered alike each time."""
-    return all(side.repeats > 1 and not side.unsteady for side in (pair.base, pair.head))
+    return all(side.repeats > 1 and not side.nondeterministic for side in (pair.base, pair.head))
 
 
 class CauseFinder:
@@ -538,9 +538,9 @@ class CauseFinder:
         was, current = (None if row is None else row.score for row in rows)
         return was is None or current is None or (was - current if change.lost else current - was) > MARGIN
 
-    def outside_cause(self, moved: bool, change: ChangeContext) -> Cause:
+    def external_cause(self, moved: bool, change: ChangeContext) -> Cause:
         """The cause for an external selector, of which it is not known how it decides."""
-        differences = self.inputs.outside or self.inputs.settings
+        differences = self.inputs.external or self.inputs.settings
         direct, adjacent = (
             [difference for difference in differences if difference.adjacent is lies] for lies in (False, True)
         )
@@ -552,8 +552,8 @@ class CauseFinder:
         touched = change.item in self.pair.changed_items
         by_items = touched or bool(self.blockers(change)[0])
         if differences and not by_items and (answers or not self.inputs.catalog):
-            return setting_cause(differences, CauseKind.OUTSIDE)
-        ours = () if answers or not direct else (setting_cause(direct, CauseKind.OUTSIDE),)
+            return setting_cause(differences, CauseKind.EXTERNAL)
+        ours = () if answers or not direct else (setting_cause(direct, CauseKind.EXTERNAL),)
         if not ours or touched or (by_items and unmoved):
             result = self._items_cause(change)
             either = "".join(phrase_cause(cause, cause.detail) for cause in ours)

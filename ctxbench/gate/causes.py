@@ -44,7 +44,7 @@ from ctxbench.gate.inputs import (
     with_setting,
     with_value_of,
 )
-from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Change, MetricVerdict, Remedy
+from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Change, Fix, MetricVerdict
 from ctxbench.gate.settings import PRICES
 from ctxbench.gate.snapshots import NONE, FlatStep, has_all_candidates, level, levels, shortened, size
 from ctxbench.io.documents import dump_json
@@ -68,89 +68,87 @@ _UNDO_TEXTS = {
 }
 
 
-def find_remedy(loss: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
-    """Find the remedy for a lost required item; an empty one for other changes, and where nothing can be said."""
+def find_fix(loss: Change, cause: Cause, pair: SnapshotPair) -> Fix:
+    """Find the fix for a lost required item; an empty one for other changes, and where nothing can be said."""
     if not (loss.lost and loss.required):
-        return Remedy()
+        return Fix()
     change = pair.context(loss)
     item = change.item
     match cause.kind:
         case CauseKind.GONE:
-            return Remedy(f"{_put_back(item, pair)}{_follow_successor(item, pair)}")
+            return Fix(f"{_put_back(item, pair)}{_follow_successor(item, pair)}")
         case CauseKind.RENAMED:
             hint = "or say in its description what that said: names are searched"
-            return Remedy(f"give {item} its old name back, {hint}")
+            return Fix(f"give {item} its old name back, {hint}")
         case CauseKind.EDITED if cause.subjects == (item,):
             back = f"take the edit of {item} back"
             back += " and give it its old name" if item in pair.base_ids else ""
             if price := grown_price(change, pair):
                 grew = f"its price keeps it out, {price.before:,} -> {price.after:,} prompt tokens"
-                return Remedy(f"{back}, or shorten it: {grew}" if price.enough else f"{back}: {grew}")
+                return Fix(f"{back}, or shorten it: {grew}" if price.enough else f"{back}: {grew}")
             if is_found_again(change, pair) and (lost := lost_words(change, pair)):
-                return Remedy(back, quoted=f"say again what it may have been found by: {lost}")
-            return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Remedy(back)
+                return Fix(back, quoted=f"say again what it may have been found by: {lost}")
+            return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Fix(back)
         case CauseKind.CROWDED:
             wider = _widen_cut(change, pair)
-            separated, undone = _separate_items(change, cause, pair, wider), Remedy(_undo_items(cause, pair))
+            separated, undone = _separate_items(change, cause, pair, wider), Fix(_undo_items(cause, pair))
             return separated or (wider if wider.possible else undone) or undone or wider
         case CauseKind.PARAMETER:
-            return Remedy(_undo_settings(cause, pair), changed=_settings_of_base(cause, pair))
+            return Fix(_undo_settings(cause, pair), changed=_settings_of_base(cause, pair))
         case CauseKind.MODEL:
-            return Remedy("tune the cut for the new model (`ctxbench tune`), or keep the old one")
+            return Fix("tune the cut for the new model (`ctxbench tune`), or keep the old one")
         case CauseKind.UNKNOWN if not pair.inputs:
             advice = "ask more than once (`repeats` in the gate file), which tells whether it answers alike"
-            return Remedy("look at what it reads beside its source files" if is_steady(pair) else advice)
+            return Fix("look at what it reads beside its source files" if is_steady(pair) else advice)
         case CauseKind.UNKNOWN if pair.changed_items == {*cause.subjects} and not _differs_beside_items(pair):
-            return Remedy(_undo_items(cause, pair))
+            return Fix(_undo_items(cause, pair))
         case _:
             return _widen_cut(change, pair)
 
 
-def agreeing_remedies(changes: Sequence[Change], pair: SnapshotPair) -> tuple[Change, ...]:
-    """The changes with remedies that do not contradict each other: no parameter is set to two values.
+def agreeing_fixes(changes: Sequence[Change], pair: SnapshotPair) -> tuple[Change, ...]:
+    """The changes with fixes that do not contradict each other: no parameter is set to two values.
 
-    Where one is to be set back for some losses, and a wider cut would mend others, setting it back is the remedy of
+    Where one is to be set back for some losses, and a wider cut would fix others, setting it back is the fix of
     those as well, if it is enough for them; else it is said that more is needed than to set it back.
     """
-    remedies = [
-        change.remedy for change in changes if change.cause.kind is CauseKind.PARAMETER and change.remedy.changed
-    ]
-    backs = {dump_json(remedy.changed): remedy for remedy in remedies}
+    fixes = [change.fix for change in changes if change.cause.kind is CauseKind.PARAMETER and change.fix.changed]
+    backs = {dump_json(fix.changed): fix for fix in fixes}
 
     def agreeing(change: Change) -> Change:
-        set_to = {(path, name) for path, name, _ in change.remedy.changed}
+        set_to = {(path, name) for path, name, _ in change.fix.changed}
         alike = (back for back in backs.values() if set_to & {(path, name) for path, name, _ in back.changed})
         back = next(alike, None)
         if back is None or change.cause.kind is CauseKind.PARAMETER:
             return change
         context = pair.context(change)
         if is_kept(context.head.rows.get(context.item), context, pair.steps[1] or (), back.changed):
-            return replace(change, remedy=back)
-        return replace(change, remedy=replace(change.remedy, share="as to set it back is not enough"))
+            return replace(change, fix=back)
+        return replace(change, fix=replace(change.fix, share="as to set it back is not enough"))
 
     return tuple(map(agreeing, changes))
 
 
 def _differs_beside_items(pair: SnapshotPair) -> bool:
     """Whether more than items differs, so that taking their changes back need not give the answers of the base."""
-    differences = [difference for difference in pair.inputs.outside if not difference.adjacent]
+    differences = [difference for difference in pair.inputs.external if not difference.adjacent]
     return any((pair.inputs.settings, differences, pair.inputs.embedder, pair.inputs.tokens))
 
 
-def undo_inclusion(cause: Cause, pair: SnapshotPair) -> Remedy:
+def undo_inclusion(cause: Cause, pair: SnapshotPair) -> Fix:
     """Advise to include an item as before, where that is what changed; it costs tokens, and nothing need be lost."""
     (item, *rest) = cause.subjects or ("",)
     before, after = pair.base.items.get(pair.base_ids.get(item, item)), pair.head.items.get(item)
     if rest or cause.kind is not CauseKind.EDITED or before is None or after is None:
-        return Remedy()
+        return Fix()
     old_mode, new_mode = ((fact.row or {}).get("include", "agent") for fact in (before, after))
     if before.row is None or after.row is None or old_mode == new_mode:
-        return Remedy()
+        return Fix()
     if restore := _restore_command(item, pair):
-        return Remedy(
+        return Fix(
             f"include {item} by {old_mode} again, not by {new_mode}: take the edit of its file back (`{restore}`)"
         )
-    return Remedy(f"include {item} by {old_mode} again, not by {new_mode}")
+    return Fix(f"include {item} by {old_mode} again, not by {new_mode}")
 
 
 def _restore_command(item: str, pair: SnapshotPair) -> str:
@@ -194,9 +192,9 @@ def _put_back(item: str, pair: SnapshotPair) -> str:
     return f"put {item} back (`{restore}`)" if restore else f"put {item} back"
 
 
-def _with_alternative(text: str, remedy: Remedy) -> Remedy:
-    """A remedy with a text before it; empty where no remedy helps."""
-    return replace(remedy, phrase=f"{text} {remedy.phrase}") if remedy and remedy.possible else Remedy()
+def _with_alternative(text: str, fix: Fix) -> Fix:
+    """A fix with a text before it; empty where no fix helps."""
+    return replace(fix, phrase=f"{text} {fix.phrase}") if fix and fix.possible else Fix()
 
 
 def lost_words(change: ChangeContext, pair: SnapshotPair) -> str:
@@ -234,18 +232,18 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word for word in re.findall(r"\w+", text.lower()) if len(word) > _SHORT)
 
 
-def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair, wider: Remedy) -> Remedy:
+def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair, wider: Fix) -> Fix:
     """Advise to distinguish an item from those ranked above with nearly the same score (similarities only)."""
     if pair.weighs_the_catalog:
-        return Remedy()
+        return Fix()
     after, item = change.head, change.item
     distance = {name: abs(after.score(name) - after.score(item)) for name in cause.subjects}
     alike = sorted((name for name in distance if distance[name] <= _CLOSE), key=lambda name: (distance[name], name))
     if not alike:
-        return Remedy()
+        return Fix()
     suffix = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
     text = f"say in its text what tells {item} from {alike[0]}{suffix}, or merge them"
-    return _with_alternative(f"{text}; or", wider) or Remedy(text)
+    return _with_alternative(f"{text}; or", wider) or Fix(text)
 
 
 def _undo_items(cause: Cause, pair: SnapshotPair) -> str:
@@ -282,7 +280,7 @@ def _settings_of_base(cause: Cause, pair: SnapshotPair) -> tuple[tuple[str, str,
     return tuple((path, name, value) for (path, name), value in back.items())
 
 
-def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:
+def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Fix:
     """Advise to change the parameters of the cuts that keep the item out, to values that let it in.
 
     Empty where that would not bring it back: cuts that can be replayed are tried with these values. Where a parameter
@@ -292,7 +290,7 @@ def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:
     row, steps = after.rows.get(item), pair.steps[1] or ()
     step = None if row is None else deciding_cut(pair, row)
     if row is None or row.score is None or step is None or row.beyond_chunks:
-        return Remedy()
+        return Fix()
     later_cuts = [cut for cut in steps[steps.index(step) :] if cut.kind == "cut" and row.type in cut.types]
     widenings = [
         (cut, name, value)
@@ -302,12 +300,12 @@ def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:
     changed = tuple((cut.path, name, value) for cut, name, value in widenings)
     is_widened = any(cut.path == step.path for cut, _, _ in widenings)
     if not is_widened or (can_replay(steps) and not is_kept(row, change, steps, changed)):
-        return Remedy()
+        return Fix()
     for cut, name, value in widenings:
         label = user_name(name, cut, pair)
         parameter = pair.head.identity.parameters.get(label)
         if parameter is not None and not parameter.low <= value <= parameter.high:
-            return Remedy(
+            return Fix(
                 f"no value that {label} may have ({parameter.low:g} to {parameter.high:g}) is enough", possible=False
             )
     phrase, verb, amount = "", "", 0.0
@@ -315,7 +313,7 @@ def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:
         last, verb = verb, "lower" if name == "threshold" else "raise"
         text = user_name(name, cut, pair) if verb == last else f"{verb} {user_name(name, cut, pair)}"
         phrase, amount = f"{phrase} {amount:g} and {text} to" if index else f"{text} to", value
-    return Remedy(phrase, amount, lower=verb == "lower", changed=changed)
+    return Fix(phrase, amount, lower=verb == "lower", changed=changed)
 
 
 def _wider_values(
@@ -362,7 +360,7 @@ def place_among_rivals(
 def deciding_cut(pair: SnapshotPair, row: Candidate) -> FlatStep | None:
     """The step of the head that keeps an item out: one for its type, with a parameter that its rule names."""
     values = () if row.rule is None else row.rule.values
-    suited = (step for step in pair.steps[1] or () if step.kind in ("cut", "fit") and row.type in step.types)
+    suited = (step for step in pair.steps[1] or () if step.kind in ("cut", "pack") and row.type in step.types)
     return next((step for step in suited if any((name, value) in step.values.items() for name, value in values)), None)
 
 
@@ -391,20 +389,18 @@ _ORDERS = tuple(itertools.permutations(range(3)))
 
 
 def explain(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Give each change its cause, and a remedy where a required item was lost.
+    """Give each change its cause, and a fix where a required item was lost.
 
     Args:
         pair: base and head; every query of `changes` has an answer in both.
         changes: items that went in or out, in any order; their causes are not looked at.
 
     Returns:
-        The changes in the order given, with `cause` and `remedy` filled in.
+        The changes in the order given, with `cause` and `fix` filled in.
     """
     causes = _ChangeExplainer(pair, changes).causes()
     explained = [replace(change, cause=cause) for change, cause in zip(changes, causes, strict=True)]
-    return agreeing_remedies(
-        [replace(change, remedy=find_remedy(change, change.cause, pair)) for change in explained], pair
-    )
+    return agreeing_fixes([replace(change, fix=find_fix(change, change.cause, pair)) for change in explained], pair)
 
 
 class _ChangeExplainer:
@@ -424,9 +420,9 @@ class _ChangeExplainer:
         left = [context for context in self.contexts if context not in self.explained]
         expanded = [context for context in left if context.offering.rows[context.item].origin == "expansion"]
         rest = [context for context in left if context not in expanded]
-        if self.pair.base.identity.outside or self.pair.head.identity.outside:
+        if self.pair.base.identity.external or self.pair.head.identity.external:
             self.explained |= {
-                context: self.finder.outside_cause(self.pair.scores_moved(context.query), context) for context in rest
+                context: self.finder.external_cause(self.pair.scores_moved(context.query), context) for context in rest
             }
         else:
             self._explain_scored(rest)
@@ -695,40 +691,40 @@ def shapley(occurs: Mapping[tuple[bool, ...], bool]) -> tuple[float, float, floa
 _MOST_ROWS = 500_000  # candidates of all queries that are replayed; of more, no price is said
 
 
-def with_remedy_prices(
+def with_fix_prices(
     groups: Sequence[CauseGroup], pair: SnapshotPair, queries: Sequence[str], metrics: Sequence[MetricVerdict]
 ) -> tuple[CauseGroup, ...]:
-    """Add to the remedies of causes what they cost.
+    """Add to the fixes of causes what they cost.
 
-    That is the mean of `tokens` over the queries, now and with the remedy, and whether the check would find that worse.
-    Nothing is said of a remedy that changes no parameter of a cut, and where a replay does not give what is offered
+    That is the mean of `tokens` over the queries, now and with the fix, and whether the check would find that worse.
+    Nothing is said of a fix that changes no parameter of a cut, and where a replay does not give what is offered
     now: where steps need more than scores, or the candidates are not all known.
 
     Args:
-        groups: with their remedies.
+        groups: with their fixes.
         pair: base and head.
         queries: ids of those compared.
         metrics: as they were judged; without `tokens` among them nothing is added.
     """
     judged = next((verdict for verdict in metrics if verdict.metric == PRICES[0]), None)
-    if judged is None or not any(group.remedy.changed for group in groups):
+    if judged is None or not any(group.fix.changed for group in groups):
         return tuple(groups)
     steps = pair.steps[1] or ()
     if not (cases := _priced_cases(pair, queries, steps)):
         return tuple(groups)
     metric, comparison = parse_metric(judged.metric), judged.comparison
 
-    def with_price(remedy: Remedy) -> Remedy:
-        offers = replay_offers(with_changes(steps, remedy.changed), cases)
+    def with_price(fix: Fix) -> Fix:
+        offers = replay_offers(with_changes(steps, fix.changed), cases)
         added = sum(row.tokens for rows in offers for row in rows if row.origin != "session")  # no session counts
         tokens = added / len(cases)
         text = f"{levels(metric, comparison.other, tokens)} prompt tokens on average"
         if tokens - comparison.base > judged.tolerance:
             base = level(metric, comparison.base)
             text += f", which is worse: {size(metric, judged.tolerance)} over the baseline's {base} are tolerated"
-        return replace(remedy, price=text)
+        return replace(fix, price=text)
 
-    return tuple(replace(group, remedy=with_price(group.remedy)) if group.remedy.changed else group for group in groups)
+    return tuple(replace(group, fix=with_price(group.fix)) if group.fix.changed else group for group in groups)
 
 
 def _priced_cases(pair: SnapshotPair, queries: Sequence[str], steps: Sequence[FlatStep]) -> list[ReplayCase]:

@@ -395,7 +395,7 @@ def _missing_answers(side: SelectorSnapshot, queries: Collection[str]) -> Iterat
         why = errors[failed[0]].removeprefix(f"query {failed[0]!r}: ")
         given_up = sum(errors[name].startswith(NOT_ASKED) for name in failed)
         after = f" (after {len(failed) - given_up} of them the others were not asked)" if given_up else ""
-        yield f"{message}, first {failed[0]}: {why}{after}; mend that, and run it again"
+        yield f"{message}, first {failed[0]}: {why}{after}; fix that, and run it again"
 
 
 def _invalid_answers(side: SelectorSnapshot) -> Iterator[str]:
@@ -455,8 +455,8 @@ def _notices(
         yield f"{count(len(pairs), 'item')} renamed, taken for the same ({first_ids(pairs)}){left}"
     if "new" in left_out:
         ids = left_out["new"]
-        remedy = "; --accept takes them in" if base.judged is None else ""
-        yield f"{count(len(ids), 'query', 'queries')} not in {base.source}, left out ({first_ids(ids)}){remedy}"
+        fix = "; --accept takes them in" if base.judged is None else ""
+        yield f"{count(len(ids), 'query', 'queries')} not in {base.source}, left out ({first_ids(ids)}){fix}"
     for metric in settings.metrics:
         if not any(set(metric.parts) <= side.metrics.keys() for side in (base, head)):
             yield f"{metric} cannot be computed for this selector, and is not judged"

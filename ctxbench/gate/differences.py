@@ -18,7 +18,7 @@ from ctxbench.gate.cause_finder import SnapshotPair, crowd_text
 from ctxbench.gate.causes import undo_inclusion
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.inputs import edit_text
-from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Change, PriceChange, Remedy
+from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Change, Fix, TokenChange
 from ctxbench.gate.settings import PRICES
 from ctxbench.gate.snapshots import (
     AnswerFact,
@@ -40,7 +40,7 @@ class Differences:
 
     Attributes:
         changes: of items that went out (in the order of the base's offer) or came in (in that of the head's), in the
-            order of the queries; causes unknown. Neither swaps nor what an unsteady selector offers now and then.
+            order of the queries; causes unknown. Neither swaps nor what a nondeterministic selector offers at times.
         swaps: ids of queries that differ by swaps and noise alone, and so are in none of the changes.
         lost, gained: requirements of queries that were met and are not, and the other way round, over `changes`.
     """
@@ -69,13 +69,13 @@ def differences(base: SelectorSnapshot, head: SelectorSnapshot, comparability: C
         base, head: the two.
         comparability: the queries to compare, and renamed items.
     """
-    unsteady = {*base.unsteady, *head.unsteady}
+    nondeterministic = {*base.nondeterministic, *head.nondeterministic}
     snapshots = _Snapshots(base, head, comparability.renamed)
     changes: list[Change] = []
     swaps: list[str] = []
     for query in comparability.queries:
         before, after = offered_ids(base.answers, query), offered_ids(head.answers, query)
-        if before == after or query in unsteady:
+        if before == after or query in nondeterministic:
             continue
         if {comparability.renamed.get(item, item) for item in before} != set(after):
             differ = _QueryComparison(snapshots, query).changes()
@@ -108,7 +108,7 @@ class _Snapshots:
     def same_inputs(self) -> bool:
         """Whether selector, code and catalog are the same, so that only noise can have moved scores."""
         base, head = self.base.identity, self.head.identity
-        is_ours = not (base.outside or head.outside)
+        is_ours = not (base.external or head.external)
         return is_ours and base.same_as(head, ("code", "ctxbench")) and self.base.contents == self.head.contents
 
     @cached_property
@@ -379,7 +379,7 @@ def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> Cause
         others=sum(not change.required for change in changes),
         tokens=sum(added),
         queries=tuple(queries),
-        remedy=_group_remedy([change.remedy for change in changes if change.lost and change.required])
+        fix=_group_fix([change.fix for change in changes if change.lost and change.required])
         or undo_inclusion(cause, pair),
     )
 
@@ -390,38 +390,36 @@ def _price(change: Change, side: SelectorSnapshot) -> int:
     return next((shown_tokens(candidate, side) for candidate in offered), side.items[change.item].tokens)
 
 
-def _group_remedy(all_remedies: Sequence[Remedy]) -> Remedy:
-    """The remedy for most of the losses; of amounts for one setting, the one that is enough for all of them.
+def _group_fix(all_fixes: Sequence[Fix]) -> Fix:
+    """The fix for most of the losses; of amounts for one setting, the one that is enough for all of them.
 
     The text that nothing is known to help is used only where that holds for all. Where a setting fixes only some of
     the losses, the text has their number.
 
     Args:
-        all_remedies: of each required item that was lost; empty where there is none.
+        all_fixes: of each required item that was lost; empty where there is none.
     """
-    remedies = [remedy for remedy in all_remedies if remedy]
-    if not remedies:
-        return Remedy()
-    remedies = [remedy for remedy in remedies if remedy.possible] or remedies
-    numbers = group_pairs((replace(remedy, amount=None), remedy) for remedy in remedies if remedy.amount is not None)
-    best, count = min(Counter(remedies).items(), key=lambda pair: (-pair[1], str(pair[0])))
+    fixes = [fix for fix in all_fixes if fix]
+    if not fixes:
+        return Fix()
+    fixes = [fix for fix in fixes if fix.possible] or fixes
+    numbers = group_pairs((replace(fix, amount=None), fix) for fix in fixes if fix.amount is not None)
+    best, count = min(Counter(fixes).items(), key=lambda pair: (-pair[1], str(pair[0])))
     for stem, variants in sorted(numbers.items(), key=lambda pair: str(pair[0])):
         if len(variants) > count or (len(variants) == count and best in variants):
             widest = min if stem.lower else max
-            best, count = widest(variants, key=lambda remedy: remedy.amount or 0.0), len(variants)
-    mended = sum(_covers(best, remedy) for remedy in all_remedies)
-    if mended < len(all_remedies) and best.amount is not None and best.phrase.startswith(("raise", "lower")):
-        return replace(
-            best, share=", ".join(filter(None, (f"which mends {mended} of {len(all_remedies)}", best.share)))
-        )
+            best, count = widest(variants, key=lambda fix: fix.amount or 0.0), len(variants)
+    fixed = sum(_covers(best, fix) for fix in all_fixes)
+    if fixed < len(all_fixes) and best.amount is not None and best.phrase.startswith(("raise", "lower")):
+        return replace(best, share=", ".join(filter(None, (f"which fixes {fixed} of {len(all_fixes)}", best.share))))
     return best
 
 
-def _covers(wide: Remedy, narrow: Remedy) -> bool:
-    """Whether a remedy includes another one: the same, or wider values of the same parameters."""
+def _covers(wide: Fix, narrow: Fix) -> bool:
+    """Whether a fix includes another one: the same, or wider values of the same parameters."""
     if wide == narrow:
         return True
-    ours, theirs = ({(path, name): value for path, name, value in remedy.changed} for remedy in (wide, narrow))
+    ours, theirs = ({(path, name): value for path, name, value in fix.changed} for fix in (wide, narrow))
     if not ours or ours.keys() != theirs.keys() or not all(isinstance(value, int | float) for value in theirs.values()):
         return False
     return all((theirs[key] - value) * (-1 if wide.lower else 1) <= 0 for key, value in ours.items())
@@ -474,9 +472,9 @@ def _offer_tokens(answer: AnswerFact | None, side: SelectorSnapshot, *, session:
     return math.nan if answer is None or answer.error else float(answer_tokens(answer, side, session=session))
 
 
-def price_changes(
+def token_changes(
     base: SelectorSnapshot, head: SelectorSnapshot, comparability: Comparability, *, passed_over: Collection[str] = ()
-) -> tuple[PriceChange, ...]:
+) -> tuple[TokenChange, ...]:
     """Find items whose token count changed, among those that are offered on both sides or in the session.
 
     Args:
@@ -504,7 +502,7 @@ def price_changes(
     queries = [query for query in comparability.queries if query not in passed_over]
     queries_by_item = group_pairs((item, query) for query in queries for item in offered_twice(query))
     changes = [
-        PriceChange(
+        TokenChange(
             item=item,
             base=base_items[item].tokens,
             head=head.items[item].tokens,
@@ -518,18 +516,18 @@ def price_changes(
     return tuple(sorted(changes, key=lambda change: (-change.tokens, change.item)))
 
 
-def price_causes(prices: Sequence[PriceChange], head: SelectorSnapshot) -> tuple[CauseGroup, ...]:
+def price_causes(prices: Sequence[TokenChange], head: SelectorSnapshot) -> tuple[CauseGroup, ...]:
     """Group price changes: items that cost more tokens are one cause, those that cost less another.
 
     Args:
-        prices: as `price_changes` gives them.
+        prices: as `token_changes` gives them.
         head: whose queries they are of.
     """
     position = {query: n for n, query in enumerate(head.queries)}
     groups = []
     for kind, word, changed in (
-        (CauseKind.DEARER, "more", [change for change in prices if change.tokens > 0]),
-        (CauseKind.CHEAPER, "less", [change for change in reversed(prices) if change.tokens < 0]),
+        (CauseKind.COSTS_MORE, "more", [change for change in prices if change.tokens > 0]),
+        (CauseKind.COSTS_LESS, "less", [change for change in reversed(prices) if change.tokens < 0]),
     ):
         if not changed:
             continue

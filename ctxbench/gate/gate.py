@@ -27,9 +27,9 @@ from ctxbench.gate.baseline import (
 from ctxbench.gate.baseline_reader import accepted_settings, accepted_vectors, read_baseline, read_manifest
 from ctxbench.gate.baseline_rows import MANIFEST, VECTORS, gate_file_in_messages
 from ctxbench.gate.cause_finder import SnapshotPair
-from ctxbench.gate.causes import explain, with_remedy_prices
+from ctxbench.gate.causes import explain, with_fix_prices
 from ctxbench.gate.comparability import Comparability, assess_comparability, renamed_items
-from ctxbench.gate.differences import Differences, differences, group_changes, price_causes, price_changes, with_prices
+from ctxbench.gate.differences import Differences, differences, group_changes, price_causes, token_changes, with_prices
 from ctxbench.gate.history import find_replacement, loosened_pins, lost_pins, replaced_by_accepting, stricter_settings
 from ctxbench.gate.inputs import InputDifferences, edited_fields, input_differences
 from ctxbench.gate.results import (
@@ -100,14 +100,14 @@ def _missing_selector(
     selectors = [snapshot.selector for snapshot in heads if snapshot.dataset == base.dataset]
     subject = f"{base.selector} on {base.dataset}" if selectors else f"dataset {base.dataset}"
     base_selectors = {snapshot.selector for snapshot in bases if snapshot.dataset == base.dataset}
-    remedy = "put it back" + (", or write the baseline anew with --accept" if base.judged is None else "")
+    fix = "put it back" + (", or write the baseline anew with --accept" if base.judged is None else "")
     if new := [
         selector for selector in selectors if selector not in base_selectors
     ]:  # a preset changed that the selector has its name from
         action = "in the gate file and check again" if base.judged is None else "and run it again"
         took = f"if {' or '.join(new[:_MAX_NAMED])} took its place"
-        remedy = f"{took}, give that `name: {base.selector}` {action}; else {remedy}"
-    reason = f"{base.source} has {subject}, and {source} has not; {remedy}"
+        fix = f"{took}, give that `name: {base.selector}` {action}; else {fix}"
+    reason = f"{base.source} has {subject}, and {source} has not; {fix}"
     return SelectorCheck(
         dataset=base.dataset,
         selector=base.selector,
@@ -194,18 +194,18 @@ class _PairCheck:
     ) -> SelectorCheck:
         comparability, differ = self.comparability, self.differences
         changes, causes = self._explain_changes(metrics)
-        prices = price_changes(self.base, self.head, comparability, passed_over=differ.swaps)
+        prices = token_changes(self.base, self.head, comparability, passed_over=differ.swaps)
         unmet = unmet_requirements(self.base, self.head, comparability)
         if pins:
             pins = explain_pins(settings.pins, self._snapshot_pair, changes, queries=comparability.queries)
-        needing = [query for query in comparability.queries if self.head.queries[query].required]
-        allowed = settings.allowed(len(needing))
+        requiring = [query for query in comparability.queries if self.head.queries[query].required]
+        allowed = settings.allowed(len(requiring))
         facts = LossFacts(
             unmet=() if settings.allow_removed else unmet,
             lost=differ.lost,
             gained=differ.gained,
             allowed=allowed,
-            by_group=self._net_by_group() if self.base.unsteady or self.head.unsteady else None,
+            by_group=self._net_by_group() if self.base.nondeterministic or self.head.nondeterministic else None,
             deterministic=self._deterministic,
         )
         verdict, reasons = decide_verdict(metrics, pins, facts, alpha=1.0 - settings.confidence)
@@ -225,12 +225,12 @@ class _PairCheck:
             metrics=metrics,
             pins=pins,
             unmet=tuple(facts.unmet),
-            repriced=prices,
+            token_changes=prices,
             deterministic=self._deterministic,
             lost=differ.lost,
             gained=differ.gained,
-            needing=len(needing),
-            unsteady=len({*self.base.unsteady, *self.head.unsteady}.intersection(needing)),
+            n_with_requirements=len(requiring),
+            nondeterministic=len({*self.base.nondeterministic, *self.head.nondeterministic}.intersection(requiring)),
             allowed=allowed,
             notices=(*comparability.notices, *self._notices(metrics), *passed_over),
             differs=self._differs(changes),
@@ -268,13 +268,13 @@ class _PairCheck:
         return SnapshotPair(self.base, self.head, self._inputs)
 
     def _explain_changes(self, metrics: Sequence[MetricVerdict]) -> tuple[tuple[Change, ...], tuple[CauseGroup, ...]]:
-        """The changes with their causes, and their groups by cause, with what remedies cost."""
+        """The changes with their causes, and their groups by cause, with what fixes cost."""
         if not self.differences.changes:
             return (), ()
         pair = self._snapshot_pair
         explained = explain(pair, self.differences.changes)
         groups = group_changes(pair, explained)
-        return explained, with_remedy_prices(groups, pair, self.comparability.queries, metrics)
+        return explained, with_fix_prices(groups, pair, self.comparability.queries, metrics)
 
     def _net_by_group(self) -> tuple[int, int]:
         """How many groups of queries lost more required items than they gained, and how many gained more."""
@@ -291,9 +291,11 @@ class _PairCheck:
                 f"{count(len(swaps), 'query', 'queries')} differ{'s' if len(swaps) == 1 else ''} only among scores that"
             )
             yield f"{text} noise may exchange (at most 1e-5 apart), counted as the same ({first_ids(swaps)})"
-        if unsteady := [query for query in self.comparability.queries if query in {*base.unsteady, *head.unsteady}]:
-            text = f"{count(len(unsteady), 'query', 'queries')} answered otherwise from time to time"
-            yield f"{text} ({first_ids(unsteady)}): in the metrics, but not among items lost and gained"
+        if nondeterministic := [
+            query for query in self.comparability.queries if query in {*base.nondeterministic, *head.nondeterministic}
+        ]:
+            text = f"{count(len(nondeterministic), 'query', 'queries')} answered otherwise from time to time"
+            yield f"{text} ({first_ids(nondeterministic)}): in the metrics, but not among items lost and gained"
         for side, label in ((base, "baseline"), (head, "now")):
             spread = [
                 f"{metric.metric} {size(parse_metric(metric.metric), side.spread[metric.metric])}"
@@ -308,7 +310,7 @@ class _PairCheck:
                 yield f"{metric.metric} applies to none of the {queries}"
         if self._is_nondeterministic:
             text = f"{head.selector} answers otherwise though catalog, queries, parameters, model and code are the same"
-            advice = ", or was changed; ask it repeatedly (repeats)" if head.identity.outside else ""
+            advice = ", or was changed; ask it repeatedly (repeats)" if head.identity.external else ""
             yield f"{text}: it is not deterministic{advice}"
 
 
@@ -628,4 +630,4 @@ def _check_no_failures(snapshots: Sequence[SelectorSnapshot]) -> None:
             why = why.removeprefix(f"query {first!r}: ")
             failed.append(f"{snapshot.selector} on {snapshot.dataset} failed on {n}, first {first}: {why}")
     if failed:
-        raise ParameterError(f"nothing is accepted: {'; '.join(failed)}; mend it and accept again")
+        raise ParameterError(f"nothing is accepted: {'; '.join(failed)}; fix it and accept again")

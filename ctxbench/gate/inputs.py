@@ -184,7 +184,7 @@ def with_value_of(value: Any, source: Any, keys: Sequence[str]) -> Any:
 
 
 _KINDS = ("answers", "callable", "command", "url", "pipeline")  # what a selector's description says that it is
-_FILE_KEYS = ("sha256", "modules", "files", "own", "source", "unnamed")  # said in words
+_FILE_KEYS = ("sha256", "modules", "files", "direct_files", "source", "unnamed")  # said in words
 
 
 def description_differences(
@@ -222,13 +222,13 @@ def without_server_files(description: Mapping[str, Any], server_files: Collectio
         key: without_server_files(value, server_files) if isinstance(value, Mapping) else value
         for key, value in description.items()
     }
-    files, direct = _hashes(result, "files"), _names(result, "own")
+    files, direct = _hashes(result, "files"), _names(result, "direct_files")
     if {*files} & {*server_files} and not result.get("source"):
         followed = {*direct} if {*direct} != {*files} else set()  # all are where the command names no source code
         result["files"] = {
             name: digest for name, digest in files.items() if name in followed or name not in server_files
         }
-        result["own"] = [name for name in direct if name in result["files"]]
+        result["direct_files"] = [name for name in direct if name in result["files"]]
     return result
 
 
@@ -274,7 +274,7 @@ def _source_differences(
     """
     old_hashes, new_hashes = _hashes(before, "files"), _hashes(after, "files")
     program = before[kind][0] if kind == "command" and isinstance(before[kind], list) and before[kind] else None
-    direct = {*_names(before, "own"), *_names(after, "own")} or {*old_hashes, *new_hashes}
+    direct = {*_names(before, "direct_files"), *_names(after, "direct_files")} or {*old_hashes, *new_hashes}
     renamed = before.get("source") != after.get("source")
     if renamed and old_hashes.keys() != new_hashes.keys():
         yield in_words("source", f"{path}source", "source: names other files now", adjacent=True)
@@ -348,7 +348,7 @@ class InputDifferences:
             `ctxbench.gate.comparability.items_without_scope`).
         renamed: the new id by the old one.
         settings: of the selector, in the order of its steps.
-        outside: what a selector of the user's says of itself.
+        external: what a selector of the user's says of itself.
         embedder, tokens: the model, the counter; None where they are the same.
         versions: of ctxbench, its code, Python and libraries.
     """
@@ -358,7 +358,7 @@ class InputDifferences:
     gone: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
     settings: tuple[SettingDifference, ...] = ()
-    outside: tuple[SettingDifference, ...] = ()
+    external: tuple[SettingDifference, ...] = ()
     embedder: SettingDifference | None = None
     tokens: SettingDifference | None = None
     versions: tuple[SettingDifference, ...] = ()
@@ -376,7 +376,7 @@ class InputDifferences:
         return (
             *model,
             *user_settings,
-            *self.outside,
+            *self.external,
             *(difference for difference in self.settings if difference.scoring and difference.code),
         )
 
@@ -391,7 +391,7 @@ class InputDifferences:
         return (*(difference for difference in self.settings if difference.code), *self.versions)
 
     def __bool__(self) -> bool:
-        return bool(self.catalog or self.settings or self.outside or self.embedder or self.tokens or self.versions)
+        return bool(self.catalog or self.settings or self.external or self.embedder or self.tokens or self.versions)
 
     def __str__(self) -> str:
         """All differences on one line: `2 items edited, 1 new, contextTopN 5 -> 3`; `nothing` where nothing differs."""
@@ -407,8 +407,8 @@ class InputDifferences:
             alone = " (metadata alone)" if self.edited and {*self.edited.values()} == {("metadata",)} else ""
             parts[0] = f"{first} item{'' if first == 1 else 's'} {state}{alone}"
         named = [difference for difference in (self.embedder, self.tokens) if difference is not None]
-        outside = merge_file_differences(self.outside) if same_answers else self.outside
-        differences = [difference for difference in (*self.settings, *outside) if not difference.code]
+        external = merge_file_differences(self.external) if same_answers else self.external
+        differences = [difference for difference in (*self.settings, *external) if not difference.code]
         return ", ".join([*parts, *dict.fromkeys(map(str, [*named, *differences, *self.code]))]) or "nothing"
 
 
@@ -474,7 +474,7 @@ def _identity_differences(base: Identity, head: Identity, server_files: Collecti
         named = _with_user_names([*_step_settings(before, after)], base.values, head.values)
         differences["settings"] = (*named, *_resource_differences(base.selector, head.selector))
     else:
-        key = "outside" if base.outside or head.outside else "settings"
+        key = "external" if base.external or head.external else "settings"
         old_description, new_description = (without_server_files(side.selector, server_files) for side in (base, head))
         differences[key] = tuple(description_differences(old_description, new_description))
     if base.embedder != head.embedder:
@@ -645,7 +645,7 @@ def can_replay(steps: Sequence[FlatStep] | None) -> bool:
     several = any(step.kind == "expand" and step.values.get("depth", 1) > 1 for step in steps)
     obstacles = (
         "rank" in later_kinds,  # what the cuts before it saw is in no score that is kept
-        "fit" in later_kinds and several,  # which pass brought an item in is not kept, and one stands behind the other
+        "pack" in later_kinds and several,  # which pass brought an item in is not kept, and one stands behind the other
         any(step.values.get("frame") for step in steps),  # what a prompt costs is not known
     )
     cuts = [step.name for step in steps if step.kind not in ("analyse", "retrieve", "rank", "expand")]
@@ -681,7 +681,7 @@ def replay_offers(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> lis
     table, types = _table(len(cases), rows, np.array([case.bar for case in cases]))
     costs = np.array([row.tokens for _, row in rows], dtype=np.int64)
     for step in steps:
-        if step.name in REPLAYED and step.kind in ("cut", "fit"):
+        if step.name in REPLAYED and step.kind in ("cut", "pack"):
             table = _apply_cut(table, step, types, costs)
     for index in np.sort(table.item[table.chosen]).tolist():
         number, row = rows[index]

@@ -27,7 +27,7 @@ class Verdict(StrEnum):
     BETTER = "better"
     WORSE = "worse"
     SAME = "same"
-    CANNOT_TELL = "cannot tell"
+    INCONCLUSIVE = "inconclusive"
     NOT_COMPARABLE = "not comparable"
 
     @classmethod
@@ -42,7 +42,7 @@ class Verdict(StrEnum):
         if tolerated:
             return cls.SAME
         if harm > 0:
-            return cls.WORSE if significant else cls.CANNOT_TELL
+            return cls.WORSE if significant else cls.INCONCLUSIVE
         return cls.BETTER if significant else cls.SAME
 
     @property
@@ -51,7 +51,7 @@ class Verdict(StrEnum):
         return _WORST_FIRST.index(self)
 
 
-_WORST_FIRST = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER, Verdict.SAME)
+_WORST_FIRST = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.INCONCLUSIVE, Verdict.BETTER, Verdict.SAME)
 
 
 class CauseKind(StrEnum):
@@ -63,12 +63,12 @@ class CauseKind(StrEnum):
     CROWDED = "crowded out"  # by items that are new or were edited
     FREED = "room made"  # items above it are gone or were edited
     NEW = "item new"  # it was not in the catalog before
-    DEARER = "item dearer"  # where it is offered as before
-    CHEAPER = "item cheaper"
+    COSTS_MORE = "item costs more tokens"  # where it is offered as before
+    COSTS_LESS = "item costs fewer tokens"
     PARAMETER = "parameter"
     MODEL = "model"
     CODE = "code"
-    OUTSIDE = "outside selector"  # a selector of the user's answers otherwise
+    EXTERNAL = "external selector"  # a selector of the user's answers otherwise
     UNKNOWN = "unknown"
 
 
@@ -94,7 +94,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Remedy:
+class Fix:
     """A suggested fix for a loss, as one phrase for a person; false where there is none.
 
     Attributes:
@@ -104,7 +104,7 @@ class Remedy:
         quoted: another way, which quotes what someone wrote; empty where there is none.
         changed: the parameters that it changes, each as the path of its step, its name there, and the value.
         possible: False where the phrase says that nothing is known to help.
-        price, share: what it costs, and how many losses it mends if not all, to end the sentence; may be empty.
+        price, share: what it costs, and how many losses it fixes if not all, to end the sentence; may be empty.
     """
 
     phrase: str = ""
@@ -140,7 +140,7 @@ class Change:
         missed_by: by how much its score misses the lowest score that is offered on the side where it is out, >= 0;
             None where either has no score, or a selector of the user's chose. 0 where not the score keeps it out.
         cause: why.
-        remedy: what would bring a lost required item back.
+        fix: what would bring a lost required item back.
     """
 
     query: str
@@ -154,7 +154,7 @@ class Change:
     head_rank: int | None = None
     rule: Rule | None = None
     missed_by: float | None = None
-    remedy: Remedy = Remedy()
+    fix: Fix = Fix()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class UnmetRequirement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PriceChange:
+class TokenChange:
     """An item with another token count that is offered as before or is in the session.
 
     Attributes:
@@ -207,7 +207,7 @@ class CauseGroup:
         others: changes of items that are not required.
         tokens: prompt tokens, the session's among them, that the changes add over all queries; below 0 they save.
         queries: ids of the queries concerned, those that lost something required first, then in their order.
-        remedy: what would undo most of it.
+        fix: what would undo most of it.
     """
 
     cause: Cause
@@ -216,7 +216,7 @@ class CauseGroup:
     others: int
     tokens: int
     queries: tuple[str, ...]
-    remedy: Remedy = Remedy()
+    fix: Fix = Fix()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +225,7 @@ class MetricVerdict:
 
     Attributes:
         metric: its name.
-        verdict: better, worse, same or cannot tell (whether it is worse). Same is also what moved for the better by
+        verdict: better, worse, same or inconclusive (whether it is worse). Same is also what moved for the better by
             more than the tolerance, but not significantly.
         base, head: means with intervals, over the queries compared.
         comparison: paired, by group, Holm-corrected over all metrics of all selectors and datasets of the check.
@@ -254,7 +254,7 @@ class PinFailure:
         message: what is wrong, by how much, and in a check why, as far as that is known.
         about: the id of an item, as the pin has it, `items` or `tokens`; empty where there is no answer.
         cause: why the item went out or came in; None where it did not, or it is about no item.
-        remedy: what would bring back an item that went out.
+        fix: what would bring back an item that went out.
     """
 
     pin: str
@@ -263,7 +263,7 @@ class PinFailure:
     message: str
     about: str = ""
     cause: Cause | None = None
-    remedy: Remedy = Remedy()
+    fix: Fix = Fix()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -283,11 +283,11 @@ class SelectorCheck:
         metrics: judged, in the order asked.
         pins: that do not hold.
         unmet: what queries require, and nothing can meet any more; empty where that was allowed.
-        repriced: items that cost otherwise, those that add most tokens first.
+        token_changes: items that cost otherwise, those that add most tokens first.
         deterministic: whether it is known to answer alike whenever it is asked: what it loses are then facts.
-        lost, gained: required items over all queries compared but those that are unsteady.
-        needing: how many of the queries compared need something.
-        unsteady: how many of those got other answers from time to time, so that `lost` and `gained` leave them out.
+        lost, gained: required items over all queries compared but those that are nondeterministic.
+        n_with_requirements: how many of the queries compared need something.
+        nondeterministic: how many of those got other answers at times, so that `lost` and `gained` leave them out.
         allowed: how many more may be lost than gained.
         notices: what a reader must know, a sentence each.
         differs: what is under test and differs, such as `2 items edited, contextTopN 5 -> 3`; empty = nothing.
@@ -311,12 +311,12 @@ class SelectorCheck:
     metrics: tuple[MetricVerdict, ...] = ()
     pins: tuple[PinFailure, ...] = ()
     unmet: tuple[UnmetRequirement, ...] = ()
-    repriced: tuple[PriceChange, ...] = ()
+    token_changes: tuple[TokenChange, ...] = ()
     deterministic: bool = False
     lost: int = 0
     gained: int = 0
-    needing: int = 0
-    unsteady: int = 0
+    n_with_requirements: int = 0
+    nondeterministic: int = 0
     allowed: int = 0
     notices: tuple[str, ...] = ()
     differs: str = ""
@@ -335,7 +335,7 @@ class SelectorCheck:
     @property
     def counted(self) -> bool:
         """Whether required items lost and gained were counted on at least one query that needs something."""
-        return not self.unsteady or self.unsteady < self.needing
+        return not self.nondeterministic or self.nondeterministic < self.n_with_requirements
 
     @property
     def lost_verdict(self) -> Verdict:
@@ -413,7 +413,7 @@ class Check:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of all selectors: not comparable, worse, cannot tell, better, same.
+        """The worst verdict of all selectors: not comparable, worse, inconclusive, better, same.
 
         Where nothing was compared, that is not comparable: it is no reason to pass.
         """
@@ -427,8 +427,8 @@ class Check:
         """
         if self.loosened or self.verdict is Verdict.NOT_COMPARABLE:
             return 2
-        if strict and self.verdict is Verdict.CANNOT_TELL:
-            unsure = (check for check in self.selectors if check.verdict is Verdict.CANNOT_TELL)
+        if strict and self.verdict is Verdict.INCONCLUSIVE:
+            unsure = (check for check in self.selectors if check.verdict is Verdict.INCONCLUSIVE)
             return 2 if any(check.outdated for check in unsure) else 1
         return int(self.verdict is Verdict.WORSE)
 
@@ -482,7 +482,7 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[
     * same: the means differ by no more than the tolerance, or by more for the better, but not significantly; or no
       query of both sides has a value.
     * worse, better: they differ by more, and significantly.
-    * cannot tell: they differ by more for the worse, but not significantly.
+    * inconclusive: they differ by more for the worse, but not significantly.
 
     A selector that was asked repeatedly has means over repeats as values, which are judged as shares where a single
     answer is yes or no. Where the session costs on every query what it did, tokens with and without it differ alike:
@@ -623,7 +623,7 @@ def _metric_verdict(
     is_same = all(np.array_equal(rows.base[part], rows.head[part], equal_nan=True) for part in metric.parts)
     head = base if is_same else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
-    significant = comparison.distinguishable
+    significant = comparison.significant
     harm = -comparison.difference if metric.declaration.better == "higher" else comparison.difference
     tolerated = not exceeds(comparison, tolerance)
     if (

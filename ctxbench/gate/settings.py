@@ -156,7 +156,7 @@ class CheckSettings:
         confidence: 1 - alpha of tests and the level of intervals, above `LEAST_CONFIDENCE`, at most `MOST_CONFIDENCE`.
         max_lost_required: how many more required items a selector may lose on a dataset than it gains; None = one for
             every 400 queries that need something, at least 1.
-        repeats: how often every query is asked of a selector outside, 1 to 100.
+        repeats: how often every query is asked of an external selector, 1 to 100.
         pins: in the order of the file.
         allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge, and let
             required items be gone (`unmet`).
@@ -535,7 +535,7 @@ def guard_plugins(selector: str, foreign: Sequence[str], *, on: str) -> Iterator
     except BaseException as error:  # a step that ends the process would end it with its own verdict
         raise SelectorError(
             f"selector {selector!r} failed on {on}{_error_text(error)}; it has steps that are not of ctxbench "
-            f"({', '.join(foreign)}): mend or update their package, or leave the selector out"
+            f"({', '.join(foreign)}): fix or update their package, or leave the selector out"
         ) from error
 
 
@@ -563,6 +563,6 @@ def guard_exit() -> Iterator[None]:
         raise
     except BaseException as error:
         raise SelectorError(
-            f"code that is not of ctxbench ended the check{_error_text(error)}; mend or update the package of the "
+            f"code that is not of ctxbench ended the check{_error_text(error)}; fix or update the package of the "
             "plugin or of the selector that it belongs to, or leave it out"
         ) from error

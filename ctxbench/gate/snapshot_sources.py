@@ -68,7 +68,7 @@ def take(
 
     Args:
         prepared: the experiment; its metrics are those that the snapshots have.
-        repeats: how often selectors outside that may answer differently are asked, 1 to 100; those of ctxbench and
+        repeats: how often external selectors that may answer differently are asked, 1 to 100; those of ctxbench and
             files of answers are asked once.
         resources: over this machine's vector store if not given.
         pinned: ids of queries that are asked even where no metric applies to them.
@@ -196,16 +196,16 @@ class _Taking:
                 embedder=_embedder(description),
                 tokens=self.prepared.counter.name,
                 versions=versions(),
-                outside=spec.outside,
+                external=spec.external,
                 shipped=spec.shipped,
             ),
             repeats=len(times),
             spread=_spread(values),
-            unsteady=_unsteady(times),
+            nondeterministic=_nondeterministic(times),
             judged=self.dataset,
             unasked=unasked(self.prepared.opened[self.name], self.dataset),
             absent_servers=self.absent_servers,
-            server_files=self.server_files if spec.outside else frozenset(),
+            server_files=self.server_files if spec.external else frozenset(),
             reference=self.reference,
         )
 
@@ -218,7 +218,7 @@ def _spread(values: Sequence[Mapping[Metric, FloatArray]]) -> dict[str, float]:
     return {str(metric): float(np.std(column, ddof=1)) for metric, column in means.items()}
 
 
-def _unsteady(times: Sequence[Slice]) -> tuple[str, ...]:
+def _nondeterministic(times: Sequence[Slice]) -> tuple[str, ...]:
     """The queries whose offer differs between times."""
     offers = [_offers(answers) for answers in times]
     return tuple(
@@ -344,7 +344,7 @@ def _of_part(
             embedder=_embedder(about["description"]),
             tokens=manifest["tokens"],
             versions=part.made_by.get("versions", {}),
-            outside=bool(about["outside"]),
+            external=bool(about["external"]),
             shipped=about.get("shipped", ""),
         ),
         source=str(store.path),

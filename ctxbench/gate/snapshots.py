@@ -43,7 +43,7 @@ class FlatStep:
         path: where, for a person: `refine.standard`, `refine.tool.margin`, `retrieve.dense`; a second step of the same
             name in the same place has `#2` behind it. Distinct within a pipeline.
         label: the end of the path: the name, with such a number.
-        kind: of the registry: `analyse`, `retrieve`, `rank`, `cut`, `expand`, `fit`.
+        kind: of the registry: `analyse`, `retrieve`, `rank`, `cut`, `expand`, `pack`.
         name: of the registry.
         types: the item types that it refines, in the order of `ITEM_TYPES`; all of them outside of domains.
         values: its parameters, as JSON; `version`, `code` and `content` are kept in `source`.
@@ -403,7 +403,7 @@ class Identity:
         embedder: key of the model; empty = the selector uses none.
         tokens: the counter.
         versions: of Python, ctxbench, its code, and libraries.
-        outside: True for an external selector.
+        external: True for an external selector.
         shipped: the shipped selector that an agent has whose file names none of the user's; empty for others.
     """
 
@@ -413,7 +413,7 @@ class Identity:
     values: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
-    outside: bool = False
+    external: bool = False
     shipped: str = ""
 
     def same_as(self, identity: Identity, versions: Iterable[str]) -> bool:
@@ -435,7 +435,7 @@ class SelectorSnapshot:
         identity: what the answers depend on.
         repeats: how many times every query was asked; more than once for a selector that may answer differently.
         spread: by metric name, the standard deviation of its mean over repeats; empty without repeats.
-        unsteady: ids of queries whose offer differed between repeats.
+        nondeterministic: ids of queries whose offer differed between repeats.
         disabled: the items that cannot be offered, by id, in catalog order.
         source: where it comes from, for messages: a file, a folder, or `this run`.
         judged: the dataset that the queries are of, which a snapshot of a run has at hand and a baseline has not. It
@@ -459,7 +459,7 @@ class SelectorSnapshot:
     identity: Identity
     repeats: int = 1
     spread: Mapping[str, float] = field(default_factory=dict)
-    unsteady: tuple[str, ...] = ()
+    nondeterministic: tuple[str, ...] = ()
     disabled: Mapping[str, ItemFact] = field(default_factory=dict)
     source: str = "this run"
     judged: Dataset | None = None
@@ -488,7 +488,7 @@ class SelectorSnapshot:
     @property
     def steady(self) -> bool:
         """Whether the selector is known to repeat its answers; for an external one, by asking more than once."""
-        return not self.unsteady and (not self.identity.outside or self.repeats > 1)
+        return not self.nondeterministic and (not self.identity.external or self.repeats > 1)
 
 
 def content_hash(value: Any) -> str:

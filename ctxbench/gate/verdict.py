@@ -17,7 +17,7 @@ from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.statistics import mcnemar_exact
 from ctxbench.gate.cause_finder import SnapshotPair
-from ctxbench.gate.causes import find_remedy
+from ctxbench.gate.causes import find_fix
 from ctxbench.gate.comparability import Comparability, items_of
 from ctxbench.gate.inputs import absence_text
 from ctxbench.gate.results import (
@@ -359,7 +359,7 @@ class _PinExplainer:
             failure,
             message=message,
             cause=change.cause,
-            remedy=find_remedy(replace(change, required=True), change.cause, self.pair),
+            fix=find_fix(replace(change, required=True), change.cause, self.pair),
         )
 
     def _reasons(
@@ -463,10 +463,10 @@ def decide_verdict(
     ]
     if worse:
         return Verdict.WORSE, tuple(worse)
-    if unsure or by[Verdict.CANNOT_TELL]:
-        return Verdict.CANNOT_TELL, (
+    if unsure or by[Verdict.INCONCLUSIVE]:
+        return Verdict.INCONCLUSIVE, (
             *unsure,
-            *(undecided_text(metric, deterministic=facts.deterministic) for metric in by[Verdict.CANNOT_TELL]),
+            *(undecided_text(metric, deterministic=facts.deterministic) for metric in by[Verdict.INCONCLUSIVE]),
         )
     moved = _moved_into_sessions(metrics)
     if better := [metric for metric in by[Verdict.BETTER] if not (moved and metric.metric == _ADDED)]:
@@ -562,7 +562,7 @@ def with_servers(check: SelectorCheck, servers: Sequence[CapturedServer]) -> Sel
     if not any(server.outdated for server in servers) or check.verdict not in (Verdict.SAME, Verdict.BETTER):
         return replace(check, reasons=(*check.reasons, *reasons), servers=tuple(servers))
     unless = tuple(f"as captured, it is {check.verdict}: {reason}" for reason in check.reasons)
-    return replace(check, verdict=Verdict.CANNOT_TELL, reasons=(*reasons, *unless), servers=tuple(servers))
+    return replace(check, verdict=Verdict.INCONCLUSIVE, reasons=(*reasons, *unless), servers=tuple(servers))
 
 
 def server_reasons(servers: Sequence[CapturedServer]) -> Iterator[str]:

@@ -92,6 +92,13 @@ SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousand
 
 _EXAMPLES = 5  # names that stand for many
 
+# Names that users wrote before the first release, and what is written instead; none is accepted
+RENAMED = {
+    "documents": "spec",  # a preset
+    "fit": "pack",  # a kind of step
+    "wrong_siblings": "same_server_confusions",  # a metric
+}
+
 
 class CtxbenchError(Exception):
     """Base of every error that ctxbench raises on purpose."""
@@ -262,6 +269,8 @@ def suggest(name: str, candidates: Iterable[str], *, listed: bool = True) -> str
     names = sorted(candidates)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+    if (new := RENAMED.get(name)) in names:
+        hint = f"; its name is {new!r} now."
     if not listed:
         return hint
     if not names:

@@ -39,7 +39,7 @@ from ctxbench.model.resources import Resources
 from ctxbench.selectors.definitions import agent_own_spec, find_definition, selector_name
 from ctxbench.selectors.selector import PipelineSelector, Selector
 
-SELECTORS = ("bm25", "dense", "semantic/documents")
+SELECTORS = ("bm25", "dense", "semantic/spec")
 DEPTH = 20  # places of a ranking that are looked at
 ALIKE = 0.7  # share of words, rare ones counting more, that two items have in common from which one may stand in
 ALIKE_NAMED = 0.5  # the same where their names start with the same word, which for tools is what they do

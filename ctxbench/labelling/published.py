@@ -197,7 +197,7 @@ def _client() -> httpx.Client:
 def _is_right(path: Path, file: SourceFile, notify: Notify) -> bool:
     if not path.is_file():
         return False
-    digest = sha256_of(path, remedy=_AGAIN)
+    digest = sha256_of(path, fix=_AGAIN)
     if digest != file.sha256:
         notify(f"{path}: its SHA-256 is {digest}, expected {file.sha256}; fetching it again")
     return digest == file.sha256
@@ -226,11 +226,11 @@ class _Download:
         """
         had = self._size()
         self._fetch_all(pause)
-        digest, size = sha256_of(self.part, remedy=_AGAIN), self._size()
+        digest, size = sha256_of(self.part, fix=_AGAIN), self._size()
         if digest != self.file.sha256 and had:  # what was kept from before may be what is wrong
             self._drop()
             self._fetch_all(pause)
-            digest, size = sha256_of(self.part, remedy=_AGAIN), self._size()
+            digest, size = sha256_of(self.part, fix=_AGAIN), self._size()
         if digest != self.file.sha256:
             self._drop()
             raise StorageError(
@@ -435,7 +435,7 @@ class BFCL:
 
     def _rows(self, file: str) -> list[dict[str, Any]]:
         path = self._data_folder() / file
-        digest = sha256_of(path, remedy=f"expected {self.install}")
+        digest = sha256_of(path, fix=f"expected {self.install}")
         if digest != self._sha256[file]:
             raise StorageError(
                 f"{path} is not the file of bfcl-eval {RELEASE}: its SHA-256 is {digest}, expected "

@@ -166,7 +166,7 @@ class Tally:
             selector only and with the second only. The rest are neither.
         guess_plus, guess_minus: guessed shares, where there is no answer yet.
         n_known, known_plus, known_minus: queries whose value is known, and how many of these are which.
-        needing: for a difference, how many queries need something (an estimate); not used for a share.
+        n_with_requirements: for a difference, how many queries need something (an estimate); not used for a share.
     """
 
     size: FloatArray
@@ -178,35 +178,41 @@ class Tally:
     n_known: int = 0
     known_plus: float = 0.0
     known_minus: float = 0.0
-    needing: float = 0.0
+    n_with_requirements: float = 0.0
 
 
 def share(name: str, tally: Tally) -> Figure:
     """Completeness: plus / (plus + minus) over all queries."""
     p, m = _shares(tally)
     plus = tally.known_plus + float((tally.size * p).sum())
-    needing = plus + (tally.known_minus + float((tally.size * m).sum()))
-    ratio = plus / needing if needing > 0 else math.nan
+    n_with_requirements = plus + (tally.known_minus + float((tally.size * m).sum()))
+    ratio = plus / n_with_requirements if n_with_requirements > 0 else math.nan
     # The ratio is off by the mean of plus - ratio * (plus + minus), to first order.
-    return _figure(name, tally, ratio, (1.0 - ratio, -ratio), needing=needing, lower_bound=0.0)
+    return _figure(name, tally, ratio, (1.0 - ratio, -ratio), n_with_requirements=n_with_requirements, lower_bound=0.0)
 
 
 def difference(name: str, tally: Tally) -> Figure:
     """Completeness of one selector minus that of another: (plus - minus) by the queries that need something."""
     p, m = _shares(tally)
     gap = tally.known_plus - tally.known_minus + float((tally.size * (p - m)).sum())
-    value = gap / tally.needing if tally.needing > 0 else math.nan
-    return _figure(name, tally, value, (1.0, -1.0), needing=tally.needing, lower_bound=-1.0)
+    value = gap / tally.n_with_requirements if tally.n_with_requirements > 0 else math.nan
+    return _figure(name, tally, value, (1.0, -1.0), n_with_requirements=tally.n_with_requirements, lower_bound=-1.0)
 
 
 def _figure(
-    name: str, tally: Tally, value: float, values: tuple[float, float], *, needing: float, lower_bound: float
+    name: str,
+    tally: Tally,
+    value: float,
+    values: tuple[float, float],
+    *,
+    n_with_requirements: float,
+    lower_bound: float,
 ) -> Figure:
     """A value between `lower_bound` and 1 with its interval, which is the whole range if no query needs anything."""
     low, high = lower_bound, 1.0
-    if needing > 0:
+    if n_with_requirements > 0:
         down, up = _distances(tally, values)
-        low, high = max(lower_bound, value - down / needing), min(1.0, value + up / needing)
+        low, high = max(lower_bound, value - down / n_with_requirements), min(1.0, value + up / n_with_requirements)
     return Figure(
         name=name,
         value=value,
@@ -271,7 +277,9 @@ def _smoothed(tally: Tally) -> FloatArray:
     return np.asarray(shares / shares.sum(axis=0))
 
 
-def halving(tally: Tally, turns: Sequence[int], *, kind: str, upper: Tally | None = None) -> int | None:
+def labels_to_halve_interval(
+    tally: Tally, turns: Sequence[int], *, kind: str, upper: Tally | None = None
+) -> int | None:
     """How many more queries, in the order of the queue, bring the width down to half.
 
     Each stratum is taken to go on as it went so far, its shares smoothed by one observation's worth of the guess.
@@ -430,9 +438,9 @@ class Sample:
         gaps_of_census = [completeness.gap(first, second, end) for completeness in self.census]
         plus = np.clip(guesses[0], 0.0, 1.0)
         tally = _tally(rows, [*gaps_of_census, *[0] * alike], plus, np.clip(guesses[1], 0.0, 1.0 - plus))
-        return replace(tally, needing=self.needing(end=end))
+        return replace(tally, n_with_requirements=self.n_with_requirements(end=end))
 
-    def needing(self, *, end: int = 0) -> float:
+    def n_with_requirements(self, *, end: int = 0) -> float:
         """An estimate of how many queries need something."""
         tally = self.share_tally(0, end=end)
         p, m = _shares(tally)
@@ -457,18 +465,18 @@ class Sample:
         value = sure.value if math.isnan(sure.value) else min(max(sure.value, low), high)
         return replace(sure, value=value, low=low, high=high, unsure=self.unsure)
 
-    def halving_of(self, selector: int, turns: Sequence[int]) -> int | None:
-        """`halving` of a selector's completeness."""
-        return self._halving("share", partial(self.share_tally, selector), turns)
+    def labels_to_halve_of(self, selector: int, turns: Sequence[int]) -> int | None:
+        """`labels_to_halve_interval` of a selector's completeness."""
+        return self._labels_to_halve("share", partial(self.share_tally, selector), turns)
 
-    def halving_between(self, pair: int, first: int, second: int, turns: Sequence[int]) -> int | None:
-        """`halving` of a difference."""
-        return self._halving("difference", partial(self.difference_tally, pair, first, second), turns)
+    def labels_to_halve_between(self, pair: int, first: int, second: int, turns: Sequence[int]) -> int | None:
+        """`labels_to_halve_interval` of a difference."""
+        return self._labels_to_halve("difference", partial(self.difference_tally, pair, first, second), turns)
 
-    def _halving(self, kind: str, tally: Callable[..., Tally], turns: Sequence[int]) -> int | None:
+    def _labels_to_halve(self, kind: str, tally: Callable[..., Tally], turns: Sequence[int]) -> int | None:
         if not self.unsure:
-            return halving(tally(end=0), turns, kind=kind)
-        return halving(tally(end=-1), turns, kind=kind, upper=tally(end=1))
+            return labels_to_halve_interval(tally(end=0), turns, kind=kind)
+        return labels_to_halve_interval(tally(end=-1), turns, kind=kind, upper=tally(end=1))
 
 
 def _tally(

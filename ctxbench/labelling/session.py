@@ -335,7 +335,7 @@ class Report:
     Attributes:
         completeness: one a selector.
         differences: one a pair of selectors.
-        halving: by figure name, how many more answers bring its width down to half; None = even all do not.
+        labels_to_halve_interval: by figure name, how many more answers halve its interval; None = all do not.
         answers: pressed so far, taken back ones not counted.
         queries: labelled through by them.
         unsure: queries in doubt: skipped, or not asked what would do as well.
@@ -345,7 +345,7 @@ class Report:
 
     completeness: tuple[Figure, ...]
     differences: tuple[Figure, ...]
-    halving: Mapping[str, int | None]
+    labels_to_halve_interval: Mapping[str, int | None]
     answers: int
     queries: int
     unsure: int
@@ -368,15 +368,15 @@ def report_on(sample: Sample, queue: Queue, answers: Sequence[KeyPress]) -> Repo
     standing = active(answers)
     per_query = len(standing) / len(sample.answered) if sample.answered else _guessed_answers(queue)
     gaps = [
-        *(sample.halving_of(i, to_come) for i in range(n)),
-        *(sample.halving_between(k, i, j, to_come) for k, (i, j) in enumerate(pairs(n))),
+        *(sample.labels_to_halve_of(i, to_come) for i in range(n)),
+        *(sample.labels_to_halve_between(k, i, j, to_come) for k, (i, j) in enumerate(pairs(n))),
     ]
     names = (figure.name for figure in (*complete, *ahead))
     times = sorted(answer.seconds for answer in standing if 0 < answer.seconds < LONG)
     return Report(
         completeness=complete,
         differences=ahead,
-        halving={
+        labels_to_halve_interval={
             name: None if queries is None else round(queries * per_query + 0.499)
             for name, queries in zip(names, gaps, strict=True)
         },

@@ -515,8 +515,8 @@ class ContextEngine:
         budget = options.budget or self.defaults.budget or DEFAULTS.budget or 0
         name, form = self._template(options)
         pipeline = self._pipeline(options, query)
-        fit = Step("fit", "rendered", build("fit", "rendered", {"tokens": budget}))
-        pipeline = replace(pipeline, refine=(*pipeline.refine, fit), format=form)
+        pack = Step("pack", "rendered", build("pack", "rendered", {"tokens": budget}))
+        pipeline = replace(pipeline, refine=(*pipeline.refine, pack), format=form)
         outcome = self._run(pipeline, query, workspace, options)
         context = pipeline.prompts(outcome, self._resources)[0].context
         tokens = int(self._resources.text_tokens([context])[0]) if context else 0

@@ -50,7 +50,7 @@ SECONDS = {
     "assembly": "Seconds from a request to its context.",
     "search": "Seconds of a request's retrievers, where they ran.",
     "scoring": "Seconds of its rank steps, where they ran.",
-    "optimisation": "Seconds of the steps that cut or fit it into the budget, where they ran.",
+    "optimisation": "Seconds of the steps that cut or pack it into the budget, where they ran.",
 }
 COUNTS = {
     "builds": "Contexts built.",
@@ -64,7 +64,7 @@ COUNTS = {
     "sufficient": "Contexts that were said to be enough.",
     "insufficient": "Contexts that were said to lack something.",
 }
-_STAGES = {"retrieve": "search", "rank": "scoring", "cut": "optimisation", "fit": "optimisation"}
+_STAGES = {"retrieve": "search", "rank": "scoring", "cut": "optimisation", "pack": "optimisation"}
 
 
 class Metrics:

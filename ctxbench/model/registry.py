@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 
 from ctxbench.io.errors import CtxbenchError, ParameterError, UnknownNameError, UserError, suggest
 
-REFINE_KINDS = ("rank", "cut", "expand", "fit")
+REFINE_KINDS = ("rank", "cut", "expand", "pack")
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "chunk": {
@@ -111,7 +111,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "links": "ctxbench.pipelines.strategies.expand:Links",
         "tool_rules": "ctxbench.pipelines.strategies.expand:ToolRules",
     },
-    "fit": {
+    "pack": {
         "budget": "ctxbench.pipelines.strategies.pack:Budget",
         "excerpts": "ctxbench.pipelines.strategies.pack:Excerpts",
         "greedy": "ctxbench.pipelines.strategies.pack:Greedy",
@@ -234,12 +234,12 @@ def of_plugin(kind: str, name: str, activity: str) -> Iterator[None]:
         raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ParameterError(
             f"{_with_article(kind)} {name!r} ({_plugins(kind)[name]}) cannot be {activity}: {raised}; "
-            "mend or update its package"
+            "fix or update its package"
         ) from error
 
 
 def refine_kind(name: str) -> str:
-    """The kind (rank, cut, expand, fit) of a refining strategy, by its name.
+    """The kind (rank, cut, expand, pack) of a refining strategy, by its name.
 
     Raises:
         UnknownNameError: no refining strategy is called so.

@@ -178,14 +178,14 @@ class Offered:
     tokens: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The candidate as JSON, without empty values. `rule` is `out_by` in words."""
+        """The candidate as JSON, without empty values. `rule` is `exclusion_rule` in words."""
         row: dict[str, Any] = {
             "id": self.id,
             "score": self.score,
             "mode": self.mode,
             "origin": self.origin,
             "rule": None if self.rule is None else str(self.rule),
-            "out_by": None if self.rule is None else self.rule.as_dict(),
+            "exclusion_rule": None if self.rule is None else self.rule.as_dict(),
             "pair": None if self.pair is None else [self.pair.query_chunk, self.pair.item_chunk],
             "via": self.via,
             "shown": None if self.span is None else list(self.span),

@@ -118,8 +118,8 @@ class Strategy:
         return False
 
     @property
-    def brings_in(self) -> bool:
-        """Whether a packing step may offer items that were not retrieved, such as the rest of a file."""
+    def expands(self) -> bool:
+        """Whether a pack step may offer items that were not retrieved, such as the rest of a file."""
         return False
 
     @property
@@ -372,7 +372,7 @@ class Step:
     @property
     def expands(self) -> bool:
         """Whether the step adds items that were not retrieved."""
-        return self.kind == "expand" or (self.kind == "fit" and bool(self.declared("brings_in")))
+        return self.kind == "expand" or (self.kind == "pack" and bool(self.declared("expands")))
 
     @property
     def off(self) -> bool:

@@ -51,7 +51,7 @@ class Similarity(RequestFamily):
 
     def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
         """The 3 columns."""
-        return standing(inputs.similarity[request].max(axis=0)) if request in inputs.similarity else 0.0
+        return score_margin_rank(inputs.similarity[request].max(axis=0)) if request in inputs.similarity else 0.0
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Retrieved(RequestFamily):
 
     def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
         """The 3 columns."""
-        return standing(inputs.score[span])
+        return score_margin_rank(inputs.score[span])
 
 
-def standing(score: FloatArray) -> FloatArray:
+def score_margin_rank(score: FloatArray) -> FloatArray:
     """Score, margin to the best and log rank of the items of one request, shape (n_items, 3)."""
     return np.stack([score, score.max() - score, log1p(ranks_of(score))], axis=1)
 

@@ -24,7 +24,7 @@ from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import PerType, Step, Strategy
 from ctxbench.pipelines.pipeline import Pipeline
 
-FORMAT = 1
+FORMAT = 2
 PROBABILITY, ABSTENTION, WEIGHTS, LINEAR = "probability", "abstention", "weights", "linear"
 KINDS = (PROBABILITY, ABSTENTION, WEIGHTS, LINEAR)
 SHIPPED = "shipped"
@@ -38,7 +38,7 @@ class Fit:
     """One fit.
 
     Attributes:
-        what: `probability`, `abstention`, `weights` (of sources) or `linear` (weights of columns).
+        kind: `probability`, `abstention`, `weights` (of sources) or `linear` (weights of columns).
         dataset: the name of the dataset whose labels it was made from.
         dataset_hash, catalog: content hashes of the dataset (the split that was used) and of its catalog; empty where
             the fit is of several.
@@ -49,7 +49,7 @@ class Fit:
         values: what was fitted; each kind of step reads its own.
     """
 
-    what: str
+    kind: str
     dataset: str
     dataset_hash: str
     catalog: str
@@ -61,11 +61,11 @@ class Fit:
 
     def __str__(self) -> str:
         catalog = f"catalog {self.catalog[:12]}" if self.catalog else "several catalogs"
-        return f"{self.what} of {self.dataset} ({catalog}, {self.queries} queries)"
+        return f"{self.kind} of {self.dataset} ({catalog}, {self.queries} queries)"
 
 
 _TYPES: dict[str, type] = {
-    **dict.fromkeys(("what", "dataset", "dataset_hash", "catalog", "embedder", "split"), str),
+    **dict.fromkeys(("kind", "dataset", "dataset_hash", "catalog", "embedder", "split"), str),
     **dict.fromkeys(("behind", "values"), dict),
     "queries": int,
 }
@@ -87,7 +87,7 @@ class Calibrations:
 
     def kinds(self) -> tuple[str, ...]:
         """The kinds of fits that there are, in the order of `KINDS`."""
-        return tuple(kind for kind in KINDS if any(fit.what == kind for fit in self.fits))
+        return tuple(kind for kind in KINDS if any(fit.kind == kind for fit in self.fits))
 
     def fit(self, kind: str, catalog: Catalog) -> Fit:
         """The fit for a catalog; else the only fit for another; else the one for several catalogs.
@@ -95,7 +95,7 @@ class Calibrations:
         Raises:
             ParameterError: there are several, and which is meant cannot be told (names them), or none.
         """
-        of_kind = [fit for fit in self.fits if fit.what == kind]
+        of_kind = [fit for fit in self.fits if fit.kind == kind]
         exact, pooled = (
             [fit for fit in of_kind if fit.catalog == catalog.hash],
             [fit for fit in of_kind if not fit.catalog],
@@ -112,23 +112,21 @@ class Calibrations:
             ParameterError: there is none for the catalog (names those that there are), or it was made with another
                 embedder (names both).
         """
-        fit = next((fit for fit in self.fits if fit.what == kind and fit.catalog == catalog.hash), None)
+        fit = next((fit for fit in self.fits if fit.kind == kind and fit.catalog == catalog.hash), None)
         if fit is None:
             raise self._none(kind, catalog)
         embedder = resources.identity("embedder")
         if fit.embedder != embedder:
             raise ParameterError(
-                f"{self.path}: the {kind} fit of {fit.dataset} was made with the embedder {fit.embedder}, and this "
-                f"is {embedder}; scores of two models are not comparable: fit it again with this one"
+                f"{self.path}: the {kind} fit of {fit.dataset} was made with the embedder {fit.embedder}, and this is {embedder}; scores of two models are not comparable: fit it again with this one"
             )
         return fit
 
     def _none(self, kind: str, catalog: Catalog) -> ParameterError:
         """The message that no fit is for a catalog."""
-        catalogs = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.what == kind) or "none"
+        catalogs = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.kind == kind) or "none"
         return ParameterError(
-            f"{self.path} holds no {kind} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it "
-            f"holds those of catalogs: {catalogs}; make one with {self.command(kind)}"
+            f"{self.path} holds no {kind} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it holds those of catalogs: {catalogs}; make one with {self.command(kind)}"
         )
 
     def command(self, kind: str) -> str:
@@ -196,7 +194,7 @@ def read_calibrations(path: Path | str) -> Calibrations:
         raise StorageError(f"{error}; `ctxbench calibrate` makes a file of fits") from error
     content = parse_json(data.decode("utf-8", "replace"), path=path)
     if not isinstance(content, dict) or not isinstance(content.get("fits"), list):
-        raise InputError([Fault('no file of fits: expected {"format": 1, "fits": [...]}', path, 1)])
+        raise InputError([Fault('no file of fits: expected {"format": 2, "fits": [...]}', path, 1)])
     if content.get("format") != FORMAT:
         problem = f"its format is {content.get('format')!r}, this version reads {FORMAT}"
         raise InputError([Fault(f"{problem}; fit anew with `ctxbench calibrate`", path, 1)])
@@ -222,13 +220,13 @@ def _wrong(row: Any) -> Iterator[str]:
     for name, kind in _TYPES.items():
         if name in row and (not isinstance(row[name], kind) or isinstance(row[name], bool)):
             yield f"{name} must be of type {kind.__name__}, got {row[name]!r}"
-    if isinstance(row.get("what"), str) and row["what"] not in KINDS:
-        yield f"what must be one of {', '.join(KINDS)}, got {row['what']!r}"
+    if isinstance(row.get("kind"), str) and row["kind"] not in KINDS:
+        yield f"kind must be one of {', '.join(KINDS)}, got {row['kind']!r}"
 
 
 def _twice(fits: Sequence[Fit]) -> list[Fit]:
     """Fits with the kind and catalog of an earlier fit."""
-    keys = [(fit.what, fit.catalog) for fit in fits]
+    keys = [(fit.kind, fit.catalog) for fit in fits]
     return [fit for n, fit in enumerate(fits) if keys[n] in keys[:n]]
 
 
@@ -246,19 +244,18 @@ def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
     new = tuple(fits)
     if twice := _twice(new):
         fit = twice[0]
-        first = next(new_fit for new_fit in new if (new_fit.what, new_fit.catalog) == (fit.what, fit.catalog))
+        first = next(new_fit for new_fit in new if (new_fit.kind, new_fit.catalog) == (fit.kind, fit.catalog))
         raise ParameterError(
-            f"{first.dataset} and {fit.dataset} have the same catalog, and a file holds one {fit.what} fit a catalog; "
-            "write them to two files"
+            f"{first.dataset} and {fit.dataset} have the same catalog, and a file holds one {fit.kind} fit a catalog; write them to two files"
         )
-    replaced = {(fit.what, fit.catalog) for fit in new}
-    renewed = {(fit.what, fit.dataset) for fit in new if fit.what == PROBABILITY}
+    replaced = {(fit.kind, fit.catalog) for fit in new}
+    renewed = {(fit.kind, fit.dataset) for fit in new if fit.kind == PROBABILITY}
     with exclusive(path.with_name(f".{path.name}.lock"), waiting=lambda: None):
         old = read_calibrations(path).fits if path.exists() else ()
         remaining = [
-            fit for fit in old if (fit.what, fit.catalog) not in replaced and (fit.what, fit.dataset) not in renewed
+            fit for fit in old if (fit.kind, fit.catalog) not in replaced and (fit.kind, fit.dataset) not in renewed
         ]
-        ordered = sorted([*remaining, *new], key=lambda fit: (KINDS.index(fit.what), fit.dataset, fit.catalog))
+        ordered = sorted([*remaining, *new], key=lambda fit: (KINDS.index(fit.kind), fit.dataset, fit.catalog))
         write_atomic(path, dump_json({"format": FORMAT, "fits": [asdict(fit) for fit in ordered]}, indent=1))
 
 
@@ -305,8 +302,7 @@ def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
     for position, step in enumerate(pipeline.refine):
         if isinstance(step, PerType):
             faults += [
-                f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was fitted "
-                "on; put it in front"
+                f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was fitted on; put it in front"
                 for inner in all_steps([step])
                 if inner.declared("calibrated") is not None
             ]
@@ -328,14 +324,12 @@ def require_matching_fits(pipeline: Pipeline, catalog: Catalog) -> None:
 def _elsewhere(step: Step, context: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
     """The message that a fit was made after other steps than those in front of it here."""
     calibrations: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
-    fits = [fit for fit in calibrations.fits if fit.what == step.declared("calibrated") and fit.catalog == catalog.hash]
+    fits = [fit for fit in calibrations.fits if fit.kind == step.declared("calibrated") and fit.catalog == catalog.hash]
     for fit in fits:
         for stage in ("analyse", "retrieve", "rank"):
             if fit.behind.get(stage) != context[stage]:
                 yield (
-                    f"{step.name}: the {fit.what} fit of {fit.dataset} in {calibrations.path} was made behind {stage} "
-                    f"{dump_json(fit.behind.get(stage))}, and here stands {dump_json(context[stage])}; fit it again "
-                    "behind this"
+                    f"{step.name}: the {fit.kind} fit of {fit.dataset} in {calibrations.path} was made behind {stage} {dump_json(fit.behind.get(stage))}, and here stands {dump_json(context[stage])}; fit it again behind this"
                 )
 
 

@@ -60,7 +60,7 @@ class AssertOffers:
         Raises:
             AssertionError: the demands are not met; the message has reasons and suggested fixes.
             ParameterError, InputError: nothing is demanded, or an id is unknown.
-            SelectorError: an outside selector failed.
+            SelectorError: an external selector failed.
         """
         __tracebackhide__ = True
         try:

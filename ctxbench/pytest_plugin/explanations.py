@@ -27,7 +27,7 @@ class ExplainedAnswer:
         opened: the setup that answered.
         request: what was asked.
         selection: the answer.
-        chosen, left_out: with their texts, in the one order; the texts of an outside selector's pairs are empty.
+        chosen, left_out: with their texts, in the one order; the texts of an external selector's pairs are empty.
         batch: the request alone.
     """
 
@@ -73,7 +73,7 @@ def ask(opened: OpenSetup, request: Request) -> ExplainedAnswer:
     """Ask for one request.
 
     Raises:
-        SelectorError: an outside selector failed, or answered something that is no answer.
+        SelectorError: an external selector failed, or answered something that is no answer.
         UserError: the request names items that the catalog lacks, or a text cannot be embedded.
     """
     batch = Batch.of(opened.catalog, [request])
@@ -138,7 +138,7 @@ def absence_lines(label: str, item: str, answer: ExplainedAnswer) -> list[str]:
     is_short = 0 < len(front) <= 2 * _IN_FRONT
     crowd = "; or merge, reword or disable what stands in front of it" if is_short else ""
     reword = f"say in {_words_of(explained)} what such a request asks for"
-    lines.append(f"to mend it: {reword}{crowd}; or loosen the setting in the rule")
+    lines.append(f"to fix it: {reword}{crowd}; or loosen the setting in the rule")
     return lines
 
 
@@ -153,13 +153,13 @@ def presence_lines(label: str, item: str, answer: ExplainedAnswer) -> list[str]:
     explained = answer.offered[item]
     if explained.offered.origin == "session":
         is_always = explained.offered.mode == "always"
-        mend = f"set `include` of {item} to agent or manual" if is_always else f"leave {item} out of the session"
-        return [f"{label}: {item}", f"the session holds it ({explained.offered.mode})", f"to mend it: {mend}"]
+        fix = f"set `include` of {item} to agent or manual" if is_always else f"leave {item} out of the session"
+        return [f"{label}: {item}", f"the session holds it ({explained.offered.mode})", f"to fix it: {fix}"]
     lines = [f"{label}: {item}", _standing(explained, answer)]
     if pair := winning_pair(explained):
         lines.append(f"brought in by: {pair}")
     lines.append(
-        f"to mend it: take the words that such a request uses out of {_words_of(explained)}; or tighten the cut"
+        f"to fix it: take the words that such a request uses out of {_words_of(explained)}; or tighten the cut"
     )
     return lines
 
@@ -170,7 +170,7 @@ def too_many(answer: ExplainedAnswer, at_most: int) -> list[str]:
     return [
         f"too many items: {len(answer.added)} are offered, at most {at_most} wanted",
         f"the last {len(last)}: {', '.join(last)}",
-        "to mend it: tighten the cut; or merge or disable what is not needed",
+        "to fix it: tighten the cut; or merge or disable what is not needed",
     ]
 
 
@@ -183,7 +183,7 @@ def too_long(answer: ExplainedAnswer, at_most: int) -> list[str]:
     return [
         f"too many tokens: {total:,} ({counter}) are offered, at most {at_most:,} wanted",
         f"most cost: {costs}",
-        "to mend it: shorten these; or tighten the cut",
+        "to fix it: shorten these; or tighten the cut",
     ]
 
 
@@ -246,5 +246,5 @@ def _no_candidate(item: str, answer: ExplainedAnswer) -> list[str]:
             f"say in its description what such a request asks for ({len(answer.ranking)} were found)",
         ),
     )
-    why, mend = next((why, mend) for applies, why, mend in reasons if applies)
-    return [why, f"to mend it: {mend}"] if mend else [why]
+    why, fix = next((why, fix) for applies, why, fix in reasons if applies)
+    return [why, f"to fix it: {fix}"] if fix else [why]

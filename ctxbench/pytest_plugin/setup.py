@@ -53,7 +53,7 @@ class OpenSetup:
         selector: ours or outside.
         resources: what ours use.
         memo: outputs of steps that selectors of a gate file share; emptied after each request.
-        close: ends processes and connections of outside selectors.
+        close: ends processes and connections of external selectors.
     """
 
     label: str

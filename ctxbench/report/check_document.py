@@ -54,7 +54,7 @@ def document(
 
     Args:
         check: what was found.
-        strict: whether `cannot tell` fails.
+        strict: whether `inconclusive` fails.
         accept: the command that would make the head the baseline; empty where there is none, or it would fail.
         first: what must be done before that; empty = nothing.
         locations: looks up files and lines.
@@ -70,7 +70,7 @@ def document(
     differ = {selector.differs for selector in ranked}
     if len(ranked) > 1 and len(differ) == 1 and (difference := differ.pop()):
         shared = (*shared, f"what differs: {difference}")
-    notices = [*check.notices, *shared, *_reuse_notice(ranked), *check_texts.unsteady_notes(ranked)]
+    notices = [*check.notices, *shared, *_reuse_notice(ranked), *check_texts.nondeterministic_notes(ranked)]
     if notices:
         opening.append(Bullets(tuple(map(check_texts.sentence, notices))))
     sections = tuple(_section(selector, shared, locations) for selector in ranked)
@@ -96,7 +96,7 @@ def refusal(name: str, error: Exception) -> Document:
     lines = [str(fault) for fault in faults[:SHOWN]]
     lines += [f"and {len(faults) - SHOWN:,} more"] if len(faults) > SHOWN else []
     title = f"cannot judge: {name}" + (f", {len(faults):,} faults" if len(faults) > 1 else "")
-    advice = Text("Nothing was judged (exit code 2): mend what is wrong and check again.")
+    advice = Text("Nothing was judged (exit code 2): fix what is wrong and check again.")
     return replace(_CHECK, title=title, opening=(Bullets(tuple(map(check_texts.sentence, lines))),), closing=(advice,))
 
 
@@ -133,7 +133,7 @@ def _count_text(check: SelectorCheck, name: str, count: int) -> str:
     """A count; what was counted on no query is not 0."""
     if check.counted or name not in ("required lost", "gained"):
         return f"{count:,}"
-    return f"not counted ({check.unsteady:,} unsteady)" if name == "required lost" else wording.NONE
+    return f"not counted ({check.nondeterministic:,} nondeterministic)" if name == "required lost" else wording.NONE
 
 
 def _counts(check: SelectorCheck) -> dict[str, int]:
@@ -168,7 +168,7 @@ def _tables(check: SelectorCheck, locations: Locations) -> Iterator[Table]:
     yield _unmet(check, locations)
     yield _metrics(check)
     yield _causes(check, locations)
-    yield _repriced(check, locations)
+    yield _token_changes(check, locations)
     yield _changes(check, f"Required items lost: {len(lost):,}", lost)
     yield _changes(check, f"Required items gained: {len(gained):,}", gained, weight=Weight.DETAIL)
     yield _changes(check, f"Other items that went in or out: {len(optional):,}", optional, weight=Weight.DETAIL)
@@ -247,7 +247,7 @@ def _unmet(check: SelectorCheck, locations: Locations) -> Table:
     )
 
 
-def _repriced(check: SelectorCheck, locations: Locations) -> Table:
+def _token_changes(check: SelectorCheck, locations: Locations) -> Table:
     """The table of items whose token count changed; details, unless tokens decide the verdict."""
     rows = [
         (
@@ -258,7 +258,7 @@ def _repriced(check: SelectorCheck, locations: Locations) -> Table:
             f"{len(item.queries):,}",
             f"{item.tokens:+,}",
         )
-        for item in check.repriced
+        for item in check.token_changes
     ]
     decides = any(
         check_texts.counts_tokens(judged) and judged.verdict in check_texts.CAUSE_VERDICTS for judged in check.metrics
@@ -291,18 +291,18 @@ def _without_empty_places(table: Table) -> Table:
 
 def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight: Weight = Weight.COST) -> Table:
     """The table of some changes, with suggested fixes, and with the direction if there are both."""
-    remedy = any(change.remedy for change in changes)
+    fix = any(change.fix for change in changes)
     both_directions = len({change.lost for change in changes}) > 1
     came_in = not both_directions and any(not change.lost for change in changes)
     out = "kept out before" if came_in else "kept out"
     head = (
         "query",
         "item",
-        *(["way"] if both_directions else []),
+        *(["direction"] if both_directions else []),
         out,
         "score",
         "cause",
-        *(["mend"] if remedy else []),
+        *(["fix"] if fix else []),
     )
     rows = []
     for change in changes:
@@ -315,7 +315,7 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
         row += [f"{when}{check_texts.exclusion_text(change)}", check_texts.score_text(change)]
         row += [
             check_texts.sentence(check_texts.cause_text(change.cause)),
-            *([check_texts.sentence(str(change.remedy))] if remedy else []),
+            *([check_texts.sentence(str(change.fix))] if fix else []),
         ]
         rows.append(tuple(row))
     return Table(
@@ -343,7 +343,7 @@ def _causes(check: SelectorCheck, locations: Locations) -> Table:
             f"{group.others:,}",
             f"{group.tokens:+,}" if group.tokens else "0",
             f"{len(group.queries):,} ({check_texts.first_ones(group.queries)})",
-            check_texts.sentence(str(group.remedy)),
+            check_texts.sentence(str(group.fix)),
         )
         for group in causes
     ]
@@ -355,7 +355,7 @@ def _causes(check: SelectorCheck, locations: Locations) -> Table:
         "not required, in or out",
         "prompt tokens in all",
         "queries",
-        "mend",
+        "fix",
     )
     return _without_empty_places(
         Table(

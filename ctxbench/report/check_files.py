@@ -25,8 +25,8 @@ from ctxbench.gate.results import (
     Check,
     MetricVerdict,
     PinFailure,
-    PriceChange,
     SelectorCheck,
+    TokenChange,
     UnmetRequirement,
     Verdict,
     whole_detail,
@@ -44,7 +44,7 @@ def check_dict(check: Check, *, strict: bool = False, locations: Locations | Non
 
     Args:
         check: what was found.
-        strict: whether `cannot tell` fails, for the exit code.
+        strict: whether `inconclusive` fails, for the exit code.
         locations: looks up files and lines.
     """
     locations = locations or Locations()
@@ -80,8 +80,8 @@ def summary_dict(figures: AcceptedFigures) -> dict[str, Any]:
 def pin_dict(failure: PinFailure) -> dict[str, Any]:
     """A pin that does not hold in JSON's types."""
     fields = asdict(failure)
-    del fields["remedy"]
-    return {**fields, "mend": str(failure.remedy)}
+    del fields["fix"]
+    return {**fields, "fix": str(failure.fix)}
 
 
 def refusal_dict(name: str, error: Exception) -> dict[str, Any]:
@@ -126,8 +126,8 @@ def _selector(check: SelectorCheck, locations: Locations) -> dict[str, Any]:
         "left_out": {why: list(ids) for why, ids in check.left_out.items()},
         "lost": check.lost,
         "gained": check.gained,
-        "needing": check.needing,
-        "unsteady": check.unsteady,
+        "n_with_requirements": check.n_with_requirements,
+        "nondeterministic": check.nondeterministic,
         "allowed": check.allowed,
         "deterministic": check.deterministic,
         "metrics": [_metric(metric, deterministic=check.deterministic) for metric in check.metrics],
@@ -141,17 +141,17 @@ def _selector(check: SelectorCheck, locations: Locations) -> dict[str, Any]:
                 **_cause(group.cause),
                 "lost": group.lost,
                 "gained": group.gained,
-                "others": group.others,
+                "other_changes": group.others,
                 "tokens": group.tokens,
                 "queries": list(group.queries),
-                "mend": str(group.remedy),
+                "fix": str(group.fix),
                 **_location(locations.of_cause(group.cause, check.dataset, [check.selector])),
             }
             for group in check.causes
         ],
-        "repriced": [
+        "token_changes": [
             {**asdict(item), "tokens": item.tokens, **_location(locations.item(check.dataset, item.item))}
-            for item in check.repriced
+            for item in check.token_changes
         ],
         "changes": [_change(change) for change in check.changes],
         "swaps": list(check.swaps),
@@ -202,15 +202,15 @@ def _change(change: Change) -> dict[str, Any]:
     return {
         "query": change.query,
         "item": change.item,
-        "way": check_texts.direction(change),
+        "direction": check_texts.direction(change),
         "required": change.required,
-        "kept_out_by": "" if change.rule is None else str(change.rule),
-        "out_by": None if change.rule is None else change.rule.as_dict(),
+        "excluded_by": "" if change.rule is None else str(change.rule),
+        "exclusion_rule": None if change.rule is None else change.rule.as_dict(),
         "missed_by": number(change.missed_by),
         "base": {"score": number(change.base_score), "rank": change.base_rank},
         "head": {"score": number(change.head_score), "rank": change.head_rank},
         **_cause(change.cause),
-        "mend": str(change.remedy),
+        "fix": str(change.fix),
     }
 
 
@@ -247,7 +247,7 @@ def workflow_commands(check: Check, *, locations: Locations | None = None, stric
     Args:
         check: what was found.
         locations: looks up files and lines.
-        strict: whether `cannot tell` fails.
+        strict: whether `inconclusive` fails.
 
     Returns:
         One command a line; empty where there is nothing to say.
@@ -261,7 +261,7 @@ def workflow_commands(check: Check, *, locations: Locations | None = None, stric
         *facts,
         *_metric_notes(check, strict, locations),
         *servers,
-        *_repriced(check, locations),
+        *_token_changes(check, locations),
     ]
     return _commands([*notes, *_notices(check)], "the summary and in the log")
 
@@ -357,7 +357,7 @@ def _gone(locations: Locations, items: Sequence[str], query: str, dataset: str) 
 
 def _causes(check: Check, strict: bool, locations: Locations) -> Iterator[_Note]:
     """Lost items by cause; equal causes of several selectors together."""
-    failing = {Verdict.WORSE} | ({Verdict.CANNOT_TELL} if strict else set())
+    failing = {Verdict.WORSE} | ({Verdict.INCONCLUSIVE} if strict else set())
     by_cause: dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]] = {}
     for selector in check.selectors:
         for group in selector.causes:
@@ -382,13 +382,13 @@ def _share(check: SelectorCheck, group: CauseGroup) -> str:
         if change.lost and change.required and change.cause.kind is group.cause.kind
     }
     losing = [query for query in group.queries if query in lost]
-    remedy = f"; to mend it: {group.remedy}" if group.remedy else ""
-    return f"{check_texts.selector_title(check)} lost {group.lost:,} ({check_texts.first_ones(losing)}){remedy}"
+    fix = f"; to fix it: {group.fix}" if group.fix else ""
+    return f"{check_texts.selector_title(check)} lost {group.lost:,} ({check_texts.first_ones(losing)}){fix}"
 
 
 def _metric_notes(check: Check, strict: bool, locations: Locations) -> Iterator[_Note]:
     """Metrics that fail or may fail, at the location of their cause, if that is known."""
-    is_error = {Verdict.WORSE: True, Verdict.CANNOT_TELL: strict}
+    is_error = {Verdict.WORSE: True, Verdict.INCONCLUSIVE: strict}
     for selector in check.selectors:
         for judged in selector.metrics:
             if judged.verdict not in is_error:
@@ -400,7 +400,7 @@ def _metric_notes(check: Check, strict: bool, locations: Locations) -> Iterator[
                 f"{check_texts.p_value_note(selector, judged)}, "
                 f"tolerance {check_texts.size_text(metric, judged.tolerance)}"
             )
-            if judged.verdict is Verdict.CANNOT_TELL:
+            if judged.verdict is Verdict.INCONCLUSIVE:
                 text += f"; {undecided_reason(judged, deterministic=selector.deterministic)}"
             yield _Note(
                 error=is_error[judged.verdict],
@@ -415,27 +415,27 @@ def _metric_notes(check: Check, strict: bool, locations: Locations) -> Iterator[
 def _servers(check: Check, strict: bool) -> Iterator[_Note]:
     """Servers whose tools may differ from those captured, each once."""
     for reason in dict.fromkeys(reason for selector in check.selectors for reason in server_reasons(selector.outdated)):
-        error = strict and check.verdict is Verdict.CANNOT_TELL
+        error = strict and check.verdict is Verdict.INCONCLUSIVE
         yield _Note(error=error, title="ctxbench check: server not asked", text=reason)
 
 
-def _repriced(check: Check, locations: Locations) -> Iterator[_Note]:
+def _token_changes(check: Check, locations: Locations) -> Iterator[_Note]:
     """Items that cost more tokens where tokens decide, each at its line, the largest change first; once per dataset."""
-    price_changes: dict[tuple[str, str], PriceChange] = {}
+    token_changes: dict[tuple[str, str], TokenChange] = {}
     for selector in check.selectors:
         if any(
             check_texts.counts_tokens(judged) and judged.verdict in check_texts.CAUSE_VERDICTS
             for judged in selector.metrics
         ):
-            for item in selector.repriced:
-                price_changes.setdefault((selector.dataset, item.item), item)
-    for (dataset, name), item in sorted(price_changes.items(), key=lambda entry: -entry[1].tokens):
+            for item in selector.token_changes:
+                token_changes.setdefault((selector.dataset, item.item), item)
+    for (dataset, name), item in sorted(token_changes.items(), key=lambda entry: -entry[1].tokens):
         if item.tokens > 0:
             location = partial(locations.item, dataset, name)
             yield _Note(
                 error=False,
-                title=f"item dearer on {dataset}",
-                text=check_texts.price_change_text(item),
+                title=f"item costs more tokens on {dataset}",
+                text=check_texts.token_change_text(item),
                 location=location,
             )
 
@@ -497,12 +497,12 @@ def junit(check: Check, *, strict: bool = False, locations: Locations | None = N
 
     A suite has one case for whether it is comparable, one a metric, one for the allowance of lost required
     items, one for each of them, one for each that can no longer be offered, and one for each pin that does not hold.
-    Worse is a failure, not comparable an error, cannot tell (unless `strict`) and what was lost within the allowance,
+    Worse is a failure, not comparable an error, inconclusive (unless `strict`) and what was lost within the allowance,
     or maybe by chance, are skipped, with the reason.
 
     Args:
         check: what was found.
-        strict: whether `cannot tell` fails.
+        strict: whether `inconclusive` fails.
         locations: looks up files and lines.
     """
     locations = locations or Locations()
@@ -539,13 +539,16 @@ def _cases(check: SelectorCheck, strict: bool, locations: Locations) -> Iterator
     yield _Case("comparable")
     yield from _metric_cases(check, strict, locations)
     for server, reason in zip(check.outdated, server_reasons(check.outdated), strict=True):
-        outcome = _outcome(Verdict.CANNOT_TELL, strict)
-        yield _Case(f"server: {server.name}", outcome, str(Verdict.CANNOT_TELL), reason)
+        outcome = _outcome(Verdict.INCONCLUSIVE, strict)
+        yield _Case(f"server: {server.name}", outcome, str(Verdict.INCONCLUSIVE), reason)
     outcome = _outcome(check.lost_verdict, strict)
-    note = "it may be chance: " if check.lost_verdict is Verdict.CANNOT_TELL else "within what may be lost: "
+    note = "it may be chance: " if check.lost_verdict is Verdict.INCONCLUSIVE else "within what may be lost: "
     message = f"{check.lost} lost, {check.gained} gained, at most {check.allowed} more may be lost than gained"
     if not check.counted:
-        outcome, message = "skipped", f"not counted: unsteady on all {check.unsteady:,} queries that need something"
+        outcome, message = (
+            "skipped",
+            f"not counted: nondeterministic on all {check.nondeterministic:,} queries that need something",
+        )
     yield _Case("required items", outcome, str(check.lost_verdict), message if outcome else "")
     for change in check.changes:
         if change.lost and change.required:
@@ -567,7 +570,7 @@ def _pin_cases(check: SelectorCheck) -> Iterator[_Case]:
 
 
 def _outcome(verdict: Verdict, strict: bool) -> str:
-    return {Verdict.WORSE: "failure", Verdict.CANNOT_TELL: "failure" if strict else "skipped"}.get(verdict, "")
+    return {Verdict.WORSE: "failure", Verdict.INCONCLUSIVE: "failure" if strict else "skipped"}.get(verdict, "")
 
 
 def _metric_cases(check: SelectorCheck, strict: bool, locations: Locations) -> Iterator[_Case]:
@@ -592,7 +595,7 @@ def _lost(change: Change) -> str:
         check_texts.exclusion_text(change),
         check_texts.score_text(change) and f"score {check_texts.score_text(change)}",
         check_texts.cause_text(change.cause),
-        str(change.remedy),
+        str(change.fix),
     )
     return "; ".join(filter(None, parts))
 

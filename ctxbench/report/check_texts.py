@@ -19,11 +19,11 @@ from ctxbench.gate.results import (
     Change,
     Check,
     FigureChange,
+    Fix,
     Loosened,
     MetricVerdict,
-    PriceChange,
-    Remedy,
     SelectorCheck,
+    TokenChange,
     UnmetRequirement,
     Verdict,
     phrase_cause,
@@ -37,7 +37,7 @@ from ctxbench.report import wording
 from ctxbench.report.document import Block, Bullets, Cell, Code, Quoted, Section, Table, Text
 
 _NOWHERE = ("", 0)
-_CONFIGURED = (CauseKind.PARAMETER, CauseKind.CODE, CauseKind.OUTSIDE)  # causes that lie in a selector, not in an item
+_CONFIGURED = (CauseKind.PARAMETER, CauseKind.CODE, CauseKind.EXTERNAL)  # causes that lie in a selector, not in an item
 
 Location: TypeAlias = tuple[str, int]
 """A file, relative to the repository, and its 1-based line; 0 = all of the file, ("", 0) = not known."""
@@ -104,7 +104,7 @@ class Locations:
         """The location of a cause: an edited file, a selector, the model, or the first item with a line or a file."""
         if cause.kind is CauseKind.MODEL:
             return self.in_gate(self.embedder)
-        if cause.kind is CauseKind.OUTSIDE and (
+        if cause.kind is CauseKind.EXTERNAL and (
             edited := next(filter(None, map(self.external_file, cause.subjects)), "")
         ):
             return edited, 0
@@ -135,7 +135,7 @@ LONGEST = 160  # characters of a request or an item that are quoted
 _LONGEST_SENTENCE = 2000
 _NAMED_IDS = 5  # ids that are named in a sentence
 _LEAST = 0.0001  # of what is said of scores
-CAUSE_VERDICTS = (Verdict.WORSE, Verdict.CANNOT_TELL)  # of a metric that something is to blame for
+CAUSE_VERDICTS = (Verdict.WORSE, Verdict.INCONCLUSIVE)  # of a metric that something is to blame for
 
 
 def selector_name(check: SelectorCheck) -> str:
@@ -199,12 +199,14 @@ def shared_notices(check: Check) -> tuple[str, ...]:
     return tuple(notice for notice in first.notices if all(notice in selector.notices for selector in following))
 
 
-def unsteady_notes(selectors: Sequence[SelectorCheck]) -> Iterator[str]:
-    """The notes that lost and gained items leave out unsteady queries, of selectors of which others are counted."""
+def nondeterministic_notes(selectors: Sequence[SelectorCheck]) -> Iterator[str]:
+    """The notes that lost and gained items leave out nondeterministic queries, where others are counted."""
     for selector in selectors:
-        if selector.counted and selector.unsteady > 0:
-            n = f"{selector.unsteady:,} of {count(selector.needing, 'query', 'queries')} that need something"
-            yield f"required items lost and gained of {selector_name(selector)} leave out {n}: unsteady between repeats"
+        if selector.counted and selector.nondeterministic > 0:
+            queries = count(selector.n_with_requirements, "query", "queries")
+            n = f"{selector.nondeterministic:,} of {queries} that need something"
+            text = f"required items lost and gained of {selector_name(selector)} leave out {n}"
+            yield f"{text}: answers differ between repeats"
 
 
 def counts_tokens(judged: MetricVerdict) -> bool:
@@ -224,7 +226,7 @@ def unmet_text(requirement: UnmetRequirement) -> str:
     return f"{' or '.join(requirement.items)} ({requirement.why}): {clause} ({first_ones(requirement.queries)})"
 
 
-def price_change_text(change: PriceChange) -> str:
+def token_change_text(change: TokenChange) -> str:
     """On one line: `tool:a:b costs 540 prompt tokens and cost 120 (schema edited): 4,200 more over 10 queries`."""
     amount = f"{abs(change.tokens):,} {'more' if change.tokens > 0 else 'less'}"
     over = count(len(change.queries), "query", "queries")
@@ -360,16 +362,16 @@ def sentence(text: str) -> str:
 def without_texts(check: Check) -> Check:
     """The check with the texts of requests and items left out; ids stay, and may hold words."""
 
-    def bare(remedy: Remedy) -> Remedy:
-        return replace(remedy, quoted="")
+    def bare(fix: Fix) -> Fix:
+        return replace(fix, quoted="")
 
     def strip(selector: SelectorCheck) -> SelectorCheck:
         return replace(
             selector,
             texts={},
-            changes=tuple(replace(change, remedy=bare(change.remedy)) for change in selector.changes),
-            causes=tuple(replace(group, remedy=bare(group.remedy)) for group in selector.causes),
-            pins=tuple(replace(pin, remedy=bare(pin.remedy)) for pin in selector.pins),
+            changes=tuple(replace(change, fix=bare(change.fix)) for change in selector.changes),
+            causes=tuple(replace(group, fix=bare(group.fix)) for group in selector.causes),
+            pins=tuple(replace(pin, fix=bare(pin.fix)) for pin in selector.pins),
         )
 
     return replace(check, selectors=tuple(map(strip, check.selectors)))
@@ -442,8 +444,8 @@ def is_acceptable(check: Check) -> bool:
         return True
     if check.verdict is Verdict.SAME:
         return any(selector.left_out.get("new") for selector in check.selectors)
-    if check.verdict is Verdict.CANNOT_TELL:
-        return any(selector.verdict is Verdict.CANNOT_TELL and not selector.outdated for selector in check.selectors)
+    if check.verdict is Verdict.INCONCLUSIVE:
+        return any(selector.verdict is Verdict.INCONCLUSIVE and not selector.outdated for selector in check.selectors)
     return check.verdict is not Verdict.WORSE or any(map(_is_worse_without_pins, check.selectors))
 
 
@@ -476,7 +478,7 @@ def pin_advice(check: Check) -> str:
         f"{check.name}, line{'' if len(lines) == 1 else 's'} {first_ones(lines, _SHOWN)}" if lines else check.name
     )
     verb = "a broken pin stays broken" if len(pins) == 1 else "broken pins stay broken"
-    return f"{verb} whatever is accepted: change or take out the pin ({location}), or mend the selection"
+    return f"{verb} whatever is accepted: change or take out the pin ({location}), or fix the selection"
 
 
 def _is_worse_without_pins(check: SelectorCheck) -> bool:
@@ -491,7 +493,7 @@ _NAMED_ITEMS = 3  # lost items, and selectors, that are named
 _LONGEST = 250  # characters of a reason and a cause
 _ENDS = ("; ", ", but ", " (", ": ")  # where a reason or a cause that is longer may end, the best first
 _LARGE = 5  # times the tolerance: a difference that is told in short even where it does not decide
-_LONGEST_MEND = 250  # characters, with its price; one that is longer stands below only
+_LONGEST_FIX = 250  # characters, with its price; one that is longer stands below only
 _MEANT = {Verdict.BETTER: "so that the gain is held", Verdict.NOT_COMPARABLE: "if what differs is meant"}
 
 
@@ -538,14 +540,12 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
         yield f"lost: {_lost(losing)}"
     costliest = costliest_cause(selectors)
     if costliest is not None:
-        cause, remedy, of = costliest
+        cause, fix, of = costliest
         is_single = len({group.cause for selector in selectors for group in selector.causes}) == 1
         named = differ[0] if differ else selectors[0]
         selector_note = "" if of is named else f" ({selector_name(of)})"
         text = f"{'cause' if is_single else 'most costly cause'}{selector_note}: {_clipped(cause_text(cause))}"
-        yield (
-            f"{text}; to mend it: {remedy}" if remedy and len(remedy) <= _LONGEST_MEND else text
-        )  # half a mend is none
+        yield (f"{text}; to fix it: {fix}" if fix and len(fix) <= _LONGEST_FIX else text)  # half a fix is none
     reasons = differ[0].reasons[:1] if differ else ()
     servers = dict.fromkeys(reason for selector in selectors for reason in server_reasons(selector.servers))
     yield from (sentence(reason) for reason in servers if reason not in reasons)
@@ -603,15 +603,15 @@ def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str, Sel
             by_cause.items(), key=lambda entry: sum(group.gained - group.lost for _, group in entry[1])
         )
         alike = [entry for (_, group_cause), entries in by_cause.items() if group_cause == cause for entry in entries]
-        first = [entry for entry in alike if entry[0] is selectors[0]]  # the one that is told of, where it has a mend
-        mends = [entry for entry in (*first, *losing) if entry[1].remedy]
-        check, group = (mends or first or losing)[0]
-        return cause, str(group.remedy), check
+        first = [entry for entry in alike if entry[0] is selectors[0]]  # the one that is told of, where it has a fix
+        fixes = [entry for entry in (*first, *losing) if entry[1].fix]
+        check, group = (fixes or first or losing)[0]
+        return cause, str(group.fix), check
     for selector in selectors:
         for judged in selector.metrics:
             blame = metric_cause(selector, judged)
             if blame is not None and judged.verdict is selector.verdict and judged.verdict in CAUSE_VERDICTS:
-                return blame.cause, str(blame.remedy), selector
+                return blame.cause, str(blame.fix), selector
     return None
 
 
@@ -650,7 +650,7 @@ def _replaced_tokens(group: CauseGroup, groups: Sequence[CauseGroup]) -> int:
 def _large_undecided(check: SelectorCheck) -> str:
     """The largest inconclusive difference for the worse, with the reason; empty if none is large or not yet named."""
     reason = check.reasons[0] if check.reasons else ""
-    undecided = [metric for metric in check.metrics if metric.verdict is Verdict.CANNOT_TELL]
+    undecided = [metric for metric in check.metrics if metric.verdict is Verdict.INCONCLUSIVE]
     left = [metric for metric in undecided if not reason.startswith(f"{metric.metric} ")]
     largest = max(left, key=_in_tolerances, default=None)
     if largest is None or _in_tolerances(largest) <= _LARGE:
@@ -706,7 +706,7 @@ def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: S
         return
     match check.verdict:
         case Verdict.NOT_COMPARABLE:
-            text = f"It cannot be judged{speech.code('2')}: mend what is said above."
+            text = f"It cannot be judged{speech.code('2')}: fix what is said above."
             if any(
                 selector.left_out.get(why)
                 for selector in check.selectors
@@ -723,16 +723,14 @@ def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: S
                 text += "does not fail for that alone."
             if pins := pin_advice(check):
                 text, rest = f"{text} {pins[0].upper()}{pins[1:]}.", "the rest"
-            has_fix = any(
-                group.remedy and group.remedy.possible for selector in check.selectors for group in selector.causes
-            )
-            mend = (
-                f"Mend {rest} as said above, or, if"
+            has_fix = any(group.fix and group.fix.possible for selector in check.selectors for group in selector.causes)
+            fix = (
+                f"Fix {rest} as said above, or, if"
                 if has_fix or any(selector.unmet for selector in check.selectors)
                 else "If"
             )
-            yield Text(f"{text} {mend} it is meant, {how}:" if accept else text)
-        case Verdict.CANNOT_TELL:
+            yield Text(f"{text} {fix} it is meant, {how}:" if accept else text)
+        case Verdict.INCONCLUSIVE:
             fails = check.exit_code(strict=True)
             code = speech.code(f"{fails} for --strict" if strict else f"0, with --strict {fails}")
             outdated = any(selector.outdated for selector in check.selectors)

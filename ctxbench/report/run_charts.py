@@ -234,7 +234,7 @@ def differences(
     ax.axvline(0.0, color=ink(ax), linewidth=0.8, zorder=1)
     for row, (name, comparison) in enumerate(comparisons.items()):
         _whisker(ax, comparison.interval, row, colours[name], f"_{metric} of {name}", upright=False)
-        fill = colours[name] if comparison.distinguishable else paper(ax)
+        fill = colours[name] if comparison.significant else paper(ax)
         style = {"marker": "o", "markerfacecolor": fill, "markeredgewidth": 1.5, **_MARK}
         ax.plot([comparison.difference], [row], color=colours[name], label=name, **style)
         counts = f"{comparison.higher:,} higher\n{comparison.lower:,} lower"
@@ -246,9 +246,9 @@ def differences(
     ax.margins(x=0.1)
     unit = wording.points(metric)
     of = "" if not unit or unit == str(metric) else f", {unit}"
-    hollow = any(not comparison.distinguishable for comparison in comparisons.values())
+    hollow = any(not comparison.significant for comparison in comparisons.values())
     notes = f"difference in {metric}{of}\nfrom {wording.named(base)}"
-    notes += "\nhollow: cannot be told apart from 0" * hollow
+    notes += "\nhollow: not significant" * hollow
     notes += _LOOSE * any(_is_dotted(comparison.interval) for comparison in comparisons.values())
     ax.set_xlabel(notes, parse_math=False)
 

@@ -128,7 +128,7 @@ class _Pairs:
     @classmethod
     def of(cls, about: Mapping[str, Any] | None, splits: list[ItemChunking]) -> _Pairs:
         """Read the selector in the manifest, and add what is new to the list."""
-        description = {} if about is None or about.get("outside") else about.get("description", {})
+        description = {} if about is None or about.get("external") else about.get("description", {})
         chunkings = Chunkings.described(description.get("ranking", description))
         splits += [chunking for chunking in chunkings.distinct if chunking not in splits]
         return cls(chunkings, tuple(splits.index(chunking) for chunking in chunkings.distinct))
@@ -515,7 +515,7 @@ def render_page(
             (name, "; ".join(filter(None, about_selector(summary.manifest, name))))
             for name in summary.manifest["selectors"]
         ],
-        outside=[name for name, about in summary.manifest["selectors"].items() if about.get("outside")],
+        external=[name for name, about in summary.manifest["selectors"].items() if about.get("external")],
         style=stylesheet("report.css"),
         script=Markup(script),  # noqa: S704 - files of ours
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

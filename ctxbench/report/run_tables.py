@@ -121,7 +121,7 @@ _WORDS = {
     "forbidden_offered": "share of the queries with forbidden items (labelled irrelevant) that were offered one",
     "items": "how many items were added to the prompt",
     "Comp": "share of queries whose required items are all among the first {k} ranks, or in the session",
-    "wrong_siblings": "offered items not needed that resemble a required one (same server, or like name)",
+    "same_server_confusions": "offered items not needed that resemble a required one (same server, or like name)",
     "abstention": "share of the requests that need nothing to which nothing was offered",
 }
 
@@ -159,7 +159,7 @@ _SHOWN = (
         "model_tokens",
         "items",
         "Comp",
-        "wrong_siblings",
+        "same_server_confusions",
     ),
     "abstention",
 )
@@ -171,7 +171,7 @@ _SHORT = {
     "model_tokens": "model tokens",
     "items": "items",
     "forbidden_offered": "forbidden offered",
-    "wrong_siblings": "wrong siblings",
+    "same_server_confusions": "same-server confusions",
     "abstention": "empty when nothing needed",
 }
 
@@ -426,7 +426,7 @@ def _difference(metric: Metric, comparison: Comparison) -> ShownDifference:
         interval=wording.difference_interval(metric, comparison),
         verdict=wording.verdict(comparison),
         queries_needed=wording.queries_needed(comparison),
-        significant=bool(comparison.distinguishable),
+        significant=bool(comparison.significant),
         counts=(comparison.higher, comparison.lower, comparison.equal),
         test=comparison.test,
     )
@@ -666,11 +666,11 @@ def _on_one(datasets: Sequence[DatasetSummary], name: str) -> str | None:
     for metric, unit in ((COMPLETENESS, "points of completeness"), (TOKENS, "prompt tokens a query")):
         comparison = comparisons.get(str(metric))
         if comparison is not None:
-            doubt = "" if comparison.distinguishable else " (cannot be told apart)"
+            doubt = "" if comparison.significant else " (not significant)"
             clauses.append(f"{wording.signed(metric, comparison.difference)} {unit}{doubt}")
     if not clauses:
         return None
-    return " and ".join(clauses) if any(comparison.distinguishable for comparison in comparisons.values()) else ""
+    return " and ".join(clauses) if any(comparison.significant for comparison in comparisons.values()) else ""
 
 
 def _on_several(datasets: Sequence[DatasetSummary], name: str) -> str | None:
@@ -710,7 +710,7 @@ def _count_significant(datasets: Sequence[DatasetSummary], name: str, metric: Me
     if not comparisons:
         return None, None
     higher, lower = (
-        sum(comparison.distinguishable and sign * comparison.difference > 0 for comparison in comparisons)
+        sum(comparison.significant and sign * comparison.difference > 0 for comparison in comparisons)
         for sign in (1, -1)
     )
     return higher, lower

@@ -57,7 +57,7 @@ def dim_notes(notes: Iterable[str], *, plain: bool = False) -> list[RenderableTy
 
 
 _WIDE = 110  # from here on a comparison takes one line
-_DROPPED_FIRST = ("Comp@1", "Comp@20", "wrong_siblings", "Comp", "items")  # where the terminal is narrow
+_DROPPED_FIRST = ("Comp@1", "Comp@20", "same_server_confusions", "Comp", "items")  # where the terminal is narrow
 _BASELINE = "(baseline)"
 _NAME = 15  # columns that names of selectors have, however narrow it is
 _OUTSIDE = "What a selector offers is measured; what the model then calls is outside."
@@ -230,7 +230,8 @@ def _console_differences(table: ComparisonTable, plain: bool, width: int) -> Tab
 def _heading(column: Column) -> str:
     """A heading in short lines, with `%` for shares."""
     words = column.title.replace("empty when nothing needed", "empty when\nnone needed")
-    words = words.replace("wrong siblings", "wrong\nsiblings").replace("forbidden offered", "forbidden\noffered")
+    for two_lines in ("same-server confusions", "forbidden offered"):
+        words = words.replace(two_lines, two_lines.replace(" ", "\n"))
     return f"{words} %" if column.unit == "%" else words
 
 

@@ -140,7 +140,7 @@ def bounds_of(about: Mapping[str, Any]) -> tuple[Bound, ...]:
     Args:
         about: the selector in the manifest.
     """
-    pipeline = None if about.get("outside") else StoredPipeline.of(about.get("description", {}))
+    pipeline = None if about.get("external") else StoredPipeline.of(about.get("description", {}))
     return () if pipeline is None else _of_steps(refining(pipeline.refine))
 
 

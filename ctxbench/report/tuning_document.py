@@ -518,7 +518,7 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
     yield (
         "Changes are paired on the same queries. Those of tokens are per cent of the other side's mean, those of "
         f"completeness percentage points. {p_words and f'{p_words} '}Comparisons at equal tokens are corrected "
-        "on their own. A difference that cannot be told apart is not shown to be none: its interval says how large it "
+        "on their own. A difference that is not significant is not shown to be none: its interval says how large it "
         "may be."
     )
     yield (

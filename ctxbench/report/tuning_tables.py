@@ -18,13 +18,13 @@ from ctxbench.selectors.selector import Value, value_text
 from ctxbench.tuning.policy import Policy
 from ctxbench.tuning.results import (
     DEFAULTS,
-    DOCUMENTS_DEFAULTS,
     EVERYTHING,
     FIXED,
     LEARNED_NORMAL,
     OF_ITS_RANKING,
     PRESET,
     RECOMMENDED,
+    SPEC_DEFAULTS,
     TUNED,
     WITH_DEFAULTS,
     DatasetTuning,
@@ -210,7 +210,7 @@ def terms(tuning: Tuning) -> str:
 
 def _base_text(name: str) -> str:
     """What the base is, from its name in tables."""
-    if name == DOCUMENTS_DEFAULTS:
+    if name == SPEC_DEFAULTS:
         return f"semantic with the {name}"
     if name.endswith(OF_ITS_RANKING):
         selector, _, first = name.rpartition(", ")
@@ -537,11 +537,11 @@ def gains(tuning: Tuning) -> Table | None:
     def row(_dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...] | None:
         if outcome.chosen is None or not outcome.against:
             return None
-        parts = (outcome.ranking, outcome.against.get("fixed_own"), outcome.against.get("fixed"))
+        parts = (outcome.ranking, outcome.against.get("fixed_of_selector"), outcome.against.get("fixed"))
         changes = [change_text(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
         if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
             changes[:2] = [("the same ranking",), (wording.NONE,)]
-        ks = [result.name if result else NO_K for result in (outcome.fixed, outcome.fixed_own)]
+        ks = [result.name if result else NO_K for result in (outcome.fixed, outcome.fixed_of_selector)]
         return (*ks, *changes)
 
     rows = _rows(tuning, row)
@@ -609,7 +609,7 @@ def all_results(dataset: DatasetTuning) -> Sequence[SettingResult]:
     """
     by_name = {result.name: result for result in dataset.results}
     for outcome in dataset.outcomes:
-        for result in (outcome.chosen, outcome.fixed, outcome.fixed_own):
+        for result in (outcome.chosen, outcome.fixed, outcome.fixed_of_selector):
             if result is not None:
                 by_name.setdefault(result.name, result)
     for first, *following in dataset.same_advice():

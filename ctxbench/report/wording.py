@@ -13,7 +13,7 @@ MINUS, DASH = "\u2212", "\u2013"
 NONE = "-"  # stands where there is no value
 LOOSE = "~"  # stands behind an interval that does not hold
 LOOSE_LEGEND = f"{LOOSE} marks an interval that too few values carry"
-UNTOLD = "cannot be told apart"
+NOT_SIGNIFICANT = "not significant"
 P_WORDS = "p: how often chance alone would give such a difference"
 RAISED = (
     "It is raised because many comparisons are made, so a difference may not count though its interval leaves out 0."
@@ -94,8 +94,8 @@ def verdict(comparison: Comparison) -> str:
 
     A p-value that random flips bound but do not know is `p <= 0.0003`.
     """
-    if not comparison.distinguishable:
-        return UNTOLD
+    if not comparison.significant:
+        return NOT_SIGNIFICANT
     p = p_text(comparison.p_holm, at_floor=comparison.p_holm_at_floor)
     return f"p {p}" if comparison.p_holm_at_floor else f"p{p}" if p.startswith("<") else f"p={p}"
 
@@ -109,7 +109,7 @@ def p_text(p: float, *, at_floor: bool = False) -> str:
 
 def queries_needed(comparison: Comparison) -> str:
     """How many queries would make the difference significant; empty where it is, or where that is unknown."""
-    if comparison.distinguishable or comparison.needed is None:
+    if comparison.significant or comparison.needed is None:
         return ""
     if comparison.needed > _MANY:
         return "more than a million queries would tell"

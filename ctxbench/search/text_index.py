@@ -635,7 +635,7 @@ def _opened() -> psycopg.Connection[Any]:
     try:
         connection = psycopg.connect(**options, autocommit=True)
     except psycopg.OperationalError as error:
-        _refuse(f"the server of {_ADDRESS} does not answer: {_first_line(error)}", "start it, or mend the address")
+        _refuse(f"the server of {_ADDRESS} does not answer: {_first_line(error)}", "start it, or fix the address")
     try:
         _prepare(connection)
     except BaseException:

@@ -713,6 +713,6 @@ def _describe(argv: Sequence[str], base: Path, source: list[str] | str | None) -
         "command": redacted,
         **({"command_sha256": hashlib.sha256(joined).hexdigest()} if redacted != arguments else {}),
         "files": hashes,
-        "own": own_files,
+        "direct_files": own_files,
         **({} if source is None else {"source": [shown_path(path, base) for path in code_of(source, base)]}),
     }

@@ -197,8 +197,10 @@ def agent_definition(agent: AgentFile) -> Definition:
         InputError: there is no such selector or preset, or a setting does not suit it; all faults, with their lines.
         StorageError: the selector is a file that is missing or cannot be read.
     """
-    if agent.own:
-        message = f"the selector of {agent.path} is a {own_kind(agent.own)} of your own, which only it itself can run"
+    if agent.external:
+        message = (
+            f"the selector of {agent.path} is a {own_kind(agent.external)} of your own, which only it itself can run"
+        )
         raise ParameterError(f"{message}; name one that ctxbench runs, such as learned/normal")
     _, lines = load_yaml(agent.path)
     reader = _DefinitionReader(agent.path, lines, [])
@@ -518,7 +520,7 @@ class SelectorSpec:
         values: its parameters that have an effect, by name; empty for external selectors.
         parameters: all of them, by name; empty where they have no names.
         like: the selector whose sizes it takes, or None.
-        outside: True for a selector of the user's.
+        external: True for a selector of the user's.
         line: its line in the file, 1-based; 0 = in none.
         shipped: of an agent whose file names none of the user's, the shipped selector that it is, such as
             `learned/normal`; empty for others.
@@ -529,7 +531,7 @@ class SelectorSpec:
     about: str = ""
     values: Mapping[str, Value] = field(default_factory=dict)
     like: str | None = None
-    outside: bool = False
+    external: bool = False
     line: int = 0
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     shipped: str = ""
@@ -559,7 +561,7 @@ def external_spec(config: Mapping[str, Any], *, base: Path) -> SelectorSpec:
     from ctxbench.selectors.external import external_from_config  # slow to import
 
     selector = external_from_config(config, base=base)
-    return SelectorSpec(selector.name, lambda _resources, _memo: selector, "a selector of the user's", outside=True)
+    return SelectorSpec(selector.name, lambda _resources, _memo: selector, "a selector of the user's", external=True)
 
 
 def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> SelectorSpec | None:
@@ -576,9 +578,9 @@ def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> Sel
     if not is_agent_file(path := base / selector):
         return None
     agent = read_agent(path)
-    if not agent.own:
+    if not agent.external:
         return None
-    block = {**agent.own, "name": name or selector_name(selector)}
+    block = {**agent.external, "name": name or selector_name(selector)}
     try:
         return external_spec(block, base=path.parent)
     except InputError:

@@ -82,7 +82,7 @@ def check_step(
     again from its description must be equal to it.
 
     Args:
-        kind: `analyse`, `retrieve`, `rank`, `cut`, `expand`, `fit` or `format`.
+        kind: `analyse`, `retrieve`, `rank`, `cut`, `expand`, `pack` or `format`.
         name: what the strategy is registered as.
         parameters: as in a pipeline's specification.
         retrieve: specification of the retriever that a refining or format step stands behind.

@@ -245,7 +245,7 @@ def retrieve_faults(table: Candidates) -> Iterator[str]:
 def refine_faults(
     kind: str, before: Candidates, after: Candidates, *, promotes: bool = False, expands: bool | None = None
 ) -> Iterator[str]:
-    """What a refining step (`rank`, `cut`, `expand` or `fit`) did that its kind may not do.
+    """What a refining step (`rank`, `cut`, `expand` or `pack`) did that its kind may not do.
 
     A step that `promotes` may choose rows that were out; one that `expands` may add rows. None = as its kind does.
     """
@@ -255,7 +255,7 @@ def refine_faults(
         yield f"rows are marked, never dropped; gone are (request, item) {sorted(dropped)[:3]}"
     added = sorted(new_rows.keys() - old_rows.keys())
     if added and not expands:
-        yield f"only an expand step may add rows, or a fit that `brings_in`; added are (request, item) {added[:3]}"
+        yield f"only an expand step may add rows, or a pack step that `expands`; added are (request, item) {added[:3]}"
     new = np.array([new_rows[key] for key in added], dtype=np.int64)
     if np.any((after.origin[new] < Origin.EXPANSION) | (after.tier[new] <= RANKED)):
         yield "a row that was added must have an expansion origin, and stand behind what is ranked"

@@ -398,8 +398,8 @@ def policy_outcome(
 
     Args:
         policy, choice: which, and what was chosen.
-        results: `chosen`, and where there are any `fixed`, `fixed_own` and `replaced`; without `chosen` the default is
-            kept.
+        results: `chosen`, and where there are any `fixed`, `fixed_of_selector` and `replaced`; without `chosen` the
+            default is kept.
         comparisons: by policy, kind and metric name.
         verdicts: of the constraints.
     """
@@ -417,7 +417,7 @@ def policy_outcome(
         bounds=choice.setting.bounds,
         verdicts=verdicts,
         fixed=results.get("fixed"),
-        fixed_own=results.get("fixed_own"),
+        fixed_of_selector=results.get("fixed_of_selector"),
         ranking=by_kind.pop("ranking", {}),
         against=by_kind,
     )
@@ -487,12 +487,12 @@ def comparison_pairs(defaults: T, settings: Mapping[str, T]) -> dict[str, tuple[
 
     Args:
         defaults: the base with its defaults.
-        settings: `chosen`, and where there are any `fixed` and `fixed_own`.
+        settings: `chosen`, and where there are any `fixed` and `fixed_of_selector`.
     """
     pairs = {"defaults": (defaults, settings["chosen"])}
-    pairs |= {kind: (settings[kind], settings["chosen"]) for kind in ("fixed", "fixed_own") if kind in settings}
-    if "fixed" in settings and "fixed_own" in settings:
-        pairs["ranking"] = (settings["fixed"], settings["fixed_own"])
+    pairs |= {kind: (settings[kind], settings["chosen"]) for kind in ("fixed", "fixed_of_selector") if kind in settings}
+    if "fixed" in settings and "fixed_of_selector" in settings:
+        pairs["ranking"] = (settings["fixed"], settings["fixed_of_selector"])
     return pairs
 
 

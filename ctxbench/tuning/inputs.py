@@ -377,13 +377,13 @@ def read_tunables(
 
 
 def _read(entry: SelectorEntry, base: Path, rankings: Mapping[str, ExternalRankings]) -> Tunable:
-    outside, folder = entry.outside, base
+    external, folder = entry.external, base
     if entry.selector and is_agent_file(base / entry.selector):
-        outside, folder = read_agent(base / entry.selector).own, (base / entry.selector).parent
-    if outside:
+        external, folder = read_agent(base / entry.selector).external, (base / entry.selector).parent
+    if external:
         earlier = rankings.get(entry.name)
         answers = earlier or ExternalRankings(
-            external_from_config({**outside, "name": entry.name}, base=folder), outside
+            external_from_config({**external, "name": entry.name}, base=folder), external
         )
         return Tunable(entry=entry, source=entry.name, definition=EXTERNAL_CUT, answers=answers)
     definition, preset = find_definition(entry.selector, base=base)

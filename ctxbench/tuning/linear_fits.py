@@ -507,7 +507,7 @@ def fit_columns(
     part = labelled_queries(dataset, split)
     examples = LinearExamples.of(part, pipeline, resources)
     fit = Fit(
-        what=LINEAR,
+        kind=LINEAR,
         dataset=dataset.name,
         dataset_hash=part.hash,
         catalog=dataset.catalog.hash,

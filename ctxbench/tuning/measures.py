@@ -32,7 +32,7 @@ ADDITIVE = {
     "total_tokens",
     "loaded_tokens",
     "unlabelled",
-    "wrong_siblings",
+    "same_server_confusions",
     "false_items",
 }  # a sum over items
 AVERAGES = {"precision", "precision_upper"}  # a mean over the items added, which the session's do not touch

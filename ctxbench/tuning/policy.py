@@ -343,7 +343,7 @@ class SelectorEntry:
     Attributes:
         name: the name in tables, unique in the file.
         selector: a shipped name, or a definition's path relative to the file; empty for an external one.
-        outside: how to ask an external one for its scored rankings, as `external_from_config` reads it, paths
+        external: how to ask an external one for its scored rankings, as `external_from_config` reads it, paths
             relative to the policy file; empty for a selector.
         set: values of parameters that are given.
         search: by parameter, the values that are tried, where they are not all.
@@ -353,7 +353,7 @@ class SelectorEntry:
 
     name: str
     selector: str = ""
-    outside: Mapping[str, Any] = field(default_factory=dict)
+    external: Mapping[str, Any] = field(default_factory=dict)
     set: Mapping[str, Value] = field(default_factory=dict)
     search: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     fit: Literal["", "own"] = ""
@@ -549,7 +549,7 @@ class _PolicyReader(YamlForm):
         if wrong:
             return None
         name = self._file_name(external_name(kind, options), where)
-        return None if name is None else SelectorEntry(name=name, outside=entry, where=where)
+        return None if name is None else SelectorEntry(name=name, external=entry, where=where)
 
     def _file_name(self, name: str, where: YamlPath) -> str | None:
         """The name of a selector, if it is a valid file name."""

@@ -80,7 +80,7 @@ def fit(
     else:
         values = fit_values(make_examples(kind, part, front, resources, columns=columns_of(requests=requests)))
     return Fit(
-        what=kind,
+        kind=kind,
         dataset=dataset.name,
         dataset_hash=part.hash,
         catalog=dataset.catalog.hash,
@@ -99,7 +99,7 @@ def columns_of(*, requests: bool) -> tuple[str, ...]:
 
 def shipped_fit() -> Fit:
     """The fit that comes with ctxbench."""
-    return next(fit for fit in open_calibrations(SHIPPED).fits if fit.what == PROBABILITY)
+    return next(fit for fit in open_calibrations(SHIPPED).fits if fit.kind == PROBABILITY)
 
 
 def fit_with_prior(examples: Examples, earlier: Logistic) -> dict[str, Any]:

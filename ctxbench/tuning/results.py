@@ -38,7 +38,7 @@ RECOMMENDED, DEFAULTS, PRESET, FIXED, EVERYTHING = "recommended", "defaults", "p
 TUNED = "tuned"  # what was chosen of the tuned settings, and a shipped preset beats
 LEARNED_NORMAL = "learned/normal"  # what ships for those who tune nothing
 # what the base is called behind the selector's name, or in place of it
-DOCUMENTS_DEFAULTS, WITH_DEFAULTS, OF_ITS_RANKING = "documents' defaults", ", defaults", " of its ranking"
+SPEC_DEFAULTS, WITH_DEFAULTS, OF_ITS_RANKING = "specification's defaults", ", defaults", " of its ranking"
 # what a trace is called behind the selector's name; of one that is not tuned the front is of its shipped presets
 FRONT, PRESETS, FIRST_ITEMS = ": front", ": presets", ": first n"
 Status: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", "too few to say"]
@@ -52,7 +52,7 @@ class SettingResult:
 
     Attributes:
         name: the name in tables, unique in its dataset: a policy's name for what is recommended for it,
-            `documents' defaults`, `semantic/normal`, `semantic, first 4`, `everything`.
+            `specification's defaults`, `semantic/normal`, `semantic, first 4`, `everything`.
         role: one of the roles above.
         selector: as the policy file calls it.
         values: by parameter name, those that have an effect.
@@ -180,12 +180,12 @@ class PolicyOutcome:
         fixed: the first k items of the base selector's ranking, k tuned by the same policy; None = no k keeps all
             limits (see `limits`, some hold for every policy) and betters the default.
         fixed_reason: why there is no such k, as a sentence without its end; empty where there is one.
-        fixed_own: the same of the chosen selector's ranking.
-        against: paired comparisons of `chosen` with "defaults", "fixed" and "fixed_own", by that
+        fixed_of_selector: the same of the chosen selector's ranking.
+        against: paired comparisons of `chosen` with "defaults", "fixed" and "fixed_of_selector", by that
             key and metric name (completeness, tokens, items, the objective), Holm-corrected over the dataset.
         at_tokens: `chosen` compared with the first n items of the base's ranking at its own prompt tokens;
             None where queries failed.
-        ranking: gain by a better ranking: `fixed_own` compared with `fixed`, by metric name.
+        ranking: gain by a better ranking: `fixed_of_selector` compared with `fixed`, by metric name.
         heat_maps: around what is chosen.
         slices: sensitivity: one trace per parameter, all others as chosen.
         worst_scope, worst_server: of at least 10 queries each; None where there are fewer than two.
@@ -206,7 +206,7 @@ class PolicyOutcome:
     verdicts: tuple[ConstraintVerdict, ...] = ()
     fixed: SettingResult | None = None
     fixed_reason: str = ""
-    fixed_own: SettingResult | None = None
+    fixed_of_selector: SettingResult | None = None
     against: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
     at_tokens: AtTokens | None = None
     ranking: Mapping[str, Comparison] = field(default_factory=dict)
@@ -511,7 +511,7 @@ def _fit_datasets(step: Step, query_set: QuerySet) -> int:
         return 0
     for fit in fits:
         names = fit.values.get("datasets", [fit.dataset])
-        matches = kind == PROBABILITY or (fit.what, fit.catalog) == (kind, catalog.hash)
+        matches = kind == PROBABILITY or (fit.kind, fit.catalog) == (kind, catalog.hash)
         if matches and query_set.dataset.name in names and fit.split in query_set.fit_splits:
             return len(names)
     return 0

@@ -266,7 +266,7 @@ def remove_added(table: Candidates, rows: BoolArray) -> Candidates:
     """A table as if an expansion had not added some rows: those that were found before get their old rank, excluded."""
     before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
     back = rows & ~np.isnan(before)
-    reduced = table.exclude(back, "not_brought_in").select_rows(~rows | back)
+    reduced = table.exclude(back, "not_expanded").select_rows(~rows | back)
     back, before = back[~rows | back], before[~rows | back]
     return reduced.reordered(
         score=np.where(back, before, reduced.score),

@@ -60,9 +60,9 @@ from ctxbench.tuning.rankings import MeasuredRankings
 from ctxbench.tuning.results import (
     COMPLETE,
     DEFAULTS,
-    DOCUMENTS_DEFAULTS,
     OF_ITS_RANKING,
     PRESET,
+    SPEC_DEFAULTS,
     TEST,
     TOGETHER,
     TUNED,
@@ -202,7 +202,7 @@ class DatasetTuner:
         """The base with its defaults; an external one is the first items of its ranking, and is called so."""
         base = self._base
         if not base.entry.set and not base.start and base.source == "semantic":
-            name = DOCUMENTS_DEFAULTS
+            name = SPEC_DEFAULTS
         elif base.answers is not None and not {*base.entry.set} - {"topN"}:
             n = base.entry.set.get("topN", EXTERNAL_CUT.parameters["topN"].default)
             name = f"{base.name}, first {n}{OF_ITS_RANKING}"
@@ -331,7 +331,10 @@ class DatasetTuner:
         result, values = self.searches[choice.selector], choice.setting.rounded
         tunable = result.competitor.tunable
         optima, base = self._first_n(result, values), self.searches[self._base.name].fixed
-        first = {"fixed": (self._base, {}, base[policy.name].n), "fixed_own": (tunable, values, optima[policy.name].n)}
+        first = {
+            "fixed": (self._base, {}, base[policy.name].n),
+            "fixed_of_selector": (tunable, values, optima[policy.name].n),
+        }
         return self.evaluator.chosen(policy, tunable, values, first)
 
     def _outcome(
@@ -675,7 +678,7 @@ class CommonSetting:
         tunable = self._tuners[0].inputs.tunable(choice.selector)
         first = {selector.name: self._fixed.get((policy.name, selector.name)) for selector in (base, tunable)}
         n = {name: None if optimum is None else optimum.n for name, optimum in first.items()}
-        fixed = {"fixed": (base, {}, n[base.name]), "fixed_own": (tunable, values, n[tunable.name])}
+        fixed = {"fixed": (base, {}, n[base.name]), "fixed_of_selector": (tunable, values, n[tunable.name])}
         rows = [tuner.evaluator.chosen(policy, tunable, values, fixed) for tuner in self._tuners]
         return {kind: [row[kind] for row in rows] for kind in rows[0]}
 

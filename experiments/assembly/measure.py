@@ -137,7 +137,7 @@ def shipped() -> Pipeline:
 
 def filled(name: str, tokens: int, **values: Any) -> Pipeline:
     """The shipped pipeline with one other fit at its end."""
-    step = Step("fit", name, build("fit", name, {"tokens": tokens, "reserved": RESERVED, **values}))
+    step = Step("pack", name, build("pack", name, {"tokens": tokens, "reserved": RESERVED, **values}))
     pipeline = shipped()
     return replace(pipeline, refine=(*pipeline.refine[:-1], step))
 
@@ -168,7 +168,7 @@ def at_budgets(make: Callable[[int], Mapping[str, Any]], budgets: Sequence[int] 
 
 def documents(tokens: int) -> dict[str, Any]:
     """The document's own selector at a budget."""
-    return {"selector": "assembly", "preset": "documents", "set": {"tokens": tokens}}
+    return {"selector": "assembly", "preset": "spec", "set": {"tokens": tokens}}
 
 
 def embeddings(tokens: int) -> dict[str, Any]:
@@ -331,7 +331,7 @@ about a sixth more, count in the budget, which is `tokens` less `reserved`.
 
 ## On threads that nothing was chosen on
 
-The test split. *The document* is document 002 as written (preset `documents`: its weights, excerpts of 500 characters,
+The test split. *The document* is document 002 as written (preset `spec`: its weights, excerpts of 500 characters,
 ten files by full text, its greedy rules, which leave room unused); *the document's weights* are its weights in
 `assembly` as shipped.
 

@@ -1,4 +1,4 @@
-"""aider's repo map as an outside selector: what `aider_map.py` ranks, as recorded answers within budgets of tokens."""
+"""aider's repo map as an external selector: what `aider_map.py` ranks, as recorded answers within budgets of tokens."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _answer(found: Matrix) -> Iterator[str]:
     yield (
         f"{METRIC} in %, the share of the required items that is among the first five, with its 95% interval. Bold: "
         f"the best of a row. ↑ higher, ↓ lower than `{default}` on the same requests, after correction; no mark: "
-        "cannot be told apart."
+        "not significant."
     )
     yield ""
     rows = []
@@ -106,7 +106,7 @@ def _answer(found: Matrix) -> Iterator[str]:
 def _cell(found: Matrix, dataset: str, name: str, best: float) -> str:
     value, low, high = (found.frame.loc[(dataset, name), f"{METRIC}{end}"] for end in ("", " low", " high"))
     mark = ""
-    if name != found.default and found.told[name].loc[dataset, "told_apart"]:
+    if name != found.default and found.told[name].loc[dataset, "significant"]:
         mark = " ↑" if found.told[name].loc[dataset, "difference"] > 0 else " ↓"
     return f"{_bold(value, best)} ({percent(low)}–{percent(high)}){mark}"
 
@@ -171,7 +171,7 @@ def _against(found: Matrix, name: str) -> str:
     if name == found.default:
         return ""
     told = found.told[name]
-    apart = told[told["told_apart"]]
+    apart = told[told["significant"]]
     higher, lower = (list(apart.index[sign * apart["difference"] > 0]) for sign in (1, -1))
     least, most = told["difference"].idxmin(), told["difference"].idxmax()
     return (

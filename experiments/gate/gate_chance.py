@@ -159,7 +159,7 @@ class Asked:
 
     values: Values
     first: FloatArray  # requirements met the first time
-    unsteady: BoolArray
+    nondeterministic: BoolArray
 
     @classmethod
     def of(cls, one: Population, sample: Sample, *, chance: float, repeats: int, rng: np.random.Generator) -> Asked:
@@ -168,14 +168,14 @@ class Asked:
         kept = rng.random((copies, repeats, len(one.item_query))) >= chance
         several = [[one.values(row) for row in asked] for asked in kept]
         differ = (kept != kept[:, :1]).any(axis=1)
-        unsteady = [np.bincount(one.item_query, row, minlength=len(one.need)) > 0 for row in differ]
+        nondeterministic = [np.bincount(one.item_query, row, minlength=len(one.need)) > 0 for row in differ]
         return cls(
             values={
                 metric: np.array([np.mean([row[metric] for row in asked], axis=0) for asked in several])[at]
                 for metric in several[0][0]
             },
             first=np.array([one.found(asked[0]) for asked in kept])[at],
-            unsteady=np.array(unsteady)[at],
+            nondeterministic=np.array(nondeterministic)[at],
         )
 
 
@@ -234,7 +234,7 @@ def simulate(dataset: str, n: int, repeats: int, chance: float) -> Cell:
         for one in several:
             base, head = (Asked.of(one, sample, chance=each, repeats=repeats, rng=rng) for each in (CHANCE, chance))
             pairs.append(pair_of(dataset, one.selector, (base.values, head.values), sample.group, repeats))
-            net = (base.first - head.first)[~(base.unsteady | head.unsteady)].sum()
+            net = (base.first - head.first)[~(base.nondeterministic | head.nondeterministic)].sum()
             in_need = int((~np.isnan(one.need[sample.rows])).sum())
             tally.by_facts.append(bool(net > settings.allowed(in_need)))
         _count(tally, judge_metrics(pairs, settings), truth)
@@ -276,7 +276,7 @@ def pair_of(dataset: str, selector: str, sides: tuple[Values, Values], groups: I
             queries=queries,
             answers={},
             metrics=values,
-            identity=Identity(selector={}, embedder="", tokens="", outside=True),
+            identity=Identity(selector={}, embedder="", tokens="", external=True),
             repeats=repeats,
         )
         for values in sides

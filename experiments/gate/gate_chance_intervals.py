@@ -123,8 +123,8 @@ def needed(dataset: str, metric: Metric, chances: tuple[float, float], family: i
     enough, applies = correct({"": replace(large, difference=true)})[""], large.n / 2_000
     if enough.needed is None:
         return []
-    power = np.mean([compared(round(enough.needed / applies)).distinguishable for _ in range(SIMULATED // 5)])
-    pilots = [each.needed for each in (compared(100) for _ in range(SIMULATED // 5)) if not each.distinguishable]
+    power = np.mean([compared(round(enough.needed / applies)).significant for _ in range(SIMULATED // 5)])
+    pilots = [each.needed for each in (compared(100) for _ in range(SIMULATED // 5)) if not each.significant]
     guesses = [np.inf if each is None else float(each) for each in pilots]
     quarters = np.quantile(guesses, [0.25, 0.5, 0.75], method="inverted_cdf").tolist() if guesses else []
     cells = [dataset, str(metric), f"{chances[0]:g} -> {chances[1]:g}", str(family), str(enough.needed), f"{power:.1%}"]

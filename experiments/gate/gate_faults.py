@@ -69,14 +69,14 @@ def items_dropped(dataset: str) -> Fault:
         before = _answers(Path(folder), dataset, {one.selector: _offers(one) for one in plain})
         after = _answers(Path(folder), dataset, {one.selector: _without_one(one) for one in plain})
     about = (
-        f"an outside selector that answers as the shipped one leaves one required item out of {DROPPED:.0%} of the "
+        f"an external selector that answers as the shipped one leaves one required item out of {DROPPED:.0%} of the "
         "queries, drawn from those that were offered one"
     )
     return Fault(
         about=about,
         bases=accepted(before),
         heads=after,
-        kinds=frozenset({CauseKind.OUTSIDE}),
+        kinds=frozenset({CauseKind.EXTERNAL}),
         narrowed=_some_dropped,
     )
 
@@ -190,7 +190,7 @@ def _chunker(dataset: str, *, least: int, what: str) -> Fault:
 def _with_house() -> list[dict[str, Any]]:
     """The shipped selectors as pipelines of the team's own."""
     found = []
-    for preset in ("normal", "documents"):
+    for preset in ("normal", "spec"):
         values = definition("semantic").values(preset)
         cut = {name: values[f"context{name[0].upper()}{name[1:]}"] for name in ("topK", "topN", "includeScore")}
         margin = {"margin": values["contextMargin"], "of": "ratio", "at_least": 0, "at_most": 100}

@@ -145,7 +145,7 @@ def _first(one: SelectorCheck) -> str:
 
 
 def _gist(found: Check) -> list[object]:
-    """What a check comes to, but for the wording of what would mend it."""
+    """What a check comes to, but for the wording of what would fix it."""
     return [
         (one.verdict, one.lost, one.gained, one.swaps, [(g.cause, g.lost, g.gained, g.others) for g in one.causes])
         for one in found.selectors

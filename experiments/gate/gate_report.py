@@ -317,7 +317,7 @@ def _chance(found: Measured, verdict: list[Bar]) -> Iterator[str]:
     yield "## By chance: type I error, and coverage of intervals"
     yield ""
     yield from text(
-        "Two selectors outside that answer as `semantic/normal` and `semantic/documents` on workbench, but leave every "
+        "Two selectors outside that answer as `semantic/normal` and `semantic/spec` on workbench, but leave every "
         f"required item out with chance {CHANCE:g} each time that they are asked; both sides of a check alike. Queries "
         "are drawn in whole groups with replacement. `any worse`, `any better`: share of checks in which one metric of "
         "either selector is (3 metrics, 2 selectors, Holm-corrected; tokens with the session's differ as those without "
@@ -486,7 +486,7 @@ nothing here."""
 MADE = f"""Made by `python experiments/gate/measure.py` (`make gate`). A check is that of `ctxbench check` with the
 defaults: completeness, recall and tokens (with what the session holds, and without) are judged, and {DEFAULT} of the
 queries that need something (at least 1) may lose a required item net. Selectors are `semantic/normal` and
-`semantic/documents`, both in one check, on `workbench` (694 queries), `freight` (330) and, for tools, `bfcl-live`
+`semantic/spec`, both in one check, on `workbench` (694 queries), `freight` (330) and, for tools, `bfcl-live`
 (1,053); baselines are written and read back."""
 LIMITS = """These selectors offer on workbench and freight little more than a third of what is required, so that most of
 the queries that need an item do not have it to lose. A language model wrote workbench, freight, the rewordings and the

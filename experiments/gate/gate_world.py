@@ -31,7 +31,7 @@ from ctxbench.model.items import Catalog, Item
 HERE = Path(__file__).parent
 OWN = ("workbench", "freight")
 TWINS = " with twins"
-SELECTORS = ({"selector": "semantic", "preset": "normal"}, {"selector": "semantic", "preset": "documents"})
+SELECTORS = ({"selector": "semantic", "preset": "normal"}, {"selector": "semantic", "preset": "spec"})
 ALLOWANCES = (0.0, 0.0025, 0.005, 0.01, 0.02)  # shares of the queries in need that a default may allow
 Pairs = Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]
 
@@ -120,7 +120,7 @@ def only(snapshot: SelectorSnapshot, queries: Sequence[str]) -> SelectorSnapshot
         if isinstance(answers, TableAnswers)
         else {query: answers[query] for query in queries},
         metrics={metric: values[rows] for metric, values in snapshot.metrics.items()},
-        unsteady=tuple(query for query in snapshot.unsteady if query in set(queries)),
+        nondeterministic=tuple(query for query in snapshot.nondeterministic if query in set(queries)),
     )
 
 

@@ -41,7 +41,7 @@ LESS = 0.75
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A preset beside the documents' defaults."""
+    """A preset beside the specification's defaults."""
 
     tokens: float
     complete: float
@@ -55,9 +55,9 @@ class Row:
     Attributes:
         name, family: of the dataset.
         queries: how many were measured.
-        tokens, documents: of the documents' defaults.
+        tokens, documents: of the specification's defaults.
         at_tokens: completeness of each comparator's first n at these tokens, by name.
-        learned, gain: of the ranking at these tokens, and against the documents' first n.
+        learned, gain: of the ranking at these tokens, and against the specification's first n.
         less: at `LESS` times the tokens.
         own: of a fit on the dataset's own tuning split, by the same features.
         requests: of one that also reads what similar requests of that split needed.

@@ -31,9 +31,9 @@ def _answer(rows: Sequence[Row]) -> Iterator[str]:
     yield ""
     yield (
         f"**At equal tokens `learned` is {np.mean(gains):.1f} points of completeness above the first items of the "
-        f"documents' ranking, on average over {len(rows)} datasets, each ranked by a fit without its family; "
+        f"specification's ranking, on average over {len(rows)} datasets, each ranked by a fit without its family; "
         f"the least is {min(gains):+.1f} on {worst.name}. `learned/normal` costs {cheaper:.0%} fewer tokens than the "
-        "documents' defaults.**"
+        "specification's defaults.**"
     )
 
 
@@ -51,19 +51,19 @@ def _method() -> Iterator[str]:
 
 def _at_equal_tokens(rows: Sequence[Row]) -> Iterator[str]:
     yield ""
-    yield "## Completeness at the tokens of the documents' defaults"
+    yield "## Completeness at the tokens of the specification's defaults"
     yield ""
     yield (
         "Completeness, in %, is the share of queries that were offered every required item. First n: as many items of "
         "a ranking as these tokens buy. The oracle offers what is required and nothing else. Own fit: around the "
         "shipped weights, on its own tuning split; with requests: one that also reads what similar requests of that "
-        "split needed. The gain is that of `learned` over the documents' first n, with its "
+        "split needed. The gain is that of `learned` over the specification's first n, with its "
         "95% interval."
     )
     yield ""
     yield (
-        "| dataset | queries | tokens | documents' defaults | first n: documents | bm25 | hybrid | learned | gain | "
-        "at 0.75 x tokens | own fit | with requests | tokens of the oracle | of everything |"
+        "| dataset | queries | tokens | specification's defaults | first n: semantic | bm25 | hybrid | learned | "
+        "gain | at 0.75 x tokens | own fit | with requests | tokens of the oracle | of everything |"
     )
     yield "| --- | " + "---: | " * 13
     for row in rows:
@@ -96,8 +96,8 @@ def _presets(rows: Sequence[Row]) -> Iterator[str]:
     yield "## Presets"
     yield ""
     yield (
-        "Tokens as a share of the documents' defaults, and points of completeness against them (95% interval of the "
-        "paired difference); `*` = told apart."
+        "Tokens as a share of the specification's defaults, and points of completeness against them (95% interval of "
+        "the paired difference); `*` = told apart."
     )
     yield ""
     yield "| dataset | " + " | ".join(PRESETS) + " |"
@@ -121,7 +121,7 @@ def _presets(rows: Sequence[Row]) -> Iterator[str]:
     below = [f"{name} ({share:.0%})" for name, share in kept.items() if share < 0.9]
     yield ""
     yield (
-        "`aggressive` keeps nine tenths of what the documents' defaults make complete on every dataset here"
+        "`aggressive` keeps nine tenths of what the specification's defaults make complete on every dataset here"
         + (f" but {', '.join(below)}." if below else ".")
     )
 

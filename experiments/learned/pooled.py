@@ -37,7 +37,7 @@ def fit_pooled(datasets: Sequence[Dataset], pipeline: Pipeline, resources: Resou
     values = fit_examples([make_examples(PROBABILITY, part, front, resources, columns=TEXT) for part in parts])
     names = [one.name for one in datasets]
     return Fit(
-        what=PROBABILITY,
+        kind=PROBABILITY,
         dataset=" + ".join(names),
         dataset_hash=hashlib.sha256("".join(part.hash for part in parts).encode()).hexdigest(),
         catalog="",

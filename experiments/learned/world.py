@@ -138,9 +138,9 @@ class Half:
 
     @cached_property
     def default(self) -> tuple[FloatArray, FloatArray]:
-        """Completeness and tokens by query of the documents' defaults."""
-        pipeline = definition("semantic").pipeline(definition("semantic").values("documents"))
-        answers = self.side.answers(PipelineSelector("documents", pipeline, self.side.resources))
+        """Completeness and tokens by query of the specification's defaults."""
+        pipeline = definition("semantic").pipeline(definition("semantic").values("spec"))
+        answers = self.side.answers(PipelineSelector("spec", pipeline, self.side.resources))
         values = evaluate(METRICS, self.side.labels.evidence(answers))
         return values[COMPLETE], values[TOKENS]
 

@@ -56,7 +56,7 @@ def measure(options: Mapping[str, Any]) -> Measured:
     steps = list(pipeline.refine)
     if options["depth"]:
         steps.append(Step("expand", "links", build("expand", "links", {"depth": options["depth"]})))
-    steps.append(Step("fit", "rendered", build("fit", "rendered", {"tokens": options["budget"]})))
+    steps.append(Step("pack", "rendered", build("pack", "rendered", {"tokens": options["budget"]})))
     form = build("format", "template", {"template": options["template"], "metadata": options["metadata"]})
     pipeline = replace(pipeline, refine=tuple(steps), format=Step("format", "template", form))
     outcome = pipeline.run(dataset.batch(), resources)

@@ -125,7 +125,7 @@ its type; 95% intervals (Wilson) of pairs, which take the required items of one 
 Made by `make overlap`.
 
 **What to do.** `ctxbench data overlap CATALOG` lists these items, with what merging two of them or another name would
-change. Mend the descriptions before you label or tune.
+change. Fix the descriptions before you label or tune.
 
 **What this does not say.** That the others are found: most of what requests miss is missed for other reasons, as the
 column beside shows. That a merge or a new name which helps here helps requests as much."""

@@ -20,7 +20,7 @@ from ctxbench.search.tokens import open_counter
 
 ROOT = Path(__file__).parents[2]
 DATASETS = ("workbench", "freight")
-SELECTORS = ("semantic/documents", "learned/normal")
+SELECTORS = ("semantic/spec", "learned/normal")
 COUNTER = "o200k"
 
 
@@ -100,7 +100,7 @@ def page(rows: list[Row]) -> str:
     ]
     answer = (
         f"A needed item that is found costs, in prompt tokens of all offers of its kind, with the shipped ranking "
-        f"{told[1]}; with the documents' defaults {told[0]}. "
+        f"{told[1]}; with the specification's defaults {told[0]}. "
         f"There, {dear}s take {share.tokens[SELECTORS[0], dear]:.0f}% of the tokens and "
         f"are {share.found[SELECTORS[0], dear]:.0f}% of what is found."
     )

@@ -116,7 +116,7 @@ def verdict(found: AtTokens) -> str:
     """`better` or `worse` where the two are told apart, else `untold`; `beyond` where nothing was compared."""
     if found.comparison is None:
         return "beyond"
-    if not found.comparison.distinguishable:
+    if not found.comparison.significant:
         return "untold"
     return "better" if found.comparison.difference > 0 else "worse"
 

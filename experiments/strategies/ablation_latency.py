@@ -55,14 +55,14 @@ def answer(found: WarmRequests, *, dataset: str, base: str) -> str:
     )  # fmt: skip
     return (
         f"**Of {len(taken)} strategies, a request of `{dataset}` takes {_ms(least)} ms with the fastest, `{first}`, "
-        f"{_ms(found.request[base].p50)} ms with the documents' defaults, and {_ms(most)} ms with the slowest, "
+        f"{_ms(found.request[base].p50)} ms with the specification's defaults, and {_ms(most)} ms with the slowest, "
         f"`{last}`{new}.**"
     )
 
 
 def _columns(base: str, dataset: str) -> Iterator[str]:
     yield "* ms: median milliseconds of a request, behind it the 95th percentile."
-    yield f"* times the base: as a multiple of `{base}`, the documents' defaults."
+    yield f"* times the base: as a multiple of `{base}`, the specification's defaults."
     yield "* chunks: the parts that a request is split into, each of which is embedded, on average."
     yield "* ms if new: with the embedding of these chunks."
     yield (

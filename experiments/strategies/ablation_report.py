@@ -76,10 +76,10 @@ def answer(ablation: Ablation) -> str:
     """What the standings say, as one sentence: the best of all, and the best that is fitted to no labels."""
     standings, selectors = ablation.standings(), ablation.run.manifest["selectors"]
     if not standings:
-        return "**Nothing was held against the documents' defaults.**"
+        return "**Nothing was held against the specification's defaults.**"
     reach, best = len(ablation.datasets), standings[0]
     said = (
-        f"**Of {count(len(standings), 'change', 'changes')} to the documents' defaults, each held against them "
+        f"**Of {count(len(standings), 'change', 'changes')} to the specification's defaults, each held against them "
         f"at as many prompt tokens, {_told(best)} pays most: it makes {_gain(best, reach)}"
     )
     plain = next((one for one in standings if not reads_a_fit(selectors[one.strategy]["description"])), None)
@@ -144,7 +144,7 @@ def _words(ablation: Ablation) -> Iterator[str]:
         "* A request is *complete* if every item that it requires was offered. *Completeness* is the share of such "
         "requests; a point is one in a hundred."
     )
-    yield f"* *The base* is `{ablation.base}`, the documents' defaults. A *strategy* changes one thing of it."
+    yield f"* *The base* is `{ablation.base}`, the specification's defaults. A *strategy* changes one thing of it."
     yield (
         "* *At equal tokens*: the base offers more items or fewer, until it costs as many prompt tokens on average as "
         "the strategy. More items are no merit then, and fewer no fault."

@@ -142,7 +142,7 @@ class Trial:
 def trial(name: str, resources: LocalResources, folder: Path) -> Trial:
     """Fit and choose on the tuning split, then run the engine on the test split."""
     dataset, own = open_dataset(SILENT[name]), definition("semantic")
-    pipeline = own.pipeline(own.values("documents"))
+    pipeline = own.pipeline(own.values("spec"))
     found = fit(ABSTENTION, dataset, pipeline, resources)
     write_calibrations(folder / f"{name}.json", [found])
     tuning, test = (labelled_queries(dataset, split) for split in ("tuning", "test"))

@@ -168,7 +168,7 @@ def said(one: Comparison | None, *, tested: bool = True) -> str:
         return "no topN has so many tokens"
     text = f"{points(one.difference)} ({points(one.interval.low)} to {points(one.interval.high)})"
     p = "p<0.001" if one.p_holm < 0.001 else f"p={one.p_holm:.3f}"
-    return text if not tested else f"**{text}**, {p}" if one.distinguishable else f"{text}, {p}"
+    return text if not tested else f"**{text}**, {p}" if one.significant else f"{text}, {p}"
 
 
 def bar(folds: Sequence[tuple[Trials, Arm]]) -> tuple[list[str], bool, dict[str, float]]:
@@ -189,7 +189,7 @@ def bar(folds: Sequence[tuple[Trials, Arm]]) -> tuple[list[str], bool, dict[str,
     for name, one in by_query.items():
         recall = f"{points(one.other, sign=False)} | {points(one.base, sign=False)}"
         lines.append(f"| {name} | {one.n} | {recall} | {said(one)} | {said(by_group[name])} |")
-    held = all(c.distinguishable and c.difference > 0 for c in (*by_query.values(), *by_group.values()))
+    held = all(c.significant and c.difference > 0 for c in (*by_query.values(), *by_group.values()))
     return [*lines, ""], held, {name: one.difference for name, one in by_query.items()}
 
 
@@ -204,7 +204,7 @@ def answer(
     """What expansion finds, as one sentence.
 
     Args:
-        alone, crossed, default: by dataset, gains on the test split, with both splits, and of the documents' default.
+        alone, crossed, default: by dataset, gains on the test split, with both splits, and of the default.
         complete: the gains in completeness that go with `alone`.
         held: whether the first two are told apart.
     """
@@ -215,7 +215,7 @@ def answer(
         f"found, finds {gains[0]} points (on {' and '.join(alone)}) of what other needed items lean on, {told[0]} by "
         f"the test split, where completeness differs by {gains[3]}; by all requests, each under a setting that "
         f"was chosen without it, it finds {gains[1]}, "
-        f"{told[1]}; the documents' default expansion finds {gains[2]}.**"
+        f"{told[1]}; the specification's default expansion finds {gains[2]}.**"
     )
 
 
@@ -240,14 +240,14 @@ def table(trials: Trials, rows: Mapping[str, Sequence[Arm]], *, tested: bool = T
 
 
 def variants(chosen: Arm) -> dict[str, list[Arm]]:
-    """The documents' default, and the chosen setting with one thing changed."""
+    """The specification's default, and the chosen setting with one thing changed."""
 
     def changed(**change: Any) -> list[Arm]:
         given = {key: value for key, value in {**chosen.expansion, **change}.items() if value is not None}
         return sizes(replace(chosen, expansion=given))
 
     rows = {
-        "documents' default: 5, and up to 3 above 0.75": [Arm("", 5, {"threshold": 0.75, "topN": 3})],
+        "specification's default: 5, and up to 3 above 0.75": [Arm("", 5, {"threshold": 0.75, "topN": 3})],
         "chosen": sizes(chosen),
         "first choice: 12, and 5 more": [Arm("", 12, FIRST)],
         "items of any type": changed(types=None),
@@ -331,7 +331,7 @@ def verdict(test: Trials, chosen: Arm, *, held: bool, crossed: bool) -> Iterator
         yield (
             f"* {name}, against topN raised: the chosen setting, {gains(rows['chosen'])}; with items of any type, "
             f"{gains(rows['items of any type'])}; the query alone in the same places, "
-            f"{gains(rows['control: the same places, by the query alone'])}; the documents' default, which adds "
+            f"{gains(rows['control: the same places, by the query alone'])}; the specification's default, which adds "
             f"{added:.2f} items a request, {gains([default])}. Of what the default adds, "
             f"{trial.siblings(default):.0%} has the type of the item that led to it."
         )
@@ -374,8 +374,8 @@ CROSSED = (
     "test split alone had not told them apart, and the grid was laid out after a look at the tuning split.)"
 )
 PARTS = (
-    "The chosen setting with one thing changed, and the documents' default; each against topN raised to its own size. "
-    "p is Holm-corrected over this table."
+    "The chosen setting with one thing changed, and the specification's default; each against topN raised to its own "
+    "size. p is Holm-corrected over this table."
 )
 TRIED = "The eight best settings. Not tested: these figures are what was chosen from, so they flatter."
 

@@ -167,7 +167,7 @@ def by_group(rows: Sequence[Measured]) -> dict[str, tuple[int, float]]:
 
 def verdict(one: Comparison) -> str:
     """What a comparison says."""
-    return ("better" if one.difference > 0 else "worse") if one.distinguishable else "cannot be told apart"
+    return ("better" if one.difference > 0 else "worse") if one.significant else "not significant"
 
 
 def listed(comparisons: Mapping[str, Comparison], wanted: str) -> str:

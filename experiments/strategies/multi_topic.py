@@ -37,7 +37,7 @@ DATASETS = {"metatool-multi": (), "workbench": SEVERAL, "freight": SEVERAL}
 SINGLE = {"metatool-single": (), "workbench": ("topics-1",), "freight": ("topics-1",)}
 SAMPLE = 500  # of metatool-single
 COMPLETE, RECALL, TOKENS = METRICS = tuple(parse_metric(name) for name in ("completeness", "recall", "tokens"))
-SIZE = 5  # items that the documents' default offers
+SIZE = 5  # items that the specification's default offers
 SIZES = (*range(31), 40, 50, 75, 100)
 
 ANALYSES: dict[str, Any] = {

@@ -80,7 +80,7 @@ def answer(rows: Sequence[Row], splitting: str) -> str:
         found = {}
         for row in rows:
             gain = row.gains["completeness"]
-            if asked(row) and gain is not None and gain.distinguishable and sign * gain.difference > 0:
+            if asked(row) and gain is not None and gain.significant and sign * gain.difference > 0:
                 found.setdefault(row.dataset, f"{row.dataset} {points(gain.difference, sign=True)} points")
         return list(found.values())
 
@@ -122,7 +122,7 @@ def _verdicts(rows: Sequence[Row], splitting: str) -> Iterator[str]:
     }
     for question, (asked, sign) in questions.items():
         found = [(row, label, gain) for row in rows if asked(row) for label, gain in row.gains.items() if gain]
-        told = [one for one in found if one[2].distinguishable]
+        told = [one for one in found if one[2].significant]
         words = []
         for verb, of in (("raises", 1.0), ("lowers", -1.0)):
             some = [f"{label} on {row.dataset} by {points(abs(gain.difference))}{_arm(row, question)}"
@@ -131,7 +131,7 @@ def _verdicts(rows: Sequence[Row], splitting: str) -> Iterator[str]:
         rest = f"the other {len(found) - len(told)}" if told else f"all {len(found)}"
         yield (
             f"* **{question}** {'; '.join(words) or 'changes nothing that can be told apart'} "
-            f"({rest} comparisons cannot be told apart)."
+            f"({rest} comparisons are not significant)."
         )
 
 
@@ -145,7 +145,7 @@ def _limits(final: Sequence[Row]) -> Iterator[str]:
         f"{points(row.values['completeness'])}% on {row.dataset}" for row in final if row.arm == "sentences"
     )
     yield f"* Five items complete few of these requests ({reached}). Where that is near zero,"
-    yield "  completeness cannot tell arms apart, and recall is what is left to look at."
+    yield "  completeness inconclusive arms apart, and recall is what is left to look at."
     yield "* The requests of metatool-multi were made by merging two, each for one tool; their halves are short and"
     yield "  plain, which suits short windows. Those of workbench and freight name several topics in longer texts."
 
@@ -154,7 +154,7 @@ def _single(single: Sequence[Row], splitting: str) -> Iterator[str]:
     """What the splitting does to requests of one topic."""
     gains = {row.dataset: gain for row in single if row.arm == splitting and (gain := row.gains["recall"]) is not None}
     losses = ", ".join(f"{points(gain.difference, sign=True)} on {name}" for name, gain in gains.items())
-    told = ", ".join(name for name, gain in gains.items() if gain.distinguishable) or "none of them"
+    told = ", ".join(name for name, gain in gains.items() if gain.significant) or "none of them"
     yield f"* On requests of one topic the recall of {splitting} differs by {losses} (table below; told apart: {told})."
 
 
@@ -178,7 +178,7 @@ def _gain(row: Row, gain: Comparison | None, *, tested: bool) -> str:
     if not tested:
         return text
     p = "p<0.001" if gain.p_holm < 0.001 else f"p={gain.p_holm:.3f}"
-    return f"**{text}**, {p}" if gain.distinguishable else f"{text}, {p}"
+    return f"**{text}**, {p}" if gain.significant else f"{text}, {p}"
 
 
 def points(value: float, *, sign: bool = False) -> str:
@@ -206,11 +206,11 @@ otherwise than by max? Made by `python experiments/strategies/multi_topic.py` (`
 
 * Requests of several topics: all of `metatool-multi` (each needs two tools), and those of `workbench` and `freight`
   that their writers tagged with two topics or more.
-* Every arm is dense retrieval (MiniLM) that offers the first 5 of its ranking, the documents' topN. A minimum adds
+* Every arm is dense retrieval (MiniLM) that offers the first 5 of its ranking, the specification's topN. A minimum adds
   the best item of each chunk that has none among them: on top of them, or in place of the last ones. `windows 6/4`
   are windows of 6 words that overlap by 4.
 * Gains are at equal prompt tokens (o200k): an arm is held against its base with as many of its first items as cost
-  the same on average, interpolated between two sizes. The base of a splitting is `sentences`, the documents' rule;
+  the same on average, interpolated between two sizes. The base of a splitting is `sentences`, the specification's rule;
   that of a minimum or a pooling is the same splitting without it. Points, with 95% intervals, paired by query.
 * Chosen on the tuning split: the arm of each kind with the largest mean gain in recall over the three datasets.
 * The test split was not read once only: six of its requests a dataset were looked at while the rules `marked` and

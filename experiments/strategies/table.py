@@ -21,8 +21,8 @@ KINDS = {
     "retrieve": "Retrieve: what is found",
     "rank": "Rank: a new score for what was found",
     "cut": "Cut: how much of the ranking is offered",
-    "expand": "Expand: what is brought in besides",
-    "fit": "Fit: what there is room for",
+    "expand": "Expand: what is added to it",
+    "pack": "Pack: what there is room for",
     "format": "Format: what the model is sent",
 }
 _COMBINED = """

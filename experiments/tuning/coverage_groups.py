@@ -128,7 +128,7 @@ def grouped_switches(
         for place, one in enumerate((np.arange(len(group)), group)):
             found = grouped_compare(before, after, one, scale="yes/no")
             covered[place] += found.interval.low <= won - lost <= found.interval.high
-            told[place] += found.distinguishable
+            told[place] += found.significant
     by_query, by_group = (Told(*(float(one[place]) / draws for one in (covered, told))) for place in (0, 1))
     return by_query, by_group
 

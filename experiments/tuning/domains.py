@@ -46,7 +46,7 @@ from ctxbench.tuning.search import Optimum
 from ctxbench.tuning.setting_lines import setting_line
 
 DATASETS = ("workbench", "freight")
-BUDGETS = (0.25, 0.5, 1.0, 2.0)  # times the tokens of the documents' defaults
+BUDGETS = (0.25, 0.5, 1.0, 2.0)  # times the tokens of the specification's defaults
 LOWER = 0.05  # a target that no setting meets is lowered by so much, again and again
 
 

@@ -28,7 +28,7 @@ from ctxbench.tuning.setting_lines import Counts, Front, ThresholdSpan, measure_
 
 ROOT = Path(__file__).parents[2]
 ONE, TWO = definition("semantic"), definition("semantic-domains")
-DEFAULTS = ONE.values("documents")
+DEFAULTS = ONE.values("spec")
 TOPKS, TOPNS = (20, 30, 50, 100), tuple(range(51))
 STEPS = np.linspace(0.0, 1.0, 201)  # of a threshold along a curve
 POWERS = policy_measures([optimum_of(mode, TARGETS[mode][0], 1.0).policy for mode in MODES])
@@ -140,7 +140,7 @@ def _means(settings: Sequence[ByQuery]) -> tuple[FloatArray, FloatArray]:
 
 
 def documents(cases: Sequence[Case], which: int | None = None) -> tuple[float, float]:
-    """Completeness and tokens of the documents' defaults, each the mean of the datasets' means."""
+    """Completeness and tokens of the specification's defaults, each the mean of the datasets' means."""
     found = [case.values(case.offered(ONE, DEFAULTS), which) for case in cases]
     complete, tokens = (float(np.mean([np.nanmean(one[m]) for one in found])) for m in (COMPLETENESS, TOKENS))
     return complete, tokens

@@ -95,7 +95,7 @@ def _limits(page: Page) -> Iterator[str]:
     modes = page.modes.items()
     dearer = [" ".join(key) for key, one in modes if TARGETS[key[1]][1] == "base" and one.tokens > one.base[1]]
     yield from _point(
-        "A mode that is relative to the documents' defaults can cost more than they do in its",
+        "A mode that is relative to the specification's defaults can cost more than they do in its",
         f"domain ({', '.join(dearer) or 'none does'}), since with so few requests the bound lies far below the",
         "mean. And it asks for few tools, since the defaults meet few of the needs for tools.",
     )
@@ -109,7 +109,7 @@ def _limits(page: Page) -> Iterator[str]:
     if fewer:
         yield from _point(
             f"The presets {' and '.join(f'`{name}`' for name in fewer)} buy tools with rules. Other requests",
-            "are complete than with the documents' defaults, those that need tools; where no rule must be",
+            "are complete than with the specification's defaults, those that need tools; where no rule must be",
             "missed, take a pair of modes.",
         )
 
@@ -180,7 +180,7 @@ def _against_defaults(page: Page, name: str) -> str:
             f"{number(C, one.complete.value)}% for {number(T, one.tokens.value)} tokens" for one in (row, base)
         )
         rules = " and ".join(number(C, one.needs["rules"].value) for one in (row, base))
-        told.append(f"{row.dataset} {own}, the documents' defaults {other} (of the needs for rules {rules}%)")
+        told.append(f"{row.dataset} {own}, the specification's defaults {other} (of the needs for rules {rules}%)")
     return "; ".join(told)
 
 
@@ -192,7 +192,7 @@ def _by_name(rows: Sequence[Measured]) -> dict[str, list[Measured]]:
 
 
 def _tells(found: Comparison | None, sign: float) -> bool:
-    return found is not None and found.distinguishable and sign * found.difference > 0
+    return found is not None and found.significant and sign * found.difference > 0
 
 
 def _span(values: Sequence[float]) -> str:
@@ -208,7 +208,7 @@ def _modes(page: Page) -> Iterator[str]:
         rows.append([*cells, *_cut(domain, one.values), _reached(page, domain, name, one.target)])
     for domain in HELD:
         complete, tokens = page.modes[domain, "normal"].base
-        rows.append([f"{domain}, documents' defaults", "", "", number(C, complete), number(T, tokens), *("",) * 4])
+        rows.append([f"{domain}, specification's defaults", "", "", number(C, complete), number(T, tokens), *("",) * 4])
     return _table(head, rows)
 
 
@@ -296,7 +296,7 @@ def _gain(found: Comparison | None) -> str:
     if found is None:
         return ""
     text = f"{signed(C, found.difference)} ({difference_interval(C, found)}), {verdict(found)}"
-    return f"**{text}**" if found.distinguishable else text
+    return f"**{text}**" if found.significant else text
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -352,7 +352,7 @@ that cuts tools, and rules with references, each on its own, with a mode for eit
   intervals, paired by request; p is Holm-corrected over its column in both datasets, bold is told apart at 0.05.
   `p by group` is that of the comparison before it where paraphrases of one request count as one."""
 MODES_TEXT = """Each domain alone, as if there were no other: the fewest tokens of it with so much of its needs met.
-`aggressive`: 0.9 of what the documents' defaults (20 / 5 / 0.7 over all items) meet, `normal`: 0.98 of it,
+`aggressive`: 0.9 of what the specification's defaults (20 / 5 / 0.7 over all items) meet, `normal`: 0.98 of it,
 `conservative`: 0.9 of what the first 20 items of the domain reach. The low end of the 95% interval must reach the
 target. These are the modes of `semantic-domains`. The last column is what came of it on the test split."""
 BY_MEAN = (
@@ -362,8 +362,8 @@ SHARED = """The best split of a budget over both domains, against the best cut o
 {settings} pairs of settings in workbench and freight, all compared. Lines are what nothing beats on the tuning
 split of the dataset, measured on both splits; the upper row is therefore too good for both lines."""
 FIGURE = "![completeness over prompt tokens](presets-domains/completeness.svg)"
-BUDGETS_TEXT = """Budgets are multiples of what the documents' defaults cost on the tuning split. On the test split one
-domain is held against two at the tokens that two cost there."""
+BUDGETS_TEXT = """Budgets are multiples of what the specification's defaults cost on the tuning split. On the test split
+one domain is held against two at the tokens that two cost there."""
 PRESETS_TEXT = """The three policies of the modes below, here for whole requests, on both datasets together and by
 the bound: the cheapest of all settings on the lines of two domains above. These are the presets of
 `semantic-domains`; they set topN, includeScore and margin themselves. The last column is the cheapest of the nine

@@ -21,7 +21,7 @@ TARGETS: Mapping[str, tuple[float, Of]] = {
     "conservative": (0.9, "reachable"),
 }
 C, T = Metric("completeness"), Metric("tokens")
-DEFAULTS_NAME, SHARED_BUDGET = "documents' defaults, one domain", "shared budget"
+DEFAULTS_NAME, SHARED_BUDGET = "specification's defaults, one domain", "shared budget"
 Values = Mapping[str, Value]
 
 
@@ -31,7 +31,7 @@ def optimum_of(name: str, target: float, base: float, by: str = "bound") -> Opti
     Args:
         name: of the mode, which says what the target is a share of.
         target: that share.
-        base: completeness of the documents' defaults.
+        base: completeness of the specification's defaults.
         by: `bound` or `mean`.
     """
     of = TARGETS[name][1]
@@ -62,7 +62,7 @@ class Mode:
         values: the parameters.
         complete, tokens: of the domain alone.
         bound: what was held against the target.
-        base: completeness and tokens of the documents' defaults in the domain.
+        base: completeness and tokens of the specification's defaults in the domain.
         queries: by dataset, how many need anything of the domain.
     """
 
@@ -82,7 +82,7 @@ class Measured:
 
     Attributes:
         needs: by domain, completeness of what requests need of it.
-        defaults: against the documents' defaults; None for these.
+        defaults: against the specification's defaults; None for these.
         gain, p_groups: against one domain at as many tokens, with the p-value by group of requests, both corrected.
     """
 
@@ -101,7 +101,7 @@ class Budgeted:
     """The best within a budget of tokens on the tuning split: completeness of one domain and of two there, then test.
 
     Attributes:
-        times: of the documents' defaults' tokens.
+        times: of the specification's defaults tokens.
         test: two domains against one at the tokens that the former has on the test split.
         gain: the comparison, corrected.
     """

@@ -243,7 +243,7 @@ def harm(ground: Ground, found: Found, among: BoolArray) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Make the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--start", default="semantic/documents", help="the default: a selector and its preset")
+    parser.add_argument("--start", default="semantic/spec", help="the default: a selector and its preset")
     parser.add_argument("--out", type=Path, default=ROOT / "reports" / "regret.md")
     parser.add_argument("--beside", nargs="*", default=[], help="selectors that compete with that of the default")
     asked = parser.parse_args(arguments)

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-HARM, BARS, BARS_FROM = 0.05, {50: 0.25, 100: 0.5, 200: 0.65, 400: 0.75}, "semantic/documents"
+HARM, BARS, BARS_FROM = 0.05, {50: 0.25, 100: 0.5, 200: 0.65, 400: 0.75}, "semantic/spec"
 _WIDTH = 120
 
 

@@ -31,7 +31,7 @@ from tests.api.conftest import CHEAP, ROOT, SMOKE
 
 @pytest.fixture
 def results():
-    return ctxbench.evaluate(SMOKE, {"docs": "semantic/documents", "words": "bm25"}, baseline="words", **CHEAP)
+    return ctxbench.evaluate(SMOKE, {"docs": "semantic/spec", "words": "bm25"}, baseline="words", **CHEAP)
 
 
 def test_forbidden_items_that_nobody_named_are_in_the_frame(tmp_path):
@@ -46,7 +46,7 @@ def test_forbidden_items_that_nobody_named_are_in_the_frame(tmp_path):
 def test_the_figures_are_those_of_the_command(results, tmp_path):
     (tmp_path / "e.yaml").write_text(
         f"name: evaluate\ndatasets: [{SMOKE}]\nembedder: hashing\ntokens: chars/4\ncompare_to: words\nselectors:\n"
-        "  - {selector: semantic, preset: documents, name: docs}\n  - {selector: bm25, name: words}\n",
+        "  - {selector: semantic, preset: spec, name: docs}\n  - {selector: bm25, name: words}\n",
         encoding="utf-8",
     )
     run(open_experiment(tmp_path / "e.yaml"), tmp_path / "run")
@@ -98,7 +98,7 @@ NAMED = ["completeness", "tokens", "nDCG@10", "R@5", "RR", "BoR@5", "Success@3"]
 
 def test_every_metric_that_was_named_is_in_the_frame_with_its_comparison_and_in_the_table():
     ranked = ctxbench.pipeline("bm25", refine=[{"first": {"n": 2}}])
-    selectors = {"all": "everything", "words": ranked, "docs": "semantic/documents"}
+    selectors = {"all": "everything", "words": ranked, "docs": "semantic/spec"}
     named = ctxbench.evaluate(SMOKE, selectors, baseline="words", metrics=NAMED, **CHEAP)
     frame = named.to_frame(intervals=True)
     for name in NAMED:

@@ -56,7 +56,7 @@ def figures():
 
 @pytest.fixture(scope="module")
 def res(cache):
-    selectors = {"docs": "semantic/documents", "words": "bm25", "all": "everything"}
+    selectors = {"docs": "semantic/spec", "words": "bm25", "all": "everything"}
     return ctxbench.evaluate(SMOKE, selectors, baseline="words", **CHEAP)
 
 
@@ -191,12 +191,12 @@ def test_what_is_shown_together_is_corrected_together(cache):
     selectors = {"none": offering(), **dict.fromkeys("abc", offering("area")), "last": offering()}
     found = ctxbench.evaluate(data, selectors, baseline="last", **CHEAP)
     (row,) = found.compare("a", "none", metrics=["completeness"]).to_dict("records")
-    assert (row["p"], row["told_apart"]) == (0.03125, True)
+    assert (row["p"], row["significant"]) == (0.03125, True)
     alone = ctxbench.evaluate(data, {"none": offering(), "a": offering("area")}, baseline="a", **CHEAP)
     assert filled(alone.plot.differences(baseline="none"), "a")
     ax = found.plot.differences(baseline="none")
     assert [filled(ax, name) for name in "abc"] == [False] * 3  # 0.03125 is the least of four
-    assert "\nhollow: cannot be told apart from 0" in ax.get_xlabel()
+    assert "\nhollow: not significant" in ax.get_xlabel()
 
 
 def test_the_runs_comparisons_are_corrected_as_in_its_table(cache):

@@ -26,7 +26,7 @@ NAMED = {
     "bm25": "{selector: bm25}",
     "dense": "{selector: dense, set: {n: 5}}",
     "everything": "{selector: everything}",
-    "semantic": "{selector: semantic, preset: documents}",
+    "semantic": "{selector: semantic, preset: spec}",
 }
 
 

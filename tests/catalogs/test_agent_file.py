@@ -82,7 +82,7 @@ def test_where_each_item_stands(project):
     ],
 )
 def test_a_selector_of_ones_own_is_its_block(own, project):
-    assert read_agent(agent(project, f"sources: {{tools: tools.json}}\nselector: {json.dumps(own)}")).own == own
+    assert read_agent(agent(project, f"sources: {{tools: tools.json}}\nselector: {json.dumps(own)}")).external == own
 
 
 def test_of_ones_own_it_takes_no_settings_and_is_no_file_of_answers(project):

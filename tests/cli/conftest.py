@@ -111,7 +111,7 @@ def tiny():
 def experiment(place):
     """Write an experiment over the tiny dataset; returns its path."""
 
-    def write(name="small", *, selectors=("{selector: semantic, preset: documents}", "{selector: bm25, set: {n: 2}}")):
+    def write(name="small", *, selectors=("{selector: semantic, preset: spec}", "{selector: bm25, set: {n: 2}}")):
         lines = [f"name: {name}", f"datasets: [{TINY}]", "embedder: hashing", "selectors:"]
         path = place / f"{name}.yaml"
         path.write_text("\n".join([*lines, *(f"  - {one}" for one in selectors), ""]))

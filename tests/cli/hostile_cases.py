@@ -213,7 +213,7 @@ class World:
             Asked(("run", "wrong.yaml")),
             Asked(("run", "broken.yaml"), marked=False),
             Asked(("run", bad)),
-            Asked(("score", "answers.jsonl", "--dataset", "data", "--beside", "bm25", "--tokens", "chars/4")),
+            Asked(("score", "answers.jsonl", "--dataset", "data", "--compare-to", "bm25", "--tokens", "chars/4")),
             Asked(("score", "damaged.jsonl", "--dataset", "data")),
             Asked(("score", "broken.json", "--dataset", self.text()), marked=False),
             Asked(("data", "stats", "data", "--all", "--tokens", "chars/4")),

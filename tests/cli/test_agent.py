@@ -148,7 +148,7 @@ class TestOnesOwnSelector:
         (place / "agent.own.yaml").write_bytes((place / "agent.yaml").read_bytes())
         assert cli("select", "parcel", "--agent", "agent.own.yaml", "--json").json["selector"] == "agent.own"
         (place / "a.jsonl").write_text('{"query": "q1", "items": []}\n')
-        done = cli("score", "a.jsonl", "--dataset", "evals", "--beside", "agent.own.yaml")
+        done = cli("score", "a.jsonl", "--dataset", "evals", "--compare-to", "agent.own.yaml")
         assert "\nagent.own  " in done.out, done.err
 
     def test_it_takes_nothing_beside_it(self, cli, own, place):
@@ -551,7 +551,7 @@ class TestServers:
         assert said.endswith(f"that were disabled when the servers were captured: rich; {ask} asks them")
         text = " ".join(cli("check", "gate.yaml").out.split())
         assert f"what became of it: {why}" in text
-        assert f"mend: ask server rich: {ask}, or `ctxbench check` with --recapture" in text
+        assert f"fix: ask server rich: {ask}, or `ctxbench check` with --recapture" in text
         Path("run.yaml").write_text("datasets: [evals]\nselectors: [everything]\n")
         failed = cli("run", "run.yaml")
         assert f"does not hold: {why}; ask server rich: {ask}, or" in failed.err
@@ -559,7 +559,7 @@ class TestServers:
         assert cli("check", "gate.yaml", "--recapture").code == 0
 
     @pytest.mark.parametrize(
-        ("left", "place_told", "why", "mend"),
+        ("left", "place_told", "why", "fix"),
         [
             ({}, ".mcp.json", "no longer in the catalog", "put tool:rich:"),
             (
@@ -570,7 +570,7 @@ class TestServers:
             ),
         ],
     )
-    def test_a_server_that_is_taken_out_is_where_its_tools_went(self, served, cli, left, place_told, why, mend):
+    def test_a_server_that_is_taken_out_is_where_its_tools_went(self, served, cli, left, place_told, why, fix):
         tool = accepted_tool(cli)
         servers = json.loads(Path(".mcp.json").read_text())["mcpServers"]
         servers = {"rich": {**servers["rich"], **left}} if left else {"other": {"command": "x", "disabled": True}}
@@ -581,7 +581,7 @@ class TestServers:
         assert f"where: {place_told};" in text
         assert f"items {why} (" in text
         assert f"{tool} ({why}; " in text
-        assert f"mend: {mend}" in text
+        assert f"fix: {fix}" in text
 
     def test_a_tool_that_its_server_has_no_more_is_not_looked_for_in_the_configuration(self, served, cli):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0

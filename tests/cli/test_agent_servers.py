@@ -63,7 +63,7 @@ class TestServersNotAsked:
         else:
             Path(file).write_text(Path(file).read_text().replace("find_customer", "lookup") + "\n# edited\n")
         code, verdict, (server,) = self.checked(cli)
-        assert (code, verdict, server["changed"]) == (0, "cannot tell", [file])
+        assert (code, verdict, server["changed"]) == (0, "inconclusive", [file])
         assert self.checked(cli, "--strict")[0] == 2
         assert "--accept" not in cli("check", "gate.yaml").out
         lines = cli("check", "gate.yaml", "--annotations", "--junit", "gate.xml").out
@@ -91,11 +91,11 @@ class TestServersNotAsked:
         tools.write_text(tools.read_text().replace("find_customer", "lookup"))
         code, verdict, (server,) = self.checked(cli)
         files = ["servers/desk.py", "servers/tools.py"]
-        assert (code, verdict, server["changed"], server["unverified"]) == (0, "cannot tell", [], files)
+        assert (code, verdict, server["changed"], server["unverified"]) == (0, "inconclusive", [], files)
         assert self.checked(cli, "--strict")[0] == 2
         assert self.checked(cli, "--recapture") == (0, "same", [])
 
-    @pytest.mark.parametrize(("args", "expected"), [(["servers/desk.py"], "cannot tell"), (["-m", "x"], "same")])
+    @pytest.mark.parametrize(("args", "expected"), [(["servers/desk.py"], "inconclusive"), (["-m", "x"], "same")])
     def test_a_server_that_was_never_captured_is_named(self, desk, cli, args, expected):
         servers = json.loads(Path(".mcp.json").read_text())
         servers["mcpServers"]["new"] = {"command": sys.executable, "args": args}
@@ -126,7 +126,7 @@ class TestServersNotAsked:
         self.configure(**entry)
         for options, expected in (((), 0), (("--strict",), 2)):
             code, verdict, (server,) = self.checked(cli, "--recapture", *options)
-            assert (code, verdict, server["name"]) == (expected, "cannot tell", "desk")
+            assert (code, verdict, server["name"]) == (expected, "inconclusive", "desk")
             assert server["error"]
         assert Path("captured/corpus.jsonl").read_bytes() == before
         accepted = Path("gate.baseline/baseline.json").read_bytes()
@@ -173,7 +173,7 @@ class TestSuggestedFixes:
         """The suggested fixes of a check, and the commands in each."""
         done = cli("check", "gate.yaml", "--json")
         assert done.json["verdict"] == verdict
-        fixes = [one["mend"] for one in done.json["selectors"][0]["causes"] if one["mend"]]
+        fixes = [one["fix"] for one in done.json["selectors"][0]["causes"] if one["fix"]]
         return {fix: re.findall(r"`((?:git|ctxbench) [^`]*)`", fix) for fix in fixes}
 
     @pytest.mark.parametrize("committed", [False, True])
@@ -208,7 +208,7 @@ class TestSuggestedFixes:
     def test_a_rule_that_is_always_included_now_is_included_as_before(self, repository, cli):
         path = Path(".cursor/rules/refunds.mdc")
         path.write_text(path.read_text().replace("---\n", "---\nalwaysApply: true\n", 1))
-        few = "cannot tell"  # on so few queries, though each costs more
+        few = "inconclusive"  # on so few queries, though each costs more
         (command,) = {command for found in self.fixes(cli, few).values() for command in found}
         self.run(*shlex.split(command))
         assert self.checked(cli) == "same"

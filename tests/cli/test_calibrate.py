@@ -28,7 +28,7 @@ def test_what_was_fitted_is_said_and_written(run):
     path, out = run()
     assert out == f"tiny: probability fitted on 10 queries of every split\nwritten to {path}\n"
     (fit,) = read_calibrations(path).fits
-    assert (fit.what, fit.dataset, fit.split, fit.queries) == ("probability", "tiny", "all", 10)
+    assert (fit.kind, fit.dataset, fit.split, fit.queries) == ("probability", "tiny", "all", 10)
     assert fit.behind["retrieve"]["step"] == "retrieve:dense"
 
 

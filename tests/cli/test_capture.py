@@ -170,9 +170,7 @@ def test_an_earlier_catalog_is_not_replaced_by_less(config: Path, cli) -> None: 
     before = Path("kept/capture.yaml").read_bytes()
     done = cli("data", "capture", *where)
     assert done.code == 2
-    assert (
-        "kept is kept as it was, since 1 of 3 failed; it holds no item of exit_later; mend that, ask only" in done.err
-    )
+    assert "kept is kept as it was, since 1 of 3 failed; it holds no item of exit_later; fix that, ask only" in done.err
     assert "the others: --skip exit_later, or replace it by what the others gave: --partial (exit_later: it" in done.err
     assert Path("kept/capture.yaml").read_bytes() == before
     assert cli("data", "capture", *where, "--partial").code == 1
@@ -187,7 +185,7 @@ def test_what_a_failed_source_has_in_the_earlier_catalog_is_told(place: Path, cl
 
     assert asked(first="rich", second="rich", third="exit_later").code == 1
     done = asked(first="rich", second="exit_later", third="exit_later")
-    assert "since 2 of 3 failed, and it holds 2 items of second; mend that, ask only" in done.err
+    assert "since 2 of 3 failed, and it holds 2 items of second; fix that, ask only" in done.err
     assert (
         "the others: --skip second --skip third, or replace it by what the others gave: --partial (second: it"
         in done.err

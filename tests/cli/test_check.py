@@ -124,7 +124,7 @@ def test_a_selector_that_offers_nothing_is_seen_when_it_is_accepted(cli, gate, p
 
 
 def test_vectors_are_stored_only_if_asked(cli, gate, place, cache):
-    gate(selector={"selector": "semantic", "preset": "documents"})
+    gate(selector={"selector": "semantic", "preset": "spec"})
     cli("check", "--accept")
     assert not (place / "gate.baseline/vectors.npz").exists()
     done = cli("check", "--accept", "--vectors")
@@ -206,11 +206,11 @@ def test_what_cannot_be_told_fails_only_strictly(cli, accepted, emptied):
     emptied()  # one of eight queries loses one item: far beyond 1 point, and no evidence
     done = cli("check")
     assert done.code == 0, done.err
-    assert done.out.startswith("cannot tell: ")
+    assert done.out.startswith("inconclusive: ")
     assert "item edited" in done.out
     done = cli("check", "--strict", "--json")
     assert done.code == 1
-    assert (done.json["verdict"], done.json["exit_code"]) == ("cannot tell", 1)
+    assert (done.json["verdict"], done.json["exit_code"]) == ("inconclusive", 1)
 
 
 def test_labels_that_would_be_refused_are_to_be_mended_before_accepting(cli, gate, data):
@@ -482,7 +482,7 @@ def test_an_old_sentence_is_no_part_of_a_report_without_texts(cli, accepted, emp
 
 
 def test_the_command_that_accepts_is_that_of_the_gate_file(cli, gate):
-    semantic = {"selector": "semantic", "name": "s", "preset": "documents"}
+    semantic = {"selector": "semantic", "name": "s", "preset": "spec"}
     name = gate("other gate.yaml", selector=semantic)
     cli("check", name, "--accept", "--vectors")
     gate(name, selector={**semantic, "set": {"contextTopN": 0, "contextIncludeScore": 1}})
@@ -539,7 +539,7 @@ gate.reuse_answers = lambda *_given: None
 
 
 def test_nothing_heavy_is_loaded(modules, gate, cli):
-    gate(selector={"selector": "semantic", "preset": "documents"})
+    gate(selector={"selector": "semantic", "preset": "spec"})
     cli("check", "--accept", "--vectors")
     loaded, done = modules("check")
     assert done.code == 0

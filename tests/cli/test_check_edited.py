@@ -41,11 +41,11 @@ def flat(text):
 
 @pytest.mark.essential
 @pytest.mark.parametrize(
-    ("fields", "why", "mend"),
+    ("fields", "why", "fix"),
     [({}, "no longer in the catalog", "put"), ({"enabled": False}, "disabled", "enable")],
     ids=["taken out", "disabled"],
 )
-def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields, why, mend):
+def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields, why, fix):
     edited(NEEDED, **fields)
     done = cli("check", "--json", "--markdown", "s.md", "--junit", "j.xml")
     assert done.code == 1  # one query of eight: by no metric told apart, and one may be lost, but it is a fact
@@ -57,7 +57,7 @@ def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields
     text = flat(said)
     assert f"required by 1 query, offered to 1 before, and nothing else would do: {NEEDED} ({why}; q08)" in text
     assert f"item gone: {why} ({NEEDED})" in text
-    assert f"mend: {mend} {NEEDED}" in text
+    assert f"fix: {fix} {NEEDED}" in text
     assert f"item gone: {why}" in (place / "s.md").read_text()
     assert f"required item gone: {NEEDED}" in (place / "j.xml").read_text()
     (error,) = [line for line in said.splitlines() if line.startswith("::error")]
@@ -124,7 +124,7 @@ def test_an_item_that_is_sent_with_every_request_is_no_saving(cli, edited):
     assert done.code == 1, done.err  # ten queries are too few to tell
     (one,) = done.json["selectors"]
     verdicts = {judged["metric"]: judged["verdict"] for judged in one["metrics"]}
-    assert (verdicts["tokens"], verdicts["total_tokens"]) == ("same", "cannot tell")
+    assert (verdicts["tokens"], verdicts["total_tokens"]) == ("same", "inconclusive")
     assert one["causes"][0]["subjects"] == ["reference:release%20calendar"]
     assert one["causes"][0]["detail"] == "include agent -> always, text edited"
 
@@ -140,11 +140,11 @@ def test_items_that_became_dearer_are_told_with_their_lines_everywhere(cli, edit
     assert done.code == 1, done.err
     (one,) = done.json["selectors"]
     (cause,) = one["causes"]
-    assert (one["changes"], cause["cause"], cause["file"]) == ([], "item dearer", "data/corpus.jsonl")
+    assert (one["changes"], cause["cause"], cause["file"]) == ([], "item costs more tokens", "data/corpus.jsonl")
     lines = {row["_id"]: line for line, row in enumerate(rows, 1)}
-    found = {price["item"]: price["line"] for price in one["repriced"]}
+    found = {price["item"]: price["line"] for price in one["token_changes"]}
     assert found == {item: lines[item] for item in cause["subjects"]}
-    first = one["repriced"][0]
+    first = one["token_changes"][0]
     assert cause["line"] == first["line"]
     assert (first["why"], first["tokens"]) == ("schema edited", (first["head"] - first["base"]) * len(first["queries"]))
     (total,) = [metric for metric in one["metrics"] if metric["metric"] == "total_tokens"]
@@ -153,7 +153,7 @@ def test_items_that_became_dearer_are_told_with_their_lines_everywhere(cli, edit
     told = cli("check", "--annotations").out
     assert f"{cause['file']}:{cause['line']}" in told
     assert f"{cause['file']}:{cause['line']}" in (place / "s.md").read_text().replace("&#8203;", "")
-    dearer = [line for line in told.splitlines() if "title=item dearer on tiny" in line]
+    dearer = [line for line in told.splitlines() if "title=item costs more tokens on tiny" in line]
     assert [f"file=data/corpus.jsonl,line={found[item]}," in line for item, line in zip(found, dearer, strict=True)]
 
 

@@ -142,7 +142,7 @@ def test_a_selector_of_ones_own_has_a_line_to_take_the_comment_from(cli, project
     for kind in ("command", "callable", "url"):
         (line,) = [line for line in text.splitlines() if line.startswith(f"# selector: {{{kind}:")]
         Path("agent.yaml").write_text(text.replace("selector: learned/normal", line.removeprefix("# ")))
-        assert kind in read_agent(Path("agent.yaml")).own
+        assert kind in read_agent(Path("agent.yaml")).external
         assert ("`source: [src]`" in line) is (kind == "command")
 
 

@@ -48,7 +48,7 @@ HOW = {
     "ctxbench run experiment.yaml": AS_WRITTEN,
     "ctxbench run experiments/presets.yaml --only learned/normal --only bm25 --limit 100 --csv figures.csv": AS_WRITTEN,
     "ctxbench data export bfcl-simple --requests requests.jsonl": AS_WRITTEN,
-    "ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal": AS_WRITTEN,
+    "ctxbench score answers.jsonl --dataset bfcl-simple --compare-to semantic/normal": AS_WRITTEN,
     'pip install -e ".[notebooks]"': PINNED,
     "ctxbench tune datasets/workbench --policy experiments/tuning/presets.yaml": AS_WRITTEN,  # a sample of 20, not 500
     "ctxbench tune CATALOG --unlabelled REQUESTS --tokens 800": "tune bfcl-live --unlabelled asked.txt --tokens 800",

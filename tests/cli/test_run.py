@@ -42,7 +42,7 @@ def test_the_table_goes_to_stdout_and_the_rest_to_stderr(cli, experiment, place)
     done = cli("run", experiment())
     assert done.code == 0
     assert done.out.startswith("tiny: 10 queries, 12 items\n")
-    assert "semantic/documents (baseline)" in done.out
+    assert "semantic/spec (baseline)" in done.out
     first, second = done.err.splitlines()
     assert first.startswith("2 selector runs made, 0 found finished; ")
     assert first.endswith(" texts embedded")
@@ -67,7 +67,7 @@ def test_the_second_run_embeds_nothing_and_loads_no_model(cli, modules, experime
 def test_json_is_the_summary(cli, experiment, place):
     done = cli("run", experiment(), "--json", "--out", "here")
     assert done.json["experiment"]["name"] == "small"
-    assert set(done.json["datasets"]["tiny"]["selectors"]) == {"semantic/documents", "bm25"}
+    assert set(done.json["datasets"]["tiny"]["selectors"]) == {"semantic/spec", "bm25"}
     assert (place / "here" / "summary.json").read_text("utf-8") == done.out
     assert not (place / "runs").exists()
 
@@ -78,7 +78,7 @@ def test_a_selector_from_a_file_and_a_tuned_preset_run_as_any_other(cli, experim
         f"name: own\nparameters: {{n: {{default: 2, range: [1, 9]}}}}\npipeline: {{{spec}}}\n"
     )
     found = definition("semantic")
-    values = found.in_force(found.values("documents", {"contextTopN": 1, "contextMargin": 0.5}))
+    values = found.in_force(found.values("spec", {"contextTopN": 1, "contextMargin": 0.5}))
     one = TunedPreset(
         selector="semantic", set=values, definition=definition_hash(found), parameters=parameter_texts(found)
     )
@@ -86,7 +86,7 @@ def test_a_selector_from_a_file_and_a_tuned_preset_run_as_any_other(cli, experim
     selectors = [
         "mine.yaml",
         "{presets: desk.yaml, preset: small}",
-        "{selector: semantic, preset: documents, set: {contextTopN: 1, contextMargin: 0.5}, name: plain}",
+        "{selector: semantic, preset: spec, set: {contextTopN: 1, contextMargin: 0.5}, name: plain}",
         "{selector: bm25, set: {n: 2}}",
     ]
     done = cli("run", experiment(selectors=selectors), "--json")
@@ -304,7 +304,7 @@ def test_a_part_of_an_experiment_is_a_run_of_its_own(cli, experiment, place):
     assert set((place / "runs").iterdir()) == {place / "runs" / "small", place / "runs" / "small-part"}
     few = cli("run", "small.yaml", "--limit", "3", "--out", "few", "--json").json
     assert few["datasets"]["tiny"]["queries"] <= 3
-    assert list(few["datasets"]["tiny"]["selectors"]) == ["semantic/documents", "bm25"]
+    assert list(few["datasets"]["tiny"]["selectors"]) == ["semantic/spec", "bm25"]
 
 
 def test_a_selector_that_takes_the_sizes_of_another_brings_it(cli, place, tiny):
@@ -336,14 +336,14 @@ def test_a_fault_of_the_selector_of_a_part_is_told_with_its_line(cli, place, tin
 def test_figures_as_csv_are_those_of_the_summary(cli, experiment, place):
     done = cli("run", experiment(), "--csv", "figures.csv", "--json")
     rows = list(csv.DictReader((place / "figures.csv").read_text("utf-8").splitlines()))
-    assert {row["selector"] for row in rows} == {"semantic/documents", "bm25"}
+    assert {row["selector"] for row in rows} == {"semantic/spec", "bm25"}
     for row in rows:
         one = done.json["datasets"][row["dataset"]]["selectors"][row["selector"]]["metrics"].get(row["metric"])
         if one is not None and one["value"] is not None:
             assert float(row["mean"]) == pytest.approx(one["value"], rel=1e-9)
             assert (int(row["n"]), int(row["left_out"])) == (one["n"], one["left_out"])
     (told,) = [row for row in rows if row["selector"] == "bm25" and row["metric"] == "completeness"]
-    assert told["baseline"] == "semantic/documents"
+    assert told["baseline"] == "semantic/spec"
     assert float(told["difference"]) == pytest.approx(
         float(told["mean"])
         - next(float(row["mean"]) for row in rows if row["metric"] == "completeness" and row["selector"] != "bm25")

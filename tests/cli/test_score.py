@@ -24,7 +24,9 @@ def answers(place):
 
 def test_answers_are_scored_beside_shipped_selectors(cli, answers, tiny, tmp_path):
     given = {"q02": [{"id": "reference:release%20calendar"}], "q03": [{"id": "reference:release%20calendar"}]}
-    done = cli("score", answers(given), "--dataset", tiny, "--beside", "bm25", "--beside", "everything", "--json")
+    done = cli(
+        "score", answers(given), "--dataset", tiny, "--compare-to", "bm25", "--compare-to", "everything", "--json"
+    )
     assert done.code == 0
     assert done.err == "3 selector runs made, 0 found finished; 0 texts embedded, no model loaded\n"
     selectors = done.json["datasets"]["tiny"]["selectors"]
@@ -151,10 +153,10 @@ def test_what_is_wrong_is_said_with_the_closest_names(cli, answers, tiny):
     path = answers()
     for words, message in [
         (("--dataset", "bfcl-simpel"), "did you mean 'bfcl-simple'"),
-        (("--dataset", tiny, "--beside", "semantic/norml"), "did you mean 'normal'"),
+        (("--dataset", tiny, "--compare-to", "semantic/norml"), "did you mean 'normal'"),
         (("--dataset", tiny, "--tokens", "o20k"), "did you mean 'o200k'"),
         (("--dataset", tiny, "--tokens", "file:/"), "cannot read the token counts '/'"),
-        (("--dataset", tiny, "--beside", "mine"), "two selectors would have one name"),
+        (("--dataset", tiny, "--compare-to", "mine"), "two selectors would have one name"),
     ]:
         done = cli("score", path, *words)
         assert (done.code, done.out) == (2, "")

@@ -65,13 +65,13 @@ def test_what_is_in_has_its_pair_and_what_is_out_its_rule(select):
 
 
 def test_json_says_all_of_it(select):
-    done = select("alpha beta gamma", *SEMANTIC, "--preset", "documents", "--set", "contextTopN=1", "--json")
+    done = select("alpha beta gamma", *SEMANTIC, "--preset", "spec", "--set", "contextTopN=1", "--json")
     data = done.json
     assert list(data) == [
         *("selector", "parameters", "embedder", "tokens", "query", "chunks", "eligible", "items", "left_out"),
         *("prompt_tokens", "total_tokens", "not_searched", "request_context"),
     ]
-    assert data["selector"] == "semantic/documents"
+    assert data["selector"] == "semantic/spec"
     assert data["parameters"] == {
         "contextTopK": 20,
         "contextTopN": 1,

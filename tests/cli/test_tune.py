@@ -344,7 +344,7 @@ def test_a_request_takes_a_preset(cli, shop, policy):
 def test_with_too_few_queries_there_are_no_presets(cli, policy, tiny, place, shop):
     done = cli("tune", tiny, "-p", policy(selectors=[SEMANTIC]), "--out", "made")
     assert done.code == 0, done.err
-    assert done.out.startswith("aggressive: keep the default (documents' defaults); label about ")
+    assert done.out.startswith("aggressive: keep the default (specification's defaults); label about ")
     assert "since the default is kept under every policy: there is no made/presets/" in " ".join(done.out.split())
     assert not (place / "made/presets").exists()
     assert (place / "made/report.md").exists()

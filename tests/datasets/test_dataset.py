@@ -217,8 +217,8 @@ def test_all_faults_come_at_once() -> None:
         "label of 'tool:z' for query 'q8' is for a query that queries.jsonl does not hold",
         "label of 'tool:z' for query 'q8' names item 'tool:z', which corpus.jsonl does not hold",
     ]
-    remedy = "correct the id, or put the item back; `ctxbench data rebase` moves labels to a catalog that changed"
-    assert [message for message in found if remedy in message] == [next(one for one in found if "does not hold" in one)]
+    fix = "correct the id, or put the item back; `ctxbench data rebase` moves labels to a catalog that changed"
+    assert [message for message in found if fix in message] == [next(one for one in found if "does not hold" in one)]
     assert not [message for message in found if "Known: tool" in message or "did you mean 'tool" in message]
 
 

@@ -73,14 +73,14 @@ def test_what_needs_nothing_costs_tokens_and_counts_for_no_completeness():
 def test_without_a_query_that_needs_anything_nothing_is_told():
     curve = Curve(complete=np.full((2, 3), NAN), tokens=np.array([[0, 0, 0], [1, 1, 1]], dtype=np.float64))
     found = at_equal_tokens(values(NAN, NAN, NAN), values(1, 1, 1), curve)
-    assert (found.comparison.n, found.comparison.distinguishable) == (0, False)
+    assert (found.comparison.n, found.comparison.significant) == (0, False)
 
 
 def test_one_query_is_compared_and_tells_nothing():
     curve = Curve(complete=np.array([[0.0], [1.0]]), tokens=np.array([[0.0], [8.0]]))
     found = at_equal_tokens(values(1), values(4), curve)
     assert found.comparison.difference == pytest.approx(0.5)
-    assert not found.comparison.distinguishable
+    assert not found.comparison.significant
 
 
 def test_the_order_of_the_queries_does_not_matter():
@@ -135,15 +135,15 @@ def simulated(rng, n, gain=0.0, changed=1.0):
 def test_a_strategy_that_is_no_better_is_seldom_told_apart_and_a_better_one_often():
     rng = np.random.default_rng(11)
     null = [at_equal_tokens(*simulated(rng, 120)).comparison for _ in range(300)]
-    rate = np.mean([one.distinguishable for one in null])
+    rate = np.mean([one.significant for one in null])
     covered = np.mean([one.interval.low <= 0 <= one.interval.high for one in null])
     assert 0.02 <= rate <= 0.09, rate
     assert 0.91 <= covered <= 0.985, covered
     sparse = [at_equal_tokens(*simulated(rng, 150, changed=0.1)).comparison for _ in range(300)]
-    assert np.mean([one.distinguishable for one in sparse]) <= 0.07
+    assert np.mean([one.significant for one in sparse]) <= 0.07
     assert np.mean([one.interval.low <= 0 <= one.interval.high for one in sparse]) >= 0.93
     better = [at_equal_tokens(*simulated(rng, 120, gain=0.2)).comparison for _ in range(50)]
-    assert np.mean([one.distinguishable and one.difference > 0 for one in better]) >= 0.9
+    assert np.mean([one.significant and one.difference > 0 for one in better]) >= 0.9
 
 
 STEP = {"step": "cut:standard", "version": 1, "topK": 9, "topN": 3, "includeScore": 0.5}

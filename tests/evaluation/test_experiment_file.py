@@ -76,7 +76,7 @@ def test_what_is_left_out_has_its_default(given):
         "contextMargin": 1.0,
         "contextExpansionEnabled": False,
     }
-    assert (spec.like, spec.outside) == (None, False)
+    assert (spec.like, spec.external) == (None, False)
 
 
 def test_what_is_said_counts(given):
@@ -426,7 +426,7 @@ def test_outside_selectors_are_read_relative_to_the_file(given):
     (given / "mine.py").write_text("def chosen(request, items):\n    return []\n", encoding="utf-8")
     (given / "a.jsonl").write_text('{"query": "q", "items": []}\n', encoding="utf-8")
     experiment = read(given, '  - {callable: "mine.py:chosen"}\n  - {answers: a.jsonl, name: file}')
-    assert [(spec.name, spec.outside) for spec in experiment.selectors] == [("chosen", True), ("file", True)]
+    assert [(spec.name, spec.external) for spec in experiment.selectors] == [("chosen", True), ("file", True)]
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.name)
@@ -440,7 +440,7 @@ def test_the_presets_run_beside_five_comparators():
     experiment = read_experiment(SHIPPED / "presets.yaml")
     assert experiment.datasets == ("bfcl-simple", "bfcl-live", "bfcl-live-listed")
     assert [spec.name for spec in experiment.selectors] == [
-        "semantic/documents", "learned/aggressive", "learned/normal", "learned/conservative", "hybrid", "bm25",
+        "semantic/spec", "learned/aggressive", "learned/normal", "learned/conservative", "hybrid", "bm25",
         "everything", "random", "oracle",
     ]  # fmt: skip
     assert [spec.like for spec in experiment.selectors if spec.like] == ["learned/normal"]
@@ -705,7 +705,7 @@ def _read_or_fault(given, text):
 def test_scoring_sets_shipped_selectors_beside_the_answers(given):
     (given / "mine.jsonl").write_text('{"query": "q", "items": []}\n', encoding="utf-8")
     experiment = scoring(given / "mine.jsonl", dataset="d", compare_with=["semantic/normal", "bm25"], tokens="chars/4")
-    assert [(spec.name, spec.outside) for spec in experiment.selectors] == [
+    assert [(spec.name, spec.external) for spec in experiment.selectors] == [
         ("mine", True), ("semantic/normal", False), ("bm25", False),
     ]  # fmt: skip
     assert (experiment.compare_to, experiment.datasets, experiment.tokens) == ("mine", ("d",), "chars/4")

@@ -24,8 +24,8 @@ EXPERIMENT = """
 datasets: [bfcl-simple]
 sample: 50
 selectors:
-  - {selector: semantic, preset: documents}
-  - {selector: random, like: semantic/documents}
+  - {selector: semantic, preset: spec}
+  - {selector: random, like: semantic/spec}
   - {selector: bm25, set: {n: 5}}
 embedder: minilm
 """

@@ -155,7 +155,7 @@ def test_wrong_siblings_share_server_name_stem_or_near_duplicate_group():
     )
     # 0: mail.send is on the server of weather.now and irrelevant, notes is its near-duplicate; weather.daily helps.
     # 1: the session's item is not the selector's doing. 2: get_map_route beside get_map_tile. 3: both required.
-    assert values("wrong_siblings", evidence) == pytest.approx([2, 0, 1, 0, NAN], nan_ok=True)
+    assert values("same_server_confusions", evidence) == pytest.approx([2, 0, 1, 0, NAN], nan_ok=True)
 
 
 def test_a_server_that_all_items_share_makes_no_siblings():
@@ -171,7 +171,7 @@ def test_the_same_name_on_two_servers_is_a_sibling_but_not_of_another_type():
     )
     assert kinship.codes.tolist() == [[0, 1, 2, -1], [0, 0, 0, 1]]
     evidence = Evidence(judgments=judgments([(0, 2, 0)]), offered=offered([0, 1, 2, 3]), kinship=kinship)
-    assert values("wrong_siblings", evidence) == [2]  # the two tools of other servers, not the rule
+    assert values("same_server_confusions", evidence) == [2]  # the two tools of other servers, not the rule
 
 
 @pytest.mark.parametrize(
@@ -294,13 +294,13 @@ def test_completeness_at_k_is_completeness_of_the_first_k():
 
 def test_a_selector_without_a_ranking_gets_no_ranking_metric_and_the_reason_is_named():
     evidence = Evidence(judgments=judgments(LABELS), offered=offered([0]))
-    asked = parse_metrics(["nDCG@10", "recall", "BoR@5", "tokens", "wrong_siblings"])
+    asked = parse_metrics(["nDCG@10", "recall", "BoR@5", "tokens", "same_server_confusions"])
     assert [str(metric) for metric in evaluate(asked, evidence)] == ["recall"]
     assert {str(metric): reason for metric, reason in unavailable(asked, evidence).items()} == {
         "nDCG@10": "the selector returns no ranking",
         "BoR@5": "the selector returns no ranking; it is not known how many items the rankings were made from",
         "tokens": "the items' tokens were not counted",
-        "wrong_siblings": "it is not known which items are siblings",
+        "same_server_confusions": "it is not known which items are siblings",
     }
 
 
@@ -436,7 +436,7 @@ EMPTY = {
     "loaded_tokens": (0, 0, 0),
     "model_tokens": (7, 0, 0),  # whatever is needed and offered
     "model_seconds": (0.5, 0, 0),
-    "wrong_siblings": (NAN, 0, 0),
+    "same_server_confusions": (NAN, 0, 0),
     "abstention": (1, NAN, NAN),
     "false_inclusion": (0, NAN, NAN),
     "false_items": (0, NAN, NAN),

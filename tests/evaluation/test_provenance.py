@@ -112,12 +112,12 @@ def test_a_selector_is_described_by_its_values_and_its_own_words():
         def select(self, batch):
             raise NotImplementedError
 
-    spec = SelectorSpec("mine", lambda _resources, _memo: Mine(), "about it", {"n": 5}, like="other", outside=True)
+    spec = SelectorSpec("mine", lambda _resources, _memo: Mine(), "about it", {"n": 5}, like="other", external=True)
     assert described(spec, Mine()) == {
         "about": "about it",
         "values": {"n": 5},
         "like": "other",
-        "outside": True,
+        "external": True,
         "shipped": "",
         "description": {"callable": "a:b"},
     }

@@ -167,7 +167,7 @@ def test_a_part_that_is_saved_again_replaces_the_old_one_and_drops_its_slices(tm
 def test_a_run_of_another_format_is_not_read(tmp_path):
     folder = RunFolder(tmp_path)
     folder.write("manifest.json", {"format": 1})
-    with pytest.raises(StorageError, match="has format 1, this version reads 4; run again"):
+    with pytest.raises(StorageError, match="has format 1, this version reads 5; run again"):
         folder.read("manifest.json")
 
 

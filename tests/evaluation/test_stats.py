@@ -529,7 +529,7 @@ def test_a_comparison_by_hand():
     assert (result.higher, result.lower, result.equal) == (6, 1, 1)
     assert result.p == result.p_holm == pytest.approx(2 * (1 + 7) / 128)
     assert result.standardised == pytest.approx(0.625 / np.std([0, -1, 1, 1, 1, 1, 1, 1], ddof=1))
-    assert not result.distinguishable
+    assert not result.significant
 
 
 def test_swapping_the_sides_mirrors_the_comparison():
@@ -546,13 +546,13 @@ def test_swapping_the_sides_mirrors_the_comparison():
 def test_comparing_nothing_or_the_same_tells_nothing_apart(scale):
     nothing = compare([], [], scale=scale)
     assert math.isnan(nothing.difference)
-    assert (nothing.n, nothing.p, nothing.needed, nothing.distinguishable) == (0, 1.0, None, False)
+    assert (nothing.n, nothing.p, nothing.needed, nothing.significant) == (0, 1.0, None, False)
     single = compare([0.0], [1.0], scale=scale)
-    assert (single.difference, single.p, single.distinguishable) == (1.0, 1.0, False)
+    assert (single.difference, single.p, single.significant) == (1.0, 1.0, False)
     assert math.isnan(single.standardised)
     same = compare([0.0, 1.0] * 20, [0.0, 1.0] * 20, scale=scale)
     assert (same.difference, same.p, same.standardised, same.needed) == (0.0, 1.0, 0.0, None)
-    assert not same.distinguishable
+    assert not same.significant
 
 
 def test_comparisons_read_together_are_corrected():
@@ -601,9 +601,9 @@ def test_how_many_queries_would_tell_is_said_for_the_comparisons_read_together()
     for values in rises.values():
         values[:10], values[10:12] = 1, -1  # 10 higher, 2 lower of 400: p = 2 (1 + 12 + 66) / 2^12 = 0.0386
     alone = {name: compare(base, values, scale="share") for name, values in rises.items()}
-    assert alone[0].distinguishable
+    assert alone[0].significant
     corrected = correct(alone)[0]
-    assert not corrected.distinguishable  # p_holm = 0.386
+    assert not corrected.significant  # p_holm = 0.386
     differences = rises[0] - base
     assert alone[0].needed == needed_n(differences) == 587  # ((1.960 sqrt .03 + .8416 sqrt .0296) / .02)^2
     assert corrected.needed == needed_n(differences, alpha=0.05 / 10) == 996  # with 2.807 in place of 1.960
@@ -618,7 +618,7 @@ def test_what_is_not_told_apart_never_needs_as_few_as_were_asked(scale, family):
         base = np.zeros(n)
         other = (rng.random(n) < rng.random()) * (1.0 if scale == "yes/no" else rng.random(n) ** 3)
         for one in correct({i: compare(base, other, scale=scale) for i in range(family)}).values():
-            if not one.distinguishable and one.needed is not None:
+            if not one.significant and one.needed is not None:
                 assert one.needed > n
                 named += 1
     assert named > 10

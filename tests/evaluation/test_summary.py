@@ -114,7 +114,7 @@ def test_all_selectors_are_compared_with_one_and_corrected_together(tmp_path):
     # Holm over four: p of 12 : 0 times 4, that of 4 : 0 times 3, and 1 stays 1
     assert lost.p_holm == pytest.approx(4 * 2 / 2**12)
     assert won.p_holm == pytest.approx(3 * 2 / 2**4)
-    assert (lost.distinguishable, won.distinguishable) == (True, False)
+    assert (lost.significant, won.significant) == (True, False)
 
 
 def test_the_correction_is_over_all_selectors(tmp_path):
@@ -124,7 +124,7 @@ def test_the_correction_is_over_all_selectors(tmp_path):
     assert alone.p_holm == pytest.approx(2 * 2 / 2**7)  # times two: tokens are the other comparison
     three = only(finished(tmp_path / "b", {"base": base, "x": lost, "y": lost, "z": lost}))["x"].against["completeness"]
     assert three.p_holm == pytest.approx(6 * 2 / 2**7)
-    assert (alone.distinguishable, three.distinguishable) == (True, False)
+    assert (alone.significant, three.significant) == (True, False)
 
 
 def test_compare_to_names_the_base(tmp_path):

@@ -30,7 +30,7 @@ from ctxbench.report.run_tables import stage_text
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "experiments" / "strategies" / "ablations.py"
 SELECTORS = """
-  - {selector: semantic, preset: documents}
+  - {selector: semantic, preset: spec}
   - {name: analysis/whole, pipeline: {analyse: whole, retrieve: dense, refine: [standard]}}
   - {name: retrieval/bm25, pipeline: {retrieve: bm25, refine: [{first: {n: 5}}]}}
   - {name: retrieval/rrf, pipeline: {retrieve: {merge: [dense, bm25]}, refine: [rrf, {first: {n: 3}}]}}
@@ -87,7 +87,7 @@ def small(small_made):
 
 
 def test_every_strategy_is_held_against_the_base_on_every_dataset(small):
-    assert small.base == "semantic/documents"
+    assert small.base == "semantic/spec"
     assert small.strategies == ("analysis/whole", "retrieval/bm25", "retrieval/rrf", "size/everything")
     for dataset in small.datasets:
         assert tuple(dataset.at_tokens) == small.strategies
@@ -245,7 +245,7 @@ def test_the_page_says_what_it_was_measured_on_and_every_figure(small):
     assert "![difference in completeness at equal tokens, by strategy and dataset](f.svg)" in page
     for name in small.strategies:
         assert page.count(f"| {name} |") == 1 + len(small.datasets)
-    assert page.count("| **semantic/documents** |") == len(small.datasets)
+    assert page.count("| **semantic/spec** |") == len(small.datasets)
     assert "## Test split" not in page
 
 
@@ -256,13 +256,14 @@ def test_the_answer_names_the_best_and_the_best_that_is_fitted_to_nothing(small,
     described = {one.strategy: {"description": "fit" if "fitted" in one.strategy else ""} for one in rows}
     manifest = {**small.run.manifest, "selectors": described}
     assert answer(replace(small, run=replace(small.run, manifest=manifest))) == (
-        "**Of 3 changes to the documents' defaults, each held against them at as many prompt tokens, `rank/fitted` "
-        "pays most: it makes more requests complete on 2 of 2 datasets and fewer on none, +12.5 points on average; of "
-        "the changes that are fitted to no labels, `retrieval/rrf` (add up the ranks of a search by meaning and of one "
-        "by words): more requests complete on 1 of 2 datasets and fewer on none, +5.0 points on average.**"
+        "**Of 3 changes to the specification's defaults, each held against them at as many prompt tokens, "
+        "`rank/fitted` pays most: it makes more requests complete on 2 of 2 datasets and fewer on none, +12.5 points "
+        "on average; of the changes that are fitted to no labels, `retrieval/rrf` (add up the ranks of a search by "
+        "meaning and of one by words): more requests complete on 1 of 2 datasets and fewer on none, +5.0 points on "
+        "average.**"
     )
     monkeypatch.setattr(Ablation, "standings", lambda _: ())
-    assert answer(small) == "**Nothing was held against the documents' defaults.**"
+    assert answer(small) == "**Nothing was held against the specification's defaults.**"
 
 
 def test_the_page_is_short_where_all_else_lies_apart(small):
@@ -289,7 +290,7 @@ def test_the_drawing_is_well_formed_and_has_a_cell_a_strategy_and_dataset(small)
 
 
 def test_an_ablation_of_nothing_but_the_base_is_an_empty_table(tmp_path):
-    _, alone = made(tmp_path, selectors="\n  - {selector: semantic, preset: documents}")
+    _, alone = made(tmp_path, selectors="\n  - {selector: semantic, preset: spec}")
     assert isinstance(alone, Ablation)
     assert alone.standings() == ()
     assert "Nothing does." in ablation_report(alone, None, figure="f.svg")
@@ -326,7 +327,7 @@ def test_one_command_makes_all_pages_the_same_again(tmp_path):
     assert "### smoke" not in first["ablations.md"].decode()
     assert latency.splitlines()[2].startswith("**Of 5 strategies, a request of `smoke` takes ")
     assert "3 requests of `smoke`, asked one at a time, over and over (n = 1 a strategy)" in latency
-    for name in ("**semantic/documents**", "analysis/whole", "retrieval/bm25", "retrieval/rrf", "size/everything"):
+    for name in ("**semantic/spec**", "analysis/whole", "retrieval/bm25", "retrieval/rrf", "size/everything"):
         assert f"| {name} | " in latency
 
 
@@ -336,7 +337,7 @@ def test_what_is_fitted_is_fitted_on_the_tuning_split_once_a_catalog(tmp_path):
     command = [sys.executable, str(SCRIPT.with_name("fit.py")), "--experiment", str(path), "--out", str(out)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     first = out.read_bytes()
-    found = [(one.what, one.dataset, one.split) for one in read_calibrations(out).fits]
+    found = [(one.kind, one.dataset, one.split) for one in read_calibrations(out).fits]
     assert found == [
         (what, name, "tuning") for what in ("probability", "abstention", "weights") for name in ("smoke", "tiny")
     ]

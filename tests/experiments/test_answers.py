@@ -17,7 +17,7 @@ from ctxbench.report.pages import parted
 
 
 def compared(difference, *, told=True):
-    return SimpleNamespace(difference=difference, distinguishable=told)
+    return SimpleNamespace(difference=difference, significant=told)
 
 
 def test_comparators():
@@ -50,7 +50,7 @@ def test_expansion():
         "**Against as many items of the search alone, a tuned expansion, which brings in what is similar to the items "
         "found, finds +4.5 and +5.0 points (on a and b) of what other needed items lean on, not told apart from chance "
         "on both by the test split, where completeness differs by −2.0 and +1.0; by all requests, each under a setting "
-        "that was chosen without it, it finds +10.0 and +20.0, told apart from chance on both; the documents' "
+        "that was chosen without it, it finds +10.0 and +20.0, told apart from chance on both; the specification's "
         "default expansion finds −1.0 and +0.0.**"
     )
 
@@ -115,7 +115,7 @@ def test_regret():
 
     text = regret_page.page(
         [team(25, "", 0.0), team(400, "dear", 0.4), team(400, "", 0.4)],
-        start="semantic/documents", beside=["learned"], command="python it",
+        start="semantic/spec", beside=["learned"], command="python it",
     )  # fmt: skip
     assert text.splitlines()[2] == (
         "**A team that follows the advice of `ctxbench tune` saves 0.0% of its prompt tokens on requests that it did "
@@ -127,7 +127,7 @@ def test_regret():
 
 def test_the_page_on_several_topics_is_short_where_what_was_tried_lies_apart():
     interval = SimpleNamespace(low=-0.1, high=0.1)
-    gain = SimpleNamespace(difference=0.1, distinguishable=True, interval=interval, p_holm=0.01)
+    gain = SimpleNamespace(difference=0.1, significant=True, interval=interval, p_holm=0.01)
     gains = {"completeness": gain, "recall": gain}
     made = row("a", "windows 6/4", 0.1)
     rows = [multi_topic_page.Row(dataset="a", arm=made.arm, base="b", tokens=9.0, values=made.values, gains=gains)]

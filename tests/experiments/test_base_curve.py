@@ -81,7 +81,7 @@ def test_a_base_is_a_search_with_one_standard_cut():
         own_curve(answers, Standard(topN=0), labels, None)
 
 
-@pytest.mark.parametrize("preset", ["documents", None])
+@pytest.mark.parametrize("preset", ["spec", None])
 def test_the_shipped_selector_with_its_margin_off_is_a_base(preset):
     shipped = definition("semantic")
     described = shipped.pipeline(shipped.values(preset)).describe()

@@ -63,7 +63,7 @@ def test_the_first_table_has_the_figures_of_the_frame(found, modules):
     assert list(table) == ["smoke", "tiny", "mean"]
     for dataset in ("smoke", "tiny"):
         told = found.res.compare("hashing", metrics=["R@5"], by_group=True).set_index("dataset").loc[dataset]
-        mark = " ↓" if told["told_apart"] else ""
+        mark = " ↓" if told["significant"] else ""
         assert told["difference"] <= 0
         for name, cell in zip(found.res.selectors, table[dataset], strict=True):
             value, low, high = (100 * frame.loc[(dataset, name), f"R@5{end}"] for end in ("", " low", " high"))

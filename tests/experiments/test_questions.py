@@ -55,9 +55,9 @@ def test_the_price_of_a_kind_is_what_its_offers_cost_for_each_needed_one():
         for kind, offered, tokens, found in (("tool", 20, 100, 4), ("rule", 10, 900, 2))
     ]
     text = item_kinds.page(rows)
-    assert "with the shipped ranking 25 for a tool, 450 for a rule; with the documents' defaults 25" in text
+    assert "with the shipped ranking 25 for a tool, 450 for a rule; with the specification's defaults 25" in text
     assert "There, rules take 90% of the tokens and are 33% of what is found." in text
-    assert "| d | semantic/documents | tool | 2.00 | 10 | 4 of 8 (50%) | 20.0% | 25 |" in text
+    assert "| d | semantic/spec | tool | 2.00 | 10 | 4 of 8 (50%) | 20.0% | 25 |" in text
 
 
 def test_rules_come_from_the_tuning_split_alone():

@@ -15,7 +15,7 @@ from ctxbench.gate.causes import explain
 from ctxbench.gate.comparability import assess_comparability
 from ctxbench.gate.differences import differences, group_changes
 from ctxbench.gate.inputs import input_differences
-from ctxbench.gate.results import CauseGroup, Change, Remedy
+from ctxbench.gate.results import CauseGroup, Change, Fix
 from ctxbench.gate.settings import CheckSettings
 from ctxbench.gate.snapshots import NEAR, AnswerFact, SelectorSnapshot
 from ctxbench.model.candidates import Candidates, Origin, place_among
@@ -104,7 +104,7 @@ def explained(base: SelectorSnapshot, head: SelectorSnapshot) -> tuple[Change, .
     pair = SnapshotPair(base, head, input_differences(base, head, found.renamed))
     out = explain(pair, changes)
     assert explain(pair, changes[::-1]) == out[::-1]
-    assert [replace(one, cause=changes[0].cause, remedy=Remedy()) for one in out] == list(changes)
+    assert [replace(one, cause=changes[0].cause, fix=Fix()) for one in out] == list(changes)
     return out
 
 

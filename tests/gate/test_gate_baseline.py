@@ -50,7 +50,7 @@ def parts(one: SelectorSnapshot) -> dict[str, object]:
         return [replace(c, score=None if c.score is None else round(c.score, 7) + 0.0, pair=None) for c in several]
 
     return {
-        "names": (one.dataset, one.selector, one.repeats, dict(one.spread), one.unsteady),
+        "names": (one.dataset, one.selector, one.repeats, dict(one.spread), one.nondeterministic),
         "items": list(one.items.items()),
         "queries": list(one.queries.items()),
         "answers": [
@@ -103,11 +103,11 @@ def test_the_head_says_what_made_the_answers_and_what_they_are_worth(folder):
     one = small()
     write_baseline(folder, [one])
     head = json.loads((folder / "baseline.json").read_text("utf-8"))
-    assert (head["format"], head["versions"]) == (3, dict(one.identity.versions))
+    assert (head["format"], head["versions"]) == (4, dict(one.identity.versions))
     about = head["datasets"]["d"]
     assert (about["items"], about["queries"]) == (4, 3)
     told = about["selectors"]["s"]
-    assert (told["embedder"], told["tokens"], told["outside"]) == ("minilm", "o200k", False)
+    assert (told["embedder"], told["tokens"], told["external"]) == ("minilm", "o200k", False)
     assert (told["values"], told["description"]) == (one.identity.values, one.identity.selector)
     assert told["rules"] == {"1": {"code": "below includeScore", "values": {}}}
     recall = parse_metric("recall")
@@ -178,7 +178,9 @@ def test_without_texts_nothing_that_someone_wrote_is_kept(folder):
 
 
 def test_a_repeated_selector_keeps_its_spread(folder):
-    one = small(repeats=3, spread={"recall": 0.125}, unsteady=("q2",), identity=identity(outside=True, embedder=""))
+    one = small(
+        repeats=3, spread={"recall": 0.125}, nondeterministic=("q2",), identity=identity(external=True, embedder="")
+    )
     write_baseline(folder, [one])
     assert parts(read_baseline(folder)[0]) == parts(one)
 

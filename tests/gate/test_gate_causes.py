@@ -272,7 +272,7 @@ def test_nothing_that_is_under_test_differs():
     assert causes(BASE, head)["-c"] == ("unknown", (), f"{what}: the selector is not deterministic, or {unseen}")
     steady = causes(replace(BASE, repeats=3), replace(head, repeats=3))
     assert steady["-c"] == ("unknown", (), f"{what}: {unseen}")
-    other = causes(replace(BASE, repeats=3), replace(head, repeats=3, unsteady=("q",)))
+    other = causes(replace(BASE, repeats=3), replace(head, repeats=3, nondeterministic=("q",)))
     assert other == {} or "not deterministic" in other["-c"][2]
 
 
@@ -339,14 +339,14 @@ def test_an_expansion_whose_items_were_edited():
 
 def outside(chosen, told, **given):
     """Answers of a selector of the user's."""
-    own = identity(selector=told, values={}, embedder="", outside=True)
+    own = identity(selector=told, values={}, embedder="", external=True)
     return snapshot({"q": chosen}, identity=own, **{"items": {"a": "", "b": "", "c": ""}, **given})
 
 
 def test_a_selector_outside_that_describes_itself_otherwise():
     base = outside([("a", 0.9), ("b", 0.8)], {"command": ["sh", "run"], "files": {"run": "1"}})
     head = outside([("a", 0.7), ("c", 0.8)], {"command": ["sh", "run"], "files": {"run": "2"}})
-    assert causes(base, head)["-b"] == ("outside selector", ("run",), "run was edited")
+    assert causes(base, head)["-b"] == ("external selector", ("run",), "run was edited")
 
 
 def test_a_selector_outside_that_is_the_same_over_an_edited_catalog():
@@ -390,17 +390,17 @@ def test_of_a_selector_outside_nobody_says_that_a_price_keeps_an_item_out():
     head = outside(answer("q", [("a", 0.9)], near), told, required=labels, items=items, tokens={"b": 60})
     (lost,) = [one for one in explained(base, head) if one.lost]
     assert lost.cause.kind.value == "item edited"
-    assert "back" in str(lost.remedy)
-    assert "price" not in str(lost.remedy)
+    assert "back" in str(lost.fix)
+    assert "price" not in str(lost.fix)
 
 
 BESIDE = "1 source file beside its own changed (server.py)"
-OWN = "outside selector: run was edited"
+OWN = "external selector: run was edited"
 
 
 def files(**hashes):
     """What a command says of itself, whose own file is `run`."""
-    return {"command": ["sh", "run"], "files": {"run": "1", "server.py": "1", **hashes}, "own": ["run"]}
+    return {"command": ["sh", "run"], "files": {"run": "1", "server.py": "1", **hashes}, "direct_files": ["run"]}
 
 
 @pytest.mark.parametrize(
@@ -423,12 +423,12 @@ def test_a_file_beside_a_command_s_own_stands_behind_what_was_done_to_items(head
     )
     assert (lost.cause.kind.value, tuple(one.rpartition(":")[2] for one in lost.cause.subjects)) == (kind, subjects)
     assert lost.cause == replace(still.cause, also=BESIDE)
-    assert (lost.remedy, str(lost.remedy) != "") == (still.remedy, True)
+    assert (lost.fix, str(lost.fix) != "") == (still.fix, True)
 
 
 def test_a_file_beside_a_command_s_own_is_the_cause_where_no_item_differs():
     base, head = outside([("a", 0.9), ("b", 0.8)], files()), outside([("a", 0.9)], files(**{"server.py": "2"}))
-    assert causes(base, head)["-b"] == ("outside selector", ("server.py",), BESIDE)
+    assert causes(base, head)["-b"] == ("external selector", ("server.py",), BESIDE)
 
 
 def test_that_source_names_other_files_explains_nothing_that_was_done_to_items():
@@ -465,7 +465,7 @@ def test_what_a_selector_outside_did_not_choose_has_missed_no_cut_of_ours():
     (lost,) = explained(base, replace(head, queries=base.queries))
     assert lost.missed_by is None
     assert exclusion_text(lost) == "ranked by the selector, not chosen; only your selector knows why"
-    assert str(lost.remedy) == "take the edit of tool:s:c back"
+    assert str(lost.fix) == "take the edit of tool:s:c back"
 
 
 def test_another_file_of_answers_says_less_than_an_edited_item():
@@ -473,7 +473,7 @@ def test_another_file_of_answers_says_less_than_an_edited_item():
     head = outside([("a", 0.9)], {"answers": "a.jsonl", "sha256": "2"}, items={"a": "", "b": "else", "c": ""})
     assert causes(base, head)["-b"][0] == "item edited"
     head = outside([("a", 0.9)], {"answers": "a.jsonl", "sha256": "2"})
-    assert causes(base, head)["-b"] == ("outside selector", ("a.jsonl",), "a.jsonl was edited")
+    assert causes(base, head)["-b"] == ("external selector", ("a.jsonl",), "a.jsonl was edited")
 
 
 def test_an_edit_of_half_the_catalog_is_one_cause():

@@ -1,4 +1,4 @@
-"""Causes over all queries, the costliest first, and what would mend them."""
+"""Causes over all queries, the costliest first, and what would fix them."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ def test_no_changes_make_no_group():
     assert groups(base, scored({"q": ROW}, STANDARD)) == ()
 
 
-def remedy(base, head):
-    """What would mend the one loss of a required item."""
-    (found,) = [str(one.remedy) for one in explained(base, head) if one.remedy]
+def fix(base, head):
+    """What would fix the one loss of a required item."""
+    (found,) = [str(one.fix) for one in explained(base, head) if one.fix]
     return found
 
 
@@ -127,11 +127,11 @@ def test_a_loss_by_an_edit_names_the_sentence_that_is_gone():
     head = scored(pairs, STANDARD, required={"q": ["b"]}, texts={"b": "Send a message."})
     back = f"take the edit of {item_id('b')} back, or say again what it may have been found by"
     lost = f'{back}: "Say who it is for and when."'
-    assert remedy(base, head) == lost  # no pair of chunks is known: the sentence that is gone
+    assert fix(base, head) == lost  # no pair of chunks is known: the sentence that is gone
     held = base.answers["q"]
     known = tuple(replace(one, pair=Pair(0, 0)) for one in held.offered)
     base = replace(base, answers={"q": replace(held, offered=known)})
-    assert remedy(base, head) == lost
+    assert fix(base, head) == lost
 
 
 def several(*, at_most, **given):
@@ -150,12 +150,12 @@ def test_a_wider_cut_is_wide_enough_for_all_that_a_cause_lost():
     base = scored(rows, [{"first": {"n": 2}}], **needs)
     head = {"q1": {**rows["q1"], "x0": 0.89}, "q2": {**rows["q2"], "x0": 0.89, "x1": 0.888, "x2": 0.887}}
     (found,) = [one for one in groups(base, scored(head, [{"first": {"n": 2}}], **needs)) if one.lost]
-    assert (found.lost, str(found.remedy)) == (2, "raise n to 5")
+    assert (found.lost, str(found.fix)) == (2, "raise n to 5")
 
 
 @pytest.mark.parametrize("at_most", [1, 2, 3])
 def test_what_one_report_says_of_a_parameter_does_not_contradict_itself(at_most):
-    told = {one.cause.kind: str(one.remedy) for one in several(at_most=at_most)}
+    told = {one.cause.kind: str(one.fix) for one in several(at_most=at_most)}
     assert told == {
         "crowded out": "raise n to 5, as to set it back is not enough",
         "parameter": "set n back to 4",
@@ -167,7 +167,7 @@ def test_where_setting_a_parameter_back_is_enough_no_other_value_is_told():
     needs = {"required": {"q1": ["c"], "q2": ["d"]}}
     base = scored(rows, [{"first": {"n": 5}}], values={"n": 5}, **needs)
     head = scored({**rows, "q1": {**rows["q1"], "x0": 0.89}}, [{"first": {"n": 3}}], values={"n": 3}, **needs)
-    assert {str(one.remedy) for one in groups(base, head) if one.lost} == {"set n back to 5"}
+    assert {str(one.fix) for one in groups(base, head) if one.lost} == {"set n back to 5"}
 
 
 PRICED = [{"budget": {"tokens": 25}}]
@@ -187,16 +187,16 @@ def test_a_loss_by_the_price_of_a_longer_text_says_so(score, tokens, said):
     head = scored(
         {"q": {**row, "b": score}}, PRICED, required={"q": ["b"]}, texts={"b": "Send a message."}, tokens={"b": tokens}
     )
-    assert remedy(base, head) == f"take the edit of {item_id('b')} back{said}"
+    assert fix(base, head) == f"take the edit of {item_id('b')} back{said}"
 
 
 def test_the_price_is_part_of_a_score_that_is_made_of_it():
     priced = ["price", {"margin": {"margin": 1.0}}]
     base = scored({"q": {"a": -4.0, "b": -4.5}}, priced, required={"q": ["b"]}, tokens={"a": 50, "b": 50})
     given = {"required": {"q": ["b"]}, "texts": {"b": "else"}, "tokens": {"a": 50, "b": 150}}
-    found = remedy(base, scored({"q": {"a": -4.0, "b": -5.1931}}, priced, **given))  # log(200 / 100) less
+    found = fix(base, scored({"q": {"a": -4.0, "b": -5.1931}}, priced, **given))  # log(200 / 100) less
     assert found.endswith("back, or shorten it: its price keeps it out, 50 -> 150 prompt tokens")
-    found = remedy(base, scored({"q": {"a": -4.0, "b": -6.5}}, priced, **given))
+    found = fix(base, scored({"q": {"a": -4.0, "b": -6.5}}, priced, **given))
     assert found.endswith("back: its price keeps it out, 50 -> 150 prompt tokens")
 
 
@@ -205,37 +205,37 @@ def test_no_sentence_is_quoted_that_would_not_bring_the_item_back():
     base = scored({"q": ROW}, cut, required={"q": ["b"]}, texts={"b": "Send a message. Say who."})
     new = {"x": 0.85, "y": 0.84}
     head = scored({"q": {**ROW, **new, "b": 0.1}}, cut, required={"q": ["b"]}, texts={"b": "Send a message."})
-    assert "found by" not in " ".join(str(one.remedy) for one in explained(base, head))
+    assert "found by" not in " ".join(str(one.fix) for one in explained(base, head))
 
 
 def test_a_loss_to_a_look_alike_names_it_and_how_wide_the_cut_would_have_to_be():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
     head = scored({"q": {**ROW, "x": 0.82}}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
     apart = f"say in its text what tells {item_id('b')} from {item_id('x')}, or merge them"
-    assert remedy(base, head) == f"{apart}; or raise contextTopN to 3"
+    assert fix(base, head) == f"{apart}; or raise contextTopN to 3"
     head = scored({"q": {**ROW, "x": 0.89}}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
-    assert remedy(base, head) == "raise contextTopN to 3"
+    assert fix(base, head) == "raise contextTopN to 3"
 
 
 def test_scores_by_words_or_ranks_make_no_look_alikes():
     spec = {"spec": {"retrieve": "bm25"}, "required": {"q": ["b"]}, "values": {"n": 2}}
     base = scored({"q": ROW}, [{"first": {"n": 2}}], **spec)
-    assert remedy(base, scored({"q": {**ROW, "x": 0.82}}, [{"first": {"n": 2}}], **spec)) == "raise n to 3"
+    assert fix(base, scored({"q": {**ROW, "x": 0.82}}, [{"first": {"n": 2}}], **spec)) == "raise n to 3"
 
 
 def test_a_loss_by_a_parameter_is_mended_by_setting_it_back():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]})
     head = scored({"q": ROW}, [*STANDARD, {"first": {"n": 1}}], required={"q": ["b"]})
-    assert remedy(base, head) == "take refine.first out"
+    assert fix(base, head) == "take refine.first out"
     head = scored({"q": ROW}, [{"standard": {"topK": 20, "topN": 1, "includeScore": 1.0}}], required={"q": ["b"]})
-    assert remedy(base, head) == "set refine.standard.topN back to 2"
+    assert fix(base, head) == "set refine.standard.topN back to 2"
 
 
 def test_where_no_wider_cut_is_known_what_is_in_the_way_is_to_be_undone():
     cut = [{"standard": {"topK": 2, "topN": 5, "includeScore": 1.0}}]
     base = scored({"q": {**ROW, "y": 0.3}}, cut, required={"q": ["b"]}, texts={"y": "y"})
     head = scored({"q": {**ROW, "x": 0.88, "y": 0.87}}, cut, required={"q": ["b"]}, texts={"y": "else"})
-    assert remedy(base, head) == f"take {item_id('x')} out and take the edit of {item_id('y')} back"
+    assert fix(base, head) == f"take {item_id('x')} out and take the edit of {item_id('y')} back"
 
 
 def test_a_loss_by_another_counter_is_mended_by_counting_as_before():
@@ -243,14 +243,14 @@ def test_a_loss_by_another_counter_is_mended_by_counting_as_before():
     base = scored({"q": ROW}, refine, required={"q": ["b"]})
     head = scored({"q": ROW}, refine, required={"q": ["b"]}, tokens=dict.fromkeys(ROW, 11))
     head = replace(head, identity=replace(head.identity, tokens="chars"))
-    assert remedy(base, head) == "set tokens back to o200k"
+    assert fix(base, head) == "set tokens back to o200k"
 
 
 def test_a_loss_by_another_name_is_mended_by_the_old_one():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]}, texts={"b": "The same words."})
     scores = {name: score for name, score in ROW.items() if name != "b"}
     head = scored({"q": {**scores, "k": 0.1}}, STANDARD, required={"q": ["k"]}, texts={"k": "The same words."})
-    assert remedy(base, head).startswith(f"give {item_id('k')} its old name back, or say in its description")
+    assert fix(base, head).startswith(f"give {item_id('k')} its old name back, or say in its description")
 
 
 def test_the_margin_that_would_be_wide_enough():
@@ -258,7 +258,7 @@ def test_the_margin_that_would_be_wide_enough():
     base = scored({"q": ROW}, refine, required={"q": ["b"]})
     head = scored({"q": {**ROW, "b": 0.6}}, refine, required={"q": ["b"]}, texts={"b": "b b. else"})
     wider = "raise refine.margin.margin to 0.334"  # (0.9 - 0.6) / 0.9 = 0.3333
-    assert remedy(base, head) == f"take the edit of {item_id('b')} back, or {wider}"
+    assert fix(base, head) == f"take the edit of {item_id('b')} back, or {wider}"
 
 
 SEVEN = {name: 0.9 - place / 100 for place, name in enumerate("abcdefg")}
@@ -313,15 +313,15 @@ def test_no_remedy_asks_for_a_value_that_a_parameter_may_not_have():
     spec = {"required": {"q": ["b"]}, "values": {"n": 2}}
     base = scored({"q": ROW}, [{"first": {"n": 2}}], **spec)
     head = scored({"q": {**ROW, "x": 0.88}}, [{"first": {"n": 2}}], **spec)
-    assert remedy(base, ranged(head, n=(0, 3))) == "raise n to 3"
-    assert remedy(base, ranged(head, n=(0, 2))) == f"take {item_id('x')} out"
+    assert fix(base, ranged(head, n=(0, 3))) == "raise n to 3"
+    assert fix(base, ranged(head, n=(0, 2))) == f"take {item_id('x')} out"
     many = scored({"q": {**ROW, **{f"x{n}": 0.88 - n / 1000 for n in range(4)}}}, [{"first": {"n": 2}}], **spec)
-    assert remedy(base, ranged(many, n=(0, 9))) == "raise n to 6"
-    (none,) = [one.remedy for one in explained(base, ranged(many, n=(0, 5))) if one.remedy]
+    assert fix(base, ranged(many, n=(0, 9))) == "raise n to 6"
+    (none,) = [one.fix for one in explained(base, ranged(many, n=(0, 5))) if one.fix]
     assert (str(none), none.possible) == ("no value that n may have (0 to 5) is enough", False)
     close = scored({"q": {**ROW, "x": 0.81}}, [{"first": {"n": 2}}], **spec)
     apart = f"say in its text what tells {item_id('b')} from {item_id('x')}, or merge them"
-    assert remedy(base, ranged(close, n=(0, 2))) == apart
+    assert fix(base, ranged(close, n=(0, 2))) == apart
 
 
 def test_that_nothing_helps_is_said_of_a_cause_only_where_it_is_so_of_all_its_losses():
@@ -331,15 +331,15 @@ def test_that_nothing_helps_is_said_of_a_cause_only_where_it_is_so_of_all_its_lo
     new = {"q1": {"x0": 0.88}, "q2": {f"x{n}": 0.88 - n / 1000 for n in range(4)}}
     head = scored({name: {**queries[name], **new[name]} for name in queries}, [{"first": {"n": 2}}], **needs)
     (found,) = [one for one in groups(base, ranged(head, n=(0, 5))) if one.lost]
-    assert (found.lost, str(found.remedy)) == (2, "raise n to 3, which mends 1 of 2")
+    assert (found.lost, str(found.fix)) == (2, "raise n to 3, which fixes 1 of 2")
     (found,) = [one for one in groups(base, ranged(head, n=(0, 9))) if one.lost]
-    assert str(found.remedy) in ("raise n to 3", "raise n to 6")
+    assert str(found.fix) in ("raise n to 3", "raise n to 6")
 
 
 def test_another_model_is_to_be_tuned_for():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]})
     head = scored({"q": {"a": 0.5, "b": 0.1, "c": 0.3, "d": 0.2}}, STANDARD, required={"q": ["b"]}, embedder="hashing")
-    assert remedy(base, head).startswith("tune the cut for the new model")
+    assert fix(base, head).startswith("tune the cut for the new model")
 
 
 def test_what_changed_in_one_line():
@@ -367,10 +367,10 @@ def test_queries_that_one_edit_crowds_stand_together_where_a_file_beside_the_com
     """What else may have done it stays with them."""
 
     def side(c, server):
-        told = {"command": ["sh", "run"], "files": {"run": "1", "server.py": server}, "own": ["run"]}
+        told = {"command": ["sh", "run"], "files": {"run": "1", "server.py": server}, "direct_files": ["run"]}
         scores = {"q": {"a": 0.9, "b": 0.8, "d": 0.1, "c": c}, "r": {"a": 0.9, "d": 0.8, "b": 0.1, "c": c}}
         made = scored(scores, [{"first": {"n": 2}}], texts={"c": "" if c < 0.5 else "else"})
-        return replace(made, identity=identity(selector=told, values={}, embedder="", outside=True))
+        return replace(made, identity=identity(selector=told, values={}, embedder="", external=True))
 
     (crowded,) = [one for one in groups(side(0.01, "1"), side(0.85, "2")) if one.cause.kind is CauseKind.CROWDED]
     assert crowded.queries == ("q", "r")

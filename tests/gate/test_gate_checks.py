@@ -68,10 +68,10 @@ def test_more_lost_than_allowed_is_worse_and_says_so():
 
 
 def test_what_a_selector_loses_that_is_not_deterministic_may_be_chance():
-    base = replace(many(100), unsteady=("q000",), repeats=3)
+    base = replace(many(100), nondeterministic=("q000",), repeats=3)
     judged = (parse_metric("tokens"),)
     few = only(base, many(100, 4), max_lost_required=3, metrics=judged)
-    assert few.verdict is Verdict.CANNOT_TELL  # p = 2 / 2^4
+    assert few.verdict is Verdict.INCONCLUSIVE  # p = 2 / 2^4
     assert few.reasons[0] == (
         "4 more required items lost than gained, 3 allowed (4 lost, 0 gained), by a selector that is not "
         "deterministic: it may be chance (4 groups of queries lost net, 0 gained, p = 0.12)"
@@ -81,7 +81,7 @@ def test_what_a_selector_loses_that_is_not_deterministic_may_be_chance():
 
 
 @pytest.mark.parametrize(
-    ("lost", "allowed", "verdict"), [(1, 1, "cannot tell"), (2, 1, "worse"), (2, 2, "cannot tell")]
+    ("lost", "allowed", "verdict"), [(1, 1, "inconclusive"), (2, 1, "worse"), (2, 2, "inconclusive")]
 )
 def test_as_many_as_allowed_are_left_to_the_metrics(lost, allowed, verdict):
     one = only(many(30), many(30, lost), max_lost_required=allowed)
@@ -96,7 +96,7 @@ def test_one_for_every_400_queries_in_need_is_allowed_by_default():
 
 def test_a_difference_that_is_not_told_apart_says_what_would_tell():
     one = only(many(30), many(30, 1))
-    assert one.verdict is Verdict.CANNOT_TELL
+    assert one.verdict is Verdict.INCONCLUSIVE
     assert one.reasons[0] == (
         "completeness 100.0% -> 96.7% (-3.3 points): more than the 1.0 points tolerated, but not told apart from "
         "chance on 30 queries (p = 1); 312 queries would tell"
@@ -120,7 +120,7 @@ def test_an_improvement_that_is_not_told_apart_is_the_same_and_says_so():
 def test_an_improvement_does_not_hide_what_may_be_worse():
     base = many(30, 1, tokens={"a": 100})
     one = only(base, many(30, tokens={"a": 100}), tolerances={parse_metric("tokens"): Tolerance(1.0)})
-    assert one.verdict is Verdict.CANNOT_TELL  # 1 query costs 90 more, 3 on average
+    assert one.verdict is Verdict.INCONCLUSIVE  # 1 query costs 90 more, 3 on average
     assert len(one.reasons) == 2
     for reason, name in zip(one.reasons, ("tokens", "total_tokens"), strict=True):
         assert reason.startswith(f"{name} 106.7 -> 110.0 (+3.3): more than the 1.0 tokens tolerated")
@@ -157,13 +157,13 @@ def test_a_broken_pin_fails_alone():
     assert [failure.line for failure in one.pins] == [3]
 
 
-def test_worse_goes_before_cannot_tell_and_not_comparable_before_all():
+def test_worse_goes_before_inconclusive_and_not_comparable_before_all():
     worse, unsure = (many(60), many(60, 12)), (many(30), many(30, 1))
     lacking = (many(30), many(20))
     assert checked(*unsure, worse).verdict is Verdict.WORSE
     found = checked(*unsure, worse, lacking)
     assert (found.verdict, found.exit_code()) == (Verdict.NOT_COMPARABLE, 2)
-    assert [one.verdict.value for one in found.selectors] == ["cannot tell", "worse", "not comparable"]
+    assert [one.verdict.value for one in found.selectors] == ["inconclusive", "worse", "not comparable"]
 
 
 def test_a_pair_that_is_not_comparable_is_not_judged_nor_corrected_for():
@@ -205,8 +205,8 @@ def test_a_check_of_nothing_can_judge_nothing():
 def test_edited_files_of_a_command_are_told_apart_where_answers_differ(now, differs):
     def side(offered, sha256):
         files = {"lib.py": sha256, "x.py": sha256}
-        said = {"command": ["node", "x.js"], "files": files, "own": [*files]}
-        outside = identity(selector=said, values={}, outside=True)
+        said = {"command": ["node", "x.js"], "files": files, "direct_files": [*files]}
+        outside = identity(selector=said, values={}, external=True)
         items = {"a": "", "b": ""}
         return snapshot({"q": [offered]}, required={"q": ["a"]}, items=items, identity=outside)
 
@@ -245,10 +245,10 @@ def test_losses_by_ties_of_another_selector_are_worse_in_facts_and_metrics():
 
 def test_chance_of_a_selector_that_is_not_deterministic_goes_by_groups_of_queries():
     queries = {f"q{i:03}": {"group": f"g{i // 4}"} for i in range(100)}
-    base = replace(many(100, queries=queries), unsteady=("q000",), repeats=3)
+    base = replace(many(100, queries=queries), nondeterministic=("q000",), repeats=3)
     judged = (parse_metric("tokens"),)
     one = only(base, many(100, 8, queries=queries), max_lost_required=3, metrics=judged)
-    assert one.verdict is Verdict.CANNOT_TELL  # two groups lost: p = 2 / 2^2, where eight items had 2 / 2^8
+    assert one.verdict is Verdict.INCONCLUSIVE  # two groups lost: p = 2 / 2^2, where eight items had 2 / 2^8
     assert one.reasons[0].endswith("(2 groups of queries lost net, 0 gained, p = 0.5)")
     assert only(base, many(100, 24, queries=queries), max_lost_required=3, metrics=judged).verdict is Verdict.WORSE
 
@@ -261,7 +261,7 @@ def test_other_answers_with_nothing_else_different_are_not_deterministic():
 
 
 def test_the_spread_of_repeats_and_unsteady_queries_are_told():
-    head = replace(many(30, 2), repeats=3, spread={"recall": 0.0125, "items": 1.0}, unsteady=("q029",))
+    head = replace(many(30, 2), repeats=3, spread={"recall": 0.0125, "items": 1.0}, nondeterministic=("q029",))
     one = only(replace(many(30), repeats=3, spread={"recall": 1.4e-16}), head)
     assert (one.lost, [change.query for change in one.changes]) == (1, ["q028"])
     assert one.notices[0] == (
@@ -310,15 +310,15 @@ def test_a_selector_that_may_go_on_under_another_name_is_told_how_to_be_judged()
     now, other = many(2, selector="semantic/aggressive"), many(2, selector="bm25", dataset="e")
     _, missing, _ = pair_snapshots([base], [now, other])
     what = "gate.baseline has semantic/normal on d, and this run has not"
-    remedy = "give that `name: semantic/normal` in the gate file and check again"
+    fix = "give that `name: semantic/normal` in the gate file and check again"
     else_ = "else put it back, or write the baseline anew with --accept"
-    assert missing[0].reasons == (f"{what}; if semantic/aggressive took its place, {remedy}; {else_}",)
+    assert missing[0].reasons == (f"{what}; if semantic/aggressive took its place, {fix}; {else_}",)
 
 
 def test_of_two_runs_the_selector_is_to_be_run_again_under_the_old_name():
     _, missing, _ = pair_snapshots([many(2)], [many(2, selector=name) for name in "tuvw"])
-    remedy = "if t or u or v took its place, give that `name: s` and run it again; else put it back"
-    assert missing[0].reasons == (f"this run has s on d, and this run has not; {remedy}",)
+    fix = "if t or u or v took its place, give that `name: s` and run it again; else put it back"
+    assert missing[0].reasons == (f"this run has s on d, and this run has not; {fix}",)
 
 
 # ---------------------------------------------------------------------------------------------- order, mirror
@@ -371,9 +371,9 @@ def test_swapping_the_sides_mirrors_lost_and_gained_and_better_and_worse(drawn):
     none = CheckSettings(metrics=tuple(map(parse_metric, ("completeness", "recall"))), max_lost_required=99)
     there, back = (checked(*sides, given=none).selectors[0] for sides in ((one, other), (other, one)))
     assert (there.lost, there.gained, there.swaps) == (back.gained, back.lost, back.swaps)
-    turned = {Verdict.BETTER: {Verdict.WORSE}, Verdict.WORSE: {Verdict.BETTER}, Verdict.CANNOT_TELL: {Verdict.SAME}}
+    turned = {Verdict.BETTER: {Verdict.WORSE}, Verdict.WORSE: {Verdict.BETTER}, Verdict.INCONCLUSIVE: {Verdict.SAME}}
     for judged, mirrored in zip(there.metrics, back.metrics, strict=True):
-        assert mirrored.verdict in turned.get(judged.verdict, {Verdict.SAME, Verdict.CANNOT_TELL})
+        assert mirrored.verdict in turned.get(judged.verdict, {Verdict.SAME, Verdict.INCONCLUSIVE})
         assert judged.comparison.p_holm == mirrored.comparison.p_holm
 
 

@@ -149,7 +149,7 @@ def test_a_query_without_an_answer_is_never_the_same():
 def test_a_query_that_the_selector_failed_on_is_never_the_same_not_even_a_new_one():
     head = snapshot({**ANSWERS, "q4": answer("q4", error="time-out")}, required=NEEDS)
     reasons = assess_comparability(base(), head, SETTINGS).reasons
-    assert reasons == ("s failed on 1 query in this run, first q4: time-out; mend that, and run it again",)
+    assert reasons == ("s failed on 1 query in this run, first q4: time-out; fix that, and run it again",)
 
 
 def test_how_many_were_not_asked_after_a_selector_fell_silent_is_said():
@@ -158,7 +158,7 @@ def test_how_many_were_not_asked_after_a_selector_fell_silent_is_said():
     (reason,) = assess_comparability(base(), head, SETTINGS).reasons
     assert reason == (
         "s failed on 3 queries in this run, first q2: no answer within 1 s (after 1 of them the others were not "
-        "asked); mend that, and run it again"
+        "asked); fix that, and run it again"
     )
 
 

@@ -122,8 +122,8 @@ def test_helpful_items_are_not_required():
 
 def test_queries_that_a_selector_answers_now_and_then_are_no_facts():
     base, head = one(["a"], required=["a"]), one([], required=["a"])
-    assert compared(replace(base, unsteady=("q",)), head).changes == ()
-    assert compared(base, replace(head, unsteady=("q",))).changes == ()
+    assert compared(replace(base, nondeterministic=("q",)), head).changes == ()
+    assert compared(base, replace(head, nondeterministic=("q",))).changes == ()
 
 
 def test_a_renamed_item_that_stays_is_no_difference_and_one_that_goes_is_lost_by_its_old_name():
@@ -276,7 +276,7 @@ def test_a_tie_at_a_threshold_is_a_swap_though_no_score_moved():
         ({}, (0.9, 0.5, 0.3)),  # nothing moved, nothing ties: the selector is not deterministic
         ({}, (0.9, 0.5 - 2 * MARGIN, 0.3)),  # further than noise does
         ({"identity": identity(selector={"pipeline": {}})}, (0.9, 0.5 - NOISE, 0.3)),
-        ({"identity": identity(outside=True)}, (0.9, 0.5 - NOISE, 0.3)),  # scores need not decide what it offers
+        ({"identity": identity(external=True)}, (0.9, 0.5 - NOISE, 0.3)),  # scores need not decide what it offers
         ({"identity": identity(embedder="potion")}, (0.9, 0.5 - NOISE, 0.3)),
         ({"identity": identity(versions={"code": "new"})}, (0.9, 0.5 - NOISE, 0.3)),
         ({"identity": identity(versions={"code": "c0de", "ctxbench": "0.2.0"})}, (0.9, 0.5 - NOISE, 0.3)),

@@ -191,8 +191,8 @@ def test_processes_and_folders_of_a_callable_are_cleaned_up_at_the_end(check, ac
     ("end", "how"),
     [
         (lambda: os._exit(0), r": os\._exit\(0\) was called \(test_gate_foreign_code\.py, line \d+\), which would"),
-        (lambda: sys.exit(0), " with SystemExit: 0; mend"),
-        (lambda: asyncio.run(cancelled()), " with CancelledError; mend"),
+        (lambda: sys.exit(0), " with SystemExit: 0; fix"),
+        (lambda: asyncio.run(cancelled()), " with CancelledError; fix"),
     ],
 )
 def test_whatever_else_ends_a_check_is_a_fault(end, how):

@@ -17,7 +17,7 @@ from ctxbench.gate.results import Verdict
 from ctxbench.search.embedders import HashingEmbedder
 
 SMOKE = Path(__file__).parents[2] / "datasets" / "smoke"
-SELECTORS = [{"selector": "bm25", "set": {"n": 4}}, {"selector": "semantic", "preset": "documents"}]
+SELECTORS = [{"selector": "bm25", "set": {"n": 4}}, {"selector": "semantic", "preset": "spec"}]
 LOAN, RESERVE = "reference:Loan%20periods", "tool:catalogue:reserve"
 GATE = {
     "name": "g",

@@ -64,7 +64,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_shown(checkout, folder):
     write_baseline(folder, [snapshot(TWO, required=NEEDS)])
     checkout.commit("Accept", day=1)
     head = (folder / MANIFEST).read_text()
-    (folder / MANIFEST).write_text(head.replace('"format": 3', '"format": 99'))
+    (folder / MANIFEST).write_text(head.replace('"format": 4', '"format": 99'))
     checkout.commit("From the future", day=2)
     (folder / MANIFEST).write_text("<<<<<<< ours\n=======\n>>>>>>> theirs\n")
     checkout.commit("Merge", day=3)
@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_shown(checkout, folder):
     assert [len(at.worth) for at in found.accepted] == [1, 0, 0, 0, 1]
     first, future, merged, gone, last = (at.fault for at in found.accepted)
     assert (first, gone, last) == ("", GONE, "")
-    assert future.startswith("format 99 (of ctxbench 0.1.0), this version of ctxbench reads 3; install the version")
+    assert future.startswith("format 99 (of ctxbench 0.1.0), this version of ctxbench reads 4; install the version")
     assert future.endswith(f"({folder / MANIFEST})")  # where it stands for the user, and no temporary folder
     assert "a merge conflict" in merged
     assert "accept again" not in future

@@ -21,7 +21,7 @@ LONG = ["python", "x.py", "--weights", "0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1.0"
 
 def told(before, after):
     """How two descriptions of a selector outside differ, in words."""
-    sides = [snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True)) for one in (before, after)]
+    sides = [snapshot({"q": []}, identity=identity(selector=one, values={}, external=True)) for one in (before, after)]
     return str(input_differences(*sides, {}))
 
 
@@ -79,7 +79,7 @@ def test_of_a_selector_outside_it_is_said_which_file_was_edited(before, after, w
 MANY = {
     "command": ["python", "x.py"],
     "files": dict.fromkeys(["x.py", "lib.py", "a.py", "b.py", "c.py", "d.py"], ONE),
-    "own": ["lib.py", "x.py"],
+    "direct_files": ["lib.py", "x.py"],
 }
 
 
@@ -101,10 +101,10 @@ MANY = {
 )
 def test_files_beside_a_command_s_own_are_counted_and_all_are_where_answers_are_the_same(edited, words, same):
     after = {**MANY, "files": {**MANY["files"], **dict.fromkeys(edited, TWO)}}
-    sides = [snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True)) for one in (MANY, after)]
+    sides = [snapshot({"q": []}, identity=identity(selector=one, values={}, external=True)) for one in (MANY, after)]
     found = input_differences(*sides, {})
     assert (found.text(), found.text(same_answers=True)) == (words, same)
-    cause = setting_cause(found.outside, CauseKind.OUTSIDE)
+    cause = setting_cause(found.external, CauseKind.EXTERNAL)
     assert cause.subjects == (edited[0],)  # where it is placed
 
 
@@ -114,23 +114,23 @@ def test_files_beside_a_command_s_own_are_counted_and_all_are_where_answers_are_
 )
 def test_files_that_are_followed_no_longer_or_for_the_first_time_were_not_edited(edited, words):
     held = dict.fromkeys(["x.py", "lib.py", "new.py"], ONE) | dict.fromkeys(edited, TWO)
-    after = {**MANY, "files": held, "own": [*held], "source": ["lib.py", "new.py"]}
+    after = {**MANY, "files": held, "direct_files": [*held], "source": ["lib.py", "new.py"]}
     for one, other in ((MANY, after), (after, MANY)):
         assert told(one, other) == words
     assert told({**MANY, "source": ["."]}, MANY) == "nothing"  # the same files, said otherwise
     (setting, *_) = input_differences(
-        *(snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True)) for one in (MANY, after)), {}
-    ).outside
+        *(snapshot({"q": []}, identity=identity(selector=one, values={}, external=True)) for one in (MANY, after)), {}
+    ).external
     assert (setting.path, setting.files, setting.adjacent) == ("source", (), True)
 
 
 def test_a_file_of_answers_keeps_its_path_and_a_callable_has_one_of_its_own():
     for before, path in ((ANSWERS, "sha256"), (SEL, "callable.sha256")):
         sides = [
-            snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True))
+            snapshot({"q": []}, identity=identity(selector=one, values={}, external=True))
             for one in (before, {**before, "sha256": TWO})
         ]
-        (setting,) = input_differences(*sides, {}).outside
+        (setting,) = input_differences(*sides, {}).external
         assert (setting.path, setting.name) == (path, setting.words.partition(" ")[0])
 
 
@@ -206,12 +206,12 @@ def test_that_metadata_alone_was_edited_is_said(field, told):
 
 def test_files_of_servers_are_no_source_files_of_a_selector_unless_it_imports_them():
     after = {**MANY, "files": {**MANY["files"], "a.py": TWO, "lib.py": TWO}}
-    sides = [snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True)) for one in (MANY, after)]
+    sides = [snapshot({"q": []}, identity=identity(selector=one, values={}, external=True)) for one in (MANY, after)]
     sides[1] = replace(sides[1], server_files=frozenset(["a.py", "lib.py"]))
     assert input_differences(*sides, {}).text() == "lib.py was edited"
-    unknown = [{**one, "own": [*one["files"]]} for one in (MANY, after)]
+    unknown = [{**one, "direct_files": [*one["files"]]} for one in (MANY, after)]
     sides = [
-        replace(side, identity=identity(selector=one, values={}, outside=True))
+        replace(side, identity=identity(selector=one, values={}, external=True))
         for side, one in zip(sides, unknown, strict=True)
     ]
     assert input_differences(*sides, {}).text() == "nothing"

@@ -47,8 +47,8 @@ def ones(n, zeros=0):
     [
         (0, 0, Verdict.SAME),
         (0, 2, Verdict.SAME),  # 2 of 200: 0.01, as much as is tolerated
-        (0, 3, Verdict.CANNOT_TELL),  # 0.015, p = 2 / 2^3
-        (0, 5, Verdict.CANNOT_TELL),  # p = 2 / 2^5 = 0.0625
+        (0, 3, Verdict.INCONCLUSIVE),  # 0.015, p = 2 / 2^3
+        (0, 5, Verdict.INCONCLUSIVE),  # p = 2 / 2^5 = 0.0625
         (0, 6, Verdict.WORSE),  # p = 2 / 2^6 = 0.03
         (6, 0, Verdict.BETTER),
         (5, 0, Verdict.SAME),  # for the better, by 0.025, p = 0.0625: no reason to ask for more
@@ -106,9 +106,9 @@ def test_nothing_to_judge_is_the_same_without_a_warning():
     assert judged(made(0, completeness=[]), made(0, completeness=[]), "completeness")[0].verdict is Verdict.SAME
 
 
-def test_a_single_query_cannot_tell():
+def test_a_single_query_is_inconclusive():
     (one,) = judged(made(1, completeness=[1]), made(1, completeness=[0]), "completeness")
-    assert (one.verdict, one.detectable) == (Verdict.CANNOT_TELL, None)
+    assert (one.verdict, one.detectable) == (Verdict.INCONCLUSIVE, None)
 
 
 def test_metrics_that_a_side_lacks_are_left_out():
@@ -146,14 +146,14 @@ def test_p_values_are_corrected_over_all_metrics_and_pairs():
         for metric in (COMPLETENESS, RECALL)
     ]
     assert [one.comparison.p_holm for row in found for one in row] == pytest.approx(holm(plain))
-    assert [one.verdict.value for row in found for one in row] == ["cannot tell"] * 2 + ["worse"] * 2
+    assert [one.verdict.value for row in found for one in row] == ["inconclusive"] * 2 + ["worse"] * 2
     assert judge_metrics([pair(base, heads[0])], settings("completeness"))[0][0].verdict is Verdict.WORSE
 
 
 def test_confidence_is_that_of_tests_and_intervals():
     base, head = made(200, completeness=ones(200)), made(200, completeness=ones(200, 6))
     (one,) = judged(base, head, "completeness", confidence=0.99)
-    assert (one.verdict, one.comparison.alpha, one.base.interval.level) == (Verdict.CANNOT_TELL, 0.01, 0.99)
+    assert (one.verdict, one.comparison.alpha, one.base.interval.level) == (Verdict.INCONCLUSIVE, 0.01, 0.99)
 
 
 def test_queries_of_one_group_are_no_independent_evidence():
@@ -163,7 +163,7 @@ def test_queries_of_one_group_are_no_independent_evidence():
     plain = grouped_compare(ones(80), ones(80, 8), groups, scale="yes/no")
     interval = gain_loss_interval(ones(80), ones(80, 8), groups, scale="yes/no")
     assert one.comparison == agreeing(replace(plain, interval=interval, p_holm=one.comparison.p_holm))
-    assert one.verdict is Verdict.CANNOT_TELL  # two groups
+    assert one.verdict is Verdict.INCONCLUSIVE  # two groups
     assert judged(made(80, completeness=ones(80)), made(80, completeness=ones(80, 8)), "completeness")[0].verdict is (
         Verdict.WORSE
     )

@@ -26,27 +26,27 @@ def test_a_pinned_item_that_was_edited_and_went_out():
     (found,) = failures(head, Pin(query="q", must_include=(A, B)))
     assert found.message.endswith("score 0.1; item edited: description edited")
     assert (found.about, found.cause.kind, found.cause.subjects) == (B, CauseKind.EDITED, (B,))
-    assert str(str(found.remedy)).startswith(f"take the edit of {B} back, or ")
+    assert str(str(found.fix)).startswith(f"take the edit of {B} back, or ")
 
 
 def test_a_pinned_item_that_others_crowd_out_names_them():
     head = scored({"q": {**ROW, "x": 0.85}, "r": ROW}, TWO)
     (found,) = failures(head, Pin(query="q", must_include=(B,)))
     assert found.message.endswith(f"; pushed out by other items' higher scores: {X} (1 new item came in front)")
-    assert str(str(found.remedy)).endswith("; or raise refine.first.n to 3")
+    assert str(str(found.fix)).endswith("; or raise refine.first.n to 3")
 
 
 def test_an_item_that_is_not_to_come_in():
     head = scored({"q": {**ROW, "x": 0.85}, "r": ROW}, TWO)
     (found,) = failures(head, Pin(query="q", must_not_include=(X,)))
     assert found.message == f"{X} is offered (search, score 0.85); item new: new in the catalog"
-    assert (found.cause.kind, str(found.remedy)) == (CauseKind.NEW, "")
+    assert (found.cause.kind, str(found.fix)) == (CauseKind.NEW, "")
 
 
 def test_a_pin_that_did_not_hold_before_is_said_to():
     (found,) = failures(BASE, Pin(query="q", must_include=(C,)))
     assert found.message.endswith("score 0.7; it did not hold in the baseline either")
-    assert (found.cause, str(found.remedy)) == (None, "")
+    assert (found.cause, str(found.fix)) == (None, "")
 
 
 def test_too_many_items_or_tokens_name_what_came_in_and_what_grew():
@@ -69,7 +69,7 @@ def test_a_pin_of_a_renamed_item_says_its_new_id():
     head = scored({"q": {"a": 0.9, "k": 0.1, "c": 0.7}}, TWO, texts={"k": "The same words."})
     (found,) = failures(head, Pin(query="q", must_include=(B,)), base=base)
     assert found.message == f"{now}; item renamed: was {B}"
-    assert (found.cause.kind, str(found.remedy)[:5]) == (CauseKind.RENAMED, "give ")
+    assert (found.cause.kind, str(found.fix)[:5]) == (CauseKind.RENAMED, "give ")
     (found,) = failures(head, Pin(query="q", must_include=(item_id("k"),)), base=base)
     assert found.message.endswith(f"item renamed: was {B}")
 

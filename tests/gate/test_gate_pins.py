@@ -174,7 +174,7 @@ NONE = "no query that is asked has the tag"
 
 @pytest.mark.parametrize("bases", [[], [snapshot({"old": [], "older": []})]])
 @pytest.mark.parametrize(
-    ("given", "said", "mend"),
+    ("given", "said", "fix"),
     [
         ({"query": "old"}, "query old is in dataset d, but not labelled in full", LABEL),
         (
@@ -194,10 +194,10 @@ NONE = "no query that is asked has the tag"
         ),
     ],
 )
-def test_a_pin_of_what_is_there_but_not_asked_says_why_and_what_to_do(bases, given, said, mend):
+def test_a_pin_of_what_is_there_but_not_asked_says_why_and_what_to_do(bases, given, said, fix):
     now = replace(FOUND, unasked=UNASKED)
     (fault,) = unknown_pins([Pin(**given)], bases, [now], folders={"d": Path("a b")})
-    assert fault.message == f"pin: {said}; {mend}, or take the pin out"
+    assert fault.message == f"pin: {said}; {fix}, or take the pin out"
 
 
 def test_a_pin_is_not_of_what_is_unasked_where_some_of_it_is_asked_or_another_dataset_has_it():

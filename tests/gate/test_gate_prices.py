@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.differences import with_prices
 from ctxbench.gate.gate import SnapshotPairs, check
-from ctxbench.gate.results import CauseKind, PriceChange, Verdict
+from ctxbench.gate.results import CauseKind, TokenChange, Verdict
 from ctxbench.gate.settings import CheckSettings
 from tests.gate.cause_cases import as_baseline, scored
 from tests.gate.gate_cases import identity, item, item_id, offered, snapshot
@@ -87,41 +87,41 @@ def desk(tokens, answers=None, **given):
 
 def test_items_that_cost_more_where_they_are_offered_as_before_are_a_cause_what_adds_most_first():
     one = only(desk({"a": 10, "b": 10, "c": 10}), desk({"a": 30, "b": 50, "c": 9}, text="a, and more"))
-    assert one.repriced == (
-        PriceChange(item=B, base=10, head=50, queries=("q1", "q2"), why="counted otherwise"),
-        PriceChange(item=A, base=10, head=30, queries=("q1", "q2"), why="description edited"),
-        PriceChange(item=C, base=10, head=9, queries=("q3",), why="counted otherwise"),
+    assert one.token_changes == (
+        TokenChange(item=B, base=10, head=50, queries=("q1", "q2"), why="counted otherwise"),
+        TokenChange(item=A, base=10, head=30, queries=("q1", "q2"), why="description edited"),
+        TokenChange(item=C, base=10, head=9, queries=("q3",), why="counted otherwise"),
     )
-    assert [found.tokens for found in one.repriced] == [80, 40, -1]
+    assert [found.tokens for found in one.token_changes] == [80, 40, -1]
     dearer, cheaper = one.causes
-    assert (dearer.cause.kind, dearer.cause.subjects) == (CauseKind.DEARER, (B, A))
+    assert (dearer.cause.kind, dearer.cause.subjects) == (CauseKind.COSTS_MORE, (B, A))
     assert (dearer.cause.detail, dearer.tokens, dearer.queries) == (
         "2 items cost more prompt tokens",
         120,
         ("q1", "q2"),
     )
     assert (cheaper.cause.kind, cheaper.cause.detail) == (
-        *(CauseKind.CHEAPER, "10 -> 9 prompt tokens, counted otherwise"),
+        *(CauseKind.COSTS_LESS, "10 -> 9 prompt tokens, counted otherwise"),
     )
     assert one.changes == ()
 
 
 def test_what_nobody_is_offered_costs_nothing_and_what_costs_the_same_is_no_cause():
-    assert only(desk({"a": 1}), desk({"a": 1}, text="a, and more")).repriced == ()
+    assert only(desk({"a": 1}), desk({"a": 1}, text="a, and more")).token_changes == ()
     nobody = {"q1": ["b"]}
     assert only(desk({}, nobody), desk({"a": 99}, nobody, text="a, and more")).causes == ()
 
 
 def test_another_counter_makes_no_item_dearer():
     head = desk({"a": 99}, identity=identity(tokens="chars/4"))
-    assert only(desk({}), head, metrics=()).repriced == ()
+    assert only(desk({}), head, metrics=()).token_changes == ()
 
 
 def test_a_renamed_item_is_the_same_item():
     text = "what it does, at some length, so that it is known again"
     base = snapshot({"q": ["a"]}, items={"a": text}, tokens={"a": 10})
     head = snapshot({"q": ["new_a"]}, items={"new_a": text}, tokens={"new_a": 12})
-    (found,) = only(base, head).repriced
+    (found,) = only(base, head).token_changes
     assert (found.item, found.base, found.head) == (item_id("new_a"), 10, 12)
 
 
@@ -153,7 +153,7 @@ def test_the_causes_add_up_to_what_is_paid_more(drawn):
     assert sum(group.tokens for group in one.causes) == more
 
 
-# --------------------------------------------------------------------------------------------------- what remedies cost
+# --------------------------------------------------------------------------------------------------- what fixes cost
 
 ROWS = {f"q{n:02}": {"a": 0.9, "b": 0.8 + n / 1000, "c": 0.7, "d": 0.6} for n in range(20)}
 NEEDS = {
@@ -167,14 +167,14 @@ def asked(rows, refine, **given):
     return with_prices(scored(rows, refine, **{**NEEDS, **given}))
 
 
-def remedies(base, head, **given):
-    """What is said to mend the causes that lost something."""
-    return [one.remedy for one in only(with_prices(as_baseline(base)), head, **given).causes if one.lost]
+def fixes(base, head, **given):
+    """What is said to fix the causes that lost something."""
+    return [one.fix for one in only(with_prices(as_baseline(base)), head, **given).causes if one.lost]
 
 
 def test_what_a_remedy_costs_is_what_the_selector_costs_with_it():
     base, crowded = asked(ROWS, [{"first": {"n": 2}}]), {query: {**row, "x": 0.89} for query, row in ROWS.items()}
-    (found,) = remedies(base, asked(crowded, [{"first": {"n": 2}}]))
+    (found,) = fixes(base, asked(crowded, [{"first": {"n": 2}}]))
     worse = "which is worse: 1.5 tokens over the baseline's 30 are tolerated"
     assert str(found) == f"raise n to 3 (80 -> 100 prompt tokens on average, {worse})"
     assert asked(crowded, [{"first": {"n": 3}}]).metrics[TOKENS].mean() == 100
@@ -182,7 +182,7 @@ def test_what_a_remedy_costs_is_what_the_selector_costs_with_it():
 
 def test_setting_a_parameter_back_has_its_price_too_and_within_the_tolerance_no_warning():
     base, narrow = asked(ROWS, [{"first": {"n": 2}}]), asked(ROWS, [{"first": {"n": 1}}], values={"n": 1})
-    (found,) = remedies(base, narrow)
+    (found,) = fixes(base, narrow)
     assert str(found) == "set n back to 2 (10 -> 30 prompt tokens on average)"
 
 
@@ -191,6 +191,6 @@ def test_no_price_is_said_that_a_replay_does_not_give():
     head = asked(crowded, [{"first": {"n": 2}}])
     other = replace(head.answers["q00"], near=head.answers["q00"].near[:1], offered=head.answers["q00"].offered[:1])
     odd = replace(head, answers={**head.answers, "q00": other})
-    assert "raise n to 3" in map(str, remedies(base, odd))
+    assert "raise n to 3" in map(str, fixes(base, odd))
     completeness = (parse_metric("completeness"),)
-    assert [one.price for one in remedies(base, head, metrics=completeness)] == [""]  # tokens are not judged
+    assert [one.price for one in fixes(base, head, metrics=completeness)] == [""]  # tokens are not judged

@@ -81,16 +81,16 @@ def test_an_empty_head_says_so(folder):
 
 def test_an_older_format_says_how_to_migrate(folder):
     edit_head(folder, lambda head: head.update(format=0))
-    said = "format 0 (of ctxbench 0.1.0), this version of ctxbench reads 3; check once more"
+    said = "format 0 (of ctxbench 0.1.0), this version of ctxbench reads 4; check once more"
     told(folder, ("baseline.json", 0, said))
     assert write_baseline(folder, [accepted()]).written == (folder / "baseline.json",)
     assert len(read_baseline(folder)) == 1
 
 
 def test_a_newer_format_is_neither_read_nor_written_over(folder):
-    edit_head(folder, lambda head: head.update(format=4))
+    edit_head(folder, lambda head: head.update(format=5))
     before = (folder / "baseline.json").read_bytes()
-    said = "format 4 (of ctxbench 0.1.0), this version of ctxbench reads 3; install"
+    said = "format 5 (of ctxbench 0.1.0), this version of ctxbench reads 4; install"
     told(folder, ("baseline.json", 0, said))
     with pytest.raises(InputError, match="install the version that wrote it, or a newer one"):
         write_baseline(folder, [accepted()])
@@ -140,7 +140,7 @@ def test_a_baseline_of_nothing_is_no_baseline(folder, change):
         lambda head: one(head).update(repeats=True),
         lambda head: one(head).update(spread={"completeness": "x"}),
         lambda head: one(head).update(spread={"completeness": -0.1}),
-        lambda head: one(head).update(unsteady=[["q1"]]),
+        lambda head: one(head).update(nondeterministic=[["q1"]]),
         lambda head: one(head).update(rules={"1": 5}),
         lambda head: one(head).update(rules=["below"]),
         lambda head: one(head).update(description={"pipeline": {"refine": [{"domains": 3}]}}),

@@ -118,13 +118,13 @@ def test_a_loss_by_a_key_is_mended_by_setting_that_key_back():
     (group,) = groups(base, head)
     assert group.cause.detail == "refine.mmr.chunks.windows.size 40 -> 80"
     assert group.cause.subjects == ("refine.mmr.chunks.windows.size",)
-    assert str(group.remedy) == "set refine.mmr.chunks.windows.size back to 40"
-    assert group.remedy.changed == (("refine.mmr", "chunks", {"windows": {"size": 40, "step": 20}}),)
+    assert str(group.fix) == "set refine.mmr.chunks.windows.size back to 40"
+    assert group.fix.changed == (("refine.mmr", "chunks", {"windows": {"size": 40, "step": 20}}),)
 
 
 def test_a_key_that_is_new_is_to_be_taken_out():
     base, head = lost_by({"windows": {"size": 40}}, {"windows": {"size": 80, "step": 20}})
-    (lost,) = [one for one in explained(base, head) if one.remedy]
+    (lost,) = [one for one in explained(base, head) if one.fix]
     path = "refine.mmr.chunks.windows"
-    assert str(lost.remedy) == f"set {path}.size back to 40 and take {path}.step out"
-    assert lost.remedy.changed == (("refine.mmr", "chunks", {"windows": {"size": 40}}),)
+    assert str(lost.fix) == f"set {path}.size back to 40 and take {path}.step out"
+    assert lost.fix.changed == (("refine.mmr", "chunks", {"windows": {"size": 40}}),)

@@ -86,7 +86,7 @@ def test_items_and_queries_are_those_of_the_judged_dataset(tmp_path):
     assert ({**one.items, **one.disabled}, one.queries) == (items, queries)
     assert [item.row["enabled"] for item in one.disabled.values()] == [False]
     assert one.judged is not None
-    assert (one.repeats, one.spread, one.unsteady, one.source) == (1, {}, (), "this run")
+    assert (one.repeats, one.spread, one.nondeterministic, one.source) == (1, {}, (), "this run")
 
 
 def test_all_candidates_that_stayed_out_are_kept_best_first(tmp_path):
@@ -106,7 +106,7 @@ def test_a_selector_says_what_decides_its_answers(tmp_path):
     found = by_name(take(experiment(tmp_path)))
     semantic, bm25, random = found["semantic/normal"].identity, found["bm25"].identity, found["random"].identity
     assert semantic.embedder.startswith("hashing")
-    assert (bm25.embedder, bm25.tokens, bm25.outside) == ("", "chars/4", False)
+    assert (bm25.embedder, bm25.tokens, bm25.external) == ("", "chars/4", False)
     assert random.embedder == semantic.embedder  # it takes the other's sizes
     assert "pipeline" in semantic.selector
     assert bm25.values["n"] == 2
@@ -233,22 +233,22 @@ def test_what_a_selector_fails_on_is_an_error_of_its_query(tmp_path):
     assert len(facts) == 10
     assert not any(fact.error for fact in found["steady"].answers.values())
     assert np.isnan(found["broken"].metrics[parse_metric("tokens")]).all()  # to fail is not to be cheap
-    assert (found["broken"].identity.outside, found["broken"].identity.embedder) == (True, "")
+    assert (found["broken"].identity.external, found["broken"].identity.embedder) == (True, "")
 
 
 def test_a_selector_outside_is_asked_repeatedly_and_its_values_are_means(tmp_path):
     found = by_name(take(outside(tmp_path, "steady", "noisy", like="noisy"), repeats=4))
     noisy, steady = found["noisy"], found["steady"]
-    assert (noisy.repeats, noisy.unsteady) == (4, ("q02", "q04"))
+    assert (noisy.repeats, noisy.nondeterministic) == (4, ("q02", "q04"))
     tokens = noisy.metrics[parse_metric("tokens")]
     cost = noisy.items["tool:forge:create_issue"].tokens
     assert tokens.tolist() == [cost / 2 if query in ("q02", "q04") else 0.0 for query in noisy.queries]
     mean = 2 * cost / 10  # of one time: both queries at the first and third, none at the others
     assert noisy.spread["tokens"] == pytest.approx(mean / 2 * 2 / 3**0.5)
-    assert (steady.repeats, steady.unsteady) == (4, ())
+    assert (steady.repeats, steady.nondeterministic) == (4, ())
     assert steady.spread["tokens"] == 0.0
     assert found["random"].repeats == 4  # it takes the sizes of what may answer otherwise
-    assert found["random"].unsteady == ("q02", "q04")
+    assert found["random"].nondeterministic == ("q02", "q04")
 
 
 def test_a_failure_at_any_time_is_one(tmp_path):
@@ -336,7 +336,7 @@ def test_a_step_of_a_plugin_that_fails_is_a_fault_that_is_named(loud, given, tex
 
 
 def test_a_step_of_a_plugin_that_ends_the_process_when_it_is_made_is_a_fault(loud):
-    with pytest.raises(UserError, match=r"cut strategy 'loud' \(loud_cuts:Loud\) cannot be made: SystemExit: 0; mend"):
+    with pytest.raises(UserError, match=r"cut strategy 'loud' \(loud_cuts:Loud\) cannot be made: SystemExit: 0; fix"):
         loud("{ends: made}")
 
 

@@ -94,7 +94,7 @@ def test_one_that_is_in_no_scope_any_more_is_gone_for_the_queries_that_have_one(
     assert one.unmet == (UnmetRequirement(items=(A,), why="in no scope any more", queries=("q1",)),)
     (group,) = one.causes
     assert (group.cause.kind, group.cause.detail) == (CauseKind.GONE, "in no scope any more")
-    assert str(one.changes[0].remedy).startswith(f"put {A} back into a scope")
+    assert str(one.changes[0].fix).startswith(f"put {A} back into a scope")
     assert "deterministic" not in " ".join(one.notices)
 
 

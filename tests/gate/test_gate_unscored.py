@@ -13,7 +13,7 @@ from tests.gate.gate_cases import identity, item_id, offered, snapshot
 
 A, B, C, X = map(item_id, "abcx")
 NOT_CHOSEN = Rule.of("not_chosen")
-OWN = identity(selector={"callable": "own.py:own"}, values={}, embedder="", outside=True)
+OWN = identity(selector={"callable": "own.py:own"}, values={}, embedder="", external=True)
 ITEMS = dict.fromkeys("abcd", "")
 
 

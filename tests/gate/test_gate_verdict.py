@@ -15,7 +15,7 @@ from tests.gate.gate_cases import identity, offered, snapshot
 COMPLETENESS = (parse_metric("completeness"),)
 TOKENS = {"a": 100, "b": 100, "rules": 20_000}
 NEW = identity(versions={"code": "new"})
-OUTSIDE = {"selector": {"command": ["mine"]}, "outside": True, "embedder": ""}
+OUTSIDE = {"selector": {"command": ["mine"]}, "external": True, "embedder": ""}
 
 
 def of(n, lost=0, **given):
@@ -44,7 +44,7 @@ FEW = "30 queries are too few to tell it of others like them"
         (60, 0, 12, Verdict.WORSE, "100.0% -> 80.0% (-20.0 points), more than the 1.0 points tolerated"),
         (60, 12, 0, Verdict.BETTER, "80.0% -> 100.0% (+20.0 points)"),
         (
-            *(30, 0, 1, Verdict.CANNOT_TELL),
+            *(30, 0, 1, Verdict.INCONCLUSIVE),
             f"100.0% -> 96.7% (-3.3 points): more than the 1.0 points tolerated, but {FEW}; 234 queries would tell",
         ),
         (
@@ -73,7 +73,7 @@ def steady(lost, **given):
     [
         (of(60), of(60, 12, identity=NEW), True),
         (of(60), of(60, 12), False),  # nothing differs but the answers
-        (of(60), of(60, 12, identity=NEW, unsteady=("q000",), repeats=3), False),
+        (of(60), of(60, 12, identity=NEW, nondeterministic=("q000",), repeats=3), False),
         (steady(0), steady(12), False),  # outside, and asked once
         (steady(0, repeats=3), steady(12), False),
         (

@@ -87,7 +87,7 @@ def test_any_selector_serves_and_a_part_is_an_excerpt(store, tmp_path):
 
 
 def test_what_the_text_can_be_cited_by_is_told(store):
-    store.insert(Memory(id="docs/tyre.md", workspace=WORKSPACE, content="Mend a flat tyre.", type="file"))
+    store.insert(Memory(id="docs/tyre.md", workspace=WORKSPACE, content="Fix a flat tyre.", type="file"))
     told = service_over(store, selector="assembly").build("flat tyre?").as_dict()
     (one,) = told["data"]["citations"]
     assert told["data"]["context"].startswith(f"{one['id']} docs/tyre.md (file, relevance {one['relevance']:.2f})\n")
@@ -96,7 +96,7 @@ def test_what_the_text_can_be_cited_by_is_told(store):
         "source": "docs/tyre.md",
         "type": "file",
         "path": "docs/tyre.md",
-        "excerpt": "Mend a flat tyre.",
+        "excerpt": "Fix a flat tyre.",
         "relevance": told["data"]["items"][0]["relevance"],
         "usedInResponse": False,
     }
@@ -123,7 +123,7 @@ def test_another_request_is_answered_anew(service, change):
 def test_a_write_shows_at_once_and_what_it_does_not_touch_is_kept(service, store):
     asked = {"thread": "t", "user": "ana", "time": NOW}
     before = service.build("flat tyre?", **asked)
-    store.insert(Memory(id="new", workspace=WORKSPACE, content="The flat tyre was mended.", created="2026-03-09"))
+    store.insert(Memory(id="new", workspace=WORKSPACE, content="The flat tyre was fixed.", created="2026-03-09"))
     after = service.build("flat tyre?", **asked)
     assert not after.kept
     assert "memory:new%401" in ids(after)
@@ -296,17 +296,17 @@ def test_a_service_that_is_prepared_has_its_indexes(store):
 
 def test_assembly_counts_its_sources_and_cites_its_items(store):
     given = {"workspace": WORKSPACE, "created": "2026-03-05", "conversation": "t"}
-    store.insert(Memory(id="docs/tyre.md", content="How to mend a tyre.", type="file", **given))
+    store.insert(Memory(id="docs/tyre.md", content="How to fix a tyre.", type="file", **given))
     store.insert(Memory(id="docs/tea.md", content="How to make tea.", type="file", **given))
     store.insert(Memory(id="said", content="My tyre is flat.", type="message", kind="user", **given))
     reference = Event(kind="reference", workspace=WORKSPACE, id="docs/tea.md", conversation="t", user="ana", at=NOW)
     store.record(reference)
     service = service_over(store, selector="assembly")
-    told = service.build("How is a tyre mended?", thread="t", user="ana", time="2026-03-10T09:01:00Z").as_dict()
+    told = service.build("How is a tyre fixed?", thread="t", user="ana", time="2026-03-10T09:01:00Z").as_dict()
     data = told["data"]
     assert data["stats"] == {"explicitCount": 1, "searchCount": 1, "historyCount": 1, "excludedCount": 0}
     by_path = {one["source"]: one for one in data["items"]}
-    assert by_path["docs/tyre.md"]["metadata"]["matchedKeywords"] == ["tyre"]  # "mended" stands there as "mend"
+    assert by_path["docs/tyre.md"]["metadata"]["matchedKeywords"] == ["tyre"]  # "fixed" stands there as "fix"
     assert [one["id"] in data["context"] for one in data["citations"]] == [True] * 3
     cited = {one["source"]: one for one in data["citations"]}
     assert set(cited) == {"docs/tyre.md", "docs/tea.md", "user in t"}

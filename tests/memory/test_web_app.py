@@ -248,7 +248,7 @@ def test_a_fault_of_what_is_behind_the_service_is_for_its_log_alone(monkeypatch,
 
 def test_a_source_that_fails_is_named_without_what_it_said(monkeypatch, caplog):
     store = filled()
-    store.insert(Memory(id="docs/tyre.md", workspace=WORKSPACE, content="Mend a flat tyre.", type="file"))
+    store.insert(Memory(id="docs/tyre.md", workspace=WORKSPACE, content="Fix a flat tyre.", type="file"))
     service = service_over(store, selector="assembly")
     monkeypatch.setattr("ctxbench.pipelines.strategies.retrieve.RecentFiles.__call__", lambda *_: 1 / 0)
     (note,) = client(service).post("/context/build", json={"message": "flat tyre?"}).json()["data"]["notes"]

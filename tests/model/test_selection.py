@@ -73,7 +73,7 @@ def test_the_json_of_a_candidate_leaves_out_what_is_empty():
     }  # fmt: skip
     assert chosen[2].as_dict()["via"] == "tool:s:a%20b"
     assert out.as_dict()["rule"] == "too far (limit=0.3)"
-    assert out.as_dict()["out_by"] == {"code": "too far", "values": {"limit": 0.3}}
+    assert out.as_dict()["exclusion_rule"] == {"code": "too far", "values": {"limit": 0.3}}
 
 
 @pytest.mark.parametrize(("origin", "name"), [(0, "session"), (1, "search"), (2, "expansion"), (5, "expansion")])

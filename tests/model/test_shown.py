@@ -37,7 +37,7 @@ COUNTERS = [open_counter(name) for name in ("o200k", "chars/4")]
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)
 RULE = Item(type="rule", name="style", text="Write plain words. Say who does what.")  # sent as "Rule: Write ..."
 TOOL = Item(type="tool", name="search", description="Search the web.")
-NAMES = ["completeness", "recall", "precision", "tokens", "total_tokens", "wrong_siblings", "false_inclusion"]
+NAMES = ["completeness", "recall", "precision", "tokens", "total_tokens", "same_server_confusions", "false_inclusion"]
 RANKING = ["nDCG@10", "R@5", "RR@10", "AP@10", "Comp@5", "P@5", "Success@1"]
 
 
@@ -149,12 +149,12 @@ class TestPipelines:
     @pytest.mark.parametrize(("start", "end"), [(0, 99), (3, 3), (0, 5)])
     def test_a_part_that_there_is_not_names_step_query_and_item(self, start, end):
         pipeline = Pipeline.of({"retrieve": "everything", "refine": [{"first": {"n": 1}}]})
-        pipeline = replace(pipeline, refine=(*pipeline.refine, Step("fit", "shows", Shows(start, end))))
+        pipeline = replace(pipeline, refine=(*pipeline.refine, Step("pack", "shows", Shows(start, end))))
         catalog = Catalog([Item(type="memory", name="m", text="cafe\u0301s")])
         batch = Batch.of(catalog, [Request(id="q7", text="x")])
         if end == 5:  # behind the accent
             pipeline.run(batch, testing.mock_resources())
-            pipeline = replace(pipeline, refine=(Step("fit", "shows", Shows(0, 4)),))
+            pipeline = replace(pipeline, refine=(Step("pack", "shows", Shows(0, 4)),))
         with pytest.raises(SelectorError, match=r"shows: for query 'q7' it shows .*memory:m"):
             pipeline.run(batch, testing.mock_resources())
 

@@ -55,14 +55,14 @@ def write(tmp_path):
     def written(*catalogs, name="fits.json", **changes):
         fits = [
             replace(
-                Fit(what=what, dataset="d", dataset_hash="", catalog=catalog.hash, split="tuning", queries=1, behind={},
+                Fit(kind=what, dataset="d", dataset_hash="", catalog=catalog.hash, split="tuning", queries=1, behind={},
                     embedder=RESOURCES.identity("embedder"), values=values),
                 **changes,
             )
             for what, values in VALUES.items()
             for catalog in catalogs
         ]  # fmt: skip
-        write_calibrations(tmp_path / name, {(fit.what, fit.catalog): fit for fit in fits}.values())
+        write_calibrations(tmp_path / name, {(fit.kind, fit.catalog): fit for fit in fits}.values())
         return str(tmp_path / name)
 
     return written
@@ -98,19 +98,19 @@ class TestProbability:
         assert after.chunk_rank.tolist() == [0, 1, 0]
 
     def test_another_order_is_put_in_order(self, write):
-        path = write(CATALOG, what="probability", values=values(retrieved__score=[-1.0, -10, 10, 1]))
+        path = write(CATALOG, kind="probability", values=values(retrieved__score=[-1.0, -10, 10, 1]))
         after = Probability(path)(asked("x"), table([0.9, 0.5, 0.5]), RESOURCES)
         assert after.item.tolist() == [1, 2, 0]  # ties in catalog order
         assert after.score[0] == pytest.approx(odds(-0.5), abs=1e-15)
 
     def test_values_beyond_what_was_fitted_count_as_its_ends(self, write):
-        path = write(CATALOG, what="probability", values=values(retrieved__score=[2.0, 0.25, 0.5, 1]))
+        path = write(CATALOG, kind="probability", values=values(retrieved__score=[2.0, 0.25, 0.5, 1]))
         after = Probability(path)(asked("x"), table([9.0, 0.5, 0.25], [-7.0]), RESOURCES)
         assert after.score.tolist() == pytest.approx([odds(1.0), odds(1.0), odds(0.5), odds(0.5)], abs=1e-15)
         assert after.columns[RETRIEVED].tolist() == [9.0, 0.5, 0.25, -7.0]
 
     def test_columns_that_a_step_before_has_made_are_read_as_they_stand(self, write):
-        path = write(CATALOG, what="probability", values=values(item__tool=[1.0, -10, 10, 1]))
+        path = write(CATALOG, kind="probability", values=values(item__tool=[1.0, -10, 10, 1]))
         before = table([0.9, 0.5]).with_columns(**{"item.tool": np.array([-2.0, 3.0])})  # made it would be 1
         after = Probability(path)(asked("x"), before, RESOURCES)
         assert after.item.tolist() == [1, 0]
@@ -161,7 +161,7 @@ class TestProbability:
         assert "`ctxbench calibrate probability` fits it to your labels" in notice
 
     def test_a_fit_of_several_catalogs_says_nothing_of_the_catalog(self, write):
-        step = Probability(write(CATALOG, what="probability", catalog=""))
+        step = Probability(write(CATALOG, kind="probability", catalog=""))
         assert list(step.notices(CATALOG, RESOURCES)) == []
 
     def test_of_several_fits_that_for_the_catalog_counts_then_the_pooled_one(self, tmp_path, write):
@@ -189,12 +189,12 @@ class TestProbability:
             assert all(f"d ({one.hash[:12]})" in str(error.value) for one in others)
 
     def test_an_unknown_column_is_refused_before_it_runs(self, write):
-        step = Probability(write(CATALOG, what="probability", values=values(words__bm26=[1.0, 0, 1, 1])))
+        step = Probability(write(CATALOG, kind="probability", values=values(words__bm26=[1.0, 0, 1, 1])))
         with pytest.raises(UnknownNameError, match=r"unknown feature 'words\.bm26'; did you mean 'words\.bm25'"):
             step.check(CATALOG, RESOURCES)
 
     def test_values_that_are_none_say_which_fit_it_is(self, write):
-        path = write(CATALOG, what="probability", values={"features": 0})
+        path = write(CATALOG, kind="probability", values={"features": 0})
         with pytest.raises(ParameterError, match=r"fit of probability of d .* fit again with `ctxbench calibrate"):
             Probability(path).check(CATALOG, RESOURCES)
 
@@ -204,7 +204,7 @@ class TestProbability:
 
     def test_a_file_of_other_fits_is_refused_when_it_is_built(self, path):
         data = json.loads(Path(path).read_text("utf-8"))
-        data["fits"] = [fit for fit in data["fits"] if fit["what"] == "abstention"]
+        data["fits"] = [fit for fit in data["fits"] if fit["kind"] == "abstention"]
         Path(path).write_text(json.dumps(data), encoding="utf-8")
         with pytest.raises(ParameterError, match="holds fits of abstention, none of probability"):
             Probability(path)
@@ -221,7 +221,7 @@ class TestShipped:
         assert (step.calibration, str(step.calibrations.path)) == (SHIPPED, "shipped")
         assert build("rank", "probability", {}) == step
         (fit,) = step.calibrations.fits
-        assert (fit.what, fit.catalog) == ("probability", "")
+        assert (fit.kind, fit.catalog) == ("probability", "")
         assert set(step.model(CATALOG, RESOURCES).columns) <= set(TEXT)
         assert step.uses == ("embedder",)
 
@@ -315,7 +315,7 @@ class TestAbstain:
         vector = (RESOURCES.vectors(["x"])[0].astype(float) * 100).tolist()
         columns = {"best.item.tool": [0.0, 0.0, 1.0, 1.0]}
         own = {"features": VERSION, "intercept": -50.0, "columns": columns, "vector": vector}
-        step = Abstain(write(CATALOG, what="abstention", values=own), threshold=0.5)
+        step = Abstain(write(CATALOG, kind="abstention", values=own), threshold=0.5)
         assert offered(step(asked("x", "y"), table([0.5], [0.5]), RESOURCES)) == [[0], []]
 
     def test_a_request_without_candidates_is_left_as_it_is(self, path):
@@ -331,7 +331,7 @@ class TestAbstain:
     def test_features_of_a_candidate_are_none_of_a_request(self, write):
         own = values(retrieved__score=[1.0, 0, 1, 1], best__retrieved__score=[1.0, 0, 1, 1])
         with pytest.raises(ParameterError, match=r"abstention knows no feature retrieved\.score"):
-            Abstain(write(CATALOG, what="abstention", values=own)).check(CATALOG, RESOURCES)
+            Abstain(write(CATALOG, kind="abstention", values=own)).check(CATALOG, RESOURCES)
 
     def test_a_threshold_out_of_range_is_refused(self, path):
         with pytest.raises(ParameterError, match=r"threshold must be 0 to 1, got 1\.5"):

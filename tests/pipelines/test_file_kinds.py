@@ -50,7 +50,7 @@ def test_what_people_read_and_programs_write_counts_by_its_factor():
     assert list(got.values()) == sorted(got.values(), reverse=True)
 
 
-@pytest.mark.parametrize("text", ["Mend the docs", "Document the parser", "Add it to the changelog"])
+@pytest.mark.parametrize("text", ["Fix the docs", "Document the parser", "Add it to the changelog"])
 def test_a_request_about_documentation_spares_it(text):
     got = ranked(text, documents=0.5, made=0.1)
     assert (got["CHANGELOG.md"], got["docs/usage.rst"]) == (0.9, 0.8)

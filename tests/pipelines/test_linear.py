@@ -29,7 +29,7 @@ def fit(**changed):
     values = {"features": VERSION, "weights": WEIGHTS}
     known = {"dataset": "d", "dataset_hash": "", "embedder": testing.mock_resources().identity("embedder")}
     known |= {"catalog": CATALOG.hash, "behind": {}, "split": "all", "queries": 3, "values": values}
-    return Fit(what=LINEAR, **{**known, **changed})
+    return Fit(kind=LINEAR, **{**known, **changed})
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_a_fit_that_cannot_be_used_is_refused(stored, tmp_path):
             stored(fit(values=values)).check(CATALOG, testing.mock_resources())
     with pytest.raises(ParameterError, match="holds no linear fit for this catalog"):
         stored(fit(catalog="one"), fit(catalog="two", dataset="e"), fit(catalog="3", dataset="f")).check(CATALOG, None)
-    write_calibrations(tmp_path / "other.json", [replace(fit(), what="weights")])
+    write_calibrations(tmp_path / "other.json", [replace(fit(), kind="weights")])
     with pytest.raises(ParameterError, match="holds no fit of linear"):
         Linear(calibration=str(tmp_path / "other.json"))
 

@@ -247,7 +247,7 @@ class TestCalibratedWeights:
     def written(self, path: Path, **values) -> str:
         resources = testing.mock_resources()
         fit = Fit(
-            what="weights",
+            kind="weights",
             dataset="made",
             dataset_hash="0",
             catalog=self.CATALOG.hash,

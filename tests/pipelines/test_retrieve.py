@@ -172,9 +172,9 @@ class TestDense:
             ({"over_queries": "top"}, "top, how many of the best the mean is of, must be given"),
             ({"over_queries": "mean", "top": 2}, "top is given, but neither over_queries nor over_chunks is top"),
             ({"over_chunks": "top", "top": 0}, "top must be 1 or more, got 0"),
-            ({"original": True, "chunks": "marked"}, "original answers as the documents' engine does"),
-            ({"original": True, "split_tools": True}, "original answers as the documents' engine does"),
-            ({"original": True, "over_queries": "mean"}, "original answers as the documents' engine does"),
+            ({"original": True, "chunks": "marked"}, "original answers as the specification's engine does"),
+            ({"original": True, "split_tools": True}, "original answers as the specification's engine does"),
+            ({"original": True, "over_queries": "mean"}, "original answers as the specification's engine does"),
         ],
     )
     def test_parameters_that_do_not_fit_are_errors(self, parameters, message):

@@ -9,7 +9,7 @@ import pytest
 
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Query, Request
-from ctxbench.pipelines.feature_families import by_sentence, standing
+from ctxbench.pipelines.feature_families import by_sentence, score_margin_rank
 from tests.pipelines.feature_cases import Plane, asked, rows_of, table
 
 SIMILARITY = ("similarity.score", "similarity.margin", "similarity.rank")
@@ -117,4 +117,4 @@ class TestRetrieved:
         assert [row["retrieved.rank"] for row in rows] == [0.0, math.log1p(1), math.log1p(1)]
 
     def test_standing_of_one(self):
-        assert standing(np.array([-0.5])).tolist() == [[-0.5, 0.0, 0.0]]
+        assert score_margin_rank(np.array([-0.5])).tolist() == [[-0.5, 0.0, 0.0]]

@@ -32,7 +32,7 @@ RESOURCES = testing.mock_resources()
 CATALOG = testing.mock_catalog()
 DENSE = Pipeline.of({"retrieve": "dense"})
 FIT = Fit(
-    what="probability",
+    kind="probability",
     dataset="one",
     dataset_hash="d",
     catalog=CATALOG.hash,
@@ -57,10 +57,10 @@ class TestFile:
         assert read.kinds() == ("probability",)
 
     def test_fits_are_added_and_replaced_by_kind_and_catalog(self, path):
-        other = replace(FIT, what="abstention")
+        other = replace(FIT, kind="abstention")
         write_calibrations(path, [other])
         write_calibrations(path, [replace(FIT, queries=9)])
-        assert [(fit.what, fit.queries) for fit in read_calibrations(path).fits] == [
+        assert [(fit.kind, fit.queries) for fit in read_calibrations(path).fits] == [
             ("probability", 9),
             ("abstention", 7),
         ]
@@ -91,12 +91,12 @@ class TestFile:
         ("change", "message"),
         [
             (lambda data: data.pop("fits"), "no file of fits"),
-            (lambda data: data.update(format=2), "its format is 2, this version reads 1"),
+            (lambda data: data.update(format=1), "its format is 1, this version reads 2"),
             (lambda data: data["fits"].append(3), "fit 1: expected an object, got 3"),
             (lambda data: data["fits"][0].pop("catalog"), "fit 0: it lacks catalog"),
             (lambda data: data["fits"][0].update(colour=1), "fit 0: it has no colour"),
             (lambda data: data["fits"][0].update(queries=True), "queries must be of type int, got True"),
-            (lambda data: data["fits"][0].update(what="luck"), "what must be one of probability, abstention, weights"),
+            (lambda data: data["fits"][0].update(kind="luck"), "kind must be one of probability, abstention, weights"),
             (lambda data: data["fits"].append(data["fits"][0]), "two fits of one kind for one catalog"),
         ],
     )
@@ -175,7 +175,7 @@ class TestShipped:
         one = open_calibrations(SHIPPED)
         assert one is open_calibrations("shipped")
         assert str(one.path) == "shipped"
-        assert [(fit.what, fit.catalog) for fit in one.fits] == [("probability", "")]
+        assert [(fit.kind, fit.catalog) for fit in one.fits] == [("probability", "")]
 
     def test_any_other_name_is_a_file(self, path, tmp_path):
         assert open_calibrations(str(path)).fits == (FIT,)
@@ -258,7 +258,7 @@ class TestPlace:
         assert calibration_faults(Pipeline.of(spec), CATALOG) == []
 
     def test_a_probability_in_front_is_no_other_pipeline_to_abstention(self, path):
-        write_calibrations(path, [replace(FIT, what="abstention")])
+        write_calibrations(path, [replace(FIT, kind="abstention")])
         silent = Step("cut", "abstain", Abstain(str(path)))
         assert calibration_faults(self.pipeline(path, {"retrieve": "dense"}, silent), CATALOG) == []
 

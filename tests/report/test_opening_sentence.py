@@ -14,7 +14,7 @@ def against(complete, tokens):
 
     def one(value):
         told = not isinstance(value, tuple)
-        return SimpleNamespace(n=9, distinguishable=told, difference=value if told else value[0])
+        return SimpleNamespace(n=9, significant=told, difference=value if told else value[0])
 
     return {"completeness": one(complete), "tokens": one(tokens)}
 
@@ -38,7 +38,7 @@ def run(*datasets):
 def test_on_one_dataset_differences_are_told():
     said = run_answer(run({"bm25": against(-0.06, (20.0,)), "oracle": against(0.4, -300.0)}))
     assert said == (
-        "Beside semantic/normal: bm25 −6.0 points of completeness and +20 prompt tokens a query (cannot be told apart)."
+        "Beside semantic/normal: bm25 −6.0 points of completeness and +20 prompt tokens a query (not significant)."
     )
 
 
@@ -65,7 +65,7 @@ def test_where_no_difference_shows_it_is_said_once():
     assert run_answer(
         run({"a": against((0.0,), (0.0,)), "b": against((0.1,), (-3.0,)), "c": against(0.2, (0.0,))})
     ) == (
-        "Beside semantic/normal: c +20.0 points of completeness and 0.0 prompt tokens a query (cannot be told apart); "
+        "Beside semantic/normal: c +20.0 points of completeness and 0.0 prompt tokens a query (not significant); "
         "for a and b no difference shows."
     )
     same, less = against((0.0,), (0.0,)), against(-0.1, 5.0)

@@ -123,7 +123,7 @@ def test_a_difference_that_is_told_apart_has_its_p_value(summary: RunSummary) ->
 
 def test_a_difference_that_is_not_says_so_and_how_many_queries_would_tell(summary: RunSummary) -> None:
     compared = printed(summary, width=180).split("Against base (baseline)")[1]
-    expected = "+39,472  (−5.0 to +60,000)  cannot be told apart  about 130,000 queries would tell"
+    expected = "+39,472  (−5.0 to +60,000)  not significant  about 130,000 queries would tell"
     assert expected in line_of(compared, "other [bold]")
 
 
@@ -133,7 +133,7 @@ def test_verdicts_come_from_the_comparison_alone(summary: RunSummary) -> None:
     strict = {name: replace(found, alpha=1e-9) for name, found in other.against.items()}
     changed = replace(dataset, selectors=(base, replace(other, against=strict)))
     text = printed(replace(summary, datasets=(changed,)))
-    assert text.count("cannot be told apart") == 2
+    assert text.count("not significant") == 2
     assert "p=" not in text
 
 
@@ -181,7 +181,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_figure_is_cut(made_run, width
 def test_a_narrow_terminal_names_what_it_leaves_out_and_a_wide_one_shows_all(made_run) -> None:
     summary = summarise_run(made_run.folder)
     assert "Left out at this width, and on the page:" in printed(summary, 80)
-    assert "wrong siblings" in printed(summary, 80).split("Left out at this width, and on the page:")[1]
+    assert "same-server confusions" in printed(summary, 80).split("Left out at this width, and on the page:")[1]
     assert "Left out" not in printed(summary, 120)
 
 

@@ -210,7 +210,7 @@ def test_the_figures_are_those_of_the_summary(made_run, page: Reader) -> None:
 def test_every_outcome_has_its_row_and_its_words(page: Reader, html: str) -> None:
     heads = page.texts("th", scope="row")
     assert heads[:3] == ["semantic/normal", "everything", "my <b>own</b>\u202e selector"]
-    assert html.count("cannot be told apart") == 4 + 4  # all comparisons of both datasets: there are too few queries
+    assert html.count("not significant") == 4 + 4  # all comparisons of both datasets: there are too few queries
     assert "What the model then calls is outside." in html
     assert "What a chat holds before the query, its session, is in the prompt too." in html
     assert "Falsely included means that a query which needs nothing was offered something" in html
@@ -317,7 +317,7 @@ def test_pairs_are_told_in_the_chunks_of_the_selector(made_run) -> None:
     folder, dataset = made_run.folder, made_run.datasets["desk"]
     parts = [folder.load("desk", name) for name in ("semantic/normal", "everything")]
     retrieve = {"step": "retrieve:dense", "chunks": {"windows": {"size": 4, "overlap": 1}}, "split_tools": False}
-    about = {"semantic/normal": {"outside": False, "description": {"pipeline": {"retrieve": retrieve, "refine": []}}}}
+    about = {"semantic/normal": {"external": False, "description": {"pipeline": {"retrieve": retrieve, "refine": []}}}}
     data = dataset_payload(dataset, parts, made_run.tokens["desk"], selectors=about)
     assert [selector["split"] for selector in data["selectors"]] == [{"all": 1}, {"all": 0}]
     documents, windows = data["splits"]
@@ -325,7 +325,7 @@ def test_pairs_are_told_in_the_chunks_of_the_selector(made_run) -> None:
     assert windows["2"] == ["Unranked: A rule without", "without a level\n\nPerhaps.", "Perhaps.\n\nPerhaps not."]
     like = {"ranking": about["semantic/normal"]["description"], "as many as": {}}
     data = dataset_payload(
-        dataset, parts, made_run.tokens["desk"], selectors={"everything": {"outside": False, "description": like}}
+        dataset, parts, made_run.tokens["desk"], selectors={"everything": {"external": False, "description": like}}
     )
     assert [selector["split"] for selector in data["selectors"]] == [{"all": 0}, {"all": 1}]
 
@@ -440,7 +440,7 @@ BUDGET = {"step": "cut:budget", "version": 1, "tokens": 400}
         (piped(BUDGET), None),
         (piped(), None),
         ({"values": {"contextIncludeScore": 0.7}, "description": {"ranking": {}, "as many as": piped(cut(0.7))}}, None),
-        ({**piped(cut(0.6)), "outside": True}, None),
+        ({**piped(cut(0.6)), "external": True}, None),
         ({}, None),
     ],
 )

@@ -99,7 +99,7 @@ class TestBounds:
         assert bounds_of({"description": {"pipeline": {"refine": refine}}}) == ()
 
     def test_a_selector_of_somebody_elses_has_none(self):
-        assert bounds_of({**about(standard(0.6)), "outside": True}) == ()
+        assert bounds_of({**about(standard(0.6)), "external": True}) == ()
         assert bounds_of({}) == ()
 
     @pytest.mark.parametrize(

@@ -70,7 +70,13 @@ def test_intervals_say_where_they_do_not_hold_and_where_they_have_no_end() -> No
 
 @pytest.mark.parametrize(
     ("p", "text"),
-    [(0.00001, "p<0.0001"), (0.0003, "p=0.0003"), (0.012, "p=0.012"), (0.05, "p=0.050"), (0.0501, wording.UNTOLD)],
+    [
+        (0.00001, "p<0.0001"),
+        (0.0003, "p=0.0003"),
+        (0.012, "p=0.012"),
+        (0.05, "p=0.050"),
+        (0.0501, wording.NOT_SIGNIFICANT),
+    ],
 )
 def test_a_verdict_is_the_comparisons_own(p: float, text: str) -> None:
     assert wording.verdict(comparison(p=p)) == text

@@ -115,9 +115,7 @@ def test_what_is_no_embedder_and_what_was_not_given_is_said():
 def test_dense_with_an_embedder_of_its_own_answers_as_where_that_is_the_runs():
     embed = Counting()
     own = {"retrieve": {"dense": {"embedder": embed}}, "refine": ["first"]}
-    mixed = ctxbench.evaluate(
-        DATASET, {"own": own, "runs": "semantic/documents"}, embedder="hashing", counter="chars/4"
-    )
+    mixed = ctxbench.evaluate(DATASET, {"own": own, "runs": "semantic/spec"}, embedder="hashing", counter="chars/4")
     alone = ctxbench.evaluate(
         DATASET, {"own": {"retrieve": "dense", "refine": ["first"]}}, embedder=embed, counter="chars/4"
     )

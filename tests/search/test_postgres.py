@@ -58,7 +58,7 @@ def test_with_an_address_that_is_none(monkeypatch):
 def test_without_a_server(monkeypatch, tmp_path):
     pytest.importorskip("psycopg")
     monkeypatch.setenv("CTXBENCH_POSTGRES", f"host={tmp_path} dbname=x")
-    with refused("does not answer: .*; start it, or mend the address"):
+    with refused("does not answer: .*; start it, or fix the address"):
         PostgresIndex()
 
 

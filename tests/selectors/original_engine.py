@@ -1,4 +1,4 @@
-"""The documents' engine as it was built, kept as a yardstick; nothing that ctxbench measures is selected by it.
+"""The specification's engine as it was built, kept as a yardstick; nothing that ctxbench measures is selected by it.
 
 `OriginalEngine` is here so that the pipeline `semantic-original` can be shown to be the original, and so that every
 difference of `semantic` can be measured against it. Its chunking, scoring, ranking and cutting are those of the

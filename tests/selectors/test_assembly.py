@@ -25,14 +25,14 @@ def file(name, text="How the server is set up.", **facts):
     return Item(type="file", name=name, text=text, **facts)
 
 
-@pytest.mark.parametrize("preset", [None, "documents", "embeddings"])
+@pytest.mark.parametrize("preset", [None, "spec", "embeddings"])
 def test_of_equal_texts_the_reference_ranks_first(preset):
     files = [file(name) for name in ("a.md", "b.md", "c.md")]
     request = Request(id="q", text="server setup", explicit=(files[2].key,))
     assert offered(files, request, preset=preset)[0][0] == "file:c.md"
 
 
-@pytest.mark.parametrize("preset", [None, "documents", "embeddings"])
+@pytest.mark.parametrize("preset", [None, "spec", "embeddings"])
 def test_every_source_brings_what_it_is_for_and_nobody_elses(preset):
     said = {"type": "message", "text": "We set it up on Monday.", "conversation": "t", "kind": "user"}
     items = [

@@ -81,7 +81,7 @@ class TestShipped:
             for preset in (None, *found.presets):
                 found.pipeline(found.values(preset))
 
-    @pytest.mark.parametrize(("name", "preset"), [("semantic", "documents"), ("semantic-original", "normal")])
+    @pytest.mark.parametrize(("name", "preset"), [("semantic", "spec"), ("semantic-original", "normal")])
     def test_the_documents_defaults_are_a_preset(self, name, preset):
         found = definition(name)
         cut = found.pipeline(found.values(preset)).refine[0]

@@ -581,7 +581,7 @@ def test_the_description_holds_hashes_and_no_absolute_path(tmp_path):
             "mine.py": hashlib.sha256(b"1").hexdigest(),
             "data.bin": hashlib.sha256(b"2").hexdigest(),
         },
-        "own": sorted([python, "mine.py", "data.bin"]),
+        "direct_files": sorted([python, "mine.py", "data.bin"]),
         "send": "items",
         "timeout": 60.0,
         "start_timeout": 60.0,
@@ -623,9 +623,9 @@ def test_of_the_files_those_are_its_own_that_it_names_and_that_these_import(tmp_
     described = external_from_config({"command": [sys.executable, "mine.py"]}, base=tmp_path).describe()
     python = Path(sys.executable).name
     assert {*described["files"]} == {python, "mine.py", "lib/words.py", "lib/parts.py", "other.py"}
-    assert described["own"] == sorted([python, "mine.py", "lib/words.py", "lib/parts.py"])
+    assert described["direct_files"] == sorted([python, "mine.py", "lib/words.py", "lib/parts.py"])
     described = external_from_config({"command": [sys.executable, "-m", "mine"]}, base=tmp_path).describe()
-    assert described["own"] == sorted(described["files"])  # it names no file
+    assert described["direct_files"] == sorted(described["files"])  # it names no file
 
 
 @pytest.mark.parametrize("source", [["lib", "notes.txt"], "lib"])
@@ -638,7 +638,7 @@ def test_its_source_files_are_those_that_the_user_says(tmp_path, source):
     said = {"notes.txt"} if "notes.txt" in source else set()
     assert {*described["files"]} == {Path(sys.executable).name, "mine.py", "lib/words.py", *said}
     assert described["source"] == ([source] if isinstance(source, str) else source)
-    assert described["own"] == sorted(described["files"])
+    assert described["direct_files"] == sorted(described["files"])
 
 
 def test_a_source_that_is_not_there_is_an_error(tmp_path):

@@ -1,4 +1,4 @@
-"""What an outside selector is told of items that a request may not see: nothing, whatever the way in."""
+"""What an external selector is told of items that a request may not see: nothing, whatever the way in."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class TestFit:
     def test_it_is_small_and_names_its_datasets(self):
         assert FILE.stat().st_size < 8 * 1024
         (fit,) = open_calibrations(SHIPPED).fits
-        assert (fit.what, fit.catalog, fit.split) == ("probability", "", "tuning")
+        assert (fit.kind, fit.catalog, fit.split) == ("probability", "", "tuning")
         named = fit.values["datasets"]
         assert fit.dataset == " + ".join(named)
         assert len(set(named)) == len(named) >= 8

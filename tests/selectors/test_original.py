@@ -160,7 +160,7 @@ def test_the_engine_answers_sensible_cases_as_the_original(options):
 @pytest.mark.parametrize("options", [options for options in SENSIBLE if options not in OUT_OF_RANGE])
 def test_semantic_with_its_margin_off_answers_them_alike(options, resources):
     shipped = definition("semantic")
-    found = answer(shipped.pipeline(shipped.values("documents", preset_values(OPTIONS[options]))), QUERIES, resources)
+    found = answer(shipped.pipeline(shipped.values("spec", preset_values(OPTIONS[options]))), QUERIES, resources)
     assert differences(GOLDEN[options], found) == {}, f"{options}: {OPTIONS[options]}"
 
 

@@ -460,7 +460,7 @@ def test_search_texts_are_chunked_as_documented():
 
 
 def test_the_defaults_are_those_of_the_documents():
-    assert definition("semantic").values("documents") == {
+    assert definition("semantic").values("spec") == {
         "contextSearchEnabled": True,
         "contextTopK": 20,
         "contextTopN": 5,
@@ -476,7 +476,7 @@ def test_the_defaults_are_those_of_the_documents():
         "contextTokenBudgetEnabled": False,
         "contextTokenBudget": 2000,
     }
-    assert definition("semantic").values("documents") == definition("semantic").values()
+    assert definition("semantic").values("spec") == definition("semantic").values()
 
 
 def scored(scores):

@@ -75,8 +75,8 @@ def test_the_figures_of_a_limited_setting_are_those_of_a_run(folder):
 def test_a_limit_keeps_what_offers_more_forbidden_items_out(folder):
     loose, strict = (tuned(folder, forbidden_offered=most) for most in (0.9, 0.2))
     assert (
-        loose.loc["documents' defaults", "forbidden_offered"]
-        == strict.loc["documents' defaults", "forbidden_offered"]
+        loose.loc["specification's defaults", "forbidden_offered"]
+        == strict.loc["specification's defaults", "forbidden_offered"]
         > 0.2
     )
 

@@ -197,7 +197,7 @@ def test_weights_of_a_fusion_may_have_seen_the_tuning_split_and_not_the_test_spl
     (opened,), file = ready(fitted()).datasets, tmp_path / "fits.json"
     (own,) = read_calibrations(file).fits
     for split, seen in (("tuning", False), ("all", True), ("test", True)):
-        write_calibrations(file, [replace(own, what="weights", split=split)])
+        write_calibrations(file, [replace(own, kind="weights", split=split)])
         refine = [{"weighted": {"calibration": str(file)}}]
         fused = Pipeline.of({"retrieve": {"merge": ["dense", "bm25f"]}, "refine": refine})
         assert is_fitted_on(fused, opened.query_sets[TEST]) == seen

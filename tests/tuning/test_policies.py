@@ -93,7 +93,7 @@ def test_a_file_says_what_is_tuned_and_how(tmp_path):
             where=("selectors", 1),
         ),
         SelectorEntry(name="probability", selector="own/probability.yaml", where=("selectors", 2)),
-        SelectorEntry(name="my-answers", outside={"answers": "my-answers.jsonl"}, where=("selectors", 3)),
+        SelectorEntry(name="my-answers", external={"answers": "my-answers.jsonl"}, where=("selectors", 3)),
     )
     smallest, within = file.policies
     assert (smallest.name, smallest.about, smallest.objective) == ("aggressive", "smallest", Metric("tokens"))
@@ -200,7 +200,7 @@ def test_a_selector_outside_competes_with_the_options_that_it_has_in_an_experime
     ]
     file = read_policies(write(tmp_path, policies + "selectors:\n" + "\n".join(f"  - {entry}" for entry in entries)))
     assert [one.name for one in file.selectors] == ["r", "rank", "far"]
-    assert [dict(one.outside) for one in file.selectors] == [
+    assert [dict(one.external) for one in file.selectors] == [
         {"command": ["python", "r.py"], "timeout": 3},
         {"callable": "mine.py:rank"},
         {"url": "http://x:1/", "name": "far"},

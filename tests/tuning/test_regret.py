@@ -43,7 +43,7 @@ def test_a_team_with_too_little_to_gain_counts_for_harm_alone(pages):
 
 def test_the_page_begins_with_the_answer(pages):
     teams = [team(pages, n=n, gain=0.3, attainable=0.4) for n in (25, 50)] + [team(pages, "b", n=25)]
-    text = pages.page(teams, start="semantic/documents", beside=["hybrid"], command="python x.py")
+    text = pages.page(teams, start="semantic/spec", beside=["hybrid"], command="python x.py")
     answer = text.split("\n\n")[1]
     assert answer.startswith("**A team that follows the advice of `ctxbench tune` saves 15.0% of its prompt tokens")
     assert "(75% and 75% of what could be saved); the advice harms 0.0% of teams at most" in answer

@@ -130,12 +130,12 @@ def test_figures_are_those_of_runs_on_either_split(ready):
             assert figures["completeness"].value == pytest.approx(np.nanmean(values[COMPLETE]), rel=1e-12)
             assert figures["tokens"].value == pytest.approx(np.nanmean(values[TOKENS]), rel=1e-12)
     roles = {result.name: result.role for result in found.results}
-    assert roles["documents' defaults"] == DEFAULTS
+    assert roles["specification's defaults"] == DEFAULTS
     assert roles["semantic/aggressive"] == PRESET
     assert roles[EVERYTHING] == EVERYTHING
     assert roles["aggressive"] == roles["within"] == RECOMMENDED
     assert FIXED in roles.values()
-    assert "semantic/documents" not in roles, "these are the defaults"
+    assert "semantic/spec" not in roles, "these are the defaults"
     assert {result.name for result in found.results if not result.test} == set()
 
 

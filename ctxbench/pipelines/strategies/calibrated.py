@@ -141,7 +141,7 @@ def _model(calibrations: Calibrations, fit: Fit) -> Logistic:
         return Logistic.read(fit.values)
     except ParameterError as error:
         raise ParameterError(
-            f"{calibrations.path}: fit of {fit}: {error}; fit again with {calibrations.command(fit.what)}"
+            f"{calibrations.path}: fit of {fit}: {error}; fit again with {calibrations.command(fit.kind)}"
         ) from error
 
 

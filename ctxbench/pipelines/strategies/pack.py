@@ -527,7 +527,7 @@ class WholeFile(Strategy):
     share: float = 0.5
     per_token: float = 0.0
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
-    brings_in: ClassVar[bool] = True
+    expands: ClassVar[bool] = True
     rule_words: ClassVar[Mapping[str, str]] = {BUDGET: BUDGET_WORDS}
 
     def __post_init__(self) -> None:
@@ -584,7 +584,7 @@ class Outline(Strategy):
     n: int = 20
     per_token: float = 0.0
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
-    brings_in: ClassVar[bool] = True
+    expands: ClassVar[bool] = True
     rule_words: ClassVar[Mapping[str, str]] = {
         BUDGET: BUDGET_WORDS,
         OUTLINED: "its file's outline stands for it, as it is beyond the first n={n}, or too long for tokens={tokens}",

@@ -309,7 +309,7 @@ class Linear(FittedWeights):
         """The resources whose identity decides the columns; a fit also belongs to an embedder."""
         if self.calibration is None:
             return resources_of([name for name, weight in self.weights.items() if weight])
-        fits = [fit.values.get("weights", {}) for fit in self.calibrations.fits if fit.what == LINEAR]
+        fits = [fit.values.get("weights", {}) for fit in self.calibrations.fits if fit.kind == LINEAR]
         return tuple(dict.fromkeys(["embedder", *resources_of([name for weights in fits for name in weights])]))
 
     def check(self, catalog: Catalog, resources: Resources) -> None:

@@ -225,8 +225,8 @@ class Dense(Strategy):
         chunking = self.chunking  # made now, so that what is wrong with the rule is said now
         if self.original and (chunking != DOCUMENTS or not self.pooling.by_best_pair or self.embedder):
             raise ParameterError(
-                "original answers as the documents' engine does, which splits items into paragraphs and pools by max; "
-                "leave chunks, split_tools, bodies, over_queries, over_chunks and embedder out"
+                "original answers as the specification's engine does, which splits items into paragraphs and pools by "
+                "max; leave chunks, split_tools, bodies, over_queries, over_chunks and embedder out"
             )
 
     @property

@@ -9,7 +9,7 @@ from ctxbench.evaluation.statistics import student_critical
 from ctxbench.labelling.sampling import Known, Sample, Tally, difference
 
 
-def tally(size, n, plus, minus, *, guess, needing):
+def tally(size, n, plus, minus, *, guess, n_with_requirements):
     arrays = [np.array(column, dtype=np.float64) for column in (size, n, plus, minus, *guess)]
     return Tally(
         size=arrays[0],
@@ -18,22 +18,22 @@ def tally(size, n, plus, minus, *, guess, needing):
         minus=arrays[3],
         guess_plus=arrays[4],
         guess_minus=arrays[5],
-        needing=needing,
+        n_with_requirements=n_with_requirements,
     )
 
 
 def test_one_answer_for_one_selector_proves_nothing():
-    figure = difference("a - b", tally([500], [60], [1], [0], guess=([0.018], [0.018]), needing=450))
+    figure = difference("a - b", tally([500], [60], [1], [0], guess=([0.018], [0.018]), n_with_requirements=450))
     assert figure.value == pytest.approx(500 / 60 / 450)
     assert figure.low < 0 < figure.high
-    nothing = difference("a - b", tally([500], [60], [0], [0], guess=([0.018], [0.018]), needing=450))
+    nothing = difference("a - b", tally([500], [60], [0], [0], guess=([0.018], [0.018]), n_with_requirements=450))
     assert nothing.low < 0 < nothing.high
     assert nothing.low == pytest.approx(-nothing.high)
 
 
 def test_one_stratum_gives_the_ends_of_a_score_interval_whose_discordant_share_does_not_shrink():
     # no query differs from the guess: 12 + 6 discordant of 60, guessed 0.2 + 0.1
-    figure = difference("a - b", tally([500], [60], [12], [6], guess=([0.2], [0.1]), needing=500))
+    figure = difference("a - b", tally([500], [60], [12], [6], guess=([0.2], [0.1]), n_with_requirements=500))
     t, left = student_critical(0.95, 59), 440 / 500
     for end in (figure.low, figure.high):
         assert abs(end - 0.1) == pytest.approx(t * math.sqrt(left * (max(0.3, abs(end)) - end**2) / 60), abs=1e-9)
@@ -54,15 +54,20 @@ CASES = {  # sizes, shares of plus, shares of minus, share that needs something,
 
 @pytest.mark.parametrize("case", CASES)
 def test_intervals_cover_the_truth(case):
-    size, plus, minus, needing, n, factor = CASES[case]
+    size, plus, minus, n_with_requirements, n, factor = CASES[case]
     rng = np.random.default_rng(11)
-    guess = (factor * needing * np.array(plus), factor * needing * np.array(minus))
+    guess = (factor * n_with_requirements * np.array(plus), factor * n_with_requirements * np.array(minus))
     covered, draws = 0, 400
     for _ in range(draws):
         rows, total, need = [], 0.0, 0.0
         answered_needing = 0.0
         for i in range(len(size)):
-            kinds = [plus[i] * needing, minus[i] * needing, (1 - plus[i] - minus[i]) * needing, 1 - needing]
+            kinds = [
+                plus[i] * n_with_requirements,
+                minus[i] * n_with_requirements,
+                (1 - plus[i] - minus[i]) * n_with_requirements,
+                1 - n_with_requirements,
+            ]
             population = rng.multinomial(size[i], kinds)
             found = rng.multivariate_hypergeometric(population, n[i])
             rows.append(found[:2])
@@ -70,7 +75,7 @@ def test_intervals_cover_the_truth(case):
             need += size[i] - population[3]
             answered_needing += size[i] * (n[i] - found[3]) / n[i]
         p, m = np.array(rows).T
-        figure = difference("a - b", tally(size, n, p, m, guess=guess, needing=answered_needing))
+        figure = difference("a - b", tally(size, n, p, m, guess=guess, n_with_requirements=answered_needing))
         covered += figure.low <= total / need <= figure.high
     assert covered / draws >= 0.93  # nominal 0.95, less two standard errors of 400 draws
 

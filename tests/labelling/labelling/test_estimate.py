@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ctxbench.evaluation.statistics import student_critical
-from ctxbench.labelling.sampling import Tally, difference, halving, share
+from ctxbench.labelling.sampling import Tally, difference, labels_to_halve_interval, share
 
 
 def tally(size, n, plus, minus, *, guess=0.5, **known):
@@ -60,21 +60,21 @@ def test_a_stratum_without_an_error_still_has_a_spread():
 
 
 def test_a_difference_is_of_the_queries_that_need_something():
-    figure = difference("a - b", tally([100], [20], [5], [1], needing=200))
+    figure = difference("a - b", tally([100], [20], [5], [1], n_with_requirements=200))
     assert figure.value == pytest.approx((25 - 5) / 200)
     assert figure.low < figure.value < figure.high
-    same = difference("a - b", tally([0], [0], [0], [0], needing=200))
+    same = difference("a - b", tally([0], [0], [0], [0], n_with_requirements=200))
     assert (same.low, same.value, same.high) == (0, 0, 0)
 
 
 def test_halving_counts_the_queries_that_the_queue_asks_next():
     now = tally([1000], [25], [15], [10])
-    more = halving(now, [0] * 975, kind="share")
+    more = labels_to_halve_interval(now, [0] * 975, kind="share")
     then = tally([1000], [25 + more], [0.6 * (25 + more)], [0.4 * (25 + more)])
     assert 60 <= more <= 90  # about three times as many, less what a finite population and Student's quantile save
     assert share("a", then).width == pytest.approx(share("a", now).width / 2, rel=0.03)
-    assert halving(now, [0] * 5, kind="share") is None
-    assert halving(tally([10], [10], [7], [3]), [], kind="share") == 0
+    assert labels_to_halve_interval(now, [0] * 5, kind="share") is None
+    assert labels_to_halve_interval(tally([10], [10], [7], [3]), [], kind="share") == 0
 
 
 CASES = {  # sizes, true shares, guessed shares, answered

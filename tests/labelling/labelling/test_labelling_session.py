@@ -135,7 +135,7 @@ def test_answering_everything_is_exact(make_pool, make_session):
     report = session.report()
     assert [(f.low, f.value, f.high) for f in report.completeness] == [(1.0, 1.0, 1.0), (0.5, 0.5, 0.5)]
     assert [(f.low, f.value, f.high) for f in report.differences] == [(0.5, 0.5, 0.5)]
-    assert set(report.halving.values()) == {0}
+    assert set(report.labels_to_halve_interval.values()) == {0}
 
 
 def test_a_reply_needs_an_item_of_the_catalog(make_pool, make_session):

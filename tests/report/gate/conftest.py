@@ -17,11 +17,11 @@ from ctxbench.gate.results import (
     CauseKind,
     Change,
     Check,
+    Fix,
     MetricVerdict,
     PinFailure,
-    PriceChange,
-    Remedy,
     SelectorCheck,
+    TokenChange,
     UnmetRequirement,
     Verdict,
 )
@@ -44,7 +44,7 @@ LOST = Change(
     head_rank=9,
     rule=Rule.of("threshold", threshold=0.3),
     missed_by=0.05,
-    remedy=Remedy("bring the words of q2 back"),
+    fix=Fix("bring the words of q2 back"),
 )
 OTHER = Change(query="q3", item="tool:a:x", lost=False, required=False, cause=CROWDED, head_score=0.75, head_rank=1)
 
@@ -82,7 +82,7 @@ def worse() -> SelectorCheck:
         changes=(LOST, OTHER),
         swaps=("q4",),
         causes=(
-            CauseGroup(cause=EDITED, lost=1, gained=0, others=0, tokens=-120, queries=("q2",), remedy=Remedy("pin it")),
+            CauseGroup(cause=EDITED, lost=1, gained=0, others=0, tokens=-120, queries=("q2",), fix=Fix("pin it")),
             CauseGroup(cause=CROWDED, lost=0, gained=0, others=1, tokens=80, queries=("q3",)),
         ),
         metrics=(
@@ -113,13 +113,13 @@ def same() -> SelectorCheck:
     )
 
 
-def cannot_tell() -> SelectorCheck:
+def inconclusive() -> SelectorCheck:
     return replace(
         same(),
         selector="dense",
-        verdict=Verdict.CANNOT_TELL,
+        verdict=Verdict.INCONCLUSIVE,
         reasons=("completeness fell by 5.0 points, without evidence.",),
-        metrics=(judged("completeness", Verdict.CANNOT_TELL, [1] * 20, [0] + [1] * 19),),
+        metrics=(judged("completeness", Verdict.INCONCLUSIVE, [1] * 20, [0] + [1] * 19),),
     )
 
 
@@ -154,19 +154,21 @@ def dearer() -> SelectorCheck:
     """Worse since two items cost more where they are offered as before, and one less."""
     prices = (("tool:a:x", 100, 540, 4), ("tool:a:y", 50, 60, 2), ("rule:z", 9, 8, 1))
     items = tuple(
-        PriceChange(
+        TokenChange(
             item=name, base=was, head=now, queries=tuple(f"q{place}" for place in range(count)), why="schema edited"
         )
         for name, was, now, count in prices
     )
-    cause = Cause(kind=CauseKind.DEARER, subjects=("tool:a:x", "tool:a:y"), detail="2 items cost more prompt tokens")
+    cause = Cause(
+        kind=CauseKind.COSTS_MORE, subjects=("tool:a:x", "tool:a:y"), detail="2 items cost more prompt tokens"
+    )
     return replace(
         same(),
         verdict=Verdict.WORSE,
         reasons=("tokens rose.",),
         metrics=(judged("tokens", Verdict.WORSE, [100.0] * 20, [150.0 + place for place in range(20)]),),
         causes=(CauseGroup(cause=cause, lost=0, gained=0, others=0, tokens=1780, queries=("q0", "q1")),),
-        repriced=items,
+        token_changes=items,
         deterministic=True,
     )
 
@@ -185,17 +187,13 @@ def hostile() -> Check:
             selector=HOSTILE,
             dataset=HOSTILE,
             reasons=(HOSTILE,),
-            changes=(
-                replace(LOST, query=HOSTILE, item=HOSTILE, cause=cause, rule=Rule(HOSTILE), remedy=Remedy(HOSTILE)),
-            ),
+            changes=(replace(LOST, query=HOSTILE, item=HOSTILE, cause=cause, rule=Rule(HOSTILE), fix=Fix(HOSTILE)),),
             causes=(
-                CauseGroup(
-                    cause=cause, lost=1, gained=0, others=0, tokens=0, queries=(HOSTILE,), remedy=Remedy(HOSTILE)
-                ),
+                CauseGroup(cause=cause, lost=1, gained=0, others=0, tokens=0, queries=(HOSTILE,), fix=Fix(HOSTILE)),
             ),
             pins=(PinFailure(pin=HOSTILE, line=3, query=HOSTILE, message=HOSTILE),),
             unmet=(UnmetRequirement(items=(HOSTILE,), why="disabled", queries=(HOSTILE,)),),
-            repriced=(PriceChange(item=HOSTILE, base=1, head=2, queries=(HOSTILE,), why=HOSTILE),),
+            token_changes=(TokenChange(item=HOSTILE, base=1, head=2, queries=(HOSTILE,), why=HOSTILE),),
             swaps=(HOSTILE,),
             left_out={"new": (HOSTILE,)},
             notices=(HOSTILE,),
@@ -228,12 +226,12 @@ def many(n: int) -> Check:
 @pytest.fixture
 def made() -> SimpleNamespace:
     """Makers of checks."""
-    checks = (worse, same, cannot_tell, not_comparable, better, gone, dearer)
+    checks = (worse, same, inconclusive, not_comparable, better, gone, dearer)
     makers: tuple[Callable[..., Any], ...] = (*checks, check, hostile, many)
     return SimpleNamespace(
         **{one.__name__: one for one in makers},
         judged=judged,
-        every=lambda: check(worse(), same(), cannot_tell(), not_comparable(), better()),
+        every=lambda: check(worse(), same(), inconclusive(), not_comparable(), better()),
         HOSTILE=HOSTILE,
         LOST=LOST,
         EDITED=EDITED,

@@ -37,11 +37,11 @@ def closing(check, **given):
 def test_the_verdict_stands_first_and_every_outcome_has_a_row(made):
     told = document(made.every())
     assert told.title == "not comparable: gate.yaml, this run against gate.baseline"
-    assert [row[0] for row in verdicts(told).rows] == ["not comparable", "worse", "cannot tell", "better", "same"]
+    assert [row[0] for row in verdicts(told).rows] == ["not comparable", "worse", "inconclusive", "better", "same"]
     assert [section.title for section in told.sections] == [
         "not comparable: mine on desk",
         "worse: semantic/normal on desk",
-        "cannot tell: dense on desk",
+        "inconclusive: dense on desk",
         "better: hybrid on desk",
         "same: bm25 on desk",
     ]
@@ -89,7 +89,7 @@ def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
     assert found.rows[0][5:] == ("1.0 points", "10.0 points", "20")
     assert found.numbers == frozenset(range(2, 8))
     assert not any("corrected" in block.text for block in told.closing)
-    mixed = document(made.check(steady, made.cannot_tell()))
+    mixed = document(made.check(steady, made.inconclusive()))
     assert ["p" in tables(section)["Metrics"].head for section in mixed.sections] == [False, True]
     assert any("corrected (raised)" in block.text for block in mixed.closing)
 
@@ -114,7 +114,7 @@ def test_items_that_cost_otherwise_are_told_with_file_and_line_and_so_are_causes
     places = Locations(item=lambda _dataset, item: ("c.jsonl", lines[item]))
     found = tables(document(made.check(made.dearer()), locations=places).sections[0])
     cause = dict(zip(found["Causes, most costly first"].head, found["Causes, most costly first"].rows[0], strict=True))
-    assert cause["cause"] == "item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y)"
+    assert cause["cause"] == "item costs more tokens: 2 items cost more prompt tokens (tool:a:x and tool:a:y)"
     assert (cause["where"], cause["prompt tokens in all"]) == ("c.jsonl:3", "+1,780")
     prices = found["Items that cost otherwise where they are offered as before"]
     assert prices.head == ("item", "where", "prompt tokens", "what was done", "queries", "tokens added")
@@ -194,8 +194,8 @@ def test_without_texts_ids_stay(made):
     [
         ("worse", False, "It is worse (exit code 1)."),
         ("not_comparable", False, "It cannot be judged (exit code 2): "),
-        ("cannot_tell", False, "exit code 0, with --strict 1"),
-        ("cannot_tell", True, "exit code 1 for --strict"),
+        ("inconclusive", False, "exit code 0, with --strict 1"),
+        ("inconclusive", True, "exit code 1 for --strict"),
         ("better", False, "It is better (exit code 0)."),
     ],
 )
@@ -242,13 +242,13 @@ def test_what_all_selectors_are_told_is_told_once(made):
 
 def test_nothing_is_to_be_done_where_nothing_changed(made):
     assert closing(made.check(made.same()), accept=ACCEPT) == ["Nothing got worse (exit code 0)."]
-    noisy = replace(made.same(), needing=8, unsteady=8)
-    assert row(document(made.check(noisy)))["required lost"] == "not counted (8 unsteady)"
+    noisy = replace(made.same(), n_with_requirements=8, nondeterministic=8)
+    assert row(document(made.check(noisy)))["required lost"] == "not counted (8 nondeterministic)"
     assert row(document(made.check(noisy)))["gained"] == "-"
-    some = document(made.check(replace(noisy, unsteady=2)))
+    some = document(made.check(replace(noisy, nondeterministic=2)))
     assert row(some)["required lost"] == "0"
     footnote = "required items lost and gained of bm25 on desk leave out 2 of 8 queries that need something: "
-    assert some.opening[-1].texts == (f"{footnote}unsteady between repeats",)
+    assert some.opening[-1].texts == (f"{footnote}answers differ between repeats",)
     new = replace(made.same(), left_out={"new": ("q30",)})
     assert closing(made.check(new), accept=ACCEPT)[-1] == ACCEPT
 
@@ -339,4 +339,4 @@ def test_what_has_no_remedy_is_not_said_to_have_one(made):
         return document(made.check(check), accept="ctxbench check --accept").closing[-2].text
 
     assert last(made.dearer()) == "It is worse (exit code 1). If it is meant, accept it:"
-    assert "Mend the rest as said above, or, if it is meant, accept it:" in last(made.worse())
+    assert "Fix the rest as said above, or, if it is meant, accept it:" in last(made.worse())

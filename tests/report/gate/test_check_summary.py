@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Remedy, Verdict
+from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Fix, Verdict
 from ctxbench.report.check_texts import costliest_cause, is_acceptable, loss_note, pin_advice, summary_sentences
 
 
 def test_the_worst_selector_what_was_lost_the_cause_with_its_mend_and_how_to_accept(made):
-    assert summary_sentences((made.worse(), made.cannot_tell(), made.same()), "ctxbench check --accept") == (
+    assert summary_sentences((made.worse(), made.inconclusive(), made.same()), "ctxbench check --accept") == (
         "semantic/normal on desk: 1 required item was lost and 0 were gained, at most 0 more may be lost.",
-        "also cannot tell: dense on desk",
+        "also inconclusive: dense on desk",
         "lost: rule:code%20review (q2)",
-        "most costly cause: item edited: text of rule:code%20review edited; to mend it: pin it",
+        "most costly cause: item edited: text of rule:code%20review edited; to fix it: pin it",
         "to accept it, if it is meant: ctxbench check --accept",
     )
 
@@ -23,14 +23,14 @@ def test_the_worst_selector_what_was_lost_the_cause_with_its_mend_and_how_to_acc
 def test_a_mend_that_is_too_long_is_left_to_the_full_text(made):
     worse = made.worse()
     (group, *rest) = worse.causes
-    long = replace(group, remedy=Remedy("put its text back " * 20))
+    long = replace(group, fix=Fix("put its text back " * 20))
     said = summary_sentences((replace(worse, causes=(long, *rest)),))
     assert said[-1] == "most costly cause: item edited: text of rule:code%20review edited"
 
 
 def test_what_must_be_done_before_accepting_and_about_pins_is_said(made):
-    *_, pins, accept = summary_sentences((made.worse(),), "accept", first="mend labels", pins="a broken pin")
-    assert (pins, accept) == ("a broken pin", "to accept it, if it is meant: mend labels, then accept")
+    *_, pins, accept = summary_sentences((made.worse(),), "accept", first="fix labels", pins="a broken pin")
+    assert (pins, accept) == ("a broken pin", "to accept it, if it is meant: fix labels, then accept")
 
 
 def pinned(made):
@@ -40,7 +40,7 @@ def pinned(made):
 
 @pytest.mark.parametrize(
     ("maker", "expected"),
-    [("worse", True), ("cannot_tell", True), ("better", True), ("not_comparable", True), ("same", False)],
+    [("worse", True), ("inconclusive", True), ("better", True), ("not_comparable", True), ("same", False)],
 )
 def test_accepting_helps_where_a_new_baseline_gives_another_outcome(made, maker, expected):
     one = getattr(made, maker)()
@@ -58,7 +58,7 @@ def test_no_baseline_makes_a_pin_hold(made):
     first, *_ = pinned(made).pins
     several = replace(pinned(made), pins=(first, replace(first, line=3), replace(first, line=3, query="q9")))
     assert pin_advice(made.check(several)) == (
-        "broken pins stay broken whatever is accepted: change or take out the pin (gate.yaml, lines 3 and 12), or mend "
+        "broken pins stay broken whatever is accepted: change or take out the pin (gate.yaml, lines 3 and 12), or fix "
         "the selection"
     )
 
@@ -112,14 +112,14 @@ def test_a_long_reason_ends_where_a_part_of_it_ends(made, reason, told):
 
 def test_a_large_difference_that_cannot_be_told_is_told_beside_what_decided(made):
     rows = [1.0] * 20, [1.0] * 16 + [0.0] * 4
-    large, small = (replace(made.judged("completeness", Verdict.CANNOT_TELL, *rows), tolerance=n) for n in (0.01, 0.1))
+    large, small = (replace(made.judged("completeness", Verdict.INCONCLUSIVE, *rows), tolerance=n) for n in (0.01, 0.1))
     said = summary_sentences((replace(made.worse(), metrics=(large,)),))
     assert said[1].startswith(
         "not told either way: completeness 100.0% -> 80.0% (-20.0 points): more than the 1.0 points"
     )
     assert "20 queries" in said[1]
     assert "either way" not in " ".join(summary_sentences((replace(made.worse(), metrics=(small,)),)))
-    decides = replace(made.cannot_tell(), reasons=("completeness 100.0% -> 80.0%",), metrics=(large,))
+    decides = replace(made.inconclusive(), reasons=("completeness 100.0% -> 80.0%",), metrics=(large,))
     assert "either way" not in " ".join(summary_sentences((decides,)))
 
 
@@ -127,20 +127,20 @@ def test_the_costliest_cause_is_that_of_most_items_lost_net_over_all_selectors(m
     def group(detail, lost, gained=0):
         cause = Cause(kind=CauseKind.PARAMETER, detail=detail)
         return CauseGroup(
-            cause=cause, lost=lost, gained=gained, others=0, tokens=0, queries=("q",), remedy=Remedy(f"mend {detail}")
+            cause=cause, lost=lost, gained=gained, others=0, tokens=0, queries=("q",), fix=Fix(f"fix {detail}")
         )
 
     first = replace(made.worse(), causes=(group("a", 3), group("b", 2)))
     second = replace(made.worse(), selector="other", causes=(group("b", 2), group("c", 9, gained=8)))
     assert costliest_cause((first, second))[0].detail == "b"  # 4; a 3, c 1
     assert costliest_cause((first,))[0].detail == "a"
-    assert costliest_cause((first, replace(second, dataset="x")))[1] == "mend a"  # a cause is of one dataset
+    assert costliest_cause((first, replace(second, dataset="x")))[1] == "fix a"  # a cause is of one dataset
 
 
 def test_a_mend_is_of_the_selector_and_dataset_that_the_headline_names_or_names_its_own(made):
     worse, cause = made.worse(), Cause(kind=CauseKind.MODEL, detail="model a -> b")
 
-    def losing(dataset, lost, mend):
+    def losing(dataset, lost, fix):
         held = CauseGroup(
             cause=cause,
             lost=lost,
@@ -148,7 +148,7 @@ def test_a_mend_is_of_the_selector_and_dataset_that_the_headline_names_or_names_
             others=0,
             tokens=0,
             queries=("q",),
-            remedy=Remedy(mend) if mend else Remedy(),
+            fix=Fix(fix) if fix else Fix(),
         )
         return replace(worse, dataset=dataset, lost=lost, causes=(held,))
 
@@ -156,9 +156,9 @@ def test_a_mend_is_of_the_selector_and_dataset_that_the_headline_names_or_names_
         return next(one for one in summary_sentences(selectors) if "cause" in one)
 
     evals, mine = losing("evals", 1, "raise n to 4"), losing("mine", 3, "raise n to 9")
-    assert told(evals, mine) == "cause: model a -> b; to mend it: raise n to 4"
+    assert told(evals, mine) == "cause: model a -> b; to fix it: raise n to 4"
     there = "semantic/normal on mine"
-    assert told(losing("evals", 1, ""), mine) == f"cause ({there}): model a -> b; to mend it: raise n to 9"
+    assert told(losing("evals", 1, ""), mine) == f"cause ({there}): model a -> b; to fix it: raise n to 9"
     assert told(replace(evals, lost=0, causes=()), mine).startswith(f"cause ({there}): ")
     assert told(losing("evals", 1, ""), losing("mine", 3, "")) == "cause: model a -> b"
 
@@ -199,14 +199,14 @@ def test_new_items_are_not_to_blame_for_the_tokens_of_what_they_replaced(made):
 
 
 def test_what_became_dearer_is_to_blame_for_tokens_and_for_nothing_else(made):
-    assert costliest_cause((made.dearer(),))[0].kind is CauseKind.DEARER
+    assert costliest_cause((made.dearer(),))[0].kind is CauseKind.COSTS_MORE
     judged = (made.worse().metrics[0],)
     assert costliest_cause((replace(made.dearer(), metrics=judged),)) is None
 
 
 def test_where_tokens_alone_decided_what_was_lost_within_the_allowance_is_not_the_headline(made):
     both = replace(made.dearer(), causes=(*made.worse().causes, *made.dearer().causes), lost=1, allowed=1)
-    assert costliest_cause((both,))[0].kind is CauseKind.DEARER
+    assert costliest_cause((both,))[0].kind is CauseKind.COSTS_MORE
     assert costliest_cause((replace(both, allowed=0),))[0].kind is CauseKind.EDITED
     assert costliest_cause((replace(both, metrics=(*both.metrics, *made.worse().metrics)),))[0].kind is CauseKind.EDITED
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Remedy, Verdict
+from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Fix, Verdict
 from ctxbench.report.check_document import document
 from ctxbench.report.check_texts import explained_words
 from ctxbench.report.document import Text
@@ -14,7 +14,7 @@ from ctxbench.report.document import Text
 HELPS = {"margin": "how far below the best.", "n": "items offered", "at_most": "items at most"}
 
 
-def told(made, *, detail="", remedy="", reasons=("it is so",), metrics=()):
+def told(made, *, detail="", fix="", reasons=("it is so",), metrics=()):
     group = CauseGroup(
         cause=Cause(kind=CauseKind.PARAMETER, detail=detail),
         lost=1,
@@ -22,7 +22,7 @@ def told(made, *, detail="", remedy="", reasons=("it is so",), metrics=()):
         others=0,
         tokens=0,
         queries=("q2",),
-        remedy=Remedy(remedy),
+        fix=Fix(fix),
     )
     one = replace(made.worse(), reasons=reasons, metrics=metrics, causes=(group,), helps=HELPS, changes=(), pins=())
     found = document(made.check(one))
@@ -33,8 +33,8 @@ def told(made, *, detail="", remedy="", reasons=("it is so",), metrics=()):
     ("given", "words"),
     [
         ({"detail": "margin 5 -> 4"}, "margin: how far below the best."),
-        ({"remedy": "raise n to 3"}, "n: items offered."),
-        ({"remedy": "set n back to 3 and margin to 0.5"}, "margin: how far below the best; n: items offered."),
+        ({"fix": "raise n to 3"}, "n: items offered."),
+        ({"fix": "set n back to 3 and margin to 0.5"}, "margin: how far below the best; n: items offered."),
         ({"reasons": ("kept out by margin=0.4",)}, "margin: how far below the best."),
         (
             {"reasons": ("total_tokens 1 -> 2",)},

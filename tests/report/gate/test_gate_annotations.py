@@ -41,16 +41,16 @@ def test_errors_come_most_costly_first_then_warnings(made):
         ("error", "semantic/normal on desk: pin, q2"),
         ("error", "1 required item lost on desk"),
         ("error", "semantic/normal on desk: completeness worse"),
-        ("warning", "dense on desk: completeness cannot tell"),
+        ("warning", "dense on desk: completeness inconclusive"),
         ("warning", "semantic/normal on desk: notice"),
     ]
     assert found[2][2] == (
-        "item edited: text of rule:code%20review edited. semantic/normal lost 1 (q2); to mend it: pin it."
+        "item edited: text of rule:code%20review edited. semantic/normal lost 1 (q2); to fix it: pin it."
     )
 
 
 def test_strictly_what_cannot_be_told_is_an_error(made):
-    (strict,) = read(workflow_commands(made.check(made.cannot_tell()), strict=True))
+    (strict,) = read(workflow_commands(made.check(made.inconclusive()), strict=True))
     assert strict[0] == "error"
 
 
@@ -88,14 +88,14 @@ def test_a_metric_names_what_is_to_blame_and_of_tokens_that_is_what_adds_most(ma
 
 
 def test_of_a_metric_that_cannot_be_told_it_is_said_why(made):
-    lost = made.judged("completeness", Verdict.CANNOT_TELL, [1.0] * 20, [1.0] * 16 + [0.0] * 4)
+    lost = made.judged("completeness", Verdict.INCONCLUSIVE, [1.0] * 20, [1.0] * 16 + [0.0] * 4)
     for deterministic, why in (
         (True, "20 queries are too few to tell it of others like them"),
         (False, "chance on 20"),
     ):
-        one = replace(made.cannot_tell(), metrics=(lost,), causes=(), changes=(), deterministic=deterministic)
+        one = replace(made.inconclusive(), metrics=(lost,), causes=(), changes=(), deterministic=deterministic)
         found = {about["title"]: message for _, about, message in read(workflow_commands(made.check(one)))}
-        assert why in found[f"{one.selector} on desk: completeness cannot tell"]
+        assert why in found[f"{one.selector} on desk: completeness inconclusive"]
 
 
 def test_the_first_item_that_has_a_place_is_taken(made):
@@ -110,7 +110,7 @@ def test_one_cause_of_several_selectors_is_one_annotation(made):
     check = made.check(made.worse(), replace(made.worse(), selector="bm25"), replace(made.worse(), dataset="other"))
     found = [message for _, about, message in read(workflow_commands(check)) if "lost on" in about["title"]]
     assert len(found) == 2
-    assert "semantic/normal lost 1 (q2); to mend it: pin it. bm25 lost 1 (q2); to mend it: pin it." in found[0]
+    assert "semantic/normal lost 1 (q2); to fix it: pin it. bm25 lost 1 (q2); to fix it: pin it." in found[0]
 
 
 def test_a_group_of_several_causes_names_the_queries_that_lost_something(made):
@@ -166,8 +166,8 @@ def test_what_is_dearer_stands_at_its_line_where_tokens_decide(made):
     places = Locations(item=lambda _dataset, item: ("c.jsonl", lines[item]))
     found = read(workflow_commands(made.check(made.dearer()), locations=places))
     assert [(kind, about["line"]) for kind, about, _ in found] == [("error", "3"), ("warning", "3"), ("warning", "4")]
-    assert found[0][2].endswith("; item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y)")
-    assert found[1][1]["title"] == "item dearer on desk"
+    assert found[0][2].endswith("; item costs more tokens: 2 items cost more prompt tokens (tool:a:x and tool:a:y)")
+    assert found[1][1]["title"] == "item costs more tokens on desk"
     assert found[1][2] == ("tool:a:x costs 540 prompt tokens and cost 100 (schema edited): 1,760 more over 4 queries")
     same = replace(made.dearer(), metrics=())
     assert workflow_commands(made.check(same), locations=places) == ""
@@ -181,7 +181,7 @@ def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
 
 
 def test_what_may_be_lost_by_chance_is_an_error_only_strictly(made):
-    check = made.check(replace(made.worse(), verdict=Verdict.CANNOT_TELL, pins=(), metrics=()))
+    check = made.check(replace(made.worse(), verdict=Verdict.INCONCLUSIVE, pins=(), metrics=()))
     for strict, kind in ((False, "warning"), (True, "error")):
         assert read(workflow_commands(check, strict=strict))[0][:2] == (kind, {"title": "1 required item lost on desk"})
 
@@ -229,7 +229,7 @@ def test_of_many_faults_so_many_are_given_as_are_shown():
     [
         (CauseKind.PARAMETER, ("n",), ("gate.yaml", "8")),
         (CauseKind.CODE, (), ("gate.yaml", "8")),
-        (CauseKind.OUTSIDE, (), ("gate.yaml", "8")),
+        (CauseKind.EXTERNAL, (), ("gate.yaml", "8")),
         (CauseKind.MODEL, (), ("gate.yaml", "3")),
         (CauseKind.CROWDED, ("b",), ("c.jsonl", "4")),
         (CauseKind.GONE, ("a",), ("c.jsonl", None)),  # where it stood is not known, but in which file
@@ -310,7 +310,7 @@ def test_whatever_others_wrote_no_other_line_is_a_command(text):
 
 
 def test_an_edited_file_of_a_selector_of_ones_own_is_the_place():
-    cause = Cause(kind=CauseKind.OUTSIDE, subjects=("node", "src/rank.js"), detail="src/rank.js was edited")
+    cause = Cause(kind=CauseKind.EXTERNAL, subjects=("node", "src/rank.js"), detail="src/rank.js was edited")
     places = Locations(
         gate="g.yaml", selectors={"s": 5}, external_file=lambda name: f"app/{name}" if name.endswith(".js") else ""
     )

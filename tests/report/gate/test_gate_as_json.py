@@ -25,27 +25,27 @@ def test_everything_is_there(made):
     (one,) = told["selectors"]
     assert {one.name for one in fields(SelectorCheck)} - {"helps"} <= set(one)  # what parameters do is no finding
     cause = {"cause", "subjects", "detail"}
-    keys = {"remedy": "mend"}  # a field that has another name in the file
+    keys = {"others": "other_changes"}  # a field that has another name in the file
     assert {keys.get(field.name, field.name) for field in fields(CauseGroup)} | cause | {"file", "line"} == set(
         one["causes"][0]
     )
     assert {keys.get(field.name, field.name) for field in fields(PinFailure)} == set(one["pins"][0])
-    assert one["pins"][0]["mend"] == str(made.worse().pins[0].remedy)
+    assert one["pins"][0]["fix"] == str(made.worse().pins[0].fix)
     assert len(one["changes"]) == 2
     assert one["changes"][0] == {
         "query": "q2",
         "item": "rule:code%20review",
-        "way": "out",
+        "direction": "out",
         "required": True,
-        "kept_out_by": "its score is below threshold=0.3",
-        "out_by": {"code": "threshold", "values": {"threshold": 0.3}},
+        "excluded_by": "its score is below threshold=0.3",
+        "exclusion_rule": {"code": "threshold", "values": {"threshold": 0.3}},
         "missed_by": 0.05,
         "base": {"score": 0.5, "rank": 2},
         "head": {"score": 0.25, "rank": 9},
         "cause": "item edited",
         "subjects": ["rule:code%20review"],
         "detail": "text of rule:code%20review edited",
-        "mend": "bring the words of q2 back",
+        "fix": "bring the words of q2 back",
     }
     assert len(fields(Change)) == 12
 
@@ -88,7 +88,7 @@ def test_what_is_gone_and_what_costs_otherwise_have_their_places(made):
             "line": 4,
         },
     ]
-    assert dearer["repriced"][1] == {
+    assert dearer["token_changes"][1] == {
         "item": "tool:a:y",
         "base": 50,
         "head": 60,
@@ -99,13 +99,13 @@ def test_what_is_gone_and_what_costs_otherwise_have_their_places(made):
         "line": 4,
     }
     (cause,) = dearer["causes"]
-    assert (cause["cause"], cause["file"], cause["line"]) == ("item dearer", "c.jsonl", 4)
+    assert (cause["cause"], cause["file"], cause["line"]) == ("item costs more tokens", "c.jsonl", 4)
     (plain,) = read(made.check(made.dearer()))["selectors"]
     assert (plain["causes"][0]["file"], plain["causes"][0]["line"]) == (None, None)
 
 
 def test_the_exit_code_is_that_of_the_process(made):
-    check = made.check(made.cannot_tell())
+    check = made.check(made.inconclusive())
     assert read(check)["exit_code"] == 0
     assert read(check, strict=True)["exit_code"] == 1
     assert read(made.every())["exit_code"] == 2

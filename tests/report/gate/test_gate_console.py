@@ -16,15 +16,15 @@ COUNTS = "queries  left out  swaps  required lost  gained  may be lost"
 
 def test_the_verdict_comes_first_then_what_matters_then_every_verdict(made):
     lines = console_text(document(made.every(), accept="ctxbench check --accept"), width=120).splitlines()
-    pins = "a broken pin stays broken whatever is accepted: change or take out the pin (gate.yaml, line 12), or mend"
+    pins = "a broken pin stays broken whatever is accepted: change or take out the pin (gate.yaml, line 12), or fix"
     edited = "item edited: text of rule:code%20review edited"
     assert lines[:12] == [
         "not comparable: gate.yaml, this run against gate.baseline",
         "",
         "  - mine on desk: query q7 has no answer: the endpoint returned 500.",
-        "  - also worse: semantic/normal on desk; cannot tell: dense on desk; better: hybrid on desk",
+        "  - also worse: semantic/normal on desk; inconclusive: dense on desk; better: hybrid on desk",
         "  - lost: rule:code%20review (q2)",
-        f"  - most costly cause (semantic/normal on desk): {edited}; to mend it: pin it",
+        f"  - most costly cause (semantic/normal on desk): {edited}; to fix it: pin it",
         f"  - {pins} the",
         "    selection",
         "  - to accept it, if what differs is meant: ctxbench check --accept",
@@ -48,7 +48,7 @@ def test_lost_items_are_told_one_below_the_other(made):
         "        kept out: its score is below threshold=0.3; its score is 0.0500 too low\n"
         "        score: 0.5000 -> 0.2500, rank 2 -> 9\n"
         "        cause: item edited: text of rule:code%20review edited\n"
-        "        mend: bring the words of q2 back\n"
+        "        fix: bring the words of q2 back\n"
     ) in text
 
 
@@ -112,7 +112,7 @@ def test_it_ends_with_what_to_do_next(made):
     assert text.endswith("\n  ctxbench check gate.yaml --accept\n")
     assert " ".join(text.split()).endswith(
         "It is worse (exit code 1). A broken pin stays broken whatever is accepted: change or take out the pin "
-        "(gate.yaml, line 12), or mend the selection. Mend the rest as said above, or, if it is meant, accept it: "
+        "(gate.yaml, line 12), or fix the selection. Fix the rest as said above, or, if it is meant, accept it: "
         "ctxbench check gate.yaml --accept"
     )
 
@@ -125,7 +125,7 @@ def test_in_brief_stand_reasons_causes_and_what_to_do(made):
         "worse: gate.yaml",
         "verdict  dataset",
         "Causes, most costly first: ",
-        "mend: pin it",
+        "fix: pin it",
         "Pins that do not",
     ):
         assert kept in " ".join(text.split()).replace("verdict dataset", "verdict  dataset"), kept

@@ -96,13 +96,15 @@ def test_a_metric_that_fails_names_what_is_to_blame_with_its_place(made):
     for named, where in (({}, ""), ({"locations": places}, " (c.jsonl:3)")):
         (suite,) = read(junit(made.check(made.dearer()), **named))
         told = suite.find(".//failure").get("message")
-        assert told.endswith(f"; item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y){where}")
+        assert told.endswith(
+            f"; item costs more tokens: 2 items cost more prompt tokens (tool:a:x and tool:a:y){where}"
+        )
 
 
 def test_strictly_what_cannot_be_told_fails(made):
-    (suite,) = read(junit(made.check(made.cannot_tell()), strict=True))
+    (suite,) = read(junit(made.check(made.inconclusive()), strict=True))
     assert outcomes(suite)["metric: completeness"] == "failure"
-    assert suite.find(".//failure").get("message").startswith("cannot tell: 100.0 -> 95.0")
+    assert suite.find(".//failure").get("message").startswith("inconclusive: 100.0 -> 95.0")
 
 
 def test_items_lost_within_the_allowance_are_skipped_with_the_reason(made):
@@ -114,16 +116,18 @@ def test_items_lost_within_the_allowance_are_skipped_with_the_reason(made):
 
 
 def test_what_was_counted_on_no_query_is_skipped_and_not_passed(made):
-    (suite,) = read(junit(made.check(replace(made.same(), needing=8, unsteady=8))))
+    (suite,) = read(junit(made.check(replace(made.same(), n_with_requirements=8, nondeterministic=8))))
     assert outcomes(suite)["required items"] == "skipped"
-    assert suite.find(".//skipped").get("message") == "not counted: unsteady on all 8 queries that need something"
-    (suite,) = read(junit(made.check(replace(made.same(), needing=8, unsteady=7))))
+    assert (
+        suite.find(".//skipped").get("message") == "not counted: nondeterministic on all 8 queries that need something"
+    )
+    (suite,) = read(junit(made.check(replace(made.same(), n_with_requirements=8, nondeterministic=7))))
     assert outcomes(suite)["required items"] == "passed"
 
 
 def by_chance(made):
     """Of a selector that is not deterministic, more is lost than may be, maybe by chance."""
-    return replace(made.worse(), verdict=Verdict.CANNOT_TELL, pins=(), metrics=())
+    return replace(made.worse(), verdict=Verdict.INCONCLUSIVE, pins=(), metrics=())
 
 
 def test_what_may_be_lost_by_chance_fails_only_strictly(made):

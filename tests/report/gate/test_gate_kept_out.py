@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.gate.results import Cause, CauseKind, Change, Remedy
+from ctxbench.gate.results import Cause, CauseKind, Change, Fix
 from ctxbench.model.candidates import Rule
 from ctxbench.report.check_texts import exclusion_text, without_texts
 
@@ -45,24 +45,24 @@ def test_a_rule_of_chunks_is_not_taken_for_one_of_ranks():
 
 
 @pytest.mark.parametrize(
-    ("remedy", "said"),
+    ("fix", "said"),
     [
-        (Remedy(), ""),
-        (Remedy("put it back"), "put it back"),
-        (Remedy("raise topN to", 7), "raise topN to 7"),
-        (Remedy("lower threshold to", 0.25, lower=True), "lower threshold to 0.25"),
+        (Fix(), ""),
+        (Fix("put it back"), "put it back"),
+        (Fix("raise topN to", 7), "raise topN to 7"),
+        (Fix("lower threshold to", 0.25, lower=True), "lower threshold to 0.25"),
         (
-            Remedy("take the edit back", quoted='say again: "Be brief."'),
+            Fix("take the edit back", quoted='say again: "Be brief."'),
             'take the edit back, or say again: "Be brief."',
         ),
     ],
 )
-def test_what_would_mend_a_loss_is_one_phrase(remedy, said):
-    assert (str(remedy), bool(remedy)) == (said, bool(said))
+def test_what_would_mend_a_loss_is_one_phrase(fix, said):
+    assert (str(fix), bool(fix)) == (said, bool(said))
 
 
 def test_without_texts_a_phrase_goes_without_what_it_quotes(made):
-    quoting = Remedy("take the edit back", quoted='say again: "Be brief."')
-    check = made.check(replace(made.worse(), changes=(replace(made.LOST, remedy=quoting),)))
+    quoting = Fix("take the edit back", quoted='say again: "Be brief."')
+    check = made.check(replace(made.worse(), changes=(replace(made.LOST, fix=quoting),)))
     (one,) = without_texts(check).selectors
-    assert [str(change.remedy) for change in one.changes] == ["take the edit back"]
+    assert [str(change.fix) for change in one.changes] == ["take the edit back"]

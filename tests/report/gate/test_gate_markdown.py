@@ -39,7 +39,7 @@ def one_cell(text):
 
 def test_a_check_is_read_back_as_tables(made):
     found = cells(markdown(document(made.every())))
-    assert [row[0] for row in found[0][1:]] == ["not comparable", "worse", "cannot tell", "better", "same"]
+    assert [row[0] for row in found[0][1:]] == ["not comparable", "worse", "inconclusive", "better", "same"]
     lost = next(table for table in found if table[0][:2] == ["query", "item"])
     assert lost[1][0] == "<code>q2</code><br><code>please review my code</code>"
     assert lost[1][1] == "<code>rule:code%20review</code>"
@@ -182,7 +182,7 @@ def test_a_long_check_loses_what_matters_least_and_says_how_much(made):
     assert len(others) == 1  # its heading: all its rows are left out before any that cost something
     (left,) = re.findall(r"([\d,]+) more rows left out: no room here; `--json` has them\.\n\n</details>", text)
     assert left == "4,000"
-    lost = next(table for table in tables if table[0][-1] == "mend" and table[0][0] == "query")
+    lost = next(table for table in tables if table[0][-1] == "fix" and table[0][0] == "query")
     kept = [re.findall(r"<code>(rule:r\d+)</code>", row[1])[0] for row in lost[1:] if len(row) == len(lost[0])]
     assert kept == [f"rule:r{place}" for place in range(len(kept))]  # the first ones stay
     assert f"{4_000 - len(kept):,} more rows left out" in text

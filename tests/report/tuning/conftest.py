@@ -176,11 +176,11 @@ def outcome(
         bounds={KEPT: 0.9132},
         verdicts=(said("holds"),),
         fixed=fixed,
-        fixed_own=own,
+        fixed_of_selector=own,
         against={
             "defaults": changes((550.0, 320.0), (0.921, 0.92)),
             "fixed": changes((500.0, 320.0), (0.9, 0.92)),
-            "fixed_own": changes((400.0, 320.0), (0.92, 0.92)),
+            "fixed_of_selector": changes((400.0, 320.0), (0.92, 0.92)),
         },
         at_tokens=AtTokens(tokens=320.0, complete=0.93, base=0.9, comparison=comparison(0.9, 0.93, 0.02)),
         ranking=changes((500.0, 400.0), (0.9, 0.92)),
@@ -206,7 +206,7 @@ def outcome(
 def references() -> tuple[SettingResult, ...]:
     """What every dataset is measured with."""
     return (
-        contender("documents' defaults", DEFAULTS, (0.91, 275.0, 5.0), values={"contextTopK": 20}),
+        contender("specification's defaults", DEFAULTS, (0.91, 275.0, 5.0), values={"contextTopK": 20}),
         contender("semantic/normal", PRESET, (0.91, 275.0, 5.0)),
         contender("semantic/aggressive", PRESET, (0.83, 165.0, 3.0)),
         contender("semantic/conservative", PRESET, (0.955, 550.0, 10.0)),
@@ -231,7 +231,7 @@ def dataset(
             outcome(),
             nothing(WITHIN),
         )
-    chosen = [part for one in found for part in (one.chosen, one.fixed, one.fixed_own) if part is not None]
+    chosen = [part for one in found for part in (one.chosen, one.fixed, one.fixed_of_selector) if part is not None]
     made = DatasetTuning(
         dataset=name,
         version="2026.3.23-1",
@@ -283,7 +283,7 @@ def edges() -> dict[str, Tuning]:
     empty: Mapping[str, Estimate] = {}
     nan = Estimate(value=math.nan, interval=interval(-math.inf, math.inf, holds=False), n=0, left_out=9)
     unread = outcome(verdicts=(), against={}, ranking={}, worst_scope=None, worst_server=None, worse=())
-    unread = replace(unread, chosen=replace(unread.chosen, test=empty), fixed=None, fixed_own=None)
+    unread = replace(unread, chosen=replace(unread.chosen, test=empty), fixed=None, fixed_of_selector=None)
     unknown = outcome(
         at=(0.9, 100.0, 2.0),
         worst_scope=GroupMean("none", Mean(value=math.nan, n=0, left_out=5)),

@@ -82,14 +82,14 @@ def test_what_misses_its_target_on_the_test_split_is_not_recommended(made):
     outcome = made.outcome(verdicts=(made.said("missed"),))
     assert outcome.recommended is None
     assert advice(made.dataset(), outcome) == (
-        f"normal: keep the default (documents' defaults); what was chosen, {VALUES}, misses completeness >= 0.9 of "
-        "what is reachable at 20 items on the test split."
+        f"normal: keep the default (specification's defaults); what was chosen, {VALUES}, misses completeness >= 0.9 "
+        "of what is reachable at 20 items on the test split."
     )
 
 
 def test_the_default_is_kept_with_how_many_labels_would_help(made):
     nothing, dataset = made.nothing(), made.dataset()
-    kept = "normal: keep the default (documents' defaults); "
+    kept = "normal: keep the default (specification's defaults); "
     assert (
         advice(dataset, nothing)
         == f"{kept}label about 300 to 640 more requests to tell whether a setting meets the target."

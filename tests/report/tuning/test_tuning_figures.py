@@ -46,7 +46,7 @@ def test_a_trade_off_has_four_panels_and_every_contender(made):
         "semantic: front",
         "semantic: first n",
         "calibrated: front",
-        "1 documents' defaults",
+        "1 specification's defaults",
         "5 everything",
     } <= set(said)
     assert said.count("completeness, % of queries") == 2
@@ -59,7 +59,7 @@ def test_a_trade_off_has_four_panels_and_every_contender(made):
 
 def test_marks_stand_where_their_figures_are(made):
     drawing = tuning_document.trade_off(made.dataset())
-    said = "documents' defaults: 91.0 (88.0\u201394.0)% completeness, 275 (261\u2013289) prompt tokens a query"
+    said = "specification's defaults: 91.0 (88.0\u201394.0)% completeness, 275 (261\u2013289) prompt tokens a query"
     assert titles(drawing.svg)[0] == said
     found = panel(made.dataset())
     assert (found.rings[0].x, found.rings[0].y) == (275.0, 0.91)

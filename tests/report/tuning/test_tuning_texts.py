@@ -26,7 +26,7 @@ def test_tokens_change_by_per_cent_of_the_other_side_and_shares_by_points(made):
     # (320 - 500) / 500 = -36%, and its ends (-180 -+ 20) / 500
     found = made.changes((500.0, 320.0), (0.921, 0.92))
     assert tuning_tables.change_text(found, TOKENS) == ("−36.0% (−40.0 to −32.0)", "p=0.0004")
-    assert tuning_tables.change_text(found, COMPLETE) == ("−0.1 (−2.1 to +1.9)", "cannot be told apart")
+    assert tuning_tables.change_text(found, COMPLETE) == ("−0.1 (−2.1 to +1.9)", "not significant")
 
 
 def test_a_change_from_nothing_or_of_nothing_is_a_dash(made):
@@ -110,7 +110,7 @@ def test_words_of_the_advice_and_p_values_are_explained_once(made):
     tuning = made.tuning()
     said = tuning_tables.terms(tuning)
     assert said.startswith("Fixed k: simply offer the first k of the base's ranking, with the best k.")
-    assert said.endswith("Base, or default, what all is held against: semantic with the documents' defaults.")
+    assert said.endswith("Base, or default, what all is held against: semantic with the specification's defaults.")
     outcome = made.outcome()
     chosen = replace(outcome.chosen, values={"margin": 2.0, "at_least": 4, "at_most": 5})
     named = tuning_tables.terms(made.tuning(made.dataset(outcomes=(replace(outcome, chosen=chosen),))))

@@ -88,11 +88,11 @@ def test_the_page_shows_the_figures_of_the_summary(report_of):
         "What is recommended",
         "92.0 (89.0–95.0)",
         "−41.8% (−45.5 to −38.2)",
-        "cannot be told apart",
+        "not significant",
         "contextMargin 0.15 offers 41.8% fewer prompt tokens (−45.5 to −38.2) at −0.1 points of completeness",
         (
-            "within-4000: keep the default (documents' defaults); label about 300 to 640 more requests to tell whether "
-            "a setting meets the target."
+            "within-4000: keep the default (specification's defaults); label about 300 to 640 more requests to tell "
+            "whether a setting meets the target."
         ),
         "keep the default: 49 queries are too few to tell that the constraint is met",
         "billing: 75.0 of 12 queries",
@@ -162,7 +162,7 @@ def test_the_console_has_both_splits_and_changes_in_eighty_columns(made):
     assert "    completeness % 93.0 (90.0–96.0)          92.0 (89.0–95.0)" in lines
     assert "    prompt tokens  320 (304–336)             336 (319–353)" in lines
     assert "      prompt tokens −41.8% (−45.5 to −38.2), p=0.0004" in lines
-    assert "      completeness, points −0.1 (−2.1 to +1.9), cannot be told apart" in lines
+    assert "      completeness, points −0.1 (−2.1 to +1.9), not significant" in lines
     assert "    constraints, test split: holds" in lines
     assert "    keep the default: 49 queries are too few to tell that the constraint is met" in lines
 

@@ -47,7 +47,7 @@ def measured(made, one: Pipeline, resources) -> float:
 def test_the_step_reads_the_fit_and_reaches_what_it_promises(data, resources, tmp_path):
     fit, figures = fit_columns(data, pipeline(weights=WRONG), resources, RR)
     assert figures is None
-    assert (fit.what, fit.dataset, fit.queries, fit.catalog) == ("linear", "made", 24, data.catalog.hash)
+    assert (fit.kind, fit.dataset, fit.queries, fit.catalog) == ("linear", "made", 24, data.catalog.hash)
     assert fit.behind == describe_context(pipeline(weights=WRONG), 0)
     assert list(fit.values["weights"]) == list(WRONG)
     assert fit.values["before"] == measured(data, pipeline(weights=WRONG), resources) < fit.values["value"]

@@ -155,7 +155,7 @@ class TestFit:
 
     def test_what_stands_in_a_fit(self, data, resources):
         found = fit("abstention", data, PIPELINE, resources, split="all")
-        assert (found.what, found.dataset, found.split, found.queries) == ("abstention", "made", "all", 24)
+        assert (found.kind, found.dataset, found.split, found.queries) == ("abstention", "made", "all", 24)
         assert (found.catalog, found.dataset_hash) == (CATALOG.hash, data.hash)
         assert found.embedder == resources.identity("embedder")
         assert found.behind == describe_context(PIPELINE)
@@ -297,7 +297,7 @@ class TestPooled:
 
     def test_what_stands_in_it(self, data, other, resources):
         found = POOLED.fit_pooled([data, other], PIPELINE, resources)
-        assert (found.what, found.dataset, found.catalog, found.queries) == ("probability", "made + small", "", 26)
+        assert (found.kind, found.dataset, found.catalog, found.queries) == ("probability", "made + small", "", 26)
         assert found.values["datasets"] == ["made", "small"]
         assert tuple(found.values["columns"]) == TEXT
         assert found.behind == describe_context(PIPELINE)

@@ -38,7 +38,7 @@ SPEC.loader.exec_module(ONE_DOMAIN)
 METRICS = parse_metrics(
     [
         *("completeness", "recall", "direct_recall", "dependency_recall", "precision", "precision_upper"),
-        *("tokens", "total_tokens", "items", "unlabelled", "wrong_siblings", "false_items"),
+        *("tokens", "total_tokens", "items", "unlabelled", "same_server_confusions", "false_items"),
         *("false_inclusion", "abstention", "forbidden_offered"),
     ]
 )
@@ -143,7 +143,7 @@ def every_setting(both: DomainPair):
 GAINS = (COMPLETE, WITHIN, RECALL, Measure(parse_metric("direct_recall")), Measure(parse_metric("dependency_recall")))
 COSTS = tuple(
     Measure(parse_metric(name))
-    for name in ("tokens", "total_tokens", "items", "unlabelled", "wrong_siblings", "false_items")
+    for name in ("tokens", "total_tokens", "items", "unlabelled", "same_server_confusions", "false_items")
 )
 
 

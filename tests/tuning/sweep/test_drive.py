@@ -175,7 +175,7 @@ def offered(step, candidates: Candidates, *, alone: bool = True) -> list[list[in
 def families(step, alone):
     """A step as a family, the setting that it is, the family with its threshold swept, and the threshold.
 
-    `alone`: the step `margin` by itself, not behind the documents' cut.
+    `alone`: the step `margin` by itself, not behind the specification's cut.
     """
     if isinstance(step, First):
         family = FixedK("n", [step.n])
@@ -219,7 +219,7 @@ by_step = RELATIVE.offered
 
 
 def offered_within(step: Margin, candidates: Candidates) -> list[list[int]]:
-    """By the sweep; behind the documents' cut too, which is of shares, without a floor, of scores above 0."""
+    """By the sweep; behind the specification's cut too, which is of shares, without a floor, of scores above 0."""
     found = by_step(step, candidates)
     assert offered(step, candidates) == found
     if step.of == "ratio" and not step.at_least and (candidates.score[candidates.chosen] > 0).all():

@@ -30,7 +30,9 @@ from ctxbench.tuning.setting_lines import OutputCache, SettingRunner, draw_setti
 
 CATALOG = mock_catalog()
 FINDABLE = [item.key for item in CATALOG if item.enabled and item.include == "agent"]
-METRICS = parse_metrics(["completeness", "recall", "precision", "tokens", "total_tokens", "items", "wrong_siblings"])
+METRICS = parse_metrics(
+    ["completeness", "recall", "precision", "tokens", "total_tokens", "items", "same_server_confusions"]
+)
 MEASURES = tuple(Measure(metric) for metric in METRICS)
 COMPLETE = Measure(parse_metric("completeness"))
 WITHIN = Measure(parse_metric("completeness"), reachable=True)

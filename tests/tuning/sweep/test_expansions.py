@@ -26,7 +26,7 @@ from ctxbench.tuning.setting_lines import SettingRunner
 from ctxbench.tuning.tunables import ExpansionSweep, why_not_exact
 
 METRICS = parse_metrics(
-    ["completeness", "recall", "precision", "tokens", "total_tokens", "items", "wrong_siblings", "false_items"]
+    ["completeness", "recall", "precision", "tokens", "total_tokens", "items", "same_server_confusions", "false_items"]
 )
 MEASURES = tuple(Measure(metric) for metric in METRICS)
 COMPLETE, ITEMS = Measure(parse_metric("completeness")), Measure(parse_metric("items"))

@@ -74,7 +74,16 @@ def test_values_by_length_worked_by_hand():
     rankings = measured_rankings(
         table_of("badc", "ef"),
         labels,
-        *("completeness", "recall", "tokens", "items", "precision", "wrong_siblings", "false_items", "abstention"),
+        *(
+            "completeness",
+            "recall",
+            "tokens",
+            "items",
+            "precision",
+            "same_server_confusions",
+            "false_items",
+            "abstention",
+        ),
         "false_inclusion",
     )
     nan = pytest.approx(NAN, nan_ok=True)
@@ -83,7 +92,7 @@ def test_values_by_length_worked_by_hand():
     assert curve(rankings, "tokens") == [[0, 0], [2, 16], [3, 48], [11, 48], [15, 48]]
     assert curve(rankings, "items") == [[0, 0], [1, 1], [2, 2], [3, 2], [4, 2]]
     assert curve(rankings, "precision") == [[0, nan], [1, nan], [1, nan], [2 / 3, nan], [3 / 4, nan]]
-    assert [row[0] for row in curve(rankings, "wrong_siblings")] == [0, 0, 0, 1, 1]
+    assert [row[0] for row in curve(rankings, "same_server_confusions")] == [0, 0, 0, 1, 1]
     assert [row[1] for row in curve(rankings, "false_items")] == [0, 0, 1, 1, 1]
     assert [row[1] for row in curve(rankings, "false_inclusion")] == [0, 0, 1, 1, 1]
     assert [row[1] for row in curve(rankings, "abstention")] == [1, 0, 0, 0, 0]
@@ -144,7 +153,7 @@ def test_of_failed_queries_amounts_do_not_apply_and_shares_are_what_the_session_
 
 def test_a_metric_without_a_fast_form_is_computed_at_every_length(monkeypatch):
     labels = labels_of(("f", {"a": 2, "c": 2, "b": 1, "e": 0}), ("", {}))
-    names = ("completeness", "recall", "tokens", "precision", "wrong_siblings", "false_inclusion", "unlabelled")
+    names = ("completeness", "recall", "tokens", "precision", "same_server_confusions", "false_inclusion", "unlabelled")
     fast = measured_rankings(table_of("baedc", "ef", held=("f",)), labels, *names)
     for kinds in ("ADDITIVE", "AVERAGES", "STEPWISE"):
         monkeypatch.setattr(metric_values, kinds, set())
