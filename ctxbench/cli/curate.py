@@ -3,25 +3,54 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctxbench.catalogs.agent_file import is_agent_file, open_catalog, read_agent
+from ctxbench.catalogs.instructions import read_page, text_of
+from ctxbench.catalogs.snapshots import CORPUS
 from ctxbench.cli.common import dataset_inputs, print_json
+from ctxbench.datasets.files import create_dataset, labelled_items, write_dataset
+from ctxbench.datasets.layout import (
+    CARD,
+    KNOWN,
+    LabellingCopy,
+    agent_of,
+    copy_labelling,
+    former_place,
+    known_items,
+    write_known_items,
+)
+from ctxbench.datasets.lookup import dataset_folder, open_dataset
+from ctxbench.datasets.queries import unlabelled_words
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import embedding_progress, progress, say
-from ctxbench.io.errors import ParameterError, StorageError
+from ctxbench.io.documents import load_yaml
+from ctxbench.io.errors import ParameterError, StorageError, count
+from ctxbench.io.files import cache_dir, write_atomic
+from ctxbench.io.git import Repository
+from ctxbench.labelling.curation import (
+    GRADES,
+    RULE,
+    DatasetDifference,
+    DatasetStats,
+    PartChanges,
+    Resplit,
+    dataset_stats,
+    diff_datasets,
+    split_dataset,
+)
+from ctxbench.labelling.judgment_files import ExportReport, export_dataset, request_rows
+from ctxbench.labelling.rebase import RebaseReport, check_renames, dropped_items, read_renames, rebase_dataset
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.search.embedders import open_embedder, open_vectors
+from ctxbench.search.tokens import open_counter
+from ctxbench.selectors.protocol import dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ctxbench.datasets.dataset import Dataset
-    from ctxbench.datasets.layout import LabellingCopy
-    from ctxbench.labelling.curation import DatasetDifference, DatasetStats, PartChanges, Resplit
-    from ctxbench.labelling.judgment_files import ExportReport
-    from ctxbench.labelling.rebase import RebaseReport
-    from ctxbench.model.items import Catalog, ItemKey
 
 
 _REORDERED = "items that are in both stand in another order, which breaks ties otherwise"
@@ -29,8 +58,6 @@ _REORDERED = "items that are in both stand in another order, which breaks ties o
 
 def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
     """What a dataset holds, as lines; of each list the first `limit`, None = all."""
-    from ctxbench.datasets.queries import unlabelled_words
-
     counts = stats.counts
     types = ", ".join(f"{n:,} {name}" for name, n in counts["types"].items())
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
@@ -74,14 +101,10 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
 
 
 def _rule() -> str:
-    from ctxbench.labelling.curation import RULE
-
     return RULE
 
 
 def _near_lines(stats: DatasetStats, limit: int | None) -> list[str]:
-    from ctxbench.io.errors import count
-
     near = stats.near
     if near.skipped:
         return [f"near-duplicates: not computed; {near.skipped}", ""]
@@ -107,8 +130,6 @@ def _tag_lines(stats: DatasetStats) -> list[str]:
 
 def split_lines(result: Resplit) -> list[str]:
     """How the splits come out, as lines."""
-    from ctxbench.io.errors import count
-
     rows = [
         [name, *(_n(counts.get(name, 0)) for counts in (result.before, result.after, result.judged, result.bundles))]
         for name in dict.fromkeys([*result.before, *result.after])
@@ -126,8 +147,6 @@ def split_lines(result: Resplit) -> list[str]:
 
 def diff_lines(difference: DatasetDifference, *, limit: int | None = 10) -> list[str]:
     """How two datasets differ, as lines."""
-    from ctxbench.io.errors import count
-
     head = [f"a: {difference.a}", f"b: {difference.b}"]
     if difference.equal:
         return [*head, "equal"]
@@ -161,8 +180,6 @@ def _part_lines(parts: PartChanges) -> list[str]:
 
 
 def _label_line(change: Any) -> str:
-    from ctxbench.labelling.curation import GRADES
-
     sign = {"added": "+", "removed": "-", "changed": "~"}[change.kind]
     sides = [side for side in (change.before, change.after) if side is not None]
     texts = []
@@ -176,8 +193,6 @@ def _label_line(change: Any) -> str:
 
 def rebase_lines(report: RebaseReport, *, limit: int | None = 10) -> list[str]:
     """What carrying a dataset over changed, as lines."""
-    from ctxbench.io.errors import count
-
     after = report.dataset
     lines = [
         f"from {report.source}",
@@ -237,8 +252,6 @@ def rebase_lines(report: RebaseReport, *, limit: int | None = 10) -> list[str]:
 
 def drop_warning(report: RebaseReport) -> list[str]:
     """A warning before labels are dropped whose items may go on under another id; else nothing."""
-    from ctxbench.io.errors import count
-
     if not report.likely:
         return []
     likely = {renaming.old.id for renaming in report.likely}
@@ -251,8 +264,6 @@ def drop_warning(report: RebaseReport) -> list[str]:
 
 def export_lines(report: ExportReport, *, plain: bool = False) -> list[str]:
     """What was written, and what the format cannot hold, as lines."""
-    from ctxbench.io.errors import count
-
     labels = ", ".join(f"{name} {n:,}" for name, n in report.labels.items())
     lines = [f"{count(report.items, 'item')}, {count(report.queries, 'query', 'queries')}, labels in qrels: {labels}"]
     lines += [f"run {name}: {file}" for name, file in report.runs.items()]
@@ -308,10 +319,6 @@ def stats(
         list_all: list all that is counted, not the first few.
         as_json: print JSON, which lists everything.
     """
-    from ctxbench.io.files import cache_dir
-    from ctxbench.labelling.curation import dataset_stats
-    from ctxbench.search.tokens import open_counter
-
     dataset = _opened(name)
     counter = open_counter(tokens, cache=cache_dir())
     if embedder is None:
@@ -320,8 +327,6 @@ def stats(
                 dataset, counter, threshold=threshold, progress=lambda done, total: bar("comparing items", done, total)
             )
     else:
-        from ctxbench.search.embedders import open_embedder, open_vectors
-
         with embedding_progress() as embedding:
             opened = open_embedder(embedder)
             vectors = open_vectors(opened, progress=embedding)
@@ -358,8 +363,6 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
     Raises:
         ParameterError: both or what cannot be: a cached dataset is not changed in place.
     """
-    from ctxbench.labelling.curation import split_dataset
-
     target = _target(name, out, in_place=in_place)
     result = split_dataset(_opened(name), by=how.by, share=how.share, folds=how.folds, version=how.version)
     written = None if target is None else _written(result.dataset, target, source=name, answers=True, in_place=in_place)
@@ -389,8 +392,6 @@ def _where(target: Path | None) -> str:
 
 def diff(first: str, second: str, *, list_all: bool, as_json: bool) -> int:
     """Print the differences of two datasets; the exit code is 0 without any, else 1."""
-    from ctxbench.labelling.curation import diff_datasets
-
     result = diff_datasets(_opened(first), _opened(second))
     if as_json:
         print_json(result.as_dict())
@@ -407,10 +408,6 @@ def rebase(
     Raises:
         ParameterError: both or what cannot be: a cached dataset is not changed in place; or there is no catalog.
     """
-    from ctxbench.catalogs.agent_file import is_agent_file, open_catalog
-    from ctxbench.datasets.layout import KNOWN, agent_of, known_items, write_known_items
-    from ctxbench.labelling.rebase import check_renames, dropped_items, read_renames, rebase_dataset
-
     catalog = how.catalog or agent_of(Path(name))
     if catalog is None:
         raise ParameterError(f"{name} is over no agent file; say the changed catalog: --catalog FILE")
@@ -466,11 +463,6 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
     Raises:
         ParameterError: there is nothing to write, or of format and folder one is missing.
     """
-    from ctxbench.io.errors import count
-    from ctxbench.io.files import write_atomic
-    from ctxbench.labelling.judgment_files import export_dataset, request_rows
-    from ctxbench.selectors.protocol import dumps
-
     if targets.out is not None and targets.form is None:
         raise ParameterError("--out lacks the form of what is written there; add --format beir or --format trec")
     if (targets.form is None) != (targets.out is None) or (targets.form is None and targets.requests is None):
@@ -506,10 +498,6 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
 
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> LabellingCopy:
     """Write a dataset made of another, in its place or as a copy with the files of labelling."""
-    from ctxbench.datasets.files import create_dataset, write_dataset
-    from ctxbench.datasets.layout import LabellingCopy, copy_labelling
-    from ctxbench.datasets.lookup import dataset_folder
-
     if in_place:
         write_dataset(dataset, folder)
         return LabellingCopy()
@@ -527,12 +515,6 @@ def _opened_for_rebase(name: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset
     Over an agent, whose items are those of now, what is labelled or was known and is gone is there, disabled; what is
     new is left out, and so is what an item was renamed to, unless labels or requests name it as well.
     """
-    from ctxbench.datasets.files import labelled_items
-    from ctxbench.datasets.layout import CARD, agent_of, known_items
-    from ctxbench.datasets.lookup import open_dataset
-    from ctxbench.io.documents import load_yaml
-    from ctxbench.model.items import Catalog, Item, ItemKey
-
     folder = Path(name)
     if agent_of(folder) is None:
         return _opened(name)
@@ -554,12 +536,6 @@ def _former_texts(folder: Path, dataset: Dataset, changed: Catalog) -> dict[str,
 
     Only of types of which there are new items: those may hold a part of what was split.
     """
-    from ctxbench.catalogs.agent_file import read_agent
-    from ctxbench.catalogs.instructions import read_page, text_of
-    from ctxbench.catalogs.snapshots import CORPUS
-    from ctxbench.datasets.layout import agent_of, former_place
-    from ctxbench.io.git import Repository
-
     path, ids = agent_of(folder), {*dataset.catalog.ids}
     new = {item.type for item in changed if item.id not in ids}
     if path is None or not new:
@@ -595,7 +571,5 @@ def _named_items(dataset: Dataset) -> Iterator[ItemKey]:
 
 
 def _opened(name: str) -> Dataset:
-    from ctxbench.datasets.lookup import open_dataset
-
     with progress() as bar:
         return open_dataset(name, notify=bar.say)

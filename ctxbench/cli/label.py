@@ -14,17 +14,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.datasets.layout import Exposure, read_exposures
+from ctxbench.datasets.lookup import open_dataset
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import Keys, progress, refuse_closed, say
+from ctxbench.io.documents import dump_jsonl
 from ctxbench.io.errors import ParameterError, count, quoted
+from ctxbench.io.files import cache_dir, write_atomic
+from ctxbench.labelling.pools import Pool, Predictor, make_pool, open_selectors, usual_selectors
+from ctxbench.labelling.review import (
+    Agreement,
+    Correction,
+    Corrections,
+    Finding,
+    agreement,
+    findings,
+    is_patch,
+    pooled_pairs,
+    read_labelling,
+    sample_queries,
+    write_patch,
+)
+from ctxbench.labelling.session import LabellingSession, LabelPrompt, LikelyItem, PromptAnswer, Report, opened
+from ctxbench.search.embedders import open_embedder, open_vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 
 if TYPE_CHECKING:
     from ctxbench.datasets.dataset import Dataset
-    from ctxbench.datasets.layout import Exposure
     from ctxbench.labelling.answer_log import KeyPress
-    from ctxbench.labelling.pools import Pool
-    from ctxbench.labelling.review import Agreement, Correction, Finding
-    from ctxbench.labelling.session import LabellingSession, LabelPrompt, LikelyItem, PromptAnswer, Report
     from ctxbench.model.items import Item, ItemKey
     from ctxbench.model.requests import Request
 
@@ -167,10 +185,6 @@ def label(
     folder: Path, *, minutes: float, selectors: list[str], figures: list[str], embedder: str, as_json: bool
 ) -> None:
     """Ask for `minutes`, then say what the figures are; 0 writes no file."""
-    from ctxbench.datasets.layout import read_exposures
-    from ctxbench.labelling.pools import Predictor
-    from ctxbench.labelling.session import opened
-
     if not (math.isfinite(minutes) and minutes >= 0):
         raise ParameterError(f"minutes must be 0 or more, got {minutes}")
     if minutes > 0:
@@ -204,12 +218,6 @@ def label(
 
 def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposures: Mapping[str, Exposure]) -> Pool:
     """What selectors (the usual ones if none is named) offer for a dataset's queries."""
-    from ctxbench.io.files import cache_dir
-    from ctxbench.labelling.pools import make_pool, open_selectors, usual_selectors
-    from ctxbench.search.embedders import open_embedder, open_vectors
-    from ctxbench.search.resources import LocalResources
-    from ctxbench.search.tokens import open_counter
-
     opened = open_embedder(embedder)
     with progress() as bar:
         vectors = open_vectors(opened, progress=lambda done, total: bar("embedding texts", done, total))
@@ -283,8 +291,6 @@ class _LabellingDialogue:
 
     def _reply(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
         """The answer of a key; None where it has no meaning, which is printed."""
-        from ctxbench.labelling.session import PromptAnswer
-
         if key == "/" and prompt.kind == "needed":
             item = self.search.ask(prompt.query)
             if item is None:
@@ -298,8 +304,6 @@ class _LabellingDialogue:
         return reply
 
     def _of_key(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
-        from ctxbench.labelling.session import PromptAnswer
-
         if key == "s":
             return PromptAnswer("skip")
         if prompt.kind == "alternative":
@@ -434,11 +438,6 @@ class Drawn:
 
 def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: Path, as_json: bool = False) -> None:
     """Write the pairs that a second person is to judge, one query a line, without any label."""
-    from ctxbench.datasets.lookup import open_dataset
-    from ctxbench.io.documents import dump_jsonl
-    from ctxbench.io.files import write_atomic
-    from ctxbench.labelling.review import pooled_pairs, sample_queries
-
     read = {**dataset_inputs(name), **selector_inputs(*selectors)}
     refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("_id", "text", "items")})
     with progress() as bar:
@@ -458,8 +457,6 @@ def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: P
     if as_json:
         print_json({"pairs": len(pairs), "queries": len(rows), "written": str(out)})
     else:
-        from ctxbench.io.errors import count
-
         say(f"{count(len(pairs), 'pair')} of {count(len(rows), 'query', 'queries')} written to {out}", err=True)
 
 
@@ -473,13 +470,10 @@ def _select_fields(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any
 
 def compare(first: Path, second: Path, *, as_json: bool) -> None:
     """Print the agreement of two labellings of the same pairs."""
-    from ctxbench.labelling.review import agreement, read_labelling
-
     result = agreement(read_labelling(first), read_labelling(second))
     if as_json:
         print_json(_as_dict(result))
         return
-    from ctxbench.io.errors import count
 
     say(f"{count(result.pairs, 'pair')} of {count(result.queries, 'query', 'queries')} judged by both")
     for path, n in ((first, result.only_first), (second, result.only_second)):
@@ -538,9 +532,6 @@ def _as_dict(result: Agreement) -> dict[str, Any]:
 
 def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool, embedder: str, as_json: bool) -> None:
     """List contradicted labels, or ask about each and write the accepted corrections as a patch."""
-    from ctxbench.datasets.lookup import open_dataset
-    from ctxbench.labelling.review import findings, is_patch, write_patch
-
     with progress() as bar:
         dataset = open_dataset(name, notify=bar.say)
     if not (listed or as_json) and patch is None:
@@ -581,8 +572,6 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
 
 def apply_patch(folder: Path, patch: Path) -> None:
     """Apply a patch to the dataset in a folder; nobody labels it meanwhile."""
-    from ctxbench.labelling.session import opened
-
     with opened(folder) as work:
         tell(*work.notes)
         before = work.dataset
@@ -606,8 +595,6 @@ class _Review:
 
     def __init__(self, dataset: Dataset, findings: list[Finding], *, write: Callable[[list[Correction]], None]) -> None:
         """`write` is called with all corrections whenever one was accepted or taken back."""
-        from ctxbench.labelling.review import Corrections
-
         self.dataset = dataset
         self._write = write
         self.findings = findings

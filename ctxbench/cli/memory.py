@@ -29,7 +29,7 @@ from ctxbench.memory.engine import BuiltContext
 from ctxbench.memory.memories import checked_name, feedback_dataset
 from ctxbench.memory.service import ContextService
 from ctxbench.memory.sqlite_store import ImportedMemories, MemoryFile, SqliteStore, import_memories, read_memories
-from ctxbench.memory.web_app import UserTokens, others_may_read, read_tokens
+from ctxbench.memory.web_app import LOOPBACK, Access, UserTokens, others_may_read, read_tokens, web_app
 from ctxbench.pipelines.strategies.format import FIELDS
 from ctxbench.search.embedders import open_embedder
 from ctxbench.search.tokens import CharsCounter, counter_for_model
@@ -282,7 +282,6 @@ def run(
     try:
         import uvicorn
 
-        from ctxbench.memory.web_app import LOOPBACK, Access, web_app
     except ImportError:
         raise ParameterError(f"serving takes the extra `server`: {install_command('server')}") from None
     check_range("--port", at[1], 0, 65_535)

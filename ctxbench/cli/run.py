@@ -9,25 +9,46 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
 from ctxbench.cli.select import find_catalog
+from ctxbench.datasets.dataset import Dataset, select_queries
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.experiment import Experiment, examine, failures_told, machine, scoring
+from ctxbench.evaluation.inputs import Prepared, prepare
+from ctxbench.evaluation.run_folder import RunFolder, RunSummary, summarise_run
+from ctxbench.evaluation.runner import requests_like, run, time_embedding, time_requests
+from ctxbench.gate.baseline_rows import gate_file_in_messages
+from ctxbench.gate.history import baseline_of, read_history
 from ctxbench.io.cache import line_from, refuse_outputs
 from ctxbench.io.console import progress, say
-from ctxbench.io.errors import SHOWN, ParameterError, SelectorError, StorageError, UnknownNameError, quoted
-from ctxbench.io.files import temporary_folder, write_atomic
-
-if TYPE_CHECKING:
-    from ctxbench.datasets.dataset import Dataset
-    from ctxbench.evaluation.experiment import Experiment
-    from ctxbench.evaluation.inputs import Prepared
-    from ctxbench.evaluation.run_folder import RunFolder, RunSummary
-    from ctxbench.labelling.overlap import EditEffect, NamesAlike, Overlap, OverlapPair
-    from ctxbench.search.graph import GraphSpec
-    from ctxbench.search.tokens import TokenCounter
+from ctxbench.io.documents import dump_json
+from ctxbench.io.errors import SHOWN, ParameterError, SelectorError, StorageError, UnknownNameError, count, quoted
+from ctxbench.io.files import cache_dir, temporary_folder, write_atomic
+from ctxbench.labelling.overlap import (
+    FIRST_FEW,
+    VECTORS_THRESHOLD,
+    EditEffect,
+    NamesAlike,
+    Overlap,
+    OverlapPair,
+    overlap,
+)
+from ctxbench.model.resources import EMBEDDER, kind_of
+from ctxbench.report.pages import titles, write_parted
+from ctxbench.report.run_charts import history_chart, history_csv, history_json, print_history
+from ctxbench.report.run_page import write_report
+from ctxbench.report.run_text import figures_csv, markdown_report, print_latency, print_summary
+from ctxbench.search.embedders import open_embedder, open_vectors
+from ctxbench.search.graph import GraphSpec, made_from, make_graph, read_graph, write_graph
+from ctxbench.search.resources import LocalResources, local_resources
+from ctxbench.search.tokens import TokenCounter, open_counter
+from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.external import all_empty
+from ctxbench.selectors.selector import offered_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +85,6 @@ def run_experiment(
     Raises:
         UnknownNameError: the experiment has no such selector.
     """
-    from ctxbench.evaluation.experiment import examine
-    from ctxbench.evaluation.inputs import prepare
-
     with progress() as bar:
         experiment, faults = examine(path)
         targets.refuse({"the experiment": [path], **dataset_inputs(*experiment.datasets, base=experiment.base)})
@@ -97,9 +115,6 @@ def score_answers(
     answers: Path, *, dataset: str, selectors: list[str], out: Path | None, tokens: str, targets: ReportTargets
 ) -> None:
     """Score a file of answers, and shipped selectors to compare with, if any."""
-    from ctxbench.evaluation.experiment import scoring
-    from ctxbench.evaluation.inputs import prepare
-
     targets.refuse({"the answers": [answers], **dataset_inputs(dataset), **selector_inputs(*selectors)})
     with progress() as bar:
         prepared = prepare(scoring(answers, dataset=dataset, compare_with=selectors, tokens=tokens), notify=bar.say)
@@ -121,12 +136,6 @@ def report_run(path: Path, targets: ReportTargets) -> None:
         StorageError: it is no finished run.
         ParameterError: a dataset has changed since.
     """
-    from ctxbench.datasets.dataset import select_queries
-    from ctxbench.datasets.lookup import open_dataset
-    from ctxbench.evaluation.run_folder import RunFolder
-    from ctxbench.io.files import cache_dir
-    from ctxbench.search.tokens import open_counter
-
     folder = RunFolder(path)
     manifest = folder.read("manifest.json")
     base = path / str(folder.read("timings.json").get("experiment_folder", "."))
@@ -149,9 +158,6 @@ def report_run(path: Path, targets: ReportTargets) -> None:
 
 
 def _run(prepared: Prepared, path: Path, *, fresh: bool, targets: ReportTargets, page: bool = True) -> None:
-    from ctxbench.evaluation.run_folder import RunFolder
-    from ctxbench.evaluation.runner import run
-
     with _goes_on(resumable=page):
         with progress() as bar:
             done = run(prepared, path, progress=bar, fresh=fresh)
@@ -203,9 +209,6 @@ def _goes_on(*, resumable: bool) -> Iterator[None]:
 
 def _all_empty(prepared: Prepared, folder: RunFolder) -> Iterator[str]:
     """A warning where the answers that are scored, those of the first selector, offer nothing for any query."""
-    from ctxbench.selectors.external import all_empty
-    from ctxbench.selectors.selector import offered_sizes
-
     name = prepared.experiment.selectors[0].name
     for dataset in prepared.datasets:
         part = folder.load(dataset, name)
@@ -220,8 +223,6 @@ def _failures(prepared: Prepared, folder: RunFolder, *, persistent: bool) -> Ite
 
     Then, if persistent and any failed, that they are asked again.
     """
-    from ctxbench.evaluation.experiment import failures_told
-
     failed = 0
     for dataset in prepared.datasets:
         for selector in prepared.experiment.selectors:
@@ -250,26 +251,16 @@ def _report(
     page: bool = True,
 ) -> None:
     """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""
-    from ctxbench.evaluation.run_folder import summarise_run
-    from ctxbench.io.documents import dump_json
-
     summary = summarise_run(folder)
     write_atomic(folder.path / "summary.json", dump_json(summary.as_dict(), indent=2))
     if targets.csv is not None:
-        from ctxbench.report.run_text import figures_csv
-
         write_atomic(targets.csv, figures_csv(summary))
     if targets.markdown is not None:
-        from ctxbench.report.pages import titles, write_parted
-        from ctxbench.report.run_text import markdown_report
-
         text = markdown_report(summary, datasets)
         for path in write_parted(targets.markdown, text, titles(text) if len(summary.datasets) > 1 else ()):
             say(f"report: {path}", err=True)
     where = None
     if page:
-        from ctxbench.report.run_page import write_report
-
         tokens = {
             name: counter.count(dataset.catalog.ids, [item.prompt_text for item in dataset.catalog])
             for name, dataset in datasets.items()
@@ -286,24 +277,11 @@ def _print(summary: RunSummary, *, as_json: bool) -> None:
     if as_json:
         print_json(summary.as_dict())
     else:
-        from ctxbench.report.run_text import print_summary
-
         print_summary(summary)
 
 
 def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, seconds: float, as_json: bool) -> None:
     """Time selectors side by side, by default an agent's own, and print their quantiles."""
-    from ctxbench.catalogs.agent_file import is_agent_file
-    from ctxbench.evaluation.experiment import machine
-    from ctxbench.evaluation.runner import requests_like, time_embedding, time_requests
-    from ctxbench.io.files import cache_dir
-    from ctxbench.model.resources import EMBEDDER, kind_of
-    from ctxbench.report.run_text import print_latency
-    from ctxbench.search.embedders import open_embedder
-    from ctxbench.search.resources import local_resources
-    from ctxbench.search.tokens import open_counter
-    from ctxbench.selectors.definitions import find_definition
-
     pipelines = {}
     for name in selectors or [catalog if is_agent_file(catalog) else "semantic/documents"]:
         definition, preset = find_definition(name)
@@ -385,9 +363,7 @@ def report(path: Path | None, output: HistoryOutput) -> None:
 
 
 def _show_history(path: Path, output: HistoryOutput) -> None:
-    from ctxbench.gate.baseline_rows import GATE, gate_file_in_messages
-    from ctxbench.gate.history import baseline_of, read_history
-    from ctxbench.report.run_charts import history_chart, history_csv, history_json, print_history
+    from ctxbench.gate.baseline_rows import GATE
 
     form = "" if output.chart is None else _form(output.chart)
     read: dict[str, list[Path]] = {"what is shown": [] if path.is_dir() else [path]}
@@ -429,13 +405,6 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
         StorageError: the file is there and holds no graph, or cannot be written.
         UserError: the catalog or the embedder is unknown.
     """
-    from ctxbench.io.errors import count
-    from ctxbench.io.files import cache_dir
-    from ctxbench.search.embedders import open_embedder, open_vectors
-    from ctxbench.search.graph import made_from, make_graph, read_graph, write_graph
-    from ctxbench.search.resources import LocalResources
-    from ctxbench.search.tokens import open_counter
-
     refuse_outputs({"--out": out}, dataset_inputs(catalog))
     items = find_catalog(catalog)
     try:
@@ -474,11 +443,6 @@ def show_overlap(name: str, *, embedder: str, threshold: float | None, list_all:
         list_all: try changes for all pairs, and list all, not the first ten.
         as_json: print JSON, which lists everything.
     """
-    from ctxbench.io.files import cache_dir
-    from ctxbench.labelling.overlap import VECTORS_THRESHOLD, overlap
-    from ctxbench.search.embedders import open_embedder, open_vectors
-    from ctxbench.search.tokens import open_counter
-
     catalog = find_catalog(name)
     with progress() as bar:
         vectors = open_vectors(
@@ -505,8 +469,6 @@ def overlap_lines(result: Overlap, *, limit: int | None = 10) -> list[str]:
 
 
 def _summary(result: Overlap) -> Iterator[str]:
-    from ctxbench.labelling.overlap import FIRST_FEW
-
     types = ", ".join(f"{n:,} {type_}{'s' * (n != 1)}" for type_, n in result.items.items()) or "no items"
     left_out = f"; {result.left_out:,} that no search finds (disabled, or by hand only) are left out"
     yield f"{types}: {result.tokens:,} prompt tokens{left_out if result.left_out else ''}"
