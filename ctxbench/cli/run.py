@@ -19,12 +19,12 @@ from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.evaluation.experiment import Experiment, examine, failures_told, machine, scoring
 from ctxbench.evaluation.inputs import Prepared, prepare
-from ctxbench.evaluation.run_folder import RunFolder, RunSummary, summarise_run
+from ctxbench.evaluation.run_folder import RunFolder, summarise_run
 from ctxbench.evaluation.runner import requests_like, run, time_embedding, time_requests
 from ctxbench.gate.baseline_rows import gate_file_in_messages
 from ctxbench.gate.history import baseline_of, read_history
 from ctxbench.io.cache import line_from, refuse_outputs
-from ctxbench.io.console import progress, say
+from ctxbench.io.console import progress, say, show_tables
 from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import SHOWN, ParameterError, SelectorError, StorageError, UnknownNameError, count, quoted
 from ctxbench.io.files import cache_dir, temporary_folder, write_atomic
@@ -39,9 +39,9 @@ from ctxbench.labelling.overlap import (
 )
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.report.pages import titles, write_parted
-from ctxbench.report.run_charts import history_chart, history_csv, history_json, print_history
+from ctxbench.report.run_charts import history_chart, history_csv, history_json, history_tables
 from ctxbench.report.run_page import write_report
-from ctxbench.report.run_text import figures_csv, markdown_report, print_latency, print_summary
+from ctxbench.report.run_text import figures_csv, latency_tables, markdown_report, print_summary
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.graph import GraphSpec, made_from, make_graph, read_graph, write_graph
 from ctxbench.search.resources import LocalResources, local_resources
@@ -267,17 +267,13 @@ def _report(
         }
         where = write_report(folder, datasets, tokens=tokens, summary=summary)
     try:
-        _print(summary, as_json=targets.json)
+        if targets.json:
+            print_json(summary.as_dict())
+        else:
+            print_summary(summary)
     finally:
         if where is not None:
             say(f"report: {where} (open it in a browser)", err=True)
-
-
-def _print(summary: RunSummary, *, as_json: bool) -> None:
-    if as_json:
-        print_json(summary.as_dict())
-    else:
-        print_summary(summary)
 
 
 def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, seconds: float, as_json: bool) -> None:
@@ -307,7 +303,7 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
             }
         )
     else:
-        print_latency(times, embedding)
+        show_tables(lambda _: latency_tables(times, embedding))
 
 
 GATE = "gate.yaml"  # where nothing else is named
@@ -381,7 +377,7 @@ def _show_history(path: Path, output: HistoryOutput) -> None:
     if output.json:
         print_json(history_json(history))
     else:
-        print_history(history)
+        show_tables(lambda console: history_tables(history, console))
     if output.chart is not None:
         say(f"chart: {output.chart}", err=True)
 

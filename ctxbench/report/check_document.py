@@ -304,20 +304,20 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
         "cause",
         *(["mend"] if remedy else []),
     )
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for change in changes:
-        row: list[Cell] = [
-            check_texts.id_with_text(check, change.query),
-            Quoted(change.item),
-            *([check_texts.direction(change)] if both_directions else []),
-        ]
         when = f"{'now' if change.lost else 'before'}, " if both_directions else ""
-        row += [f"{when}{check_texts.exclusion_text(change)}", check_texts.score_text(change)]
-        row += [
-            check_texts.sentence(check_texts.cause_text(change.cause)),
-            *([check_texts.sentence(str(change.remedy))] if remedy else []),
-        ]
-        rows.append(tuple(row))
+        rows.append(
+            (
+                check_texts.id_with_text(check, change.query),
+                Quoted(change.item),
+                *([check_texts.direction(change)] if both_directions else []),
+                f"{when}{check_texts.exclusion_text(change)}",
+                check_texts.score_text(change),
+                check_texts.sentence(check_texts.cause_text(change.cause)),
+                *([check_texts.sentence(str(change.remedy))] if remedy else []),
+            )
+        )
     return Table(
         title=title,
         head=head,

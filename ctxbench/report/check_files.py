@@ -23,7 +23,6 @@ from ctxbench.gate.results import (
     PinFailure,
     PriceChange,
     SelectorCheck,
-    UnmetRequirement,
     Verdict,
     whole_detail,
 )
@@ -62,14 +61,13 @@ def check_dict(check: Check, *, strict: bool = False, locations: Locations | Non
 
 def summary_dict(figures: AcceptedFigures) -> dict[str, Any]:
     """What was accepted of a selector on a dataset; a mean of nothing is None."""
-    means = {str(metric): finite(value) for metric, value in figures.metrics.items()}
     return {
         "dataset": figures.dataset,
         "selector": figures.selector,
         "shipped": figures.shipped,
         "queries": figures.queries,
         "offered": figures.offered,
-        "metrics": means,
+        "metrics": {str(metric): finite(value) for metric, value in figures.metrics.items()},
     }
 
 
@@ -129,7 +127,12 @@ def _selector(check: SelectorCheck, locations: Locations) -> dict[str, Any]:
         "metrics": [_metric(metric, deterministic=check.deterministic) for metric in check.metrics],
         "pins": [pin_dict(pin) for pin in check.pins],
         "unmet": [
-            {**_unmet_json(requirement), **_location(locations.of_items(requirement.items, check.dataset))}
+            {
+                "items": list(requirement.items),
+                "why": requirement.why,
+                "queries": list(requirement.queries),
+                **_location(locations.of_items(requirement.items, check.dataset)),
+            }
             for requirement in check.unmet
         ],
         "causes": [
@@ -210,10 +213,6 @@ def _change(change: Change) -> dict[str, Any]:
     }
 
 
-def _unmet_json(requirement: UnmetRequirement) -> dict[str, Any]:
-    return {"items": list(requirement.items), "why": requirement.why, "queries": list(requirement.queries)}
-
-
 MOST = 10  # errors, and as many warnings, that GitHub shows of a step
 _LONGEST = 4000  # characters of a message; GitHub cuts what is much longer
 
@@ -249,17 +248,18 @@ def workflow_commands(check: Check, *, locations: Locations | None = None, stric
         One command a line; empty where there is nothing to say.
     """
     locations = locations or Locations()
-    facts = [*_pin_notes(check, locations), *_unmet_notes(check, locations), *_causes(check, strict, locations)]
-    loosened, refusals, servers = _loosened(check, locations), _refusals(check, locations), _servers(check, strict)
     notes = [
-        *loosened,
-        *refusals,
-        *facts,
+        *_loosened(check, locations),
+        *_refusals(check, locations),
+        *_pin_notes(check, locations),
+        *_unmet_notes(check, locations),
+        *_causes(check, strict, locations),
         *_metric_notes(check, strict, locations),
-        *servers,
+        *_servers(check, strict),
         *_repriced(check, locations),
+        *_notices(check),
     ]
-    return _commands([*notes, *_notices(check)], "the summary and in the log")
+    return _commands(notes, "the summary and in the log")
 
 
 def refusal_commands(faults: Sequence[Fault], *, file: Callable[[Path], str] = str) -> str:
@@ -299,9 +299,11 @@ def _commands(notes: Sequence[_Note], elsewhere: str) -> str:
 def _loosened(check: Check, locations: Locations) -> Iterator[_Note]:
     """The settings that are looser than the baseline's, and a baseline that was accepted anew."""
     for setting in check.loosened:
-        location = partial(locations.in_gate, 1)
         yield _Note(
-            error=True, title="the gate was loosened", text=check_texts.loosened_text(setting), location=location
+            error=True,
+            title="the gate was loosened",
+            text=check_texts.loosened_text(setting),
+            location=partial(locations.in_gate, 1),
         )
     if check.replacement is not None:
         text = check_texts.opening_words(replace(check, loosened=()))
@@ -316,17 +318,23 @@ def _refusals(check: Check, locations: Locations) -> Iterator[_Note]:
             by_reasons.setdefault((selector.dataset, selector.reasons), []).append(selector)
     for (dataset, reasons), selectors in by_reasons.items():
         titles = check_texts.first_ones([check_texts.selector_title(selector) for selector in selectors])
-        title = f"{titles} on {dataset}: not comparable"
         yield _Note(
-            error=True, title=title, text=" ".join(reasons), location=partial(locations.of_queries, selectors[0])
+            error=True,
+            title=f"{titles} on {dataset}: not comparable",
+            text=" ".join(reasons),
+            location=partial(locations.of_queries, selectors[0]),
         )
 
 
 def _pin_notes(check: Check, locations: Locations) -> Iterator[_Note]:
     for selector in check.selectors:
         for pin in selector.pins:
-            location = partial(locations.in_gate, pin.line)
-            yield _Note(error=True, title=_title(selector, f"pin, {pin.query}"), text=pin.message, location=location)
+            yield _Note(
+                error=True,
+                title=_title(selector, f"pin, {pin.query}"),
+                text=pin.message,
+                location=partial(locations.in_gate, pin.line),
+            )
 
 
 def _unmet_notes(check: Check, locations: Locations) -> Iterator[_Note]:
@@ -411,8 +419,11 @@ def _metric_notes(check: Check, strict: bool, locations: Locations) -> Iterator[
 def _servers(check: Check, strict: bool) -> Iterator[_Note]:
     """Servers whose tools may differ from those captured, each once."""
     for reason in dict.fromkeys(reason for selector in check.selectors for reason in server_reasons(selector.outdated)):
-        error = strict and check.verdict is Verdict.CANNOT_TELL
-        yield _Note(error=error, title="ctxbench check: server not asked", text=reason)
+        yield _Note(
+            error=strict and check.verdict is Verdict.CANNOT_TELL,
+            title="ctxbench check: server not asked",
+            text=reason,
+        )
 
 
 def _repriced(check: Check, locations: Locations) -> Iterator[_Note]:
@@ -427,12 +438,11 @@ def _repriced(check: Check, locations: Locations) -> Iterator[_Note]:
                 price_changes.setdefault((selector.dataset, item.item), item)
     for (dataset, name), item in sorted(price_changes.items(), key=lambda entry: -entry[1].tokens):
         if item.tokens > 0:
-            location = partial(locations.item, dataset, name)
             yield _Note(
                 error=False,
                 title=f"item dearer on {dataset}",
                 text=check_texts.price_change_text(item),
-                location=location,
+                location=partial(locations.item, dataset, name),
             )
 
 
@@ -468,7 +478,6 @@ def _property(text: str) -> str:
 
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production [2]
-_KINDS = ("failure", "error", "skipped")
 
 
 @dataclass(frozen=True)
@@ -477,7 +486,7 @@ class _Case:
 
     Attributes:
         name: of the case; one that its suite has already gets a number behind it.
-        outcome: one of `_KINDS`; empty = passed.
+        outcome: `failure`, `error` or `skipped`; empty = passed.
         kind: of the failure or error.
         message: what is wrong, or why it is skipped.
     """
@@ -619,11 +628,9 @@ def _distinct(names: list[str]) -> Iterator[str]:
 
 def _counts(cases: list[_Case], *, skipped: bool = True) -> dict[str, str]:
     """How many cases ended how; the schema has no skipped ones at the root."""
-    attributes = {"tests": str(len(cases))}
-    for kind, name in zip(_KINDS, ("failures", "errors", "skipped"), strict=True):
-        if kind != "skipped" or skipped:
-            attributes[name] = str(sum(case.outcome == kind for case in cases))
-    return attributes
+    outcomes = Counter(case.outcome for case in cases)
+    counts = {"tests": len(cases), "failures": outcomes["failure"], "errors": outcomes["error"]}
+    return {name: str(n) for name, n in (counts | ({"skipped": outcomes["skipped"]} if skipped else {})).items()}
 
 
 def _legal(text: str) -> str:

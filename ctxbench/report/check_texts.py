@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from ctxbench.evaluation.metrics import Metric, parse_metric
@@ -43,19 +44,7 @@ Location: TypeAlias = tuple[str, int]
 """A file, relative to the repository, and its 1-based line; 0 = all of the file, ("", 0) = not known."""
 
 
-def _nowhere(*_names: str) -> Location:
-    return _NOWHERE
-
-
-def _no_file(_name: str) -> str:
-    return ""
-
-
-def _not_gone(_file: str) -> bool:
-    return False
-
-
-def unknown_location() -> Location:
+def unknown_location(*_names: str) -> Location:
     """The location of what has no known location."""
     return _NOWHERE
 
@@ -79,12 +68,12 @@ class Locations:
     gate: str = ""
     selectors: Mapping[str, int] = field(default_factory=dict)
     files: Mapping[str, Location] = field(default_factory=dict)
-    external_file: Callable[[str], str] = _no_file
+    external_file: Callable[[str], str] = lambda _name: ""
     embedder: int = 0
-    gone: Callable[[str], bool] = _not_gone
-    item: Callable[[str, str], Location] = _nowhere
-    query: Callable[[str, str], Location] = _nowhere
-    labels: Callable[..., Location] = _nowhere
+    gone: Callable[[str], bool] = lambda _file: False
+    item: Callable[[str, str], Location] = unknown_location
+    query: Callable[[str, str], Location] = unknown_location
+    labels: Callable[..., Location] = unknown_location
 
     def text(self, location: Location) -> str:
         """A location as `datasets/desk/corpus.jsonl:12`; the file alone where no line is known, which may be gone.
@@ -170,9 +159,8 @@ def loosened_text(setting: Loosened) -> str:
 
 def _figure_text(change: FigureChange) -> str:
     """A figure of a baseline that was accepted anew: `bm25 on desk: completeness 47.0% -> 27.9%`."""
-    name = f"{change.selector} on {change.dataset}: {change.metric}"
-    sides = (_figure(change.metric, value) for value in (change.before, change.after))
-    return f"{name} {' -> '.join(sides)}"
+    before, after = (_figure(change.metric, value) for value in (change.before, change.after))
+    return f"{change.selector} on {change.dataset}: {change.metric} {before} -> {after}"
 
 
 def _figure(name: str, value: float | None) -> str:
@@ -247,10 +235,8 @@ def sides(judged: MetricVerdict) -> tuple[str, str]:
     """The means of baseline and now, with as many decimals as their difference has, so that they show it."""
     metric = parse_metric(judged.metric)
     _, _, decimals = wording.signed(metric, judged.comparison.difference).partition(".")
-    min_decimals = len(decimals) if judged.comparison.difference else 0
-    return wording.mean(metric, judged.base, min_decimals=min_decimals), wording.mean(
-        metric, judged.head, min_decimals=min_decimals
-    )
+    mean = partial(wording.mean, metric, min_decimals=len(decimals) if judged.comparison.difference else 0)
+    return mean(judged.base), mean(judged.head)
 
 
 def difference(metric: Metric, comparison: Comparison) -> str:
@@ -426,11 +412,7 @@ def _texts(blocks: Iterable[Block], *, brief: bool) -> Iterator[str]:
         elif isinstance(block, Table) and (block.brief or not brief):
             yield from block.head
             for row in block.rows:
-                yield from map(_cell_text, row)
-
-
-def _cell_text(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else " ".join(cell)
+                yield from (cell if isinstance(cell, str) else " ".join(cell) for cell in row)
 
 
 _SHOWN = 5  # lines of the gate file that are named

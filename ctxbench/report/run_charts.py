@@ -8,16 +8,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ctxbench.evaluation.metrics import Metric
-from ctxbench.evaluation.run_folder import DatasetSummary
+from ctxbench.evaluation.run_folder import DatasetSummary, finite
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
 from ctxbench.gate.baseline import AcceptedFigures
 from ctxbench.gate.history import FIGURES, GONE, BaselineHistory, PastBaseline
-from ctxbench.io.console import is_plain, show_tables
+from ctxbench.io.console import is_plain
 from ctxbench.io.errors import ParameterError
 from ctxbench.report import wording
 from ctxbench.report.charts import (
@@ -28,12 +28,11 @@ from ctxbench.report.charts import (
     marks_of,
     paper,
     place_labels,
-    points_of_percent,
     signed,
     size,
 )
 from ctxbench.report.pages import TOOLTIP, axes_at, png, svg
-from ctxbench.report.run_text import dim_notes, empty_table
+from ctxbench.report.run_text import csv_number, dim_notes, empty_table
 from ctxbench.report.scores import ScoreGroup
 from ctxbench.report.wording import printable
 
@@ -68,7 +67,7 @@ def scores(ax: Axes, group: ScoreGroup) -> None:
     ax.set_xlabel(wording.named(group.title) or "score", parse_math=False)
     ax.set_ylabel("how many")
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.yaxis.set_major_formatter(FuncFormatter(_count))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{abs(n):,.0f}"))
     _thresholds(ax, group)
 
 
@@ -77,14 +76,19 @@ def _bars(ax: Axes, group: ScoreGroup, bars: tuple[Any, Any], colour: str, label
     heights, bottom = bars
     bins = np.flatnonzero(heights)
     low, high = group.edges[bins], group.edges[bins + 1]
-    style: dict[str, Any] = {"color": colour, "edgecolor": paper(ax), "linewidth": 0.3, "label": labels[0]}
-    drawn = ax.bar(low, heights[bins], width=high - low, bottom=bottom[bins], align="edge", **style)
+    drawn = ax.bar(
+        low,
+        heights[bins],
+        width=high - low,
+        bottom=bottom[bins],
+        align="edge",
+        color=colour,
+        edgecolor=paper(ax),
+        linewidth=0.3,
+        label=labels[0],
+    )
     for bar, start, end, n in zip(drawn, low, high, heights[bins], strict=True):
         bar.set_gid(f"{TOOLTIP}{start:.4g} to {end:.4g}: {abs(n):,} of the {labels[1]}")
-
-
-def _count(value: float, _position: int | None = None) -> str:
-    return f"{abs(value):,.0f}"
 
 
 def _thresholds(ax: Axes, group: ScoreGroup) -> None:
@@ -186,12 +190,14 @@ def trade_off(
         else:
             at, marker, reach = (across.value, foot), "v", (across.value, foot) * 2
             text += f", {wording.number(y, up.value)}% (below the axis)"
-        style = {"marker": marker, "color": colours[name], "markeredgecolor": paper(ax), **_MARK}
         ax.plot(
             *at,
             label=name,
             gid=f"{TOOLTIP}{wording.named(name)}: {_mean_text(y, up)}, {_mean_text(x, across)}",
-            **style,
+            marker=marker,
+            color=colours[name],
+            markeredgecolor=paper(ax),
+            **_MARK,
         )
         named.append((at, text, reach))
     ax.margins(0.15, 0.1)  # room for names
@@ -234,15 +240,23 @@ def differences(
     ax.axvline(0.0, color=ink(ax), linewidth=0.8, zorder=1)
     for row, (name, comparison) in enumerate(comparisons.items()):
         _whisker(ax, comparison.interval, row, colours[name], f"_{metric} of {name}", upright=False)
-        fill = colours[name] if comparison.distinguishable else paper(ax)
-        style = {"marker": "o", "markerfacecolor": fill, "markeredgewidth": 1.5, **_MARK}
-        ax.plot([comparison.difference], [row], color=colours[name], label=name, **style)
+        ax.plot(
+            [comparison.difference],
+            [row],
+            color=colours[name],
+            label=name,
+            marker="o",
+            markerfacecolor=colours[name] if comparison.distinguishable else paper(ax),
+            markeredgewidth=1.5,
+            **_MARK,
+        )
         counts = f"{comparison.higher:,} higher\n{comparison.lower:,} lower"
         ax.text(1.02, row, counts, transform=ax.get_yaxis_transform(), va="center", fontsize="small", color=ink(ax))
     ax.set_ylim(len(comparisons) - 0.5, -0.5)
     ax.set_yticks(range(len(comparisons)), [wording.named(name) for name in comparisons], parse_math=False)
     ax.tick_params(axis="y", length=0)
-    ax.xaxis.set_major_formatter(FuncFormatter(points_of_percent if wording.unit(metric) == "%" else signed))
+    factor = 100 if wording.unit(metric) == "%" else 1
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: signed(factor * value)))
     ax.margins(x=0.1)
     unit = wording.points(metric)
     of = "" if not unit or unit == str(metric) else f", {unit}"
@@ -308,8 +322,15 @@ def _whisker(ax: Axes, interval: Interval, at: float, colour: str, label: str, *
     """Draw an interval as a line: none where an end is infinite, dotted where it does not hold."""
     if math.isfinite(interval.low) and math.isfinite(interval.high):
         ends, level = [interval.low, interval.high], [at, at]
-        style: dict[str, Any] = {"linestyle": "-" if interval.holds else ":", "color": colour, "linewidth": 1.4}
-        ax.plot(*((level, ends) if upright else (ends, level)), label=label, solid_capstyle="butt", zorder=2, **style)
+        ax.plot(
+            *((level, ends) if upright else (ends, level)),
+            color=colour,
+            linestyle="-" if interval.holds else ":",
+            linewidth=1.4,
+            label=label,
+            solid_capstyle="butt",
+            zorder=2,
+        )
 
 
 def _front(points: Sequence[tuple[float, float]], x: Metric, y: Metric) -> list[tuple[float, float]]:
@@ -325,9 +346,15 @@ def _draw_front(
 ) -> list[tuple[float, float, float, float]]:
     """Draw the front as steps and return them: between two marks the cheaper one is the best known."""
     if len(front) > 1:
-        steps: Any = "steps-post" if lower else "steps-pre"
-        style: dict[str, Any] = {"drawstyle": steps, "color": ink(ax), "alpha": 0.45, "linewidth": 0.8, "zorder": 1}
-        ax.plot(*zip(*front, strict=True), label=FRONT, **style)
+        ax.plot(
+            *zip(*front, strict=True),
+            label=FRONT,
+            drawstyle="steps-post" if lower else "steps-pre",
+            color=ink(ax),
+            alpha=0.45,
+            linewidth=0.8,
+            zorder=1,
+        )
     corners = [(b[0], a[1]) if lower else (a[0], b[1]) for a, b in pairwise(front)]
     return [(*a, *b) for a, b in [*zip(front, corners, strict=False), *zip(corners, front[1:], strict=True)]]
 
@@ -384,8 +411,9 @@ def over_commits(
         drawn[BROKEN] = ax.axvline(x, color=ink(ax), alpha=0.45, linestyle=":", linewidth=1.4, zorder=1)
     percent = wording.unit(metric) == "%"
     for number, line in enumerate(lines):
-        look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": _SHAPES[number % len(_SHAPES)]}
-        look |= {
+        look: dict[str, Any] = {
+            "color": COLOURS[number % len(COLOURS)],
+            "marker": _SHAPES[number % len(_SHAPES)],
             "linestyle": _DASHES[number % len(_DASHES)],
             "markersize": 7.0 if len(commits) <= _MANY else 5.0,
             "markeredgecolor": paper(ax),
@@ -429,9 +457,15 @@ def history_picture(
             top = _PANEL * row + _TOP
             ax = axes_at(figure, _LEFT, top, _WIDTH - _LEFT - _RIGHT, _PANEL - _TOP - _BOTTOM)
             handles |= over_commits(ax, commits, lines, metric)
-        placed: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (14.0 / _WIDTH, 1.0 - foot / height)}
-        texts = [wording.named(name) for name in names]
-        figure.legend([handles[n] for n in names], texts, ncols=abreast, frameon=False, fontsize=11.5, **placed)
+        figure.legend(
+            [handles[name] for name in names],
+            [wording.named(name) for name in names],
+            loc="upper left",
+            bbox_to_anchor=(14.0 / _WIDTH, 1.0 - foot / height),
+            ncols=abreast,
+            frameon=False,
+            fontsize=11.5,
+        )
 
     if form == "png":
         return png(draw, width=_WIDTH, height=height)
@@ -458,20 +492,6 @@ HEADINGS = ("date", "commit", "message", "dataset", "selector", "queries", *map(
 _DAY = 10  # characters of a date
 
 
-def print_history(history: BaselineHistory, file: IO[str] | None = None, *, width: int | None = None) -> None:
-    """Print a table for each selector on each dataset, a commit a line, and notes.
-
-    Args:
-        history: of a baseline.
-        file: standard output if None.
-        width: columns; None asks the terminal (80 where there is none).
-
-    Raises:
-        BrokenPipeError: nobody reads any more.
-    """
-    show_tables(lambda console: _parts(history, console), file=file, width=width)
-
-
 def history_json(history: BaselineHistory) -> dict[str, Any]:
     """All of it as JSON: figures that a baseline does not have are null."""
     return {
@@ -493,7 +513,7 @@ def history_csv(history: BaselineHistory) -> str:
     for at in history.accepted:
         about = {"date": at.commit.date, "commit": at.commit.hash, "message": at.commit.message, "note": at.fault}
         for accepted in at.worth:
-            figures = {str(metric): _number(accepted, metric) for metric in FIGURES}
+            figures = {str(metric): csv_number(_value(accepted, metric)) for metric in FIGURES}
             writer.writerow(
                 {
                     **about,
@@ -534,16 +554,22 @@ def _commit_json(at: PastBaseline) -> dict[str, Any]:
             "dataset": accepted.dataset,
             "selector": accepted.selector,
             "queries": accepted.queries,
-            **{str(metric): _finite(_value(accepted, metric)) for metric in FIGURES},
+            **{str(metric): finite(_value(accepted, metric)) for metric in FIGURES},
         }
         for accepted in at.worth
     ]
-    commit = at.commit
-    about = {"commit": commit.hash, "short": commit.short, "date": commit.date, "message": commit.message}
-    return {**about, "error": at.fault or None, "figures": figures}
+    return {
+        "commit": at.commit.hash,
+        "short": at.commit.short,
+        "date": at.commit.date,
+        "message": at.commit.message,
+        "error": at.fault or None,
+        "figures": figures,
+    }
 
 
-def _parts(history: BaselineHistory, console: Console) -> Iterator[RenderableType]:
+def history_tables(history: BaselineHistory, console: Console) -> Iterator[RenderableType]:
+    """A table for each selector on each dataset, a commit a line, and notes."""
     from rich.text import Text
 
     plain = is_plain(console.encoding)
@@ -594,15 +620,6 @@ def _find(at: PastBaseline, pair: tuple[str, str]) -> AcceptedFigures | None:
 def _value(accepted: AcceptedFigures | None, metric: Metric) -> float:
     """A figure; NaN where there is none."""
     return math.nan if accepted is None else accepted.metrics.get(metric, math.nan)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _number(accepted: AcceptedFigures, metric: Metric) -> str:
-    value = _value(accepted, metric)
-    return f"{value:.10g}" if math.isfinite(value) else ""
 
 
 def _history_title(history: BaselineHistory, pair: tuple[str, str]) -> str:

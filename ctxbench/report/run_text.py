@@ -168,7 +168,10 @@ def _console_figures(
         errors: with the number of failed queries, where there are any.
     """
     figures = empty_table()
-    _add_names(figures, table)
+    # names are broken where it is narrow, but never left out; the mark is not broken
+    longest = max((len(row.selector) for row in table.rows), default=0)
+    mark = max((len(_BASELINE) for row in table.rows if row.is_base), default=0)
+    figures.add_column("selector", overflow="fold", min_width=max(min(longest, _NAME), mark))
     for column in columns:
         no_wrap = len(columns) > 1  # a column that stands alone is broken, never cut
         figures.add_column(_heading(column), justify="left" if column.interval else "right", no_wrap=no_wrap)
@@ -182,13 +185,6 @@ def _console_figures(
             cells.append(_text(f"{row.errors:,}", plain))
         figures.add_row(*cells, style="bold" if row.is_base else "")
     return figures
-
-
-def _add_names(figures: Table, table: ComparisonTable) -> None:
-    """Add the column of names, which are broken where it is narrow, but never left out; the mark is not broken."""
-    longest = max((len(row.selector) for row in table.rows), default=0)
-    mark = max((len(_BASELINE) for row in table.rows if row.is_base), default=0)
-    figures.add_column("selector", overflow="fold", min_width=max(min(longest, _NAME), mark))
 
 
 def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: bool) -> Text:
@@ -216,12 +212,10 @@ def _console_differences(table: ComparisonTable, plain: bool, width: int) -> Tab
         cells = [_text(row.selector, plain)]
         for metric in table.compared:
             difference = row.differences.get(str(metric))
-            lines = (
-                []
-                if difference is None
-                else [f"{difference.value}  ({difference.interval})", difference.verdict, difference.queries_needed]
-            )
-            parts = [_text(part, plain) for part in lines if part] or [_text(wording.NONE, plain)]
+            lines = [wording.NONE]
+            if difference is not None:
+                lines = [f"{difference.value}  ({difference.interval})", difference.verdict, difference.queries_needed]
+            parts = [_text(line, plain) for line in lines if line]
             cells.append(Text("\n" if stacked else "  ").join(parts))
         differences.add_row(*cells)
     return differences
@@ -330,10 +324,8 @@ def _about(summary: DatasetSummary, dataset: Dataset) -> Iterator[str]:
 
 def _requirements(dataset: Dataset) -> int:
     """How many requirements the queries that are measured with have, alternatives counted once."""
-    judged = dataset.judged()
-    return len(
-        {(label.query, label.alternatives or label.item.id) for label in judged.labels if label.grade == Grade.REQUIRED}
-    )
+    required = [label for label in dataset.judged().labels if label.grade == Grade.REQUIRED]
+    return len({(label.query, label.alternatives or label.item.id) for label in required})
 
 
 def _texts(notes: Any) -> Iterable[str]:
@@ -429,7 +421,12 @@ def _csv_figures(estimate: Estimate) -> dict[str, str]:
     if not math.isfinite(estimate.value):
         return counts
     interval = estimate.interval
-    return {"mean": _number(estimate.value), "low": _number(interval.low), "high": _number(interval.high), **counts}
+    return {
+        "mean": csv_number(estimate.value),
+        "low": csv_number(interval.low),
+        "high": csv_number(interval.high),
+        **counts,
+    }
 
 
 def _compared(comparison: Comparison | None, baseline: str) -> dict[str, str]:
@@ -437,24 +434,21 @@ def _compared(comparison: Comparison | None, baseline: str) -> dict[str, str]:
         return {}
     return {
         "baseline": baseline,
-        "difference": _number(comparison.difference),
-        "difference_low": _number(comparison.interval.low),
-        "difference_high": _number(comparison.interval.high),
-        "p_holm": _number(comparison.p_holm),
+        "difference": csv_number(comparison.difference),
+        "difference_low": csv_number(comparison.interval.low),
+        "difference_high": csv_number(comparison.interval.high),
+        "p_holm": csv_number(comparison.p_holm),
         "p_holm_at_floor": "yes" if comparison.p_holm_at_floor else "no",
     }
 
 
-def _number(value: float) -> str:
+def csv_number(value: float) -> str:
+    """A number with ten digits; empty where it is not finite."""
     return f"{value:.10g}" if math.isfinite(value) else ""
 
 
-def print_latency(times: Mapping[str, Quantiles], embedding: Quantiles | None) -> None:
-    """Print the quantiles of requests by selector, and of embedding a text; None where no selector embeds any."""
-    show_tables(lambda _: _parts(times, embedding))
-
-
-def _parts(times: Mapping[str, Quantiles], embedding: Quantiles | None) -> list[RenderableType]:
+def latency_tables(times: Mapping[str, Quantiles], embedding: Quantiles | None) -> list[RenderableType]:
+    """The quantiles of requests by selector, and of embedding a text; None where no selector embeds any."""
     from rich.text import Text
 
     table = empty_table()

@@ -24,9 +24,6 @@ from ctxbench.model.strategies import Step
 from ctxbench.report import wording
 from ctxbench.report.charts import nice_step
 
-MOST_CHOSEN = 60  # chosen items of one query that the page lists
-NEAREST = 10  # items that stayed out, of one query
-
 
 @dataclass(frozen=True, eq=False)
 class LabelCodes:
@@ -301,7 +298,13 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
     for (view, _), members in alike.items():
         scores = _scores(members[0], labels, view, types)
         thresholds = [
-            ShownThreshold(part.selector, _text(bound), bound.value, _sentence(scores, bound), _has_floor(bound))
+            ShownThreshold(
+                selector=part.selector,
+                text=f"{bound.label} {bound.setting:g}".replace("-", wording.MINUS),
+                value=bound.value,
+                sentence=_sentence(scores, bound),
+                floor=_has_floor(bound),
+            )
             for part in members
             for bound in bounds.get((part.selector, view), ())
         ]
@@ -405,6 +408,7 @@ def _group(
     parts: Sequence[Part], scores: _SelectorScores, view: _View, title: str, thresholds: Sequence[ShownThreshold]
 ) -> ScoreGroup:
     edges = _edges(scores.all)
+    unseen = f"{count(scores.unseen, 'required item')} not among the candidates, and so without a score here."
     return ScoreGroup(
         selectors=tuple(part.selector for part in parts),
         title=title,
@@ -413,14 +417,9 @@ def _group(
         not_required=_counts(scores.not_required, edges),
         idle=_counts(scores.idle, edges),
         thresholds=tuple(thresholds),
-        sentences=tuple(_remarks(scores, view)),
+        sentences=(unseen,) if scores.unseen and view.quantity != "expansion" else (),
         reading=_reading(view, thresholds),
     )
-
-
-def _text(bound: Bound) -> str:
-    """The parameter and its value."""
-    return f"{bound.label} {bound.setting:g}".replace("-", wording.MINUS)
 
 
 def _has_floor(bound: Bound) -> bool:
@@ -468,12 +467,6 @@ def _reading(view: _View, thresholds: Sequence[ShownThreshold]) -> str:
     )
     lines = "the line" if len(thresholds) == 1 else "a line"
     return f"Blue left of {lines} {cut}; orange right of it was offered needlessly."
-
-
-def _remarks(scores: _SelectorScores, view: _View) -> list[str]:
-    if not scores.unseen or view.quantity == "expansion":
-        return []
-    return [f"{count(scores.unseen, 'required item')} not among the candidates, and so without a score here."]
 
 
 def _edges(scores: FloatArray) -> FloatArray:

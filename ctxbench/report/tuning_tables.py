@@ -132,15 +132,10 @@ def setting_text(values: Mapping[str, Value]) -> str:
     return ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
 
 
-def selector_text(chosen: SettingResult) -> str:
-    """A selector with its values."""
-    values = setting_text(chosen.values)
-    return f"{chosen.selector}: {values}" if values else chosen.selector
-
-
 def choice_text(outcome: PolicyOutcome, chosen: SettingResult) -> str:
     """The chosen setting; where it misses its target on the test split, that the default is kept."""
-    text = selector_text(chosen)
+    values = setting_text(chosen.values)
+    text = f"{chosen.selector}: {values}" if values else chosen.selector
     if outcome.shipped:
         text = f"{outcome.shipped} as it ships ({text})"
     return text if outcome.recommended is not None else f"keep the default: {text} misses its target"
@@ -164,13 +159,10 @@ def constraints_text(outcome: PolicyOutcome) -> str:
 
 def policy_text(policy: Policy) -> str:
     """An objective under its constraints, as a sentence without its end."""
-    goal = f"{'least' if policy.minimise else 'most'} {_plain(str(policy.objective))}"
+    objective = "prompt tokens" if policy.objective == TOKENS else policy.objective
+    goal = f"{'least' if policy.minimise else 'most'} {objective}"
     constraints = [str(constraint) for constraint in policy.constraints]
     return f"{goal} with {wording.listed(constraints)}" if constraints else f"{goal}, without constraints"
-
-
-def _plain(metric: str) -> str:
-    return {"tokens": "prompt tokens"}.get(metric, metric)
 
 
 def intervals(outcome: PolicyOutcome) -> Iterator[Interval]:
@@ -245,7 +237,7 @@ def answer(tuning: Tuning) -> str:
     """The result of a tuning in one sentence; empty without policies."""
     if len(tuning.datasets) == 1:
         dataset = tuning.datasets[0]
-        clauses = [f"{_names(group)}: {_in_short(dataset, group[0])}" for group in dataset.same_advice()]
+        clauses = [f"{policy_names(group)}: {_in_short(dataset, group[0])}" for group in dataset.same_advice()]
         return "; ".join(clauses) + "." * bool(clauses)
     by_policy: dict[str, list[tuple[DatasetTuning, PolicyOutcome]]] = {}
     for dataset in tuning.datasets:
@@ -254,7 +246,8 @@ def answer(tuning: Tuning) -> str:
     return "; ".join(_over_datasets(name, several) for name, several in by_policy.items()) + "." * bool(by_policy)
 
 
-def _names(outcomes: Sequence[PolicyOutcome]) -> str:
+def policy_names(outcomes: Sequence[PolicyOutcome]) -> str:
+    """The names of policies that come to the same."""
     return wording.listed([outcome.policy.name for outcome in outcomes])
 
 
@@ -327,19 +320,20 @@ def _advice(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> str:
     first = group[0]
     if first.recommended is not None:
         text = _offers(first)
+        source = f"; it is what {first.taken_from} takes, which asks no less" if first.taken_from else ""
         ends = [
-            f"{_aims(outcome)}{_source_note(outcome) * (len(group) == 1)}"
+            f"{_aims(outcome)}{source if len(group) == 1 else ''}"
             f"{_verdict_note(outcome, all_decide=dataset.all_decide)}"
             for outcome in group
         ]
     else:
-        text = f"keep the default{_called(dataset)}"
+        text = "keep the default" + ("" if dataset.default is None else f" ({dataset.default.name})")
         ends = [_why_default(outcome) for outcome in group]
     if shortfall := _less_complete(dataset, first):
         text += f"; it is {shortfall}{_cheaper(dataset, first)}"
     if len(group) == 1:
-        return f"{_names(group)}: {text}{ends[0]}."
-    opening = f"{_names(group)}: same recommendation: {text}"
+        return f"{policy_names(group)}: {text}{ends[0]}."
+    opening = f"{policy_names(group)}: same recommendation: {text}"
     if len(set(ends)) == 1:
         return f"{opening}{ends[0]}."
     differing = (f"; {outcome.policy.name}: {end[2:]}" for outcome, end in zip(group, ends, strict=True) if end)
@@ -393,10 +387,6 @@ def _selector_with(chosen: SettingResult) -> str:
     return f"{chosen.selector} with {values}" if values else chosen.selector
 
 
-def _called(dataset: DatasetTuning) -> str:
-    return "" if dataset.default is None else f" ({dataset.default.name})"
-
-
 def _offers(outcome: PolicyOutcome) -> str:
     """What it costs and keeps, against the default, and which tuned setting it beats."""
     comparisons = outcome.against.get("defaults", {})
@@ -419,11 +409,6 @@ def _aims(outcome: PolicyOutcome) -> str:
     comparisons = outcome.against.get("defaults", {})
     changes = [(metric, change_text(comparisons, metric)[0]) for metric in own_aim(outcome.policy)]
     return "".join(f"; {points(metric)} {change}" for metric, change in changes)
-
-
-def _source_note(outcome: PolicyOutcome) -> str:
-    """Of which stricter policy the setting is, if it is."""
-    return f"; it is what {outcome.taken_from} takes, which asks no less" if outcome.taken_from else ""
 
 
 def _changed(tokens: Comparison) -> tuple[str, str]:
