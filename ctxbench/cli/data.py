@@ -28,7 +28,7 @@ from ctxbench.io.console import progress, say
 from ctxbench.io.documents import dump_json, dump_jsonl, dump_yaml
 from ctxbench.io.errors import Fault, InputError, ParameterError, UserError, count, quoted
 from ctxbench.io.files import write_atomic
-from ctxbench.labelling import evals, judgment_files
+from ctxbench.labelling import evals, judgment_files, published
 from ctxbench.labelling.conversion import Conversion, ImportSettings, read_grades
 from ctxbench.labelling.git_history import HistorySettings, grown_history, history_dataset
 from ctxbench.labelling.rebase import read_renames
@@ -180,13 +180,11 @@ def fetch_source(name: str, *, as_json: bool) -> None:
         UnknownNameError: there is no such source or dataset.
         StorageError: a file could not be had, or is another one than expected.
     """
-    from ctxbench.labelling.published import HOST, fetch, source_of, sources
-
-    source = source_of(name)
-    datasets = sources()[source.name][1]
+    source = published.source_of(name)
+    datasets = published.sources()[source.name][1]
     with progress() as bar:
         bar.say(f"{source.name}: from {source.page}; licence: {source.licence}")
-        files = fetch(source, host=HOST, show=bar, notify=bar.say)
+        files = published.fetch(source, host=published.HOST, show=bar, notify=bar.say)
     if as_json:
         rows = [{"path": str(f.path), "bytes": f.size, "sha256": f.sha256, "fetched": f.fresh} for f in files]
         print_json(

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import yaml
+
 from ctxbench.catalogs.agent_file import read_agent
 from ctxbench.catalogs.instructions import LEFT_OUT, rules_folder
 from ctxbench.catalogs.mcp_config import server_digests, server_names
@@ -193,8 +195,12 @@ def init(folder: Path, *, as_json: bool) -> None:
         raise StorageError(f"there is no folder {folder}; name the project's folder")
     project = look(folder)
     if project.mcp is None and not project.rules and not project.tools:
+        nothing = (
+            f"{folder.resolve()} holds nothing that an agent could be given: no MCP configuration ({', '.join(MCP)}), "
+            f"no AGENTS.md, CLAUDE.md, Cursor or Copilot rules or skills, no list of tools ({', '.join(TOOLS)})"
+        )
         raise ParameterError(
-            "; ".join([_nothing(folder), *_not_taken(project), *_not_named(project), "name the project's folder"])
+            "; ".join([nothing, *_not_taken(project), *_not_named(project), "name the project's folder"])
         )
     files = list(_files(project))
     if in_the_way := [str(path) for path, _ in files if path.is_dir()]:
@@ -218,17 +224,8 @@ def init(folder: Path, *, as_json: bool) -> None:
     say("Next:", *(f"  {step}" for step in steps))
 
 
-def _nothing(folder: Path) -> str:
-    return (
-        f"{folder.resolve()} holds nothing that an agent could be given: no MCP configuration ({', '.join(MCP)}), "
-        f"no AGENTS.md, CLAUDE.md, Cursor or Copilot rules or skills, no list of tools ({', '.join(TOOLS)})"
-    )
-
-
 def _files(project: Project) -> Iterator[tuple[Path, str]]:
     """The files with their texts."""
-    import yaml
-
     folder = project.folder
     sources: dict[str, object] = {}
     if project.mcp is not None:

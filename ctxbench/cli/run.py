@@ -17,10 +17,10 @@ from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
 from ctxbench.cli.select import find_catalog
 from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation import runner
 from ctxbench.evaluation.experiment import Experiment, examine, failures_told, machine, scoring
 from ctxbench.evaluation.inputs import Prepared, prepare
 from ctxbench.evaluation.run_folder import RunFolder, summarise_run
-from ctxbench.evaluation.runner import requests_like, run, time_embedding, time_requests
 from ctxbench.gate.baseline_rows import gate_file_in_messages
 from ctxbench.gate.history import baseline_of, read_history
 from ctxbench.io.cache import line_from, refuse_outputs
@@ -160,7 +160,7 @@ def report_run(path: Path, targets: ReportTargets) -> None:
 def _run(prepared: Prepared, path: Path, *, fresh: bool, targets: ReportTargets, page: bool = True) -> None:
     with _goes_on(resumable=page):
         with progress() as bar:
-            done = run(prepared, path, progress=bar, fresh=fresh)
+            done = runner.run(prepared, path, progress=bar, fresh=fresh)
             for line in _failures(prepared, RunFolder(path), persistent=page):
                 bar.say(line)
             text = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
@@ -283,13 +283,15 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
         definition, preset = find_definition(name)
         pipelines[name] = definition.pipeline(definition.values(preset))
     model, items = open_embedder(embedder), find_catalog(catalog)
-    requests = requests_like(items)
+    requests = runner.requests_like(items)
     new_resources = partial(local_resources, model, open_counter("o200k", cache=cache_dir()))
     with progress() as bar:
-        times = time_requests(pipelines, items, requests, new_resources=new_resources, seconds=seconds, progress=bar)
+        times = runner.time_requests(
+            pipelines, items, requests, new_resources=new_resources, seconds=seconds, progress=bar
+        )
         steps = [step for pipeline in pipelines.values() for step in (pipeline.retrieve, *pipeline.refine)]
         embeds = any(kind_of(use) == EMBEDDER for step in steps for use in step.uses)
-        embedding = time_embedding(model, [request.text for request in requests]) if embeds else None
+        embedding = runner.time_embedding(model, [request.text for request in requests]) if embeds else None
     if as_json:
         print_json(
             {

@@ -139,8 +139,7 @@ def sweep_folder(folder: Path) -> None:
     """Remove those that stand in a folder and that nobody fills any more, whatever they are for."""
     name = re.compile(r"\..+\.\d+-[0-9a-f]{8}" + re.escape(TEMPORARY))
     with suppress(OSError), os.scandir(folder) as entries:
-        leftovers = [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
-        for path in leftovers:
+        for path in [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]:
             _remove_unheld(path)
 
 

@@ -419,7 +419,8 @@ class OpenAIServer:
                 if 200 <= response.status < 300:
                     return response
                 retry = response.status in _TRY_AGAIN or response.status >= 500
-                if not retry or _is_spent(response):
+                spent = response.status == 429 and b'"insufficient_quota"' in response.body  # no waiting changes that
+                if not retry or spent:
                     raise self._refusal(response)
                 why = f"status {response.status}: {self._error_detail(response)}"
                 seconds = seconds_asked(response.retry_after, wait)
@@ -533,8 +534,3 @@ def _address(server: OpenAIServer, path: str) -> Address:
     location = f"{named}{'' if port is None else f':{port}'}{below}"
     url = f"{parts.scheme}://{location}"
     return Address(f"{url}/{path}", one_line(shown_url(url)), host, location)
-
-
-def _is_spent(response: Response) -> bool:
-    """Whether a 429 says that the account has nothing left, which no waiting changes."""
-    return response.status == 429 and b'"insufficient_quota"' in response.body

@@ -11,6 +11,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.run_folder import DatasetSummary, finite
@@ -39,8 +42,6 @@ from ctxbench.report.wording import printable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from rich.console import Console, RenderableType
-    from rich.table import Table as RichTable
 
 
 _REQUIRED, _OTHER, _IDLE = COLOURS[0], COLOURS[4], COLOURS[3]
@@ -570,8 +571,6 @@ def _commit_json(at: PastBaseline) -> dict[str, Any]:
 
 def history_tables(history: BaselineHistory, console: Console) -> Iterator[RenderableType]:
     """A table for each selector on each dataset, a commit a line, and notes."""
-    from rich.text import Text
-
     plain = is_plain(console.encoding)
     for pair in history.pairs or (None,):
         title = f"accepted in {history.folder}" if pair is None else _history_title(history, pair)
@@ -581,9 +580,7 @@ def history_tables(history: BaselineHistory, console: Console) -> Iterator[Rende
     yield from dim_notes(_notes(history), plain=plain)
 
 
-def _table(history: BaselineHistory, pair: tuple[str, str] | None, plain: bool) -> RichTable:
-    from rich.text import Text
-
+def _table(history: BaselineHistory, pair: tuple[str, str] | None, plain: bool) -> Table:
     table = empty_table()
     for heading in ("date", "commit"):
         table.add_column(heading, no_wrap=True)

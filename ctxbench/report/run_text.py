@@ -7,7 +7,14 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation.metrics import Metric
@@ -34,25 +41,14 @@ from ctxbench.report.run_tables import (
 )
 from ctxbench.report.wording import printable
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
 
 def empty_table() -> Table:
     """A table without columns, ruled below its headings only."""
-    from rich import box
-    from rich.table import Table
-
     return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
 
 
 def dim_notes(notes: Iterable[str], *, plain: bool = False) -> list[RenderableType]:
     """Notes below a table, each a paragraph; without signs that the terminal lacks where it is plain."""
-    from rich.padding import Padding
-    from rich.text import Text
-
     return [Padding(Text(printable(note, plain), style="dim"), (0, 0, 0, 2)) for note in notes]
 
 
@@ -107,8 +103,6 @@ def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableT
 def _dataset(
     table: ComparisonTable, dropped: Sequence[Column], *, console: Console, common: set[str]
 ) -> list[RenderableType]:
-    from rich.text import Text
-
     plain = is_plain(console.encoding)
     parts: list[RenderableType] = [Text(printable(table.heading, plain), style="bold")]
     columns = _fitting(table, (), console)
@@ -147,8 +141,6 @@ def _fitting(table: ComparisonTable, dropped_first: Sequence[str], console: Cons
 
 def _width(table: ComparisonTable, columns: Sequence[Column], console: Console, *, broken: bool) -> int:
     """The width of a table with the mark of the baseline on a separate line; `broken`: names are broken, too."""
-    from rich.measure import Measurement
-
     figures = _console_figures(table, columns, is_plain(console.encoding), marked=False)
     if broken:
         figures.columns[0].width = figures.columns[0].min_width
@@ -199,8 +191,6 @@ def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: boo
 
 
 def _console_differences(table: ComparisonTable, plain: bool, width: int) -> Table:
-    from rich.text import Text
-
     differences, stacked = empty_table(), width < _WIDE
     differences.add_column("selector", overflow="fold", min_width=min(_NAME, width // 4))
     for metric in table.compared:
@@ -230,8 +220,6 @@ def _heading(column: Column) -> str:
 
 def _text(cell: str, plain: bool) -> Text:
     """A cell as text."""
-    from rich.text import Text
-
     return Text(printable(cell, plain))
 
 
@@ -449,8 +437,6 @@ def csv_number(value: float) -> str:
 
 def latency_tables(times: Mapping[str, Quantiles], embedding: Quantiles | None) -> list[RenderableType]:
     """The quantiles of requests by selector, and of embedding a text; None where no selector embeds any."""
-    from rich.text import Text
-
     table = empty_table()
     table.add_column("ms", overflow="fold")
     for heading in ("n", "p50", "p95", "p99"):
