@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,7 @@ def _sources(request: CaptureRequest, bar: Progress) -> Iterator[Source]:
             only=request.servers,
             skip=request.skip,
             limits=Limits(timeout=request.timeout),
-            progress=lambda done, total: bar("asking servers for their tools", done, total),
+            progress=partial(bar, "asking servers for their tools"),
         )
     yield from (rules_folder(folder) for folder in request.rules)
     yield from (references_folder(folder) for folder in request.references)
@@ -317,10 +318,7 @@ def _ask(config: Path, names: Sequence[str]) -> Sequence[SnapshotPart]:
     if not names:
         return ()
     with progress() as bar:
-        source = mcp_servers(
-            config, only=names, progress=lambda done, total: bar("asking servers for their tools", done, total)
-        )
-        return source()
+        return mcp_servers(config, only=names, progress=partial(bar, "asking servers for their tools"))()
 
 
 def tell_captured(gate: Path) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import typer
 
@@ -24,6 +24,7 @@ from ctxbench.datasets.layout import DatasetLines, agent_of
 from ctxbench.datasets.lookup import dataset_folder, user_folder
 from ctxbench.gate.comparability import open_edited
 from ctxbench.gate.gate import GateCheck, accept, check_gate, check_runs
+from ctxbench.gate.results import Check
 from ctxbench.gate.settings import guard_exit
 from ctxbench.io.cache import refuse_outputs
 from ctxbench.io.console import drop_output, is_plain, printing_to_stderr, progress, say, show_json, write_own
@@ -47,10 +48,6 @@ from ctxbench.report.check_files import (
 from ctxbench.report.check_texts import Location, Locations, is_acceptable, label_advice, without_texts
 from ctxbench.report.document import LIMIT, Document, console_text, markdown
 from ctxbench.selectors.definitions import selector_name
-
-if TYPE_CHECKING:
-    from ctxbench.gate.results import Check
-
 
 Find: TypeAlias = Callable[[Path, str], tuple[Path, int]]
 """Finds the file and line of an id in a dataset's folder."""
@@ -325,27 +322,36 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
         "--annotations": outputs.annotations,
     }
     conflicting = [name for name, value in judging.items() if value]
-    if len(request.paths) > 2:
-        n = len(request.paths)
-        raise ParameterError(f"one gate file or two run folders are checked, got {n}: {', '.join(request.paths)}")
-    if request.accept and len(request.paths) == 2:
-        raise ParameterError(
-            "--accept writes the baseline of a gate file, and two run folders have none; name one file"
-        )
-    if request.accept and conflicting:
-        raise ParameterError(
-            f"--accept judges nothing, so that {', '.join(conflicting)} would do nothing; leave it out"
-        )
-    if request.vectors and not request.accept:
-        raise ParameterError("--vectors stores vectors beside a baseline that is written: it needs --accept")
-    if request.recapture and len(request.paths) == 2:
-        raise ParameterError(
-            "--recapture asks servers anew, and two run folders are compared as they are; leave it out"
-        )
-    if request.skip and not request.recapture:
-        raise ParameterError("--skip leaves servers out of those that --recapture asks: it needs --recapture")
-    if outputs.json and outputs.annotations:
-        raise ParameterError("--json and --annotations both go to standard output; leave one out")
+    n = len(request.paths)
+    for applies, problem in (
+        (n > 2, f"one gate file or two run folders are checked, got {n}: {', '.join(request.paths)}"),
+        (
+            request.accept and n == 2,
+            "--accept writes the baseline of a gate file, and two run folders have none; name one file",
+        ),
+        (
+            request.accept and conflicting,
+            f"--accept judges nothing, so that {', '.join(conflicting)} would do nothing; leave it out",
+        ),
+        (
+            request.vectors and not request.accept,
+            "--vectors stores vectors beside a baseline that is written: it needs --accept",
+        ),
+        (
+            request.recapture and n == 2,
+            "--recapture asks servers anew, and two run folders are compared as they are; leave it out",
+        ),
+        (
+            request.skip and not request.recapture,
+            "--skip leaves servers out of those that --recapture asks: it needs --recapture",
+        ),
+        (
+            outputs.json and outputs.annotations,
+            "--json and --annotations both go to standard output; leave one out",
+        ),
+    ):
+        if applies:
+            raise ParameterError(problem)
 
 
 def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:

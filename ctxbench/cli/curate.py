@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ctxbench.catalogs.agent_file import is_agent_file, open_catalog, read_agent
 from ctxbench.catalogs.instructions import read_page, text_of
 from ctxbench.catalogs.snapshots import CORPUS
 from ctxbench.cli.common import dataset_inputs, print_json
+from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import create_dataset, labelled_items, write_dataset
 from ctxbench.datasets.layout import (
     CARD,
@@ -36,7 +37,6 @@ from ctxbench.labelling.curation import (
     RULE,
     DatasetDifference,
     DatasetStats,
-    PartChanges,
     Resplit,
     dataset_stats,
     diff_datasets,
@@ -48,10 +48,6 @@ from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.protocol import dumps
-
-if TYPE_CHECKING:
-    from ctxbench.datasets.dataset import Dataset
-
 
 _REORDERED = "items that are in both stand in another order, which breaks ties otherwise"
 
@@ -89,7 +85,7 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
     lines += _near_lines(stats, limit)
     leaks = [f"{leak.query}: {leak.item} ({leak.how})" for leak in stats.leaks if leak.how != "server"]
     servers = {leak.query for leak in stats.leaks if leak.how == "server"}
-    title = f"queries that name an item they require: {stats.named:,} of {stats.leak_queries:,} ({_rule()})"
+    title = f"queries that name an item they require: {stats.named:,} of {stats.leak_queries:,} ({RULE})"
     named = f"queries that name the server of one: {len(servers):,}"
     lines += [*_section(title, leaks, limit)[:-1], named, ""]
     lines += _section(
@@ -98,10 +94,6 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
     lines += _section(f"queries without all their labels: {len(stats.unlabelled):,}", stats.unlabelled, limit)
     lines += _tag_lines(stats)
     return lines[:-1]
-
-
-def _rule() -> str:
-    return RULE
 
 
 def _near_lines(stats: DatasetStats, limit: int | None) -> list[str]:
@@ -153,7 +145,10 @@ def diff_lines(difference: DatasetDifference, *, limit: int | None = 10) -> list
     lines = [*head, ""]
     for noun, parts in (("items", difference.items), ("queries", difference.queries)):
         if parts:
-            lines += _section(_parts_title(noun, parts), _part_lines(parts), limit)
+            counts = f"{len(parts.added):,} added, {len(parts.removed):,} removed, {len(parts.changed):,} changed"
+            rows = [*(f"+ {name}" for name in parts.added), *(f"- {name}" for name in parts.removed)]
+            rows += [f"~ {change.id} ({', '.join(change.fields)})" for change in parts.changed]
+            lines += _section(f"{noun}: {counts}", rows, limit)
     if difference.reordered:
         lines += [_REORDERED, ""]
     moved = [f"{change.query}: {change.before} -> {change.after}" for change in difference.splits]
@@ -168,15 +163,6 @@ def diff_lines(difference: DatasetDifference, *, limit: int | None = 10) -> list
     if scopes:
         lines += _section(f"scopes: {len(scopes):,} differ", scopes, limit)
     return lines[:-1]
-
-
-def _parts_title(noun: str, parts: PartChanges) -> str:
-    return f"{noun}: {len(parts.added):,} added, {len(parts.removed):,} removed, {len(parts.changed):,} changed"
-
-
-def _part_lines(parts: PartChanges) -> list[str]:
-    lines = [f"+ {name}" for name in parts.added] + [f"- {name}" for name in parts.removed]
-    return lines + [f"~ {change.id} ({', '.join(change.fields)})" for change in parts.changed]
 
 
 def _label_line(change: Any) -> str:
@@ -201,38 +187,57 @@ def rebase_lines(report: RebaseReport, *, limit: int | None = 10) -> list[str]:
         + count(len(after.labels), "label"),
         "",
     ]
-    renamed = [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.renamed]
-    proposed = [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.proposed]
-    ambiguous = [f"{pair.old.id} -> {' or '.join(key.id for key in pair.candidates)}" for pair in report.ambiguous]
-    likely = [f"{pair.old.id}: {pair.new.id}    # {pair.how}" for pair in report.likely]
-    changed = [f"{change.id} ({', '.join(change.fields)})" for change in report.changed]
-    lost = [f"{loss.query}  {loss.item}  grade {loss.grade}, {loss.why}: {loss.effect}" for loss in report.lost_labels]
-    mentions = [f"{mention.where}: {mention.item} ({mention.why})" for mention in report.lost_mentions]
-    to_review = [
-        f"{hint.query} requires {hint.required}; {hint.new} is new ({hint.similarity:.2f})" for hint in report.to_review
-    ]
-    split = [
-        f"{hint.query} requires {hint.item}; {hint.other} is new "
-        + (
-            "(what the first said before is not known)"
-            if hint.share is None
-            else f"(has {hint.share:.0%} of what it lost)"
-        )
-        for hint in report.split
-    ]
     for title, rows in (
-        ("items renamed", renamed),
-        ("items proposed as renamed, taken for gone (--accept-renames takes them over)", proposed),
-        ("items with several possible successors, taken for gone (say which in --renames)", ambiguous),
+        ("items renamed", [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.renamed]),
+        (
+            "items proposed as renamed, taken for gone (--accept-renames takes them over)",
+            [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.proposed],
+        ),
+        (
+            "items with several possible successors, taken for gone (say which in --renames)",
+            [f"{pair.old.id} -> {' or '.join(key.id for key in pair.candidates)}" for pair in report.ambiguous],
+        ),
         ("items gone (renamed? --renames FILE, which holds `old id: new id`, lets labels follow)", report.gone),
-        ("labels are lost with these, which may go on as (to follow: put the lines into --renames FILE)", likely),
+        (
+            "labels are lost with these, which may go on as (to follow: put the lines into --renames FILE)",
+            [f"{pair.old.id}: {pair.new.id}    # {pair.how}" for pair in report.likely],
+        ),
         ("items new", report.added),
-        (f"items changed, {count(report.changed_labels, 'label')} carried over to them", changed),
-        ("labels lost", lost),
-        ("places where an item was named and is gone", mentions),
+        (
+            f"items changed, {count(report.changed_labels, 'label')} carried over to them",
+            [f"{change.id} ({', '.join(change.fields)})" for change in report.changed],
+        ),
+        (
+            "labels lost",
+            [
+                f"{loss.query}  {loss.item}  grade {loss.grade}, {loss.why}: {loss.effect}"
+                for loss in report.lost_labels
+            ],
+        ),
+        (
+            "places where an item was named and is gone",
+            [f"{mention.where}: {mention.item} ({mention.why})" for mention in report.lost_mentions],
+        ),
         ("queries unlabelled now, and left out of every figure", report.now_unlabelled),
-        (f"look at these: a new item is much like a required one (by words, from {report.threshold:g})", to_review),
-        ("look at these: a required item seems to be split, and the label followed one part alone", split),
+        (
+            f"look at these: a new item is much like a required one (by words, from {report.threshold:g})",
+            [
+                f"{hint.query} requires {hint.required}; {hint.new} is new ({hint.similarity:.2f})"
+                for hint in report.to_review
+            ],
+        ),
+        (
+            "look at these: a required item seems to be split, and the label followed one part alone",
+            [
+                f"{hint.query} requires {hint.item}; {hint.other} is new "
+                + (
+                    "(what the first said before is not known)"
+                    if hint.share is None
+                    else f"(has {hint.share:.0%} of what it lost)"
+                )
+                for hint in report.split
+            ],
+        ),
     ):
         if rows:
             lines += _section(f"{title}: {len(rows):,}", rows, limit)
@@ -367,7 +372,8 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
     result = split_dataset(_opened(name), by=how.by, share=how.share, folds=how.folds, version=how.version)
     written = None if target is None else _written(result.dataset, target, source=name, answers=True, in_place=in_place)
     if as_json:
-        print_json({**result.as_dict(), "written": None if target is None else str(target), **_carried(written)})
+        labelling = None if written is None else written.as_dict()
+        print_json({**result.as_dict(), "written": None if target is None else str(target), "labelling": labelling})
         return
     say(*split_lines(result), *(written.lines() if written else ()))
     say(_where(target))
@@ -437,7 +443,8 @@ def rebase(
         written = _written(result.dataset, target, source=name, answers=False, in_place=in_place)
         write_known_items(target, changed.ids)
     if as_json:
-        print_json({**result.as_dict(), "written": None if target is None else str(target), **_carried(written)})
+        labelling = None if written is None else written.as_dict()
+        print_json({**result.as_dict(), "written": None if target is None else str(target), "labelling": labelling})
         return
     if agent is not None and agent_of(Path(name)) is not None and known_items(Path(name)) is None and target is None:
         say(f"which items are new is not known: {name} has no {KNOWN} yet, which --in-place writes")
@@ -463,14 +470,21 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
     Raises:
         ParameterError: there is nothing to write, or of format and folder one is missing.
     """
-    if targets.out is not None and targets.form is None:
-        raise ParameterError("--out lacks the form of what is written there; add --format beir or --format trec")
-    if (targets.form is None) != (targets.out is None) or (targets.form is None and targets.requests is None):
-        raise ParameterError("say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE")
-    if targets.form is None and (targets.plain or targets.run is not None):
-        raise ParameterError("--plain and --run go with --format and --out")
-    if targets.may_offer and targets.requests is None:
-        raise ParameterError("--may-offer goes with --requests FILE")
+    no_form, no_folder, no_requests = (value is None for value in (targets.form, targets.out, targets.requests))
+    for applies, problem in (
+        (
+            no_form and not no_folder,
+            "--out lacks the form of what is written there; add --format beir or --format trec",
+        ),
+        (
+            no_form != no_folder or (no_form and no_requests),
+            "say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE",
+        ),
+        (no_form and (targets.plain or targets.run is not None), "--plain and --run go with --format and --out"),
+        (targets.may_offer and no_requests, "--may-offer goes with --requests FILE"),
+    ):
+        if applies:
+            raise ParameterError(problem)
     ranked = [] if targets.run is None else [targets.run]
     signatures = {"--requests": row_with("ctxbench", "catalog")}
     refuse_outputs(
@@ -503,10 +517,6 @@ def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_p
         return LabellingCopy()
     create_dataset(dataset, folder)
     return copy_labelling(dataset_folder(source), folder, answers=answers)
-
-
-def _carried(written: LabellingCopy | None) -> dict[str, Any]:
-    return {"labelling": None if written is None else written.as_dict()}
 
 
 def _opened_for_rebase(name: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset:

@@ -8,12 +8,12 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from math import isnan
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import Exposure, read_exposures
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.io.cache import refuse_outputs, row_with
@@ -21,6 +21,7 @@ from ctxbench.io.console import Keys, progress, refuse_closed, say
 from ctxbench.io.documents import dump_jsonl
 from ctxbench.io.errors import ParameterError, count, quoted
 from ctxbench.io.files import cache_dir, write_atomic
+from ctxbench.labelling.answer_log import KeyPress
 from ctxbench.labelling.pools import Pool, Predictor, make_pool, open_selectors, usual_selectors
 from ctxbench.labelling.review import (
     Agreement,
@@ -36,16 +37,11 @@ from ctxbench.labelling.review import (
     write_patch,
 )
 from ctxbench.labelling.session import LabellingSession, LabelPrompt, LikelyItem, PromptAnswer, Report, opened
+from ctxbench.model.items import Item, ItemKey
+from ctxbench.model.requests import Request
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import open_counter
-
-if TYPE_CHECKING:
-    from ctxbench.datasets.dataset import Dataset
-    from ctxbench.labelling.answer_log import KeyPress
-    from ctxbench.model.items import Item, ItemKey
-    from ctxbench.model.requests import Request
-
 
 WIDTH = 100
 MESSAGES = 4  # of the history, the last ones
@@ -227,16 +223,12 @@ def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposur
             pool = make_pool(dataset, chosen, exposures=exposures, progress=bar)
         finally:
             for selector in chosen.values():
-                getattr(selector, "close", _nothing)()
+                getattr(selector, "close", lambda: None)()
         for offer in pool.offers:
             if offer.failed:
                 failures = f"{count(offer.failed, 'query', 'queries')}, which count as nothing offered"
                 bar.say(f"warning: {offer.name} failed on {failures}; first {offer.failure}")
     return pool
-
-
-def _nothing() -> None:
-    """What ends a selector that holds nothing."""
 
 
 class _LabellingDialogue:
@@ -421,31 +413,29 @@ def _report_json(report: Report) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drawn:
-    """How pairs are drawn.
+def pool(
+    name: str,
+    *,
+    share: float,
+    random: int,
+    seed: int,
+    selectors: list[str],
+    embedder: str,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Write the pairs that a second person is to judge, one query a line, without any label.
 
-    Attributes:
-        share: of the queries, in (0, 1].
-        random: items drawn at random a query.
-        seed: of both draws.
+    Of a `share` of the queries, with so many items drawn at `random` each; `seed` is that of both draws.
     """
-
-    share: float = 0.2
-    random: int = 10
-    seed: int = 0
-
-
-def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: Path, as_json: bool = False) -> None:
-    """Write the pairs that a second person is to judge, one query a line, without any label."""
     read = {**dataset_inputs(name), **selector_inputs(*selectors)}
     refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("_id", "text", "items")})
     with progress() as bar:
         dataset = open_dataset(name, notify=bar.say)
     ids = [query.id for query in dataset.queries]
-    sample = dataset.take(sample_queries(ids, share=drawn.share, seed=drawn.seed))
+    sample = dataset.take(sample_queries(ids, share=share, seed=seed))
     candidates = make_pool_for(sample, selectors, embedder, {})
-    pairs = pooled_pairs(candidates, [query.id for query in sample.queries], random=drawn.random, seed=drawn.seed)
+    pairs = pooled_pairs(candidates, [query.id for query in sample.queries], random=random, seed=seed)
     rows = []
     for query in sample.queries:
         of_query = [pair for pair in pairs if pair.query == query.id]
@@ -486,10 +476,10 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
     say("", "question               kappa  95% interval  agreement  by chance")
     for kappa in result.kappas:
         value, interval = (
-            ("-", "-") if isnan(kappa.value) else (f"{kappa.value:.3f}", f"{kappa.low:.3f}-{kappa.high:.3f}")
+            ("-", "-") if math.isnan(kappa.value) else (f"{kappa.value:.3f}", f"{kappa.low:.3f}-{kappa.high:.3f}")
         )
         say(f"{kappa.question:<21} {value:>6}  {interval:>12}  {kappa.observed:>9.4f}  {kappa.expected:>9.4f}")
-    if any(isnan(kappa.value) for kappa in result.kappas):
+    if any(math.isnan(kappa.value) for kappa in result.kappas):
         say("-: kappa needs pairs with different answers to the question; here both answer all alike, as by chance")
     say(
         "",

@@ -311,43 +311,36 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
 GATE = "gate.yaml"  # where nothing else is named
 
 
-@dataclass(frozen=True, kw_only=True)
-class HistoryOutput:
-    """What is shown, and where it is written.
+def report(
+    path: Path | None,
+    *,
+    history: bool,
+    limit: int | None,
+    chart: Path | None,
+    markdown: Path | None,
+    csv: Path | None,
+    as_json: bool,
+) -> None:
+    """Show a run, or a history.
 
-    Attributes:
+    Args:
+        path: the folder of a run; of a history a gate file (None = `GATE`) or the folder of a baseline.
         history: accepted baselines over time, not a run.
         limit: the newest so many commits; None = all.
         chart: the file of a chart over commits.
         markdown: the file of a run's report as Markdown.
         csv: the file of all figures.
-        json: print JSON in place of tables.
-    """
-
-    history: bool = False
-    limit: int | None = None
-    chart: Path | None = None
-    markdown: Path | None = None
-    csv: Path | None = None
-    json: bool = False
-
-
-def report(path: Path | None, output: HistoryOutput) -> None:
-    """Show a run, or a history.
-
-    Args:
-        path: the folder of a run; of a history a gate file (None = `GATE`) or the folder of a baseline.
-        output: which of them, and how.
+        as_json: print JSON in place of tables.
 
     Raises:
         UserError: an option is of the other one, the path is none of what is expected, or it cannot be read.
     """
-    if output.history:
-        if output.markdown is not None:
+    if history:
+        if markdown is not None:
             raise ParameterError("--markdown is for the report of a run; leave it out, or take --csv or --chart")
-        _show_history(path or Path(GATE), output)
+        _show_history(path or Path(GATE), limit=limit, chart=chart, csv=csv, as_json=as_json)
         return
-    for name, value in (("--limit", output.limit), ("--chart", output.chart)):
+    for name, value in (("--limit", limit), ("--chart", chart)):
         if value is not None:
             raise ParameterError(f"{name} goes with --history; add that, or leave {name} out")
     if path is None:
@@ -357,43 +350,33 @@ def report(path: Path | None, output: HistoryOutput) -> None:
     if (path / "baseline.json").is_file() or path.suffix in (".yaml", ".yml"):
         raise ParameterError(f"{path} is no folder of a run; add --history to see what was accepted over time")
 
-    report_run(path, ReportTargets(markdown=output.markdown, csv=output.csv, json=output.json))
+    report_run(path, ReportTargets(markdown=markdown, csv=csv, json=as_json))
 
 
-def _show_history(path: Path, output: HistoryOutput) -> None:
+def _show_history(path: Path, *, limit: int | None, chart: Path | None, csv: Path | None, as_json: bool) -> None:
     from ctxbench.gate.baseline_rows import GATE
 
-    form = "" if output.chart is None else _form(output.chart)
+    form = "" if chart is None else chart.suffix.lower().removeprefix(".")
+    if chart is not None and form not in ("png", "svg"):
+        raise ParameterError(f"--chart {chart}: the name must end in .png or .svg, which says how it is drawn")
     read: dict[str, list[Path]] = {"what is shown": [] if path.is_dir() else [path]}
-    outputs = {"--csv": output.csv, "--chart": output.chart}
+    outputs = {"--csv": csv, "--chart": chart}
     refuse_outputs(outputs, read, may_replace={"--csv": line_from("date,commit,")})
     with progress() as bar:
         folder = baseline_of(path)
         gate_file = Path() if folder == path else path
         with gate_file_in_messages(Path(GATE) if folder == path else path):
-            history = read_history(folder, limit=output.limit, gate_path=gate_file, notify=bar)
-    if output.csv is not None:
-        write_atomic(output.csv, history_csv(history))
-    if output.chart is not None:
-        write_atomic(output.chart, history_chart(history, form))
-    if output.json:
+            history = read_history(folder, limit=limit, gate_path=gate_file, notify=bar)
+    if csv is not None:
+        write_atomic(csv, history_csv(history))
+    if chart is not None:
+        write_atomic(chart, history_chart(history, form))
+    if as_json:
         print_json(history_json(history))
     else:
         show_tables(lambda console: history_tables(history, console))
-    if output.chart is not None:
-        say(f"chart: {output.chart}", err=True)
-
-
-def _form(chart: Path) -> str:
-    """The form of a chart's file, by its name.
-
-    Raises:
-        ParameterError: it is none that can be drawn.
-    """
-    form = chart.suffix.lower().removeprefix(".")
-    if form not in ("png", "svg"):
-        raise ParameterError(f"--chart {chart}: the name must end in .png or .svg, which says how it is drawn")
-    return form
+    if chart is not None:
+        say(f"chart: {chart}", err=True)
 
 
 def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bool) -> None:

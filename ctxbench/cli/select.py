@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ctxbench.catalogs.agent_file import is_agent_file, open_catalog, read_agent
 from ctxbench.cli.common import print_json
 from ctxbench.datasets.layout import agent_of
 from ctxbench.io.console import embedding_progress, progress, say
-from ctxbench.io.documents import parse_json
+from ctxbench.io.documents import parse_json, values_with_lines
 from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError, count, raise_faults
 from ctxbench.io.files import cache_dir, read_text
 from ctxbench.io.rows import named_instant
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.registry import StoredPipeline
 from ctxbench.model.requests import Batch, Message, Request
+from ctxbench.model.resources import Resources
 from ctxbench.pipelines.fits import fit_notices
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.conversations import ConversationStore, read_message, read_session
+from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import (
     SelectorSpec,
     agent_own_spec,
@@ -38,12 +40,6 @@ from ctxbench.selectors.definitions import (
 from ctxbench.selectors.explain import Explained, Explanation, OwnExplanation, explain, explain_own
 from ctxbench.selectors.selector import PipelineSelector, Value, value_text
 from ctxbench.selectors.session import Agent, Session
-
-if TYPE_CHECKING:
-    from ctxbench.model.resources import Resources
-    from ctxbench.pipelines.pipeline import Pipeline
-    from ctxbench.selectors.definition import Definition
-
 
 WIDTH = 60
 _VERSION = re.compile(r"@[0-9a-f]{12}(\.\d+)?$")  # behind a file's name, where a catalog holds several
@@ -209,13 +205,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def _read_messages(text: str, path: Path) -> tuple[Message, ...]:
     """The messages of a JSON list, entry by entry, so that a fault has its line."""
-    entries = parse_json(text, path=path)
-    decoder, position, faults, out = json.JSONDecoder(), text.index("[") + 1, [], []
-    for number, entry in enumerate(entries, start=1):
-        while text[position] in " \t\r\n,":
-            position += 1
-        line = text.count("\n", 0, position) + 1
-        _, position = decoder.raw_decode(text, position)
+    parse_json(text, path=path)  # what is no JSON, or has a key twice, is said
+    faults, out = [], []
+    for number, (line, entry) in enumerate(values_with_lines(text, text.index("[") + 1, end="]"), start=1):
         try:
             out.append(read_message(entry))
         except TypeError:
@@ -277,11 +269,6 @@ def stand_in(spec: SelectorSpec) -> Definition:
     return replace(definition(IN_CHAT), name=spec.name)
 
 
-def _system(items: str) -> str:
-    """The system prompt of the agent whose items these are; empty for other catalogs."""
-    return read_agent(Path(items)).system if is_agent_file(items) else ""
-
-
 def explained(
     spec: SelectorSpec, pipeline: Pipeline, request: Request, catalog: Catalog, resources: Resources, *, items: str
 ) -> tuple[Explanation, Pipeline]:
@@ -304,7 +291,7 @@ def explained(
         return explain(selector.pipeline, catalog, request, resources, live=True), selector.pipeline
     form: Any = pipeline.format.call  # messages, as `IN_CHAT` has it
     try:
-        system = _system(items)
+        system = read_agent(Path(items)).system if is_agent_file(items) else ""
         form = replace(form, system=system) if system else form
         return explain_own(selector, Batch.of(catalog, [request]), resources, form=form), pipeline
     finally:
@@ -384,7 +371,8 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
         text = f"of {explanation.outside:.0%} of the items offered a feature lies outside of what the fit has seen"
         say(f"notice: {text}, so that how likely they are is a guess; labels of your own mend that", err=True)
     if messages:
-        print_json({"messages": _messages(explanation), "tools": list(explanation.prompt.tools)})
+        sent = [{"role": role, "content": content} for role, content in explanation.prompt.messages]
+        print_json({"messages": sent, "tools": list(explanation.prompt.tools)})
     elif as_json:
         facts = {
             "selector": label,
@@ -558,10 +546,6 @@ def _parsed(text: str) -> Value | None:
         if text.lower().lstrip("+-") in ("", "nan", "inf", "infinity"):
             return None
         return {"true": True, "false": False}.get(text.lower(), text)
-
-
-def _messages(explanation: Explanation) -> list[dict[str, str]]:
-    return [{"role": role, "content": content} for role, content in explanation.prompt.messages]
 
 
 def _lines(explanation: Explanation, label: str, counter: str, near: int) -> list[str]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ctxbench.catalogs.agent_file import is_agent_file, own_kind, read_agent
 from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
@@ -18,12 +18,14 @@ from ctxbench.datasets.layout import agent_of
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import comparison_dict, estimate_dict
+from ctxbench.evaluation.statistics import Estimate
 from ctxbench.io.cache import files_in, refuse_outputs, refuse_unwritable
 from ctxbench.io.console import is_plain, progress, say
 from ctxbench.io.errors import InputError, ParameterError, UserError, count
 from ctxbench.io.files import cache_dir, read_text
 from ctxbench.model.requests import Batch
 from ctxbench.pipelines.fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, Fit, read_calibrations, write_calibrations
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report.pages import refuse_foreign_tables
 from ctxbench.report.tuning_document import write_markdown, write_report
 from ctxbench.report.tuning_tables import advice, console_table
@@ -35,6 +37,7 @@ from ctxbench.selectors.definitions import agent_definition, find_definition, is
 from ctxbench.selectors.external import all_empty
 from ctxbench.selectors.selector import value_text
 from ctxbench.tuning.fit_examples import METRIC, labelled_queries, make_examples
+from ctxbench.tuning.inputs import TuningInputs
 from ctxbench.tuning.linear_fits import WeightFigures, fit_columns, linear_index
 from ctxbench.tuning.policy import PolicyFile, read_policies
 from ctxbench.tuning.preset_files import (
@@ -57,51 +60,32 @@ from ctxbench.tuning.query_fits import fit as fit_queries
 from ctxbench.tuning.results import LEARNED_NORMAL, DatasetTuning, PolicyOutcome, SettingResult, Tuning
 from ctxbench.tuning.tuner import tune
 
-if TYPE_CHECKING:
-    from ctxbench.evaluation.statistics import Estimate
-    from ctxbench.pipelines.pipeline import Pipeline
-    from ctxbench.tuning.inputs import TuningInputs
-
-
 _OWN_CUT = (
     "such a cut: of the items that score above 0 the first topN and all that score at least includeScore; of "
     "these none that scores less than (1 - margin) of the best"
 )
 
 
-@dataclass(frozen=True)
-class ResultPaths:
-    """Where results go.
-
-    Attributes:
-        out: the folder; None = one in `runs`, named after the policy file and the dataset.
-        markdown: another file for the report as Markdown; None = none.
-    """
-
-    out: Path | None = None
-    markdown: Path | None = None
-
-
 def tune_presets(
-    datasets: Sequence[str], policy: Path, *, paths: ResultPaths, texts: bool = True, as_json: bool = False
+    datasets: Sequence[str], policy: Path, *, out: Path | None, markdown: Path | None, texts: bool, as_json: bool
 ) -> None:
     """Tune, write report and presets, and print what is recommended.
 
     Args:
         datasets: names or folders.
         policy: the policy file.
-        paths: where results go.
+        out: the folder for results; None = one in `runs`, named after the policy file and the dataset.
+        markdown: another file for the report as Markdown; None = none.
         texts: whether requests that get worse are shown with their texts, or by their ids alone.
         as_json: print a summary as JSON instead.
 
     Raises:
         UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
-    markdown = paths.markdown
     with progress() as bar:
         file = read_policies(policy)
         names = [Path(dataset).resolve().name for dataset in datasets]
-        folder = paths.out or Path("runs") / f"tune-{file.name}-{together(names)}"
+        folder = out or Path("runs") / f"tune-{file.name}-{together(names)}"
         _check_results_folder(folder)
         refuse_outputs({"--markdown": markdown}, {"the policies": [policy], **dataset_inputs(*datasets)})
         if markdown is not None and len(datasets) > 1:
@@ -110,7 +94,9 @@ def tune_presets(
         for opened in ready.datasets:
             for name in opened.empty:
                 bar.say(f"warning: {all_empty(name, opened.dataset.name)}")
-        tuning = tune(ready, command=_command(datasets, policy, markdown, texts=texts), progress=bar)
+        words = ["ctxbench", "tune", *datasets, "--policy", str(policy), *([] if texts else ["--no-text"])]
+        words += [] if markdown is None else ["--markdown", str(markdown)]
+        tuning = tune(ready, command=shlex.join(words), progress=bar)
     if not texts:
         tuning = _without_texts(tuning)
     report = write_report(tuning, folder)
@@ -122,7 +108,16 @@ def tune_presets(
         if write_presets_of(dataset, ready, path):
             written.append(path)
     if as_json:
-        print_json(_tuning_facts(tuning, ready, written, folder))
+        print_json(
+            {
+                "name": tuning.name,
+                "seed": tuning.seed,
+                "confidence": ready.file.confidence,
+                "folder": str(folder),
+                "presets": [str(path) for path in written],
+                "datasets": {dataset.dataset: _dataset(dataset) for dataset in tuning.datasets},
+            }
+        )
         return
     say(*console_table(tuning, plain=is_plain()).splitlines())
     for dataset in tuning.datasets:
@@ -229,23 +224,6 @@ def _without_texts(tuning: Tuning) -> Tuning:
 
     datasets = tuple(replace(dataset, outcomes=tuple(map(outcome, dataset.outcomes))) for dataset in tuning.datasets)
     return replace(tuning, datasets=datasets)
-
-
-def _command(datasets: Sequence[str], policy: Path, markdown: Path | None, *, texts: bool) -> str:
-    """The line that repeats a tuning."""
-    words = ["ctxbench", "tune", *datasets, "--policy", str(policy), *([] if texts else ["--no-text"])]
-    return shlex.join([*words, *(["--markdown", str(markdown)] if markdown is not None else [])])
-
-
-def _tuning_facts(tuning: Tuning, ready: TuningInputs, written: Sequence[Path], folder: Path) -> dict[str, Any]:
-    return {
-        "name": tuning.name,
-        "seed": tuning.seed,
-        "confidence": ready.file.confidence,
-        "folder": str(folder),
-        "presets": [str(path) for path in written],
-        "datasets": {dataset.dataset: _dataset(dataset) for dataset in tuning.datasets},
-    }
 
 
 def _dataset(dataset: DatasetTuning) -> dict[str, Any]:
@@ -454,7 +432,12 @@ def _check(budget: Budgeted) -> None:
     refuse_outputs(
         {"--out": budget.out}, {**requests, **dataset_inputs(budget.catalog), **selector_inputs(budget.selector)}
     )
-    _check_presets_file(budget.out)
+    if budget.out.exists():
+        try:
+            read_presets(budget.out)
+        except UserError as error:
+            problem = f"{budget.out} is there and is no presets file; name another one with --out"
+            raise ParameterError(problem) from error
 
 
 def _lines(budget: Budgeted, setting: BudgetSetting, selector: str, counter: str) -> Iterator[str]:
@@ -470,19 +453,6 @@ def _lines(budget: Budgeted, setting: BudgetSetting, selector: str, counter: str
         yield f"found on one half of the requests, the other half costs {shares} times the budget"
     yield "how complete it is cannot be told without labels: `ctxbench data label` asks for some"
     yield f"written: {budget.out}"
-
-
-def _check_presets_file(out: Path) -> None:
-    """Refuse to overwrite a file that is no presets file.
-
-    Raises:
-        ParameterError: there is one in its place.
-    """
-    if out.exists():
-        try:
-            read_presets(out)
-        except UserError as error:
-            raise ParameterError(f"{out} is there and is no presets file; name another one with --out") from error
 
 
 def catalog_name(catalog: str) -> str:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ctxbench.cli.select import candidate_lines, winning_pair
 from ctxbench.gate.snapshots import first_few
-from ctxbench.io.errors import UserError, joined, message_lines
+from ctxbench.io.errors import joined
 from ctxbench.model.requests import Batch, Request
 from ctxbench.model.selection import Selection
 from ctxbench.pytest_plugin.setup import OpenSetup
@@ -106,12 +106,6 @@ def report(head: str, answer: ExplainedAnswer, findings: Iterable[Sequence[str]]
         lines += [f"  nearest that stayed out ({len(near)} of {len(answer.left_out)} candidates):"]
         lines += [f"    {line}" for line in candidate_lines(near, pairs=False)]
     return joined(lines)
-
-
-def fit_to_print(error: UserError) -> UserError:
-    """The error with a message that pytest can print as it stands, and no traceback."""
-    error.args = (joined(message_lines(str(error))),)
-    return error.with_traceback(None)
 
 
 def absence_lines(label: str, item: str, answer: ExplainedAnswer) -> list[str]:

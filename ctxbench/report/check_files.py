@@ -312,10 +312,8 @@ def _loosened(check: Check, locations: Locations) -> Iterator[_Note]:
 
 def _refusals(check: Check, locations: Locations) -> Iterator[_Note]:
     """What cannot be compared; selectors of one dataset that have the same reasons together."""
-    by_reasons: dict[tuple[str, tuple[str, ...]], list[SelectorCheck]] = {}
-    for selector in check.selectors:
-        if selector.verdict is Verdict.NOT_COMPARABLE:
-            by_reasons.setdefault((selector.dataset, selector.reasons), []).append(selector)
+    refused = [selector for selector in check.selectors if selector.verdict is Verdict.NOT_COMPARABLE]
+    by_reasons = wording.grouped(((selector.dataset, selector.reasons), selector) for selector in refused)
     for (dataset, reasons), selectors in by_reasons.items():
         titles = check_texts.first_ones([check_texts.selector_title(selector) for selector in selectors])
         yield _Note(
@@ -362,11 +360,7 @@ def _gone(locations: Locations, items: Sequence[str], query: str, dataset: str) 
 def _causes(check: Check, strict: bool, locations: Locations) -> Iterator[_Note]:
     """Lost items by cause; equal causes of several selectors together."""
     failing = {Verdict.WORSE} | ({Verdict.CANNOT_TELL} if strict else set())
-    by_cause: dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]] = {}
-    for selector in check.selectors:
-        for group in selector.causes:
-            if group.lost:
-                by_cause.setdefault((selector.dataset, group.cause), []).append((selector, group))
+    by_cause = check_texts.losses_by_cause(check.selectors)
     ranked = sorted(by_cause.items(), key=lambda entry: -sum(group.lost - group.gained for _, group in entry[1]))
     for (dataset, cause), groups in ranked:
         shares = ". ".join(_share(selector, group) for selector, group in groups)

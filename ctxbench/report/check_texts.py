@@ -547,25 +547,25 @@ def _first_reason(reason: str) -> str:
 
 def _by_verdict(selectors: Sequence[SelectorCheck]) -> str:
     """Selectors by verdict: `worse: a on d and b on d; better: c on d`."""
-    names: dict[Verdict, list[str]] = {}
-    for selector in selectors:
-        names.setdefault(selector.verdict, []).append(selector_name(selector))
+    names = wording.grouped((selector.verdict, selector_name(selector)) for selector in selectors)
     return "; ".join(f"{verdict}: {first_ones(titles, _NAMED_ITEMS)}" for verdict, titles in names.items())
 
 
 def _lost(selectors: Sequence[SelectorCheck]) -> str:
     """Items with the queries that lost them, in whichever selector, what most lost first."""
-    queries: dict[str, dict[str, None]] = {}
-    for check in selectors:
-        for change in check.changes:
-            if change.lost and change.required:
-                queries.setdefault(change.item, {})[change.query] = None
-    ranked = sorted(queries.items(), key=lambda entry: -len(entry[1]))
-    return sentence(
-        first_ones(
-            [f"{item} ({first_ones(list(query_ids), _NAMED_ITEMS)})" for item, query_ids in ranked], _NAMED_ITEMS
-        )
-    )
+    lost = [change for check in selectors for change in check.changes if change.lost and change.required]
+    by_item = wording.grouped(dict.fromkeys((change.item, change.query) for change in lost))
+    ranked = sorted(by_item.items(), key=lambda entry: -len(entry[1]))
+    items = [f"{item} ({first_ones(queries, _NAMED_ITEMS)})" for item, queries in ranked]
+    return sentence(first_ones(items, _NAMED_ITEMS))
+
+
+def losses_by_cause(
+    selectors: Iterable[SelectorCheck],
+) -> dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]]:
+    """The selectors that lost required items, by dataset and cause, each with its group of that cause."""
+    losing = [(selector, group) for selector in selectors for group in selector.causes if group.lost]
+    return wording.grouped(((selector.dataset, group.cause), (selector, group)) for selector, group in losing)
 
 
 def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str, SelectorCheck] | None:
@@ -575,11 +575,7 @@ def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str, Sel
     Most required items lost net; of equals, the first of the worst selector. Where nothing required was lost, or tokens
     alone decided on the worst selector, what is to blame for the metric that decided.
     """
-    by_cause: dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]] = {}
-    for selector in () if selectors and tokens_decided(selectors[0]) else selectors:
-        for group in selector.causes:
-            if group.lost:
-                by_cause.setdefault((selector.dataset, group.cause), []).append((selector, group))
+    by_cause = losses_by_cause(() if selectors and tokens_decided(selectors[0]) else selectors)
     if by_cause:
         (_, cause), losing = min(
             by_cause.items(), key=lambda entry: sum(group.gained - group.lost for _, group in entry[1])
@@ -679,54 +675,38 @@ COMMAND, PYTHON = Speech(), Speech(("`changes()`",), "`allow_removed=True`", cod
 def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: Speech) -> Iterator[Block]:
     """The verdict in a sentence, and how to accept it; the arguments are those of `check_document.document`."""
     how = f"{first}, then accept it" if first else "accept it"
-    new = any(selector.left_out.get("new") for selector in check.selectors)
+    unmet = any(selector.unmet for selector in check.selectors)
     if check.loosened:
         text = f"The gate was loosened{speech.code('2')}: put its settings and pins back ({check.name})."
-        text += " The verdict goes by those of the baseline."
-        yield Text(f"{text} If they are meant, {how}:" if accept else text)
-        yield from _commands(accept, first)
-        return
-    match check.verdict:
-        case Verdict.NOT_COMPARABLE:
-            text = f"It cannot be judged{speech.code('2')}: mend what is said above."
-            if any(
-                selector.left_out.get(why)
-                for selector in check.selectors
-                for why in ("removed", "changed", "relabelled")
-            ):
-                text += f" Queries that are gone or were relabelled on purpose are left out with {speech.removed}."
-            yield Text(f"{text} If what differs is meant, {how}:" if accept else text)
-        case Verdict.WORSE:
-            text, rest = f"It is worse{speech.code('1')}.", "it"
-            if any(selector.unmet for selector in check.selectors):
-                text += (
-                    f" Required items are gone; if they were removed on purpose, add {speech.removed}: the check then "
-                )
-                text += "does not fail for that alone."
-            if pins := pin_advice(check):
-                text, rest = f"{text} {pins[0].upper()}{pins[1:]}.", "the rest"
-            has_fix = any(
-                group.remedy and group.remedy.possible for selector in check.selectors for group in selector.causes
-            )
-            mend = (
-                f"Mend {rest} as said above, or, if"
-                if has_fix or any(selector.unmet for selector in check.selectors)
-                else "If"
-            )
-            yield Text(f"{text} {mend} it is meant, {how}:" if accept else text)
-        case Verdict.CANNOT_TELL:
-            fails = check.exit_code(strict=True)
-            code = speech.code(f"{fails} for --strict" if strict else f"0, with --strict {fails}")
-            outdated = any(selector.outdated for selector in check.selectors)
-            advice = "ask the servers named above again, or fix them" if outdated else "more queries would tell"
-            text = f"The check is inconclusive{code}: {advice}."
-            yield Text(f"{text} If the change is meant, {how}:" if accept else text)
-        case Verdict.BETTER:
-            text = f"It is better{speech.code('0')}{loss_note(check.selectors)}."
-            yield Text(f"{text} To hold the gain, {how}:" if accept else text)
-        case Verdict.SAME:
-            text = f"Nothing got worse{speech.code('0')}{loss_note(check.selectors)}."
-            yield Text(f"{text} To take new queries in, {how}:" if new and accept else text)
+        text, offer = f"{text} The verdict goes by those of the baseline.", "If they are meant"
+    elif check.verdict is Verdict.NOT_COMPARABLE:
+        text, offer = f"It cannot be judged{speech.code('2')}: mend what is said above.", "If what differs is meant"
+        left_out = {why for selector in check.selectors for why, queries in selector.left_out.items() if queries}
+        if left_out & {"removed", "changed", "relabelled"}:
+            text += f" Queries that are gone or were relabelled on purpose are left out with {speech.removed}."
+    elif check.verdict is Verdict.WORSE:
+        text, rest = f"It is worse{speech.code('1')}.", "it"
+        if unmet:
+            text += f" Required items are gone; if they were removed on purpose, add {speech.removed}: the check then "
+            text += "does not fail for that alone."
+        if pins := pin_advice(check):
+            text, rest = f"{text} {pins[0].upper()}{pins[1:]}.", "the rest"
+        groups = [group for selector in check.selectors for group in selector.causes]
+        has_fix = unmet or any(group.remedy and group.remedy.possible for group in groups)
+        offer = f"Mend {rest} as said above, or, if it is meant" if has_fix else "If it is meant"
+    elif check.verdict is Verdict.CANNOT_TELL:
+        fails = check.exit_code(strict=True)
+        code = speech.code(f"{fails} for --strict" if strict else f"0, with --strict {fails}")
+        outdated = any(selector.outdated for selector in check.selectors)
+        advice = "ask the servers named above again, or fix them" if outdated else "more queries would tell"
+        text, offer = f"The check is inconclusive{code}: {advice}.", "If the change is meant"
+    elif check.verdict is Verdict.BETTER:
+        text, offer = f"It is better{speech.code('0')}{loss_note(check.selectors)}.", "To hold the gain"
+    else:
+        new = any(selector.left_out.get("new") for selector in check.selectors)
+        text = f"Nothing got worse{speech.code('0')}{loss_note(check.selectors)}."
+        offer = "To take new queries in" if new else ""
+    yield Text(f"{text} {offer}, {how}:" if accept and offer else text)
     yield from _commands(accept, first)
 
 

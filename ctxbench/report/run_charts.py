@@ -94,9 +94,7 @@ def _bars(ax: Axes, group: ScoreGroup, bars: tuple[Any, Any], colour: str, label
 
 def _thresholds(ax: Axes, group: ScoreGroup) -> None:
     """Draw thresholds as lines with labels, and the legend of the bars."""
-    by_value: dict[tuple[float, str], list[str]] = {}
-    for threshold in group.thresholds:
-        by_value.setdefault((threshold.value, threshold.text), []).append(wording.named(threshold.selector))
+    by_value = wording.grouped(((t.value, t.text), wording.named(t.selector)) for t in group.thresholds)
     labels = [
         (value, text if len(group.selectors) == 1 else f"{text} {wording.listed(names)}")
         for (value, text), names in sorted(by_value.items())
@@ -213,9 +211,7 @@ def trade_off(
 
 def _joint(named: Sequence[tuple[tuple[float, float], str, Any]]) -> list[tuple[tuple[float, float], str, Any]]:
     """The labels, those of the same point joined into one."""
-    by_point: dict[tuple[float, float], list[tuple[str, Any]]] = {}
-    for at, text, reach in named:
-        by_point.setdefault(at, []).append((text, reach))
+    by_point = wording.grouped((at, (text, reach)) for at, text, reach in named)
     joined = []
     for at, labels in by_point.items():
         names = [text for text, _ in labels]

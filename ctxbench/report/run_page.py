@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery
@@ -453,8 +454,6 @@ def render_page(
     Raises:
         StorageError: the folder holds no finished run, or a dataset is missing or is not the one that was run.
     """
-    from markupsafe import Markup
-
     summary = summary or summarise_run(folder)
     titles, summary = selector_titles(summary.manifest), with_titles(summary)
     views = []
@@ -466,7 +465,11 @@ def render_page(
     settings = {
         "base": summary.compare_to,
         "datasets": [view["name"] for view in views],
-        "thresholds": _thresholds(summary),
+        "thresholds": {
+            name: value
+            for name, about in summary.manifest["selectors"].items()
+            if (value := threshold_of(about)) is not None
+        },
     }
     html: str = page_template("report.html.j2").render(
         summary=summary,
@@ -570,12 +573,6 @@ def _histogram(group: ScoreGroup, dataset: str, name: str) -> str:
         name=name,
         label=f"Scores of {of}: required items upwards, best items that are not required downwards",
     )
-
-
-def _thresholds(summary: RunSummary) -> dict[str, float]:
-    """The threshold of every selector that has one."""
-    thresholds = {name: threshold_of(about) for name, about in summary.manifest["selectors"].items()}
-    return {name: value for name, value in thresholds.items() if value is not None}
 
 
 def _details(manifest: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -132,10 +132,8 @@ def column_words(columns: Iterable[tuple[str, Metric]]) -> str:
     Args:
         columns: titles with their metrics, in order.
     """
-    by_name: dict[str, list[tuple[str, Metric]]] = {}
-    for title, metric in columns:
-        by_name.setdefault(metric.name, []).append((title, metric))
-    return " ".join(_sentence(group) for group in by_name.values())
+    by_name = wording.grouped((metric.name, (title, metric)) for title, metric in columns)
+    return " ".join(map(_sentence, by_name.values()))
 
 
 def _sentence(columns: list[tuple[str, Metric]]) -> str:
@@ -517,11 +515,8 @@ def _reasons(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
     """Why figures are missing, one line per reason."""
     missing: dict[tuple[str, str], list[str]] = {}
     for selector in dataset.selectors:
-        reasons: dict[str, list[str]] = {}
-        for column in columns:
-            if why := _cell(selector, column).why:
-                reasons.setdefault(why, []).append(column.title)
-        for why, titles in reasons.items():
+        reasons = ((_cell(selector, column).why, column.title) for column in columns)
+        for why, titles in wording.grouped((why, title) for why, title in reasons if why).items():
             missing.setdefault((why, wording.listed(titles)), []).append(wording.named(selector.selector))
     return [f"{wording.NONE} {titles} of {wording.listed(names)}: {why}." for (why, titles), names in missing.items()]
 

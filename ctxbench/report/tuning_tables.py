@@ -239,10 +239,7 @@ def answer(tuning: Tuning) -> str:
         dataset = tuning.datasets[0]
         clauses = [f"{policy_names(group)}: {_in_short(dataset, group[0])}" for group in dataset.same_advice()]
         return "; ".join(clauses) + "." * bool(clauses)
-    by_policy: dict[str, list[tuple[DatasetTuning, PolicyOutcome]]] = {}
-    for dataset in tuning.datasets:
-        for outcome in dataset.outcomes:
-            by_policy.setdefault(outcome.policy.name, []).append((dataset, outcome))
+    by_policy = wording.grouped((outcome.policy.name, (dataset, outcome)) for dataset, outcome in outcomes(tuning))
     return "; ".join(_over_datasets(name, several) for name, several in by_policy.items()) + "." * bool(by_policy)
 
 
