@@ -93,8 +93,14 @@ def run_command(
     """
     from ctxbench.cli.run import ReportTargets, run_experiment
 
-    targets = ReportTargets(markdown=markdown, csv=csv, json=json_)
-    run_experiment(experiment, out=out, selectors=selectors or [], limit=limit, fresh=fresh, targets=targets)
+    run_experiment(
+        experiment,
+        out=out,
+        selectors=selectors or [],
+        limit=limit,
+        fresh=fresh,
+        targets=ReportTargets(markdown=markdown, csv=csv, json=json_),
+    )
 
 
 @app.command(cls=Command)
@@ -123,8 +129,14 @@ def score(
     """
     from ctxbench.cli.run import ReportTargets, score_answers
 
-    targets = ReportTargets(csv=csv, json=json_)
-    score_answers(answers, dataset=dataset, selectors=selectors or [], out=out, tokens=tokens, targets=targets)
+    score_answers(
+        answers,
+        dataset=dataset,
+        selectors=selectors or [],
+        out=out,
+        tokens=tokens,
+        targets=ReportTargets(csv=csv, json=json_),
+    )
 
 
 @app.command(cls=Command)

@@ -122,7 +122,7 @@ def capture_all(request: CaptureRequest, *, out: Path | None, as_json: bool) -> 
             if request.agent is not None:
                 with suppress(UserError):  # faults are reported where its items are read
                     say(*(one_line(f"{request.agent}: {note}") for note in odd_in(read_agent(request.agent).parts())))
-            _say_next(items or _as_catalog(out))
+            _say_next(out, items)
         return code
 
 
@@ -157,7 +157,7 @@ def import_tools(
     tools = tool_list(path, server=server, names=read_field_names(names) if names else None)
     code = keep([tools], out=out, as_json=as_json, hide_keys=hide_keys)
     if not as_json:
-        _say_next(_as_catalog(out))
+        _say_next(out)
     return code
 
 
@@ -226,19 +226,14 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
         say(*message_lines(f"{line}: {part.error}" if part.error else line))
         for note in (*part.notes, *_missing_fields(part)):
             say(f"{'':<{width}}  {note}")
-    counts = card["counts"]
-    say(f"{count(counts['items'], 'item')}, catalog {card['catalog'][:12]}, in {out}")
+    say(f"{count(card['counts']['items'], 'item')}, catalog {card['catalog'][:12]}, in {out}")
     if snapshot.failed:
         say(f"{_failed(snapshot)}: {', '.join(part.name for part in snapshot.failed)}; this is what the others gave")
 
 
-def _say_next(items: str) -> None:
-    """Print the command that comes next; `items` is the option that names its items."""
-    say(f'Next: ctxbench select "what a user asks" {items}')
-
-
-def _as_catalog(out: Path) -> str:
-    return shlex.join(["--catalog", str(out)])
+def _say_next(out: Path, items: str = "") -> None:
+    """Print the command that comes next; `items` is the option that names its items, if not the catalog in `out`."""
+    say(f'Next: ctxbench select "what a user asks" {items or shlex.join(["--catalog", str(out)])}')
 
 
 def _missing_fields(part: SnapshotPart) -> Iterator[str]:

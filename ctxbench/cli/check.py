@@ -22,6 +22,7 @@ from ctxbench.cli.capture import differing_line, edited_line, recapture, tell_ca
 from ctxbench.cli.common import print_json, without_keys
 from ctxbench.datasets.layout import DatasetLines, agent_of
 from ctxbench.datasets.lookup import dataset_folder, user_folder
+from ctxbench.gate.baseline_rows import GATE
 from ctxbench.gate.comparability import open_edited
 from ctxbench.gate.gate import GateCheck, accept, check_gate, check_runs
 from ctxbench.gate.results import Check
@@ -209,9 +210,6 @@ def write_file(path: Path, text: str) -> None:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-GATE = "gate.yaml"  # where nothing else is named
-
-
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest:
     """The arguments of the command.
@@ -381,22 +379,22 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
     if as_json:
         names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
         files = {name: [path.as_posix() for path in paths] for name, paths in names.items()}
-        accepted = [summary_dict(summary) for summary in done.summaries]
-        pins = [pin_dict(pin) for pin in done.pins]
-        payload = {"baseline": done.folder.as_posix(), **files, "accepted": accepted, "pins": pins, "error": None}
-        print_json(payload)
+        print_json(
+            {
+                "baseline": done.folder.as_posix(),
+                **files,
+                "accepted": [summary_dict(summary) for summary in done.summaries],
+                "pins": [pin_dict(pin) for pin in done.pins],
+                "error": None,
+            }
+        )
         return
-
-    for path in done.written:
-        say(f"written: {path}")
-    for path in done.removed:
-        say(f"removed: {path}")
+    say(*(f"written: {path}" for path in done.written), *(f"removed: {path}" for path in done.removed))
     if request.texts and not done.texts:
         say("no texts of requests and items are written, as in the baseline that was there; delete it to take them in")
     for pin in done.pins:
         say(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
-    for summary in done.summaries:
-        say(f"accepted: {check_texts.summary_text(summary)}")
+    say(*(f"accepted: {check_texts.summary_text(summary)}" for summary in done.summaries))
     if not (done.unchanged or done.removed):  # where there was none, there is no diff
         say(f"accepted: {done.folder}, all of it new or changed; look at it, and commit it")
         return
@@ -440,9 +438,7 @@ class _Result:
 
 def _run_check(request: CheckRequest) -> _Result:
     """Run the check, with what plugins print on stderr, and without texts if the baseline has none."""
-    outcomes = None
-    if request.recapture:
-        outcomes = recapture(_gate_path(request), skip=request.skip)
+    outcomes = recapture(_gate_path(request), skip=request.skip) if request.recapture else None
     with progress() as bar, printing_to_stderr():
         if len(request.paths) == 2:
             base, head = map(Path, request.paths)
@@ -458,9 +454,11 @@ def _run_check(request: CheckRequest) -> _Result:
             )
             options = [*(["--vectors"] if done.vectors else []), *([] if done.texts else ["--no-text"])]
             accept = shlex.join(["ctxbench", "check", *request.paths, "--accept", *options])
-            first = _steps_before_accepting(done)
             result = _Result(
-                check=done.check, locations=find_places(done), accept="" if done.failed else accept, first=first
+                check=done.check,
+                locations=find_places(done),
+                accept="" if done.failed else accept,
+                first=_steps_before_accepting(done),
             )
             texts = request.texts and done.texts
     return result if texts else replace(result, check=without_texts(result.check))
@@ -480,8 +478,7 @@ def _steps_before_accepting(done: GateCheck) -> str:
         except InputError:
             folder = user_folder(reference, done.file.experiment.base)
             of_agent = folder is not None and agent_of(folder) is not None
-            text = reference if folder is None else str(folder)
-            return label_advice(renamed.get(name, {}), text, over_agent=of_agent)
+            return label_advice(renamed.get(name, {}), str(folder or reference), over_agent=of_agent)
     return ""
 
 

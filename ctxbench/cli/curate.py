@@ -127,8 +127,7 @@ def split_lines(result: Resplit) -> list[str]:
         for name in dict.fromkeys([*result.before, *result.after])
     ]
     lines = _table(["split", "queries before", "queries now", "of them judged", "groups"], rows)
-    are = "is" if result.moved == 1 else "are"
-    lines.append(f"{count(result.moved, 'query', 'queries')} {are} of another split now")
+    lines.append(f"{count(result.moved, 'query is', 'queries are')} of another split now")
     if result.cut:
         are = "is" if result.late == 1 else "are"
         late = f"{count(result.late, 'query', 'queries')} of test {are} of that very time, "
@@ -333,8 +332,7 @@ def stats(
             )
     else:
         with embedding_progress() as embedding:
-            opened = open_embedder(embedder)
-            vectors = open_vectors(opened, progress=embedding)
+            vectors = open_vectors(open_embedder(embedder), progress=embedding)
             result = dataset_stats(dataset, counter, threshold=threshold, embed=vectors.get)
     if as_json:
         print_json(result.as_dict())
@@ -485,10 +483,10 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
     ):
         if applies:
             raise ParameterError(problem)
-    ranked = [] if targets.run is None else [targets.run]
-    signatures = {"--requests": row_with("ctxbench", "catalog")}
     refuse_outputs(
-        {"--requests": targets.requests}, {**dataset_inputs(name), "the run": ranked}, may_replace=signatures
+        {"--requests": targets.requests},
+        {**dataset_inputs(name), "the run": [] if targets.run is None else [targets.run]},
+        may_replace={"--requests": row_with("ctxbench", "catalog")},
     )
     dataset = _opened(name)
     report: dict[str, Any] = {}

@@ -323,11 +323,21 @@ def import_traces(
     items, scopes = open_catalog(catalog), scopes_of(dataset_folder(catalog))
     if all(log.is_file() for log in logs):  # else nothing will be read
         say(*kind_lines(items), err=True)
-    patterns = redact if isinstance(redact, Path) else None
     with progress() as bar:
-        renamed = {} if renames is None else read_renames(renames)
-        source = TraceSource(logs=tuple(logs), catalog=items, scopes=scopes, renames=renamed)
-        imported = import_into(out, source, settings, redact=bool(redact), patterns=patterns, progress=bar)
+        source = TraceSource(
+            logs=tuple(logs),
+            catalog=items,
+            scopes=scopes,
+            renames={} if renames is None else read_renames(renames),
+        )
+        imported = import_into(
+            out,
+            source,
+            settings,
+            redact=bool(redact),
+            patterns=redact if isinstance(redact, Path) else None,
+            progress=bar,
+        )
     if is_agent_file(catalog):
         write_dataset(imported.dataset.of_agent(Path(catalog)), out)
         write_known_items(out, items.ids)
@@ -377,8 +387,13 @@ def settings(
     Raises:
         ParameterError: the name, the type or the mapping of grades is none.
     """
-    mapping = None if grades is None else read_grades(grades)
-    return ImportSettings(name=name, version=version, type=item_type, grades=mapping, licence=licence)
+    return ImportSettings(
+        name=name,
+        version=version,
+        type=item_type,
+        grades=None if grades is None else read_grades(grades),
+        licence=licence,
+    )
 
 
 def import_beir(folder: Path, how: ImportSettings, *, out: Path, as_json: bool) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +80,7 @@ def short(text: str, *, reserved: int = 16) -> str:
     return flat if len(flat) <= room else flat[: room - 3] + "..."
 
 
-def tell(*lines: str) -> None:
-    """Print to the person, not to a program."""
-    say(*lines, err=True)
+tell = partial(say, err=True)  # to the person, not to a program
 
 
 def number_of(key: str) -> int:

@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from ctxbench.cli.common import print_json
 from ctxbench.datasets.dataset import name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import EXPOSURE, write_exposures
-from ctxbench.io.console import Progress, embedding_progress, progress, say, show_text
+from ctxbench.io.console import embedding_progress, progress, say, show_text
 from ctxbench.io.documents import load_mapping
 from ctxbench.io.errors import ParameterError, StorageError, UserError, check_range, count, install_command, suggest
 from ctxbench.io.files import folder_fault, readable, temporary_folder
@@ -78,7 +77,13 @@ def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
     """
 
     def filled(database: Path) -> ImportedMemories:
-        with progress() as bar, SqliteStore(database, waiting=partial(_tell_waiting, path, bar)) as store:
+        with (
+            progress() as bar,
+            SqliteStore(
+                database,
+                waiting=lambda limit: bar.say(f"another process holds {path}; it is waited for, {limit:g} s at most"),
+            ) as store,
+        ):
             return import_memories(store, read, progress=lambda *n: bar("storing memories", *n))
 
     if not os.path.lexists(readable(path, repeatedly=True)) and not folder_fault(path.parent):
@@ -91,10 +96,6 @@ def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
             os.link(temporary, path)  # fails where another process was faster, whose database is added to
             return done
     return filled(path)
-
-
-def _tell_waiting(path: Path, bar: Progress, limit: float) -> None:
-    bar.say(f"another process holds {path}; it is waited for, {limit:g} s at most")
 
 
 def _imported(done: ImportedMemories, where: str) -> Iterator[str]:
@@ -190,8 +191,7 @@ def _engine(path: Path, embedder: str, counter: str | None = None) -> Iterator[C
         if not store.workspaces():
             how = shlex.join(["ctxbench", "memory", "import", str(path), "FILE", "--workspace", "NAME"])
             raise ParameterError(f"{path} holds no workspace; import memories first: `{how}`")
-        arguments: dict[str, Any] = {"counter": counter} if counter else {}
-        engine = ContextEngine(store, embedder=embedder, **arguments)
+        engine = ContextEngine(store, embedder=embedder, **({"counter": counter} if counter else {}))
         engine.progress = bar
         yield engine
 
@@ -310,9 +310,13 @@ def run(
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             text = f"workspace {workspace} of {database} by {selector} at {url}"
             say(f"{text}, described at {url}/openapi.json; Ctrl-C ends it", err=True)
-            options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-            access = Access(tokens=tokens, user=user)
-            settings = uvicorn.Config(web_app(service, access), timeout_graceful_shutdown=_GRACE, **options)
+            settings = uvicorn.Config(
+                web_app(service, Access(tokens=tokens, user=user)),
+                timeout_graceful_shutdown=_GRACE,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+            )
             uvicorn.Server(settings).run([listening])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from ctxbench.evaluation import runner
 from ctxbench.evaluation.experiment import Experiment, examine, failures_told, machine, scoring
 from ctxbench.evaluation.inputs import Prepared, prepare
 from ctxbench.evaluation.run_folder import RunFolder, summarise_run
-from ctxbench.gate.baseline_rows import gate_file_in_messages
+from ctxbench.gate.baseline_rows import GATE, gate_file_in_messages
 from ctxbench.gate.history import baseline_of, read_history
 from ctxbench.io.cache import line_from, refuse_outputs
 from ctxbench.io.console import progress, say, show_tables
@@ -65,8 +65,11 @@ class ReportTargets:
         Raises:
             UserError: as `refuse_outputs`.
         """
-        signatures = {"--csv": line_from("dataset,selector,")}
-        refuse_outputs({"--csv": self.csv, "--markdown": self.markdown}, inputs, may_replace=signatures)
+        refuse_outputs(
+            {"--csv": self.csv, "--markdown": self.markdown},
+            inputs,
+            may_replace={"--csv": line_from("dataset,selector,")},
+        )
 
 
 def run_experiment(
@@ -153,12 +156,11 @@ def report_run(path: Path, targets: ReportTargets) -> None:
                 f"dataset {name} has changed since {path} was made (hash {dataset.hash[:12]}, the run's is "
                 f"{recorded[name][1][:12]}); run the experiment again, or bring the old dataset back"
             )
-    counter = open_counter(manifest["tokens"], cache=cache_dir())
-    _report(folder, datasets, counter, targets=targets)
+    _report(folder, datasets, open_counter(manifest["tokens"], cache=cache_dir()), targets=targets)
 
 
 def _run(prepared: Prepared, path: Path, *, fresh: bool, targets: ReportTargets, page: bool = True) -> None:
-    with _goes_on(resumable=page):
+    try:
         with progress() as bar:
             done = runner.run(prepared, path, progress=bar, fresh=fresh)
             for line in _failures(prepared, RunFolder(path), persistent=page):
@@ -172,6 +174,10 @@ def _run(prepared: Prepared, path: Path, *, fresh: bool, targets: ReportTargets,
                 for line in _all_empty(prepared, RunFolder(path)):
                     bar.say(line)
         _report(RunFolder(path), prepared.datasets, prepared.counter, targets=targets, page=page)
+    except KeyboardInterrupt as stopped:
+        if page:  # else nothing is kept
+            stopped.add_note("the same command goes on from here")
+        raise
     _refuse_silence(prepared, RunFolder(path))
 
 
@@ -194,17 +200,6 @@ def _refuse_silence(prepared: Prepared, folder: RunFolder) -> None:
     problems += [f"more than half of the queries failed of {', '.join(mostly)}"] if mostly else []
     if problems:
         raise SelectorError(f"{'; '.join(problems)}; the first failure of each is named above")
-
-
-@contextmanager
-def _goes_on(*, resumable: bool) -> Iterator[None]:
-    """Add to Ctrl-C, where the run is kept, that the same command continues it."""
-    try:
-        yield
-    except KeyboardInterrupt as stopped:
-        if resumable:
-            stopped.add_note("the same command goes on from here")
-        raise
 
 
 def _all_empty(prepared: Prepared, folder: RunFolder) -> Iterator[str]:
@@ -308,9 +303,6 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
         show_tables(lambda _: latency_tables(times, embedding))
 
 
-GATE = "gate.yaml"  # where nothing else is named
-
-
 def report(
     path: Path | None,
     *,
@@ -354,14 +346,11 @@ def report(
 
 
 def _show_history(path: Path, *, limit: int | None, chart: Path | None, csv: Path | None, as_json: bool) -> None:
-    from ctxbench.gate.baseline_rows import GATE
-
     form = "" if chart is None else chart.suffix.lower().removeprefix(".")
     if chart is not None and form not in ("png", "svg"):
         raise ParameterError(f"--chart {chart}: the name must end in .png or .svg, which says how it is drawn")
     read: dict[str, list[Path]] = {"what is shown": [] if path.is_dir() else [path]}
-    outputs = {"--csv": csv, "--chart": chart}
-    refuse_outputs(outputs, read, may_replace={"--csv": line_from("date,commit,")})
+    refuse_outputs({"--csv": csv, "--chart": chart}, read, may_replace={"--csv": line_from("date,commit,")})
     with progress() as bar:
         folder = baseline_of(path)
         gate_file = Path() if folder == path else path

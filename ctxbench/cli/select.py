@@ -356,8 +356,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
     embedder = open_embedder(question.embedder)
     counter = open_counter("o200k", cache=cache_dir())
     with embedding_progress() as progress:
-        vectors = open_vectors(embedder, progress=progress)
-        resources = LocalResources(vectors, counter)
+        resources = LocalResources(open_vectors(embedder, progress=progress), counter)
         if spec is None:
             explanation = explain(pipeline, catalog, request, resources, live=True)
         else:
@@ -383,8 +382,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
         facts |= {} if session is None else {"session": session.as_dict()}
         print_json({**facts, **explanation.as_dict(near=near)})
     else:
-        is_external = isinstance(explanation, OwnExplanation)
-        end = ["", ITS_OWN] if is_external else _score_words(pipeline, explanation)
+        end = ["", ITS_OWN] if isinstance(explanation, OwnExplanation) else _score_words(pipeline, explanation)
         say(*_lines(explanation, label, counter.name, near), *end)
 
 
@@ -551,7 +549,9 @@ def _parsed(text: str) -> Value | None:
 def _lines(explanation: Explanation, label: str, counter: str, near: int) -> list[str]:
     n = len(explanation.chosen)
     n_session = sum(candidate.offered.origin == "session" for candidate in explanation.chosen)
-    session_text = f" beside {n_session} {_session_words(explanation)}" if n_session else ""
+    modes = {candidate.offered.mode for candidate in explanation.chosen if candidate.offered.origin == "session"}
+    held = "always in" if modes == {"always"} else "in the session"
+    session_text = f" beside {n_session} {held}" if n_session else ""
     offered = f"{n - n_session} of {count(explanation.eligible, 'item')} offered{session_text}"
     tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter})"
     if n_session:
@@ -597,9 +597,3 @@ def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
     floor = f", but for the first {margins[0].floor}" if margins and margins[0].floor > 1 else ""
     cut = f"; what is over {margins[0].setting:g} below the best is left out{floor}" if len(margins) == 1 else ""
     return ["", f"Score: likelihood less price, as logarithms, comparable within one request only{cut}."]
-
-
-def _session_words(explanation: Explanation) -> str:
-    """What to call the items that the session holds."""
-    modes = {candidate.offered.mode for candidate in explanation.chosen if candidate.offered.origin == "session"}
-    return "always in" if modes == {"always"} else "in the session"

@@ -200,8 +200,7 @@ def seconds_asked(retry_after: str, otherwise: float) -> float:
     if text.isascii() and text.replace(".", "", 1).isdigit():
         return float(text)
     try:
-        until = parsedate_to_datetime(text)
-        return max(until.timestamp() - time.time(), 0.0)
+        return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
     except (ValueError, OverflowError):
         return otherwise
 

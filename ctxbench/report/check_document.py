@@ -11,6 +11,7 @@ from ctxbench.io.errors import SHOWN, faults_of
 from ctxbench.report import check_texts, wording
 from ctxbench.report.check_texts import (
     COMMAND,
+    NO_LOCATIONS,
     Locations,
     Speech,
     conclusion,
@@ -47,7 +48,7 @@ def document(
     strict: bool = False,
     accept: str = "",
     first: str = "",
-    locations: Locations | None = None,
+    locations: Locations = NO_LOCATIONS,
     speech: Speech = COMMAND,
 ) -> Document:
     """Make the document of a check.
@@ -60,7 +61,6 @@ def document(
         locations: looks up files and lines.
         speech: how the reader is spoken to.
     """
-    locations = locations or Locations()
     ranked = sorted(check.selectors, key=lambda selector: selector.verdict.severity)
     accept = accept if is_acceptable(check) else ""
     short = summary_sentences(ranked, accept, first=first, pins=pin_advice(check))
@@ -71,8 +71,7 @@ def document(
     if len(ranked) > 1 and len(differ) == 1 and (difference := differ.pop()):
         shared = (*shared, f"what differs: {difference}")
     notices = [*check.notices, *shared, *_reuse_notice(ranked), *check_texts.unsteady_notes(ranked)]
-    if notices:
-        opening.append(Bullets(tuple(map(check_texts.sentence, notices))))
+    opening += [Bullets(tuple(map(check_texts.sentence, notices)))] if notices else []
     sections = tuple(_section(selector, shared, locations) for selector in ranked)
     warning = check_texts.sentence(check_texts.opening_words(check))
     return replace(
@@ -155,8 +154,7 @@ def _section(check: SelectorCheck, shared: Collection[str], locations: Locations
     blocks: list[Block] = [Bullets(tuple(map(check_texts.sentence, reasons)))]
     blocks += [table for table in _tables(check, locations) if table.rows]
     notices = [notice for notice in check.notices if notice not in shared]
-    if notices:
-        blocks.append(Bullets(tuple(map(check_texts.sentence, notices))))
+    blocks += [Bullets(tuple(map(check_texts.sentence, notices)))] if notices else []
     return Section(f"{check.verdict}: {check_texts.selector_name(check)}", tuple(blocks))
 
 
@@ -294,12 +292,11 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
     remedy = any(change.remedy for change in changes)
     both_directions = len({change.lost for change in changes}) > 1
     came_in = not both_directions and any(not change.lost for change in changes)
-    out = "kept out before" if came_in else "kept out"
     head = (
         "query",
         "item",
         *(["way"] if both_directions else []),
-        out,
+        "kept out before" if came_in else "kept out",
         "score",
         "cause",
         *(["mend"] if remedy else []),

@@ -29,12 +29,12 @@ from ctxbench.gate.results import (
 from ctxbench.gate.verdict import server_reasons, undecided_reason
 from ctxbench.io.errors import SHOWN, Fault, count, faults_of
 from ctxbench.report import check_texts, wording
-from ctxbench.report.check_texts import Location, Locations, metric_cause, unknown_location
+from ctxbench.report.check_texts import NO_LOCATIONS, Location, Locations, metric_cause, unknown_location
 
 FORMAT = 1
 
 
-def check_dict(check: Check, *, strict: bool = False, locations: Locations | None = None) -> dict[str, Any]:
+def check_dict(check: Check, *, strict: bool = False, locations: Locations = NO_LOCATIONS) -> dict[str, Any]:
     """A check in JSON's types; what has no finite value is None. `error` is None unless it could not be made.
 
     Args:
@@ -42,7 +42,6 @@ def check_dict(check: Check, *, strict: bool = False, locations: Locations | Non
         strict: whether `cannot tell` fails, for the exit code.
         locations: looks up files and lines.
     """
-    locations = locations or Locations()
     return {
         "format": FORMAT,
         "name": check.name,
@@ -236,7 +235,7 @@ class _Note:
     column: int = 0
 
 
-def workflow_commands(check: Check, *, locations: Locations | None = None, strict: bool = False) -> str:
+def workflow_commands(check: Check, *, locations: Locations = NO_LOCATIONS, strict: bool = False) -> str:
     """Errors for what fails a check, warnings for the rest, most costly first; at most `MOST` of each.
 
     Args:
@@ -247,7 +246,6 @@ def workflow_commands(check: Check, *, locations: Locations | None = None, stric
     Returns:
         One command a line; empty where there is nothing to say.
     """
-    locations = locations or Locations()
     notes = [
         *_loosened(check, locations),
         *_refusals(check, locations),
@@ -360,8 +358,10 @@ def _gone(locations: Locations, items: Sequence[str], query: str, dataset: str) 
 def _causes(check: Check, strict: bool, locations: Locations) -> Iterator[_Note]:
     """Lost items by cause; equal causes of several selectors together."""
     failing = {Verdict.WORSE} | ({Verdict.CANNOT_TELL} if strict else set())
-    by_cause = check_texts.losses_by_cause(check.selectors)
-    ranked = sorted(by_cause.items(), key=lambda entry: -sum(group.lost - group.gained for _, group in entry[1]))
+    ranked = sorted(
+        check_texts.losses_by_cause(check.selectors).items(),
+        key=lambda entry: -sum(group.lost - group.gained for _, group in entry[1]),
+    )
     for (dataset, cause), groups in ranked:
         shares = ". ".join(_share(selector, group) for selector, group in groups)
         yield _Note(
@@ -491,7 +491,7 @@ class _Case:
     message: str = ""
 
 
-def junit(check: Check, *, strict: bool = False, locations: Locations | None = None) -> str:
+def junit(check: Check, *, strict: bool = False, locations: Locations = NO_LOCATIONS) -> str:
     """A check as XML; ends with a line feed.
 
     A suite has one case for whether it is comparable, one a metric, one for the allowance of lost required
@@ -504,7 +504,6 @@ def junit(check: Check, *, strict: bool = False, locations: Locations | None = N
         strict: whether `cannot tell` fails.
         locations: looks up files and lines.
     """
-    locations = locations or Locations()
     settings = [
         _Case(f"gate: {setting.setting}", "error", "gate loosened", check_texts.loosened_text(setting))
         for setting in check.loosened

@@ -120,6 +120,8 @@ class Locations:
         return _NOWHERE
 
 
+NO_LOCATIONS = Locations()
+
 LONGEST = 160  # characters of a request or an item that are quoted
 _LONGEST_SENTENCE = 2000
 _NAMED_IDS = 5  # ids that are named in a sentence
@@ -500,8 +502,7 @@ def loss_note(selectors: Sequence[SelectorCheck]) -> str:
         return ""
     gained = sum(selector.gained for selector in selectors)
     also = f" and {gained:,} gained" if gained else ""
-    verb = "was" if n == 1 else "were"
-    return f", though {count(n, 'required item')} {verb} lost{also}: {_lost(selectors)}"
+    return f", though {count(n, 'required item was', 'required items were')} lost{also}: {_lost(selectors)}"
 
 
 def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, pins: str) -> Iterator[str]:

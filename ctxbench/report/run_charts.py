@@ -451,8 +451,7 @@ def history_picture(
     def draw(figure: Figure) -> None:
         handles: dict[str, Any] = {}
         for row, metric in enumerate(metrics):
-            top = _PANEL * row + _TOP
-            ax = axes_at(figure, _LEFT, top, _WIDTH - _LEFT - _RIGHT, _PANEL - _TOP - _BOTTOM)
+            ax = axes_at(figure, _LEFT, _PANEL * row + _TOP, _WIDTH - _LEFT - _RIGHT, _PANEL - _TOP - _BOTTOM)
             handles |= over_commits(ax, commits, lines, metric)
         figure.legend(
             [handles[name] for name in names],

@@ -345,10 +345,9 @@ def _ranks(table: Candidates, code: IntArray, n_items: int) -> IntArray:
     start, item = table.ranking()
     request = owners(start)
     position = np.arange(len(item), dtype=np.int64) - start[:-1][request] + 1
-    ranked = request * n_items + item
     rank = np.zeros(len(table), dtype=np.int64)
     by_code = np.argsort(code)
-    rank[by_code[np.searchsorted(code, ranked, sorter=by_code)]] = position
+    rank[by_code[np.searchsorted(code, request * n_items + item, sorter=by_code)]] = position
     return rank
 
 

@@ -165,8 +165,11 @@ def _console_figures(
     mark = max((len(_BASELINE) for row in table.rows if row.is_base), default=0)
     figures.add_column("selector", overflow="fold", min_width=max(min(longest, _NAME), mark))
     for column in columns:
-        no_wrap = len(columns) > 1  # a column that stands alone is broken, never cut
-        figures.add_column(_heading(column), justify="left" if column.interval else "right", no_wrap=no_wrap)
+        figures.add_column(
+            _heading(column),
+            justify="left" if column.interval else "right",
+            no_wrap=len(columns) > 1,  # a column that stands alone is broken, never cut
+        )
     errors = errors and any(row.errors for row in table.rows)
     if errors:
         figures.add_column("errors", justify="right", style="bold red")

@@ -62,9 +62,13 @@ class LabelCodes:
         """The labels of some queries that follow each other, the first of them as query 0."""
         ends = np.searchsorted(self.code, np.array([first, first + n_queries]) * self.n_items)
         rows = slice(int(ends[0]), int(ends[1]))
-        complete = self.complete[first : first + n_queries]
-        code = self.code[rows] - first * self.n_items
-        return LabelCodes(self.n_items, code, self.grade[rows], self.group[rows], complete)
+        return LabelCodes(
+            n_items=self.n_items,
+            code=self.code[rows] - first * self.n_items,
+            grade=self.grade[rows],
+            group=self.group[rows],
+            complete=self.complete[first : first + n_queries],
+        )
 
     @property
     def request(self) -> IntArray:
@@ -160,9 +164,14 @@ def _of_step(step: StoredStep) -> list[Bound]:
         return []
     built = Step(step.kind, step.name, call)
     thresholds: Mapping[str, Mapping[str, float]] = built.declared("thresholds")
-    floor = int(built.declared("floor"))
     return [
-        Bound(quantity=quantity, label=label, setting=float(step.values.get(label, value)), value=value, floor=floor)
+        Bound(
+            quantity=quantity,
+            label=label,
+            setting=float(step.values.get(label, value)),
+            value=value,
+            floor=int(built.declared("floor")),
+        )
         for quantity, values in thresholds.items()
         for label, value in values.items()
     ]
@@ -436,8 +445,7 @@ def _sentence(scores: _SelectorScores, bound: Bound) -> str:
     queries = count(len(scores.best), "query", "queries")
     required = f"{reached(scores.required)} {count(len(scores.required) + scores.unseen, 'required item')}"
     if bound.quantity == "expansion":
-        came = int(np.isfinite(scores.best).sum())
-        return f"Items were brought in for {came:,} of {queries}; {required} are among them."
+        return f"Items were brought in for {np.isfinite(scores.best).sum():,} of {queries}; {required} are among them."
     if bound.quantity != "score":
         exceeding = (
             f"{reached(scores.not_required)} {count(len(scores.not_required), 'query', 'queries')} that need something"

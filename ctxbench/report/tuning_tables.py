@@ -292,8 +292,10 @@ def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutco
         ranges.append(f"{_range(points, partial(wording.signed, COMPLETENESS))} points of completeness")
     gaps = [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]
     if gaps:
-        up_to = wording.number(COMPLETENESS, max(gaps))
-        ranges.append(f"on {len(gaps)} less complete than {LEARNED_NORMAL}, by up to {up_to} points")
+        ranges.append(
+            f"on {len(gaps)} less complete than {LEARNED_NORMAL}, "
+            f"by up to {wording.number(COMPLETENESS, max(gaps))} points"
+        )
     return f"{text} ({', '.join(ranges)})" if ranges else text
 
 
@@ -345,8 +347,10 @@ def _why_default(outcome: PolicyOutcome) -> str:
         )
         return f"; what was chosen, {setting(outcome)}, misses {missed} on the test split"
     if outcome.replaced is not None:
-        tuned = _selector_with(outcome.replaced)
-        return f"; what was chosen, {tuned}, is no more complete and costs no fewer prompt tokens"
+        return (
+            f"; what was chosen, {_selector_with(outcome.replaced)}, is no more complete and costs no fewer prompt "
+            "tokens"
+        )
     return f"; {outcome.reason.rstrip('.') if not outcome.answered else more_labels(outcome.needed)}"
 
 
@@ -396,16 +400,17 @@ def _offers(outcome: PolicyOutcome) -> str:
         interval = wording.difference_interval(COMPLETENESS, complete)
         text += f" at {wording.signed(COMPLETENESS, complete.difference)} points of completeness ({interval})"
     if outcome.replaced is not None:
-        tuned = _selector_with(outcome.replaced)
-        text += f"; it is at least as complete as {tuned}, which was chosen by tuning, for no more prompt tokens"
+        text += (
+            f"; it is at least as complete as {_selector_with(outcome.replaced)}, which was chosen by tuning, for no "
+            "more prompt tokens"
+        )
     return text
 
 
 def _aims(outcome: PolicyOutcome) -> str:
     """By how much it betters what the policy is about, if that is neither completeness nor tokens."""
     comparisons = outcome.against.get("defaults", {})
-    changes = [(metric, change_text(comparisons, metric)[0]) for metric in own_aim(outcome.policy)]
-    return "".join(f"; {points(metric)} {change}" for metric, change in changes)
+    return "".join(f"; {points(metric)} {change_text(comparisons, metric)[0]}" for metric in own_aim(outcome.policy))
 
 
 def _changed(tokens: Comparison) -> tuple[str, str]:
@@ -483,8 +488,10 @@ def _against_fixed(outcome: PolicyOutcome) -> tuple[str, ...]:
     if outcome.fixed is None:
         return (NO_K,)
     comparisons = outcome.against.get("fixed")
-    named = (("tokens", TOKENS), ("points", COMPLETENESS))
-    return tuple(f"{name} {', '.join(change_text(comparisons, metric))}" for name, metric in named)
+    return (
+        f"tokens {', '.join(change_text(comparisons, TOKENS))}",
+        f"points {', '.join(change_text(comparisons, COMPLETENESS))}",
+    )
 
 
 def _at_equal_tokens(outcome: PolicyOutcome) -> Mapping[str, Comparison]:
@@ -686,9 +693,9 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
 
 def _heading(dataset: DatasetTuning) -> str:
     counts = [f"{n:,}" if split == ALL else f"{n:,} {split}" for split, n in dataset.queries.items()]
-    items = count(dataset.items, "item")
     queries = "query" if [*dataset.queries.values()] == [1] else "queries"
-    return f"{dataset.dataset}: {wording.listed(counts) or 'no'} {queries}, {items}, tokens by {dataset.tokens}"
+    size = f"{wording.listed(counts) or 'no'} {queries}, {count(dataset.items, 'item')}"
+    return f"{dataset.dataset}: {size}, tokens by {dataset.tokens}"
 
 
 def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator[str]:
