@@ -113,11 +113,14 @@ def _tag_lines(stats: DatasetStats) -> list[str]:
     splits = list(stats.counts["splits"])
     header = ["tag", "queries", *splits, "unlabelled", "need nothing", "required"]
     rows = [
-        [row.tag, *map(_n, [row.queries, *(row.splits[name] for name in splits), row.unlabelled, row.needs_nothing])]
+        [
+            row.tag,
+            *map(_n, [row.queries, *(row.splits[name] for name in splits), row.unlabelled, row.needs_nothing]),
+            f"{row.required:.2f}",
+        ]
         for row in stats.tags
     ]
-    required = [f"{row.required:.2f}" for row in stats.tags]
-    return [*_table(header, [[*row, mean] for row, mean in zip(rows, required, strict=True)]), ""]
+    return [*_table(header, rows), ""]
 
 
 def split_lines(result: Resplit) -> list[str]:
@@ -269,9 +272,11 @@ def drop_warning(report: RebaseReport) -> list[str]:
 def export_lines(report: ExportReport, *, plain: bool = False) -> list[str]:
     """What was written, and what the format cannot hold, as lines."""
     labels = ", ".join(f"{name} {n:,}" for name, n in report.labels.items())
-    lines = [f"{count(report.items, 'item')}, {count(report.queries, 'query', 'queries')}, labels in qrels: {labels}"]
-    lines += [f"run {name}: {file}" for name, file in report.runs.items()]
-    lines += [f"no run of {name}: it returned no ranking" for name in report.without_ranking]
+    lines = [
+        f"{count(report.items, 'item')}, {count(report.queries, 'query', 'queries')}, labels in qrels: {labels}",
+        *(f"run {name}: {file}" for name, file in report.runs.items()),
+        *(f"no run of {name}: it returned no ranking" for name in report.without_ranking),
+    ]
     if report.not_held:
         where = "left out (--plain)" if plain else "kept in `metadata` and export.json, where only ctxbench reads it"
         lines += [f"what the format has no place for, {where}:"]

@@ -169,8 +169,16 @@ def import_dataset(
             done = "written" if own_files else "copied"
             bar.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items {done} to {out}")
     if as_json:
-        facts = {"dataset": name, "version": dataset.version, "hash": dataset.hash, "queries": len(dataset)}
-        print_json({**facts, "items": len(dataset.catalog), "written": None if out is None else str(out)})
+        print_json(
+            {
+                "dataset": name,
+                "version": dataset.version,
+                "hash": dataset.hash,
+                "queries": len(dataset),
+                "items": len(dataset.catalog),
+                "written": None if out is None else str(out),
+            }
+        )
 
 
 def fetch_source(name: str, *, as_json: bool) -> None:
@@ -203,9 +211,6 @@ def fetch_source(name: str, *, as_json: bool) -> None:
     say(f"datasets of it, imported at the first use: {', '.join(datasets)}")
 
 
-_log = logging.getLogger(__name__)
-
-
 def write_history(
     folder: Path, settings: HistorySettings, *, out: Path | None, grow: bool = False, as_json: bool
 ) -> None:
@@ -233,16 +238,20 @@ def write_history(
             dataset, choice = history_dataset(repository, settings, notify=bar)
             _create(dataset, target)
     if repository.shallow:
-        _log.warning("%s: a shallow clone; older commits are no queries (`git fetch --unshallow`)", folder)
+        logging.getLogger(__name__).warning(
+            "%s: a shallow clone; older commits are no queries (`git fetch --unshallow`)", folder
+        )
     if as_json:
-        facts = {
-            "dataset": str(target),
-            "name": dataset.name,
-            "commits": choice.looked_at,
-            "out": dict(choice.out),
-            "filesOut": dataset.about["source"]["files_out"],
-        }
-        print_json({**facts, "counts": dataset.counts})
+        print_json(
+            {
+                "dataset": str(target),
+                "name": dataset.name,
+                "commits": choice.looked_at,
+                "out": dict(choice.out),
+                "filesOut": dataset.about["source"]["files_out"],
+                "counts": dataset.counts,
+            }
+        )
         return
     counts = dataset.counts
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())

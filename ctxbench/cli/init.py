@@ -257,8 +257,7 @@ def _workflow_path(project: Project) -> Path | None:
     """The path of the workflow: GitHub looks only at the root of a repository."""
     if project.repository is None:
         return None
-    up = "../" * len(Path(project.within).parts)
-    return project.folder / f"{up}{WORKFLOW}"
+    return project.folder / ("../" * len(Path(project.within).parts) + WORKFLOW)
 
 
 def _workflow(project: Project) -> str:
@@ -279,8 +278,7 @@ def _workflow(project: Project) -> str:
         text = text.replace("#   ctxbench @", "#   ctxbench[mcp] @").replace(
             "./tools/ctxbench ", "./tools/ctxbench[mcp] "
         )
-    within = project.within
-    if not within:
+    if not (within := project.within):
         return text
     before, limit, after = text.partition("    timeout-minutes: 10\n")
     defaults = f"    defaults:\n      run:\n        working-directory: {shlex.quote(within)}\n"

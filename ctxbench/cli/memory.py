@@ -191,7 +191,8 @@ def _engine(path: Path, embedder: str, counter: str | None = None) -> Iterator[C
         if not store.workspaces():
             how = shlex.join(["ctxbench", "memory", "import", str(path), "FILE", "--workspace", "NAME"])
             raise ParameterError(f"{path} holds no workspace; import memories first: `{how}`")
-        engine = ContextEngine(store, embedder=embedder, **({"counter": counter} if counter else {}))
+        arguments: dict[str, Any] = {"counter": counter} if counter else {}
+        engine = ContextEngine(store, embedder=embedder, **arguments)
         engine.progress = bar
         yield engine
 
@@ -331,18 +332,18 @@ class _OnStandardError(logging.Handler):
 @contextmanager
 def _logging() -> Iterator[None]:
     """Log what the service does on standard error, a line for each context among it."""
-    logger, handler = logging.getLogger("ctxbench.memory"), _OnStandardError()
+    handler = _OnStandardError()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    level, propagate = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    level, propagate = _log.level, _log.propagate
+    _log.addHandler(handler)
+    _log.setLevel(logging.INFO)
+    _log.propagate = False
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        logger.propagate = propagate
+        _log.removeHandler(handler)
+        _log.setLevel(level)
+        _log.propagate = propagate
 
 
 def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextService) -> None:
@@ -377,9 +378,17 @@ def write_labels(database: Path, workspace: str, out: Path, *, as_json: bool) ->
     partly = sum(query.partly_labelled for query in dataset.queries)
     insufficient = sum(bool(exposure.signals) for exposure in exposures)
     if as_json:
-        facts = {"dataset": str(out), "queries": len(dataset.queries), "useful": useful}
-        facts |= {"sufficient": len(exposures) - insufficient, "notSufficient": insufficient, "inPart": partly}
-        print_json({**facts, "notUseful": len(dataset.labels) - useful})
+        print_json(
+            {
+                "dataset": str(out),
+                "queries": len(dataset.queries),
+                "useful": useful,
+                "sufficient": len(exposures) - insufficient,
+                "notSufficient": insufficient,
+                "inPart": partly,
+                "notUseful": len(dataset.labels) - useful,
+            }
+        )
         return
     of = f"{count(len(dataset.queries), 'query', 'queries')}, {count(useful, 'item')} useful"
     say(f"{out}: {of}, {len(dataset.labels) - useful:,} not")

@@ -556,8 +556,7 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
     tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter})"
     if n_session:
         tokens += f", {explanation.total_tokens:,} with what the session holds"
-    lines = [f"{label}: {offered}, {tokens}"]
-    lines += map(str, explanation.selection.trace)
+    lines = [f"{label}: {offered}, {tokens}", *map(str, explanation.selection.trace)]
     is_external = isinstance(explanation, OwnExplanation)
     if explanation.not_searched:
         reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())

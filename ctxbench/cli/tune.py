@@ -406,13 +406,16 @@ def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
     }
     write_presets(budget.out, tuned=tuned, presets={f"within-{budget.tokens:g}": tuned_preset}, test_split="")
     if as_json:
-        facts = {
-            "set": dict(tuned_preset.set),
-            "tokens": result.tokens,
-            "items": result.items,
-            "requests": result.requests,
-        }
-        print_json({**facts, "halves": list(result.halves), "written": str(budget.out)})
+        print_json(
+            {
+                "set": dict(tuned_preset.set),
+                "tokens": result.tokens,
+                "items": result.items,
+                "requests": result.requests,
+                "halves": list(result.halves),
+                "written": str(budget.out),
+            }
+        )
         return
     setting = ", ".join(f"{key} {value:g}" for key, value in tuned_preset.set.items() if not isinstance(value, str))
     say(*_lines(budget, result, f"{definition.name} with {setting}", counter.name))
@@ -627,12 +630,14 @@ def _table(figures: FoldFigures | WeightFigures) -> list[str]:
         f"{figures.interval.high:.3f}]. Below: what comes of each threshold; in brackets 95% intervals."
     )
     names = [_HEADS[name] for name in figures.columns]
-    lines = [head, f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}"]
-    lines += [
-        f"  {point[0]:>10.4f}  {_estimate_text(point[1]):>28}  {_estimate_text(point[2]):>28}"
-        for point in figures.points
+    return [
+        head,
+        f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}",
+        *(
+            f"  {point[0]:>10.4f}  {_estimate_text(point[1]):>28}  {_estimate_text(point[2]):>28}"
+            for point in figures.points
+        ),
     ]
-    return lines
 
 
 def _estimate_text(value: Estimate) -> str:

@@ -582,8 +582,9 @@ def heat_map(ax: Axes, chart: HeatMap) -> Any:
         _number(ax, chart, (column, row), font, mesh.to_rgba(chart.values[row, column]))
     if chart.chosen:
         for colour, width in ((COLOURS[1], 3.0), (_LIGHT, 1.0)):
-            frame = {"edgecolor": colour, "linewidth": width, "fill": False, "zorder": 3, "clip_on": False}
-            ax.add_patch(Rectangle(chart.chosen, 1, 1, **frame))
+            ax.add_patch(
+                Rectangle(chart.chosen, 1, 1, edgecolor=colour, linewidth=width, fill=False, zorder=3, clip_on=False)
+            )
     return mesh
 
 

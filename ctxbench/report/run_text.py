@@ -252,8 +252,7 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
         table = comparison_table(summary, dataset, every_metric=True)
         lines += [f"## {_escape(table.heading)}", "", *_about(dataset, datasets[dataset.dataset]), ""]
         lines += [*_markdown_figures(table), "", *_markdown_differences(table)]
-        lines += [f"* {_escape(note)}" for note in table.notes]
-        lines.append("")
+        lines += [*(f"* {_escape(note)}" for note in table.notes), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -22,7 +22,8 @@ RAISED = (
 )
 SIZE_WORDS = "n: how many queries"
 _MANY = 1_000_000
-_Key, _Value = TypeVar("_Key"), TypeVar("_Value")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _LOOSE_END = re.compile(rf"[\d\u221e]{LOOSE}(?=\)|$)")
 _PLAIN = str.maketrans({MINUS: "-", DASH: "-", "\u221e": "inf"})
 
