@@ -224,8 +224,7 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
             text += f", not asked: kept as captured on {part.captured[:10]}"
         line = one_line(f"{part.name:<{width}}  {text}")
         say(*message_lines(f"{line}: {part.error}" if part.error else line))
-        for note in (*part.notes, *_missing_fields(part)):
-            say(f"{'':<{width}}  {note}")
+        say(*(f"{'':<{width}}  {note}" for note in (*part.notes, *_missing_fields(part))))
     say(f"{count(card['counts']['items'], 'item')}, catalog {card['catalog'][:12]}, in {out}")
     if snapshot.failed:
         say(f"{_failed(snapshot)}: {', '.join(part.name for part in snapshot.failed)}; this is what the others gave")
@@ -319,8 +318,7 @@ def _ask(config: Path, names: Sequence[str]) -> Sequence[SnapshotPart]:
 def tell_captured(gate: Path) -> None:
     """Print to standard error how old the captured tools are, before they are accepted."""
     for agent, _ in _agents(gate):
-        for reason in server_reasons(agent.captured_servers()):
-            say(one_line(f"{agent.path}: {reason}"), err=True)
+        say(*(one_line(f"{agent.path}: {why}") for why in server_reasons(agent.captured_servers())), err=True)
 
 
 def _agents(gate: Path) -> Iterator[tuple[AgentFile, Path]]:

@@ -496,9 +496,13 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
     if as_json:
         print_json({"answers": len(answers), "written": str(out), "odd": odd})
         return
-    for problem, ids in odd.items():
-        if ids:
-            say(f"{problem}: {len(ids):,} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})")
+    say(
+        *(
+            f"{problem}: {len(ids):,} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})"
+            for problem, ids in odd.items()
+            if ids
+        )
+    )
     say(f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}")
 
 

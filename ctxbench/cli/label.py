@@ -491,8 +491,7 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
     )
     if result.disagreements:
         say("  query  item  first second (0 irrelevant, 1 helpful, 2 required)")
-    for query, item, one_grade, other_grade in result.disagreements:
-        say(f"  {query}  {item.id}  {one_grade} {other_grade}")
+    say(*(f"  {query}  {item.id}  {grades[0]} {grades[1]}" for query, item, *grades in result.disagreements))
 
 
 def _as_dict(result: Agreement) -> dict[str, Any]:
@@ -542,8 +541,7 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         print_json([finding.as_dict() for finding in contradictions])
         return
     if listed or patch is None:
-        for finding in contradictions:
-            say(_finding_line(finding))
+        say(*map(_finding_line, contradictions))
         say(f"{len(contradictions)} labels that {', '.join(pool.names)} contradict")
         return
     asking = _Review(dataset, contradictions, write=lambda accepted: write_patch(accepted, patch))

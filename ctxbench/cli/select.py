@@ -364,8 +364,8 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
         if request.tool_results and not (isinstance(explanation, OwnExplanation) or _reads_results(pipeline)):
             text = "searches without results of tools; `analyse: [sentences, tool_results]` does"
             say(f"notice: {label} {text}", err=True)
-        for notice in fit_notices(pipeline, catalog, resources) if pipeline.fitted else ():
-            say(f"notice: {notice}", err=True)
+        if pipeline.fitted:
+            say(*(f"notice: {notice}" for notice in fit_notices(pipeline, catalog, resources)), err=True)
     if explanation.outside > OUTSIDE:
         text = f"of {explanation.outside:.0%} of the items offered a feature lies outside of what the fit has seen"
         say(f"notice: {text}, so that how likely they are is a guess; labels of your own mend that", err=True)
@@ -414,8 +414,7 @@ def _request(
         history = () if question.chat.history is None else read_history(question.chat.history)
         request, warnings = session.build_request(question.text, history=history, tool_results=results)
         values, pipeline = dict(session.settings), session.pipeline
-        for warning in warnings:
-            say(f"warning: {warning}", err=True)
+        say(*(f"warning: {warning}" for warning in warnings), err=True)
     return request, values, pipeline, catalog, session
 
 

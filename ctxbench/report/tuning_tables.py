@@ -534,10 +534,18 @@ def gains(tuning: Tuning) -> Table | None:
         return (*ks, *changes)
 
     rows = _rows(tuning, row)
-    head = ["dataset", "policy", "fixed k of the base's ranking", "fixed k of the chosen ranking"]
-    for name in ("ranking", "cut", "both"):
-        head += [f"by {name}: tokens", f"by {name}: completeness, points"]
-    return Table("Gain by ranking and gain by cut", tuple(head), tuple(rows)) if rows else None
+    head = (
+        "dataset",
+        "policy",
+        "fixed k of the base's ranking",
+        "fixed k of the chosen ranking",
+        *(
+            f"by {name}: {figure}"
+            for name in ("ranking", "cut", "both")
+            for figure in ("tokens", "completeness, points")
+        ),
+    )
+    return Table("Gain by ranking and gain by cut", head, tuple(rows)) if rows else None
 
 
 def worst(tuning: Tuning) -> Table | None:

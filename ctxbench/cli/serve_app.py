@@ -1,1 +1,0 @@
-"""`ctxbench serve`, and `ctxbench data from-feedback`, which makes labels of feedback on served contexts."""
