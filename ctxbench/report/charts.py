@@ -90,13 +90,20 @@ def mark_numbers(axis: Any, *, percent: bool = False, log: bool = False) -> None
         axis.set_minor_formatter(NullFormatter())
     else:
         axis.set_major_locator(MaxNLocator(room, steps=[1, 2, 2.5, 5, 10]))
-    if percent:
-        axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.6g}".replace("-", wording.MINUS)))
-    else:
-        axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    axis.set_major_formatter(FuncFormatter(percentage) if percent else StrMethodFormatter("{x:,.10g}"))
 
 
-def signed(value: float) -> str:
+def percentage(value: float, _position: int | None = None) -> str:
+    """A share in per cent, without the sign."""
+    return f"{100 * value:.6g}".replace("-", wording.MINUS)
+
+
+def points_of_percent(value: float, _position: int | None = None) -> str:
+    """A difference of shares in points."""
+    return signed(100 * value)
+
+
+def signed(value: float, _position: int | None = None) -> str:
     """A difference with its sign; 0 has none."""
     text = f"{value:+,.6g}"
     return "0" if not any(digit in text for digit in "123456789") else text.replace("-", wording.MINUS)

@@ -31,6 +31,7 @@ from ctxbench.report.charts import (
     marks_of,
     paper,
     place_labels,
+    points_of_percent,
     signed,
     size,
 )
@@ -68,7 +69,7 @@ def scores(ax: Axes, group: ScoreGroup) -> None:
     ax.set_xlabel(wording.named(group.title) or "score", parse_math=False)
     ax.set_ylabel("how many")
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{abs(n):,.0f}"))
+    ax.yaxis.set_major_formatter(FuncFormatter(_count))
     _thresholds(ax, group)
 
 
@@ -90,6 +91,10 @@ def _bars(ax: Axes, group: ScoreGroup, bars: tuple[Any, Any], colour: str, label
     )
     for bar, start, end, n in zip(drawn, low, high, heights[bins], strict=True):
         bar.set_gid(f"{TOOLTIP}{start:.4g} to {end:.4g}: {abs(n):,} of the {labels[1]}")
+
+
+def _count(value: float, _position: int | None = None) -> str:
+    return f"{abs(value):,.0f}"
 
 
 def _thresholds(ax: Axes, group: ScoreGroup) -> None:
@@ -252,8 +257,7 @@ def differences(
     ax.set_ylim(len(comparisons) - 0.5, -0.5)
     ax.set_yticks(range(len(comparisons)), [wording.named(name) for name in comparisons], parse_math=False)
     ax.tick_params(axis="y", length=0)
-    factor = 100 if wording.unit(metric) == "%" else 1
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: signed(factor * value)))
+    ax.xaxis.set_major_formatter(FuncFormatter(points_of_percent if wording.unit(metric) == "%" else signed))
     ax.margins(x=0.1)
     unit = wording.points(metric)
     of = "" if not unit or unit == str(metric) else f", {unit}"
