@@ -179,17 +179,9 @@ def _label_line(change: Any) -> str:
     return f"{sign} {change.query}  {change.item}  {' -> '.join(texts)}"
 
 
-def rebase_lines(report: RebaseReport, *, limit: int | None = 10) -> list[str]:
-    """What carrying a dataset over changed, as lines."""
-    after = report.dataset
-    lines = [
-        f"from {report.source}",
-        f"to   {after.name} {after.version} {after.hash[:12]}",
-        f"     {count(len(after.catalog), 'item')}, {count(len(after), 'query', 'queries')}, "
-        + count(len(after.labels), "label"),
-        "",
-    ]
-    for title, rows in (
+def _rebase_lists(report: RebaseReport) -> tuple[tuple[str, Sequence[str]], ...]:
+    """What a rebase changed and what it leaves to look at: lists with their titles; they may be empty."""
+    return (
         ("items renamed", [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.renamed]),
         (
             "items proposed as renamed, taken for gone (--accept-renames takes them over)",
@@ -240,7 +232,20 @@ def rebase_lines(report: RebaseReport, *, limit: int | None = 10) -> list[str]:
                 for hint in report.split
             ],
         ),
-    ):
+    )
+
+
+def rebase_lines(report: RebaseReport, *, limit: int | None = 10) -> list[str]:
+    """What carrying a dataset over changed, as lines."""
+    after = report.dataset
+    lines = [
+        f"from {report.source}",
+        f"to   {after.name} {after.version} {after.hash[:12]}",
+        f"     {count(len(after.catalog), 'item')}, {count(len(after), 'query', 'queries')}, "
+        + count(len(after.labels), "label"),
+        "",
+    ]
+    for title, rows in _rebase_lists(report):
         if rows:
             lines += _section(f"{title}: {len(rows):,}", rows, limit)
     if report.reordered:
