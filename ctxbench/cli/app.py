@@ -30,224 +30,6 @@ from ctxbench.cli.common import (
 from ctxbench.io.console import drop_output, guarded, keep_numbers, say
 from ctxbench.io.errors import UserError, message_lines
 
-
-def score(
-    answers: Annotated[Path, typer.Argument(help="A file, one JSON object a line for each query.")],
-    dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset's name or folder.")],
-    selectors: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--compare-to", help="A selector to compare with, such as semantic/normal or an agent file; repeatable."
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
-    tokens: TokenCounter = "o200k",
-    csv: CsvFile = None,
-    json_: JsonFlag = False,
-) -> None:
-    """Score a file of your own selector's answers.
-
-    An answer names what is offered for a query, best first: {"query": "q1", "items": [{"id": "tool:search"}]}.
-    `ctxbench data export D --requests FILE` writes what to answer.
-
-    For example:
-
-    ctxbench score answers.jsonl -d bfcl-simple --compare-to semantic/normal
-    """
-    from ctxbench.cli.run import ReportTargets, score_answers
-
-    targets = ReportTargets(csv=csv, json=json_)
-    score_answers(answers, dataset=dataset, selectors=selectors or [], out=out, tokens=tokens, targets=targets)
-
-
-def graph(
-    catalog: CatalogArgument,
-    out: Annotated[Path, typer.Option(help="The file to write, for `graph:` in a pipeline; if it is there, updated.")],
-    similarity: Annotated[
-        str,
-        typer.Option(
-            help=(
-                "Of two items, over the passages of their texts: max (of the most alike pair), mean (of all "
-                "pairs) or centroid (of their mean vectors)."
-            )
-        ),
-    ] = "max",
-    threshold: Annotated[float, typer.Option(help="Least similarity that is kept, 0 to 1.")] = 0.75,
-    neighbours: Annotated[int, typer.Option(help="At most so many similar items of each item.")] = 100,
-    heads: Annotated[bool, typer.Option("--heads", help="Compare only the first passage of each item.")] = False,
-    embedder: EmbedderName = "minilm",
-    json_: JsonFlag = False,
-) -> None:
-    """Store which items of a catalog are alike.
-
-    A selector with `expansion: {by: graph, graph: FILE}` adds the items that are related to those it found; without a
-    file it works the graph out in memory when it is first needed. Made again after an edit, only what changed is
-    compared.
-
-    For example:
-
-    ctxbench graph datasets/workbench --out workbench.graph.npz
-    """
-    from ctxbench.cli.run import make
-    from ctxbench.search.graph import GraphSpec
-
-    spec = GraphSpec(similarity=similarity, threshold=threshold, neighbours=neighbours, heads=heads)
-    make(catalog, spec, out=out, embedder=embedder, as_json=json_)
-
-
-def calibrate(
-    kind: Annotated[
-        str,
-        typer.Argument(
-            metavar="WHAT",
-            help=(
-                "probability: how likely an item is needed. abstention: how likely anything is. weights: how "
-                "much each column of a step `linear` counts, or each search of a hybrid."
-            ),
-        ),
-    ],
-    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, names or folders: one fit each.")],
-    out: Annotated[Path, typer.Option(help="The file of fits to write, for `calibration:` in a pipeline.")],
-    selector: Annotated[
-        str | None,
-        typer.Option(
-            help="The selector to fit; by default learned for probability, semantic for abstention, hybrid for weights."
-        ),
-    ] = None,
-    split: Annotated[str, typer.Option(help="Fit to the queries of this split; all = every query.")] = "tuning",
-    folds: Annotated[
-        int, typer.Option(help="Also measure it on requests that it was not fitted to, in so many parts.", min=0)
-    ] = 0,
-    embedder: EmbedderName = "minilm",
-    no_text: Annotated[
-        bool, typer.Option("--no-text", help="Keep no labelled requests in the fit; it then ignores what they needed.")
-    ] = False,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help=(
-                "The figure that weights of a step `linear` are to raise: nDCG@10 (the order of the first ten) "
-                "by default, R@10 (the share of the needed items among the first ten), Comp@5, RR ..."
-            )
-        ),
-    ] = None,
-    json_: JsonFlag = False,
-) -> None:
-    """Fit a selector to your labels.
-
-    What is fitted is plain numbers, which the steps of a selector with `calibration: FILE` read: a logistic regression
-    for probability and abstention (whether to offer nothing), and the weights that rank items best, those of a step
-    `linear` or else of a hybrid (a search by words and one by meaning, as one). A
-    probability starts from the shipped weights, holds for other catalogs, too, and is written with a selector that uses
-    it; the others are for one catalog and search. Its file holds the labelled requests, as what similar requests needed
-    says most.
-
-    For example:
-
-    ctxbench calibrate probability bfcl-simple --out fits.json --folds 5
-    """
-    from ctxbench.cli.tune import FitRequest
-    from ctxbench.cli.tune import calibrate as fit
-
-    selector = selector or {"probability": "learned", "weights": "hybrid"}.get(kind, "semantic")
-    request = FitRequest(
-        kind, datasets, selector=selector, split=split, folds=folds, embedder=embedder, texts=not no_text, metric=metric
-    )
-    fit(request, out=out, as_json=json_)
-
-
-def latency(
-    selectors: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Shipped selectors, or selector/preset; semantic/spec by default, of an agent file its own."
-        ),
-    ] = None,
-    catalog: CatalogName = "workbench",
-    embedder: EmbedderName = "minilm",
-    seconds: Annotated[float, typer.Option(help="How long all selectors together are timed.", min=0, max=3600)] = 60.0,
-    json_: JsonFlag = False,
-) -> None:
-    """Measure how long a request takes.
-
-    Requests, made from descriptions of the items, are asked one at a time in one process, all selectors in turn, once
-    indexes are made and vectors stored. Quantiles are printed: the median, and what 95% and 99% of requests stay below.
-
-    For example:
-
-    ctxbench latency semantic/spec learned/normal --catalog workbench
-    """
-    from ctxbench.cli.run import measure_latency
-
-    measure_latency(selectors or [], catalog, embedder=embedder, seconds=seconds, as_json=json_)
-
-
-def report(
-    path: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="RUN | GATE",
-            help="The folder of a run; with --history a gate file (gate.yaml by default) or the folder of a baseline.",
-        ),
-    ] = None,
-    history: Annotated[
-        bool, typer.Option("--history", help="Show accepted baselines over the commits of git instead of a run.")
-    ] = False,
-    limit: Annotated[int | None, typer.Option(help="With --history: the newest so many commits; default all.")] = None,
-    chart: Annotated[
-        Path | None, typer.Option(help="With --history: draw it into this file, too, .png or .svg.")
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(help="Of a run: write the report as Markdown to this file, too.")
-    ] = None,
-    csv: CsvFile = None,
-    json_: JsonFlag = False,
-) -> None:
-    """Show a finished run, or a gate's history.
-
-    Without --history the argument is the folder of a run, as `ctxbench run` makes it.
-
-    With --history it is a gate file or the folder of its baseline, as `ctxbench check --accept` makes it, in a checkout
-    of git: `ctxbench report --history gate.yaml --chart history.png`. Each commit that changed the baseline is a line,
-    oldest first, with the completeness and the prompt tokens of every selector on every dataset.
-
-    For example:
-
-    ctxbench report runs/presets
-    """
-    from ctxbench.cli.run import HistoryOutput
-    from ctxbench.cli.run import report as show
-
-    show(path, HistoryOutput(history=history, limit=limit, chart=chart, markdown=markdown, csv=csv, json=json_))
-
-
-def serve(
-    store: StoreFile,
-    workspace: WorkspaceName,
-    selector: Annotated[str, typer.Option(help="A shipped selector, or a YAML file of one.")] = "memory",
-    embedder: EmbedderName = "minilm",
-    tokens: Annotated[
-        Path | None,
-        typer.Option(help="A YAML file of who may ask, TOKEN: USER a line; null where one reads /metrics alone."),
-    ] = None,
-    user: Annotated[str | None, typer.Option(help="Without --tokens: who asks, whoever it is.")] = None,
-    host: Annotated[str, typer.Option(help="The address; without --tokens one of this machine.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 for any that is free.")] = 8377,
-) -> None:
-    """Answer requests for contexts over HTTP.
-
-    POST /context/build, /context/preview, /context/feedback and /context/sufficient, GET /metrics and /openapi.json.
-    Ctrl-C or SIGTERM ends it when the requests under way are answered. It needs the extra `server` of the package.
-
-    For example:
-
-    ctxbench serve memories.db --workspace home
-    """
-    from ctxbench.cli.memory import run
-
-    run(store, workspace, selector=selector, embedder=embedder, who=(tokens, user), at=(host, port))
-
-
 app = typer.Typer(
     name="ctxbench",
     cls=Group,
@@ -315,11 +97,50 @@ def run_command(
     """
     from ctxbench.cli.run import ReportTargets, run_experiment
 
-    targets = ReportTargets(markdown=markdown, csv=csv, json=json_)
-    run_experiment(experiment, out=out, selectors=selectors or [], limit=limit, fresh=fresh, targets=targets)
+    run_experiment(
+        experiment,
+        out=out,
+        selectors=selectors or [],
+        limit=limit,
+        fresh=fresh,
+        targets=ReportTargets(markdown=markdown, csv=csv, json=json_),
+    )
 
 
-app.command(cls=Command)(score)
+@app.command(cls=Command)
+def score(
+    answers: Annotated[Path, typer.Argument(help="A file, one JSON object a line for each query.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset's name or folder.")],
+    selectors: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compare-to", help="A selector to compare with, such as semantic/normal or an agent file; repeatable."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
+    tokens: TokenCounter = "o200k",
+    csv: CsvFile = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Score a file of your own selector's answers.
+
+    An answer names what is offered for a query, best first: {"query": "q1", "items": [{"id": "tool:search"}]}.
+    `ctxbench data export D --requests FILE` writes what to answer.
+
+    For example:
+
+    ctxbench score answers.jsonl --dataset bfcl-simple --compare-to semantic/normal
+    """
+    from ctxbench.cli.run import ReportTargets, score_answers
+
+    score_answers(
+        answers,
+        dataset=dataset,
+        selectors=selectors or [],
+        out=out,
+        tokens=tokens,
+        targets=ReportTargets(csv=csv, json=json_),
+    )
 
 
 @app.command(cls=Command)
@@ -468,14 +289,14 @@ def tune(
 
     ctxbench tune bfcl-simple --policy experiments/tuning/presets.yaml
     """
-    from ctxbench.cli.tune import ResultPaths, checked_budget, tune_presets, tune_to_budget
+    from ctxbench.cli.tune import checked_budget, tune_presets, tune_to_budget
 
     options = {"--markdown": markdown is not None, "--no-text": no_text}
     budget = checked_budget(datasets, policy, unlabelled, tokens, selector, out, options=options)
     if budget is not None:
         tune_to_budget(budget, as_json=json_)
     elif policy is not None:
-        tune_presets(datasets, policy, paths=ResultPaths(out, markdown), texts=not no_text, as_json=json_)
+        tune_presets(datasets, policy, out=out, markdown=markdown, texts=not no_text, as_json=json_)
 
 
 @app.command(cls=Command)
@@ -559,7 +380,32 @@ def check(
     run(request, Outputs(markdown=markdown, junit=junit, annotations=annotations, verbose=verbose, json=json_))
 
 
-app.command(cls=Command)(serve)
+@app.command(cls=Command)
+def serve(
+    store: StoreFile,
+    workspace: WorkspaceName,
+    selector: Annotated[str, typer.Option(help="A shipped selector, or a YAML file of one.")] = "memory",
+    embedder: EmbedderName = "minilm",
+    tokens: Annotated[
+        Path | None,
+        typer.Option(help="A YAML file of who may ask, TOKEN: USER a line; null where one reads /metrics alone."),
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Without --tokens: who asks, whoever it is.")] = None,
+    host: Annotated[str, typer.Option(help="The address; without --tokens one of this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 for any that is free.")] = 8377,
+) -> None:
+    """Answer requests for contexts over HTTP.
+
+    POST /context/build, /context/preview, /context/feedback and /context/sufficient, GET /metrics and /openapi.json.
+    Ctrl-C or SIGTERM ends it when the requests under way are answered. It needs the extra `server` of the package.
+
+    For example:
+
+    ctxbench serve memories.db --workspace home
+    """
+    from ctxbench.cli.memory import run
+
+    run(store, workspace, selector=selector, embedder=embedder, who=(tokens, user), at=(host, port))
 
 
 @app.command("init", cls=Command)
@@ -580,11 +426,168 @@ def init_project(
     init(folder, as_json=json_)
 
 
-app.command("report", cls=Command)(report)
+@app.command(cls=Command)
+def report(
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="RUN | GATE",
+            help="The folder of a run; with --history a gate file (gate.yaml by default) or the folder of a baseline.",
+        ),
+    ] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Show accepted baselines over the commits of git instead of a run.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(help="With --history: the newest so many commits; default all.")] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="With --history: draw it into this file, too, .png or .svg.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Of a run: write the report as Markdown to this file, too.")
+    ] = None,
+    csv: CsvFile = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Show a finished run, or a gate's history.
+
+    Without --history the argument is the folder of a run, as `ctxbench run` makes it.
+
+    With --history it is a gate file or the folder of its baseline, as `ctxbench check --accept` makes it, in a checkout
+    of git: `ctxbench report --history gate.yaml --chart history.png`. Each commit that changed the baseline is a line,
+    oldest first, with the completeness and the prompt tokens of every selector on every dataset.
+
+    For example:
+
+    ctxbench report runs/presets
+    """
+    from ctxbench.cli.run import report as show
+
+    show(path, history=history, limit=limit, chart=chart, markdown=markdown, csv=csv, as_json=json_)
 
 
-for _command in (graph, calibrate, latency):
-    app.command(cls=Command)(_command)
+@app.command(cls=Command)
+def graph(
+    catalog: CatalogArgument,
+    out: Annotated[Path, typer.Option(help="The file to write, for `graph:` in a pipeline; if it is there, updated.")],
+    similarity: Annotated[
+        str,
+        typer.Option(
+            help=(
+                "Of two items, over the passages of their texts: max (of the most alike pair), mean (of all "
+                "pairs) or centroid (of their mean vectors)."
+            )
+        ),
+    ] = "max",
+    threshold: Annotated[float, typer.Option(help="Least similarity that is kept, 0 to 1.")] = 0.75,
+    neighbours: Annotated[int, typer.Option(help="At most so many similar items of each item.")] = 100,
+    heads: Annotated[bool, typer.Option("--heads", help="Compare only the first passage of each item.")] = False,
+    embedder: EmbedderName = "minilm",
+    json_: JsonFlag = False,
+) -> None:
+    """Store which items of a catalog are alike.
+
+    A selector with `expansion: {by: graph, graph: FILE}` adds the items that are related to those it found; without a
+    file it works the graph out in memory when it is first needed. Made again after an edit, only what changed is
+    compared.
+
+    For example:
+
+    ctxbench graph datasets/workbench --out workbench.graph.npz
+    """
+    from ctxbench.cli.run import make
+    from ctxbench.search.graph import GraphSpec
+
+    spec = GraphSpec(similarity=similarity, threshold=threshold, neighbours=neighbours, heads=heads)
+    make(catalog, spec, out=out, embedder=embedder, as_json=json_)
+
+
+@app.command(cls=Command)
+def calibrate(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help=(
+                "probability: how likely an item is needed. abstention: how likely anything is. weights: how "
+                "much each column of a step `linear` counts, or each search of a hybrid."
+            ),
+        ),
+    ],
+    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, names or folders: one fit each.")],
+    out: Annotated[Path, typer.Option(help="The file of fits to write, for `calibration:` in a pipeline.")],
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            help="The selector to fit; by default learned for probability, semantic for abstention, hybrid for weights."
+        ),
+    ] = None,
+    split: Annotated[str, typer.Option(help="Fit to the queries of this split; all = every query.")] = "tuning",
+    folds: Annotated[
+        int, typer.Option(help="Also measure it on requests that it was not fitted to, in so many parts.", min=0)
+    ] = 0,
+    embedder: EmbedderName = "minilm",
+    no_text: Annotated[
+        bool, typer.Option("--no-text", help="Keep no labelled requests in the fit; it then ignores what they needed.")
+    ] = False,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "The figure that weights of a step `linear` are to raise: nDCG@10 (the order of the first ten) "
+                "by default, R@10 (the share of the needed items among the first ten), Comp@5, RR ..."
+            )
+        ),
+    ] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Fit a selector to your labels.
+
+    What is fitted is plain numbers, which the steps of a selector with `calibration: FILE` read: a logistic regression
+    for probability and abstention (whether to offer nothing), and the weights that rank items best, those of a step
+    `linear` or else of a hybrid (a search by words and one by meaning, as one). A
+    probability starts from the shipped weights, holds for other catalogs, too, and is written with a selector that uses
+    it; the others are for one catalog and search. Its file holds the labelled requests, as what similar requests needed
+    says most.
+
+    For example:
+
+    ctxbench calibrate probability bfcl-simple --out fits.json --folds 5
+    """
+    from ctxbench.cli.tune import FitRequest
+    from ctxbench.cli.tune import calibrate as fit
+
+    selector = selector or {"probability": "learned", "weights": "hybrid"}.get(kind, "semantic")
+    request = FitRequest(
+        kind, datasets, selector=selector, split=split, folds=folds, embedder=embedder, texts=not no_text, metric=metric
+    )
+    fit(request, out=out, as_json=json_)
+
+
+@app.command(cls=Command)
+def latency(
+    selectors: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Shipped selectors, or selector/preset; semantic/spec by default, of an agent file its own."
+        ),
+    ] = None,
+    catalog: CatalogName = "workbench",
+    embedder: EmbedderName = "minilm",
+    seconds: Annotated[float, typer.Option(help="How long all selectors together are timed.", min=0, max=3600)] = 60.0,
+    json_: JsonFlag = False,
+) -> None:
+    """Measure how long a request takes.
+
+    Requests, made from descriptions of the items, are asked one at a time in one process, all selectors in turn, once
+    indexes are made and vectors stored. Quantiles are printed: the median, and what 95% and 99% of requests stay below.
+
+    For example:
+
+    ctxbench latency semantic/spec learned/normal --catalog workbench
+    """
+    from ctxbench.cli.run import measure_latency
+
+    measure_latency(selectors or [], catalog, embedder=embedder, seconds=seconds, as_json=json_)
 
 
 _GROUPS = {

@@ -6,11 +6,13 @@ import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ctxbench.catalogs.instructions import Page, read_page, truth
+from ctxbench.catalogs.agent_file import AgentFile, read_agent
+from ctxbench.catalogs.instructions import Page, read_page, references_folder, rules_folder, truth
 from ctxbench.catalogs.mcp_config import disabled_servers, read_mcp_config, server_names
 from ctxbench.catalogs.snapshots import (
     CAPTURE,
@@ -20,19 +22,31 @@ from ctxbench.catalogs.snapshots import (
     Source,
     beside_earlier,
     capture,
+    earlier_parts,
     items_kept,
     missing_fields,
     odd_in,
     refuse_other,
     write_snapshot,
 )
+from ctxbench.catalogs.tool_lists import read_field_names, tool_list
 from ctxbench.cli.common import print_json
+from ctxbench.datasets.layout import agent_of
+from ctxbench.datasets.lookup import user_folder
+from ctxbench.gate.verdict import server_reasons
 from ctxbench.io.console import Progress, printing_to_stderr, progress, say
-from ctxbench.io.errors import InputError, ParameterError, StorageError, UserError, message_lines, one_line, suggest
+from ctxbench.io.documents import load_yaml
+from ctxbench.io.errors import (
+    InputError,
+    ParameterError,
+    StorageError,
+    UserError,
+    count,
+    message_lines,
+    one_line,
+    suggest,
+)
 from ctxbench.io.files import read_text
-
-if TYPE_CHECKING:
-    from ctxbench.catalogs.agent_file import AgentFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +82,6 @@ def capture_agent(agent: Path, request: CaptureRequest, *, out: Path | None, as_
         UserError: the file is faulty or names no servers, or something else is to be captured with it; and as of
             `capture_all`.
     """
-    from ctxbench.catalogs.agent_file import read_agent
-
     if request.mcp_config or request.rules or request.references or out is not None:
         raise ParameterError(
             "--agent says what is captured and where it goes; leave out --mcp-config, --rules, --references and --out"
@@ -107,14 +119,14 @@ def capture_all(request: CaptureRequest, *, out: Path | None, as_json: bool) -> 
         partial, hide_keys = request.partial, request.hide_keys
         code = keep(sources, out=out, as_json=as_json, partial=partial, hide_keys=hide_keys, items=items)
         if not as_json:
-            _say_notes(request.agent)
-            _say_next(items or _as_catalog(out))
+            if request.agent is not None:
+                with suppress(UserError):  # faults are reported where its items are read
+                    say(*(one_line(f"{request.agent}: {note}") for note in odd_in(read_agent(request.agent).parts())))
+            _say_next(out, items)
         return code
 
 
 def _sources(request: CaptureRequest, bar: Progress) -> Iterator[Source]:
-    from ctxbench.catalogs.instructions import references_folder, rules_folder
-
     if request.mcp_config is not None:
         from ctxbench.catalogs.mcp_capture import Limits, mcp_servers
 
@@ -123,7 +135,7 @@ def _sources(request: CaptureRequest, bar: Progress) -> Iterator[Source]:
             only=request.servers,
             skip=request.skip,
             limits=Limits(timeout=request.timeout),
-            progress=lambda done, total: bar("asking servers for their tools", done, total),
+            progress=partial(bar, "asking servers for their tools"),
         )
     yield from (rules_folder(folder) for folder in request.rules)
     yield from (references_folder(folder) for folder in request.references)
@@ -139,15 +151,13 @@ def import_tools(
     Raises:
         UserError: the file is no list of tools, `names` no mapping, or the folder is missing or holds something else.
     """
-    from ctxbench.catalogs.tool_lists import read_field_names, tool_list
-
     if out is None:
         raise ParameterError(f"name the folder that the tools of {path} go to: --out FOLDER")
     refuse_other(out)
     tools = tool_list(path, server=server, names=read_field_names(names) if names else None)
     code = keep([tools], out=out, as_json=as_json, hide_keys=hide_keys)
     if not as_json:
-        _say_next(_as_catalog(out))
+        _say_next(out)
     return code
 
 
@@ -183,7 +193,7 @@ def _refusal_text(snapshot: CatalogSnapshot, out: Path, items: str) -> str:
     try:
         counts = items_kept(out)
         had = {part.name: counts[key] for key, part in failed.items() if counts.get(key)}
-        gone = ", ".join(f"{count:,} item{'' if count == 1 else 's'} of {name}" for name, count in had.items())
+        gone = ", ".join(f"{count(n, 'item')} of {name}" for name, n in had.items())
         none = " or ".join(part.name for part in snapshot.failed)
         why += f", and it holds {gone}" if gone else f"; it holds no item of {none}"
     except UserError as error:
@@ -204,8 +214,6 @@ def _failed(snapshot: CatalogSnapshot) -> str:
 
 
 def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
-    from ctxbench.io.errors import count
-
     width = max(len(part.name) for part in snapshot.parts)
     for part in snapshot.parts:
         text = count(len(part.items), "item") if part.state == "captured" else part.state
@@ -216,30 +224,15 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
             text += f", not asked: kept as captured on {part.captured[:10]}"
         line = one_line(f"{part.name:<{width}}  {text}")
         say(*message_lines(f"{line}: {part.error}" if part.error else line))
-        for note in (*part.notes, *_missing_fields(part)):
-            say(f"{'':<{width}}  {note}")
-    counts = card["counts"]
-    say(f"{count(counts['items'], 'item')}, catalog {card['catalog'][:12]}, in {out}")
+        say(*(f"{'':<{width}}  {note}" for note in (*part.notes, *_missing_fields(part))))
+    say(f"{count(card['counts']['items'], 'item')}, catalog {card['catalog'][:12]}, in {out}")
     if snapshot.failed:
         say(f"{_failed(snapshot)}: {', '.join(part.name for part in snapshot.failed)}; this is what the others gave")
 
 
-def _say_notes(agent: Path | None) -> None:
-    """Print what is odd in the other sources of an agent; faults are reported where its items are read."""
-    from ctxbench.catalogs.agent_file import read_agent
-
-    if agent is not None:
-        with suppress(UserError):
-            say(*(one_line(f"{agent}: {note}") for note in odd_in(read_agent(agent).parts())))
-
-
-def _say_next(items: str) -> None:
-    """Print the command that comes next; `items` is the option that names its items."""
-    say(f'Next: ctxbench select "what a user asks" {items}')
-
-
-def _as_catalog(out: Path) -> str:
-    return shlex.join(["--catalog", str(out)])
+def _say_next(out: Path, items: str = "") -> None:
+    """Print the command that comes next; `items` is the option that names its items, if not the catalog in `out`."""
+    say(f'Next: ctxbench select "what a user asks" {items or shlex.join(["--catalog", str(out)])}')
 
 
 def _missing_fields(part: SnapshotPart) -> Iterator[str]:
@@ -249,8 +242,8 @@ def _missing_fields(part: SnapshotPart) -> Iterator[str]:
         "without_description": "have no description and are found by their names only",
         "without_schema": "have no input schema",
     }
-    for name, count in missing_fields(part.items).items():
-        yield f"{count:,} of {tools:,} tools {words[name]}"
+    for name, n in missing_fields(part.items).items():
+        yield f"{n:,} of {tools:,} tools {words[name]}"
 
 
 def recapture(gate: Path, *, skip: Sequence[str] = ()) -> dict[Path, dict[str, str]]:
@@ -280,8 +273,6 @@ def recapture(gate: Path, *, skip: Sequence[str] = ()) -> dict[Path, dict[str, s
 
 def _recapture(agent: AgentFile, config: Path, skip: Sequence[str]) -> dict[str, str]:
     """Ask the servers of one agent; see `recapture`."""
-    from ctxbench.catalogs.snapshots import CAPTURE, SERVER, SnapshotPart, earlier_parts
-
     earlier = {
         part.name: part
         for part in (earlier_parts(agent.snapshot) if (agent.snapshot / CAPTURE).is_file() else ())
@@ -317,33 +308,21 @@ def _recapture(agent: AgentFile, config: Path, skip: Sequence[str]) -> dict[str,
 def _ask(config: Path, names: Sequence[str]) -> Sequence[SnapshotPart]:
     """The tools that some servers of a configuration have now."""
     from ctxbench.catalogs.mcp_capture import mcp_servers
-    from ctxbench.io.console import progress
 
     if not names:
         return ()
     with progress() as bar:
-        source = mcp_servers(
-            config, only=names, progress=lambda done, total: bar("asking servers for their tools", done, total)
-        )
-        return source()
+        return mcp_servers(config, only=names, progress=partial(bar, "asking servers for their tools"))()
 
 
 def tell_captured(gate: Path) -> None:
     """Print to standard error how old the captured tools are, before they are accepted."""
-    from ctxbench.gate.verdict import server_reasons
-
     for agent, _ in _agents(gate):
-        for reason in server_reasons(agent.captured_servers()):
-            say(one_line(f"{agent.path}: {reason}"), err=True)
+        say(*(one_line(f"{agent.path}: {why}") for why in server_reasons(agent.captured_servers())), err=True)
 
 
 def _agents(gate: Path) -> Iterator[tuple[AgentFile, Path]]:
     """The agents of a gate file's datasets, each once, with the configuration of its servers."""
-    from ctxbench.catalogs.agent_file import read_agent
-    from ctxbench.datasets.layout import agent_of
-    from ctxbench.datasets.lookup import user_folder
-    from ctxbench.io.documents import load_yaml
-
     visited: set[Path] = set()
     try:
         data, _ = load_yaml(gate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -11,24 +12,43 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import typer
 
+from ctxbench.catalogs.agent_file import is_agent_file, mode_path, read_agent
 from ctxbench.catalogs.snapshots import CORPUS
+from ctxbench.cli.capture import differing_line, edited_line, recapture, tell_captured
 from ctxbench.cli.common import print_json, without_keys
+from ctxbench.datasets.layout import DatasetLines, agent_of
+from ctxbench.datasets.lookup import dataset_folder, user_folder
+from ctxbench.gate.baseline_rows import GATE
+from ctxbench.gate.comparability import open_edited
+from ctxbench.gate.gate import GateCheck, accept, check_gate, check_runs
+from ctxbench.gate.results import Check
+from ctxbench.gate.settings import guard_exit
 from ctxbench.io.cache import refuse_outputs
 from ctxbench.io.console import drop_output, is_plain, printing_to_stderr, progress, say, show_json, write_own
+from ctxbench.io.documents import dump_json, line_of, load_yaml
 from ctxbench.io.errors import InputError, ParameterError, StorageError, UserError, faults_of, system_fault
 from ctxbench.io.files import read_text, write_atomic
-
-if TYPE_CHECKING:
-    from ctxbench.gate.gate import GateCheck
-    from ctxbench.gate.results import Check
-    from ctxbench.gate.snapshots import ItemFact
-    from ctxbench.report.check_texts import Location, Locations
-    from ctxbench.report.document import Document
-
+from ctxbench.io.git import Repository
+from ctxbench.report import check_texts
+from ctxbench.report.check_document import MORE, document
+from ctxbench.report.check_document import refusal as refusal_document
+from ctxbench.report.check_files import (
+    check_dict,
+    junit,
+    pin_dict,
+    refusal_commands,
+    refusal_dict,
+    refusal_xml,
+    summary_dict,
+    workflow_commands,
+)
+from ctxbench.report.check_texts import Location, Locations, is_acceptable, label_advice, without_texts
+from ctxbench.report.document import LIMIT, Document, console_text, markdown
+from ctxbench.selectors.definitions import selector_name
 
 Find: TypeAlias = Callable[[Path, str], tuple[Path, int]]
 """Finds the file and line of an id in a dataset's folder."""
@@ -36,11 +56,6 @@ Find: TypeAlias = Callable[[Path, str], tuple[Path, int]]
 
 def find_places(done: GateCheck) -> Locations:
     """The locations of pins, selectors, items and queries, as far as they are in the repository."""
-    from ctxbench.datasets.layout import DatasetLines
-    from ctxbench.datasets.lookup import dataset_folder
-    from ctxbench.io.documents import line_of
-    from ctxbench.report.check_texts import Locations
-
     experiment, references, lines = done.file.experiment, done.references, DatasetLines()
 
     def find_in(find: Find, dataset: str, name: str) -> tuple[Path, int]:
@@ -60,7 +75,9 @@ def find_places(done: GateCheck) -> Locations:
         ):
             return _most_common([item(dataset, changed_item) for changed_item in changed])
         fact = done.former.get((dataset, name))
-        path, line = find_in(partial(lines.item, former=former_path(fact)), dataset, name)
+        row = None if fact is None else fact.row
+        former = str((row or {}).get("metadata", {}).get("path", ""))  # empty where it has none, or is kept out
+        path, line = find_in(partial(lines.item, former=former), dataset, name)
         if name.startswith("tool:") and {*done.edited.get((dataset, name), ())} == {"include"}:
             path, line = find_in(partial(_mode_place, source=(path, line)), dataset, name)
             return in_repository(path), line
@@ -83,21 +100,11 @@ def find_places(done: GateCheck) -> Locations:
     )
 
 
-def former_path(fact: ItemFact | None) -> str:
-    """The path that the metadata of an item of the baseline gives; empty where it gives none, or is kept out."""
-    row = None if fact is None else fact.row
-    return str((row or {}).get("metadata", {}).get("path", ""))
-
-
 def _mode_place(folder: Path, item: str, *, source: tuple[Path, int]) -> tuple[Path, int]:
     """The line of the agent file that sets the include mode of a tool.
 
     Its source, where that alone can have set it; what a server says of its tools has no modes.
     """
-    from ctxbench.catalogs.agent_file import mode_path, read_agent
-    from ctxbench.datasets.layout import agent_of
-    from ctxbench.io.documents import line_of
-
     path = agent_of(folder)
     if path is None:
         return source
@@ -109,8 +116,6 @@ def _mode_place(folder: Path, item: str, *, source: tuple[Path, int]) -> tuple[P
 
 def _line_of_edit(done: GateCheck, item: tuple[str, str], path: Path, line: int) -> int:
     """The line of a file that an item of the baseline was edited in; `line` where that is not known."""
-    from ctxbench.cli.capture import differing_line, edited_line
-
     row = done.former[item].row
     if row is not None:
         return edited_line(path, line, done.edited.get(item, ()), row.get("text", ""))
@@ -125,8 +130,6 @@ def _line_of_edit(done: GateCheck, item: tuple[str, str], path: Path, line: int)
 
 def _text_at(baseline: Path, path: Path) -> str | None:
     """What git has of a file at the last commit that changed the baseline; None where it has none."""
-    from ctxbench.io.git import Repository
-
     try:
         repository = Repository.around(baseline)
         commits = [] if repository is None else repository.commits(baseline, limit=1)
@@ -144,10 +147,6 @@ def _most_common(locations: Sequence[Location]) -> Location:
 
 def _agents(gate: Path) -> Iterator[tuple[str, Location]]:
     """The names of selectors of a gate file that are agent files, each with the line of its settings."""
-    from ctxbench.catalogs.agent_file import is_agent_file
-    from ctxbench.io.documents import line_of, load_yaml
-    from ctxbench.selectors.definitions import selector_name
-
     data, _ = load_yaml(gate)
     for entry in data.get("selectors", ()) if isinstance(data, dict) else ():
         about = entry if isinstance(entry, dict) else {"selector": entry}
@@ -178,8 +177,6 @@ def write_summary(document: Document, path: Path) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    from ctxbench.report.document import LIMIT, markdown
-
     if not is_step_summary(path):
         write_file(path, markdown(document))
         return
@@ -211,9 +208,6 @@ def write_file(path: Path, text: str) -> None:
             stream.write(text)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-GATE = "gate.yaml"  # where nothing else is named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +273,6 @@ def run(request: CheckRequest, outputs: Outputs) -> None:
         if outputs.json and not outputs.annotations:
             _write_refusal(error, request, Outputs(json=True))
         raise
-    from ctxbench.gate.settings import guard_exit
 
     if request.accept:
         with _refusals(request, Outputs(json=outputs.json)), guard_exit():
@@ -327,27 +320,36 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
         "--annotations": outputs.annotations,
     }
     conflicting = [name for name, value in judging.items() if value]
-    if len(request.paths) > 2:
-        n = len(request.paths)
-        raise ParameterError(f"one gate file or two run folders are checked, got {n}: {', '.join(request.paths)}")
-    if request.accept and len(request.paths) == 2:
-        raise ParameterError(
-            "--accept writes the baseline of a gate file, and two run folders have none; name one file"
-        )
-    if request.accept and conflicting:
-        raise ParameterError(
-            f"--accept judges nothing, so that {', '.join(conflicting)} would do nothing; leave it out"
-        )
-    if request.vectors and not request.accept:
-        raise ParameterError("--vectors stores vectors beside a baseline that is written: it needs --accept")
-    if request.recapture and len(request.paths) == 2:
-        raise ParameterError(
-            "--recapture asks servers anew, and two run folders are compared as they are; leave it out"
-        )
-    if request.skip and not request.recapture:
-        raise ParameterError("--skip leaves servers out of those that --recapture asks: it needs --recapture")
-    if outputs.json and outputs.annotations:
-        raise ParameterError("--json and --annotations both go to standard output; leave one out")
+    n = len(request.paths)
+    for applies, problem in (
+        (n > 2, f"one gate file or two run folders are checked, got {n}: {', '.join(request.paths)}"),
+        (
+            request.accept and n == 2,
+            "--accept writes the baseline of a gate file, and two run folders have none; name one file",
+        ),
+        (
+            request.accept and conflicting,
+            f"--accept judges nothing, so that {', '.join(conflicting)} would do nothing; leave it out",
+        ),
+        (
+            request.vectors and not request.accept,
+            "--vectors stores vectors beside a baseline that is written: it needs --accept",
+        ),
+        (
+            request.recapture and n == 2,
+            "--recapture asks servers anew, and two run folders are compared as they are; leave it out",
+        ),
+        (
+            request.skip and not request.recapture,
+            "--skip leaves servers out of those that --recapture asks: it needs --recapture",
+        ),
+        (
+            outputs.json and outputs.annotations,
+            "--json and --annotations both go to standard output; leave one out",
+        ),
+    ):
+        if applies:
+            raise ParameterError(problem)
 
 
 def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:
@@ -365,9 +367,6 @@ def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:
 
 
 def _accept(request: CheckRequest, *, as_json: bool) -> None:
-    from ctxbench.cli.capture import recapture, tell_captured
-    from ctxbench.gate.gate import accept
-
     if request.recapture:
         outcomes = recapture(_gate_path(request), skip=request.skip)
         if failed := sorted({name for errors in outcomes.values() for name, why in errors.items() if why}):
@@ -378,27 +377,24 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
     with progress() as bar, printing_to_stderr():
         done = accept(_gate_path(request), texts=request.texts, vectors=request.vectors, notify=bar.say, progress=bar)
     if as_json:
-        from ctxbench.report.check_files import pin_dict, summary_dict
-
         names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
         files = {name: [path.as_posix() for path in paths] for name, paths in names.items()}
-        accepted = [summary_dict(summary) for summary in done.summaries]
-        pins = [pin_dict(pin) for pin in done.pins]
-        payload = {"baseline": done.folder.as_posix(), **files, "accepted": accepted, "pins": pins, "error": None}
-        print_json(payload)
+        print_json(
+            {
+                "baseline": done.folder.as_posix(),
+                **files,
+                "accepted": [summary_dict(summary) for summary in done.summaries],
+                "pins": [pin_dict(pin) for pin in done.pins],
+                "error": None,
+            }
+        )
         return
-    from ctxbench.report import check_texts
-
-    for path in done.written:
-        say(f"written: {path}")
-    for path in done.removed:
-        say(f"removed: {path}")
+    say(*(f"written: {path}" for path in done.written), *(f"removed: {path}" for path in done.removed))
     if request.texts and not done.texts:
         say("no texts of requests and items are written, as in the baseline that was there; delete it to take them in")
     for pin in done.pins:
         say(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
-    for summary in done.summaries:
-        say(f"accepted: {check_texts.summary_text(summary)}")
+    say(*(f"accepted: {check_texts.summary_text(summary)}" for summary in done.summaries))
     if not (done.unchanged or done.removed):  # where there was none, there is no diff
         say(f"accepted: {done.folder}, all of it new or changed; look at it, and commit it")
         return
@@ -442,14 +438,7 @@ class _Result:
 
 def _run_check(request: CheckRequest) -> _Result:
     """Run the check, with what plugins print on stderr, and without texts if the baseline has none."""
-    from ctxbench.gate.gate import check_gate, check_runs
-    from ctxbench.report.check_texts import Locations, without_texts
-
-    outcomes = None
-    if request.recapture:
-        from ctxbench.cli.capture import recapture
-
-        outcomes = recapture(_gate_path(request), skip=request.skip)
+    outcomes = recapture(_gate_path(request), skip=request.skip) if request.recapture else None
     with progress() as bar, printing_to_stderr():
         if len(request.paths) == 2:
             base, head = map(Path, request.paths)
@@ -463,9 +452,14 @@ def _run_check(request: CheckRequest) -> _Result:
                 notify=bar.say,
                 progress=bar,
             )
-            accept = "" if done.failed else _accept_command(request, done)
-            first = _steps_before_accepting(done)
-            result = _Result(check=done.check, locations=find_places(done), accept=accept, first=first)
+            options = [*(["--vectors"] if done.vectors else []), *([] if done.texts else ["--no-text"])]
+            accept = shlex.join(["ctxbench", "check", *request.paths, "--accept", *options])
+            result = _Result(
+                check=done.check,
+                locations=find_places(done),
+                accept="" if done.failed else accept,
+                first=_steps_before_accepting(done),
+            )
             texts = request.texts and done.texts
     return result if texts else replace(result, check=without_texts(result.check))
 
@@ -475,39 +469,21 @@ def _steps_before_accepting(done: GateCheck) -> str:
 
     Labels that name gone items are judged, but not accepted.
     """
-    from ctxbench.report.check_texts import is_acceptable, label_advice
-
     renamed = {selector.dataset: selector.renamed for selector in done.check.selectors if selector.renamed}
     if not (renamed or is_acceptable(done.check)):
         return ""
-    from ctxbench.datasets.layout import agent_of
-    from ctxbench.datasets.lookup import user_folder
-    from ctxbench.gate.comparability import open_edited  # most checks find nothing to accept
-
     for name, reference in done.references.items():
         try:
             open_edited(reference, bases=(), base=done.file.experiment.base)
         except InputError:
             folder = user_folder(reference, done.file.experiment.base)
             of_agent = folder is not None and agent_of(folder) is not None
-            text = reference if folder is None else str(folder)
-            return label_advice(renamed.get(name, {}), text, over_agent=of_agent)
+            return label_advice(renamed.get(name, {}), str(folder or reference), over_agent=of_agent)
     return ""
-
-
-def _accept_command(request: CheckRequest, done: GateCheck) -> str:
-    """The command that accepts the head, with vectors and texts as the baseline has them."""
-    options = [*(["--vectors"] if done.vectors else []), *([] if done.texts else ["--no-text"])]
-    return shlex.join(["ctxbench", "check", *request.paths, "--accept", *options])
-
-
-# --------------------------------------------------------------------------------------------------------- telling
 
 
 def _write_outputs(result: _Result, request: CheckRequest, outputs: Outputs) -> None:
     """Write files, then standard output, so that the files are there even if its reader leaves."""
-    from ctxbench.report.check_document import MORE, document
-
     check = result.check
     report = document(
         check, strict=request.strict, accept=result.accept, first=result.first, locations=result.locations
@@ -515,29 +491,16 @@ def _write_outputs(result: _Result, request: CheckRequest, outputs: Outputs) -> 
     if outputs.markdown is not None:
         write_summary(report, outputs.markdown)
     if outputs.junit is not None:
-        from ctxbench.report.check_files import junit
-
         write_file(outputs.junit, junit(check, strict=request.strict, locations=result.locations))
     if outputs.json:
-        from ctxbench.io.documents import dump_json
-        from ctxbench.report.check_files import check_dict
-
         _print(json=dump_json(check_dict(check, strict=request.strict, locations=result.locations), indent=2))
         return
     commands = ""
     if outputs.annotations:
-        from ctxbench.report.check_files import workflow_commands
-
         commands = workflow_commands(check, locations=result.locations, strict=request.strict)
-    _print(_console(report if outputs.verbose else report.brief(MORE)), commands=commands)
-
-
-def _console(document: Document) -> list[str]:
-    import shutil
-
-    from ctxbench.report.document import console_text
-
-    return console_text(document, width=shutil.get_terminal_size((100, 24)).columns, plain=is_plain()).splitlines()
+    width = shutil.get_terminal_size((100, 24)).columns
+    text = console_text(report if outputs.verbose else report.brief(MORE), width=width, plain=is_plain())
+    _print(text.splitlines(), commands=commands)
 
 
 def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) -> None:
@@ -547,22 +510,13 @@ def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) ->
     """
     error = without_keys(error)
     if outputs.json:
-        from ctxbench.io.documents import dump_json
-        from ctxbench.report.check_files import refusal_dict
-
         _print(json=dump_json(refusal_dict(request.name, error), indent=2))
     if outputs.annotations:
-        from ctxbench.report.check_files import refusal_commands as commands
-
-        _print(commands=commands(faults_of(error), file=in_repository))
+        _print(commands=refusal_commands(faults_of(error), file=in_repository))
     if outputs.markdown is not None:
-        from ctxbench.report.check_document import refusal as refusal_document
-
         write_summary(refusal_document(request.name, error), outputs.markdown)
     if outputs.junit is not None:
-        from ctxbench.report.check_files import refusal_xml as cases
-
-        write_file(outputs.junit, cases(request.name, faults_of(error)))
+        write_file(outputs.junit, refusal_xml(request.name, faults_of(error)))
 
 
 def _print(lines: Sequence[str] = (), *, commands: str = "", json: str = "") -> None:

@@ -3,34 +3,57 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ctxbench.catalogs.agent_file import is_agent_file, open_catalog, read_agent
+from ctxbench.catalogs.instructions import read_page, text_of
+from ctxbench.catalogs.snapshots import CORPUS
 from ctxbench.cli.common import dataset_inputs, print_json
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.files import create_dataset, labelled_items, write_dataset
+from ctxbench.datasets.layout import (
+    CARD,
+    KNOWN,
+    LabellingCopy,
+    agent_of,
+    copy_labelling,
+    former_place,
+    known_items,
+    write_known_items,
+)
+from ctxbench.datasets.lookup import dataset_folder, open_dataset
+from ctxbench.datasets.queries import unlabelled_words
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import embedding_progress, progress, say
-from ctxbench.io.errors import ParameterError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ctxbench.datasets.dataset import Dataset
-    from ctxbench.datasets.layout import LabellingCopy
-    from ctxbench.labelling.curation import DatasetDifference, DatasetStats, PartChanges, Resplit
-    from ctxbench.labelling.judgment_files import ExportReport
-    from ctxbench.labelling.rebase import RebaseReport
-    from ctxbench.model.items import Catalog, ItemKey
-
+from ctxbench.io.documents import load_yaml
+from ctxbench.io.errors import ParameterError, StorageError, count
+from ctxbench.io.files import cache_dir, write_atomic
+from ctxbench.io.git import Repository
+from ctxbench.labelling.curation import (
+    GRADES,
+    RULE,
+    DatasetDifference,
+    DatasetStats,
+    Resplit,
+    dataset_stats,
+    diff_datasets,
+    split_dataset,
+)
+from ctxbench.labelling.judgment_files import ExportReport, export_dataset, request_rows
+from ctxbench.labelling.rebase import RebaseReport, check_renames, dropped_items, read_renames, rebase_dataset
+from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.search.embedders import open_embedder, open_vectors
+from ctxbench.search.tokens import open_counter
+from ctxbench.selectors.protocol import dumps
 
 _REORDERED = "items that are in both stand in another order, which breaks ties otherwise"
 
 
 def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
     """What a dataset holds, as lines; of each list the first `limit`, None = all."""
-    from ctxbench.datasets.queries import unlabelled_words
-
     counts = stats.counts
     types = ", ".join(f"{n:,} {name}" for name, n in counts["types"].items())
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
@@ -62,7 +85,7 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
     lines += _near_lines(stats, limit)
     leaks = [f"{leak.query}: {leak.item} ({leak.how})" for leak in stats.leaks if leak.how != "server"]
     servers = {leak.query for leak in stats.leaks if leak.how == "server"}
-    title = f"queries that name an item they require: {stats.named:,} of {stats.leak_queries:,} ({_rule()})"
+    title = f"queries that name an item they require: {stats.named:,} of {stats.leak_queries:,} ({RULE})"
     named = f"queries that name the server of one: {len(servers):,}"
     lines += [*_section(title, leaks, limit)[:-1], named, ""]
     lines += _section(
@@ -73,15 +96,7 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
     return lines[:-1]
 
 
-def _rule() -> str:
-    from ctxbench.labelling.curation import RULE
-
-    return RULE
-
-
 def _near_lines(stats: DatasetStats, limit: int | None) -> list[str]:
-    from ctxbench.io.errors import count
-
     near = stats.near
     if near.skipped:
         return [f"near-duplicates: not computed; {near.skipped}", ""]
@@ -98,24 +113,24 @@ def _tag_lines(stats: DatasetStats) -> list[str]:
     splits = list(stats.counts["splits"])
     header = ["tag", "queries", *splits, "unlabelled", "need nothing", "required"]
     rows = [
-        [row.tag, *map(_n, [row.queries, *(row.splits[name] for name in splits), row.unlabelled, row.needs_nothing])]
+        [
+            row.tag,
+            *map(_n, [row.queries, *(row.splits[name] for name in splits), row.unlabelled, row.needs_nothing]),
+            f"{row.required:.2f}",
+        ]
         for row in stats.tags
     ]
-    required = [f"{row.required:.2f}" for row in stats.tags]
-    return [*_table(header, [[*row, mean] for row, mean in zip(rows, required, strict=True)]), ""]
+    return [*_table(header, rows), ""]
 
 
 def split_lines(result: Resplit) -> list[str]:
     """How the splits come out, as lines."""
-    from ctxbench.io.errors import count
-
     rows = [
         [name, *(_n(counts.get(name, 0)) for counts in (result.before, result.after, result.judged, result.bundles))]
         for name in dict.fromkeys([*result.before, *result.after])
     ]
     lines = _table(["split", "queries before", "queries now", "of them judged", "groups"], rows)
-    are = "is" if result.moved == 1 else "are"
-    lines.append(f"{count(result.moved, 'query', 'queries')} {are} of another split now")
+    lines.append(f"{count(result.moved, 'query is', 'queries are')} of another split now")
     if result.cut:
         are = "is" if result.late == 1 else "are"
         late = f"{count(result.late, 'query', 'queries')} of test {are} of that very time, "
@@ -126,15 +141,16 @@ def split_lines(result: Resplit) -> list[str]:
 
 def diff_lines(difference: DatasetDifference, *, limit: int | None = 10) -> list[str]:
     """How two datasets differ, as lines."""
-    from ctxbench.io.errors import count
-
     head = [f"a: {difference.a}", f"b: {difference.b}"]
     if difference.equal:
         return [*head, "equal"]
     lines = [*head, ""]
     for noun, parts in (("items", difference.items), ("queries", difference.queries)):
         if parts:
-            lines += _section(_parts_title(noun, parts), _part_lines(parts), limit)
+            counts = f"{len(parts.added):,} added, {len(parts.removed):,} removed, {len(parts.changed):,} changed"
+            rows = [*(f"+ {name}" for name in parts.added), *(f"- {name}" for name in parts.removed)]
+            rows += [f"~ {change.id} ({', '.join(change.fields)})" for change in parts.changed]
+            lines += _section(f"{noun}: {counts}", rows, limit)
     if difference.reordered:
         lines += [_REORDERED, ""]
     moved = [f"{change.query}: {change.before} -> {change.after}" for change in difference.splits]
@@ -151,18 +167,7 @@ def diff_lines(difference: DatasetDifference, *, limit: int | None = 10) -> list
     return lines[:-1]
 
 
-def _parts_title(noun: str, parts: PartChanges) -> str:
-    return f"{noun}: {len(parts.added):,} added, {len(parts.removed):,} removed, {len(parts.changed):,} changed"
-
-
-def _part_lines(parts: PartChanges) -> list[str]:
-    lines = [f"+ {name}" for name in parts.added] + [f"- {name}" for name in parts.removed]
-    return lines + [f"~ {change.id} ({', '.join(change.fields)})" for change in parts.changed]
-
-
 def _label_line(change: Any) -> str:
-    from ctxbench.labelling.curation import GRADES
-
     sign = {"added": "+", "removed": "-", "changed": "~"}[change.kind]
     sides = [side for side in (change.before, change.after) if side is not None]
     texts = []
@@ -174,10 +179,64 @@ def _label_line(change: Any) -> str:
     return f"{sign} {change.query}  {change.item}  {' -> '.join(texts)}"
 
 
+def _rebase_lists(report: RebaseReport) -> tuple[tuple[str, Sequence[str]], ...]:
+    """What a rebase changed and what it leaves to look at: lists with their titles; they may be empty."""
+    return (
+        ("items renamed", [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.renamed]),
+        (
+            "items proposed as renamed, taken for gone (--accept-renames takes them over)",
+            [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.proposed],
+        ),
+        (
+            "items with several possible successors, taken for gone (say which in --renames)",
+            [f"{pair.old.id} -> {' or '.join(key.id for key in pair.candidates)}" for pair in report.ambiguous],
+        ),
+        ("items gone (renamed? --renames FILE, which holds `old id: new id`, lets labels follow)", report.gone),
+        (
+            "labels are lost with these, which may go on as (to follow: put the lines into --renames FILE)",
+            [f"{pair.old.id}: {pair.new.id}    # {pair.how}" for pair in report.likely],
+        ),
+        ("items new", report.added),
+        (
+            f"items changed, {count(report.changed_labels, 'label')} carried over to them",
+            [f"{change.id} ({', '.join(change.fields)})" for change in report.changed],
+        ),
+        (
+            "labels lost",
+            [
+                f"{loss.query}  {loss.item}  grade {loss.grade}, {loss.why}: {loss.effect}"
+                for loss in report.lost_labels
+            ],
+        ),
+        (
+            "places where an item was named and is gone",
+            [f"{mention.where}: {mention.item} ({mention.why})" for mention in report.lost_mentions],
+        ),
+        ("queries unlabelled now, and left out of every figure", report.now_unlabelled),
+        (
+            f"look at these: a new item is much like a required one (by words, from {report.threshold:g})",
+            [
+                f"{hint.query} requires {hint.required}; {hint.new} is new ({hint.similarity:.2f})"
+                for hint in report.to_review
+            ],
+        ),
+        (
+            "look at these: a required item seems to be split, and the label followed one part alone",
+            [
+                f"{hint.query} requires {hint.item}; {hint.other} is new "
+                + (
+                    "(what the first said before is not known)"
+                    if hint.share is None
+                    else f"(has {hint.share:.0%} of what it lost)"
+                )
+                for hint in report.split
+            ],
+        ),
+    )
+
+
 def rebase_lines(report: RebaseReport, *, limit: int | None = 10) -> list[str]:
     """What carrying a dataset over changed, as lines."""
-    from ctxbench.io.errors import count
-
     after = report.dataset
     lines = [
         f"from {report.source}",
@@ -186,39 +245,7 @@ def rebase_lines(report: RebaseReport, *, limit: int | None = 10) -> list[str]:
         + count(len(after.labels), "label"),
         "",
     ]
-    renamed = [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.renamed]
-    proposed = [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.proposed]
-    ambiguous = [f"{pair.old.id} -> {' or '.join(key.id for key in pair.candidates)}" for pair in report.ambiguous]
-    likely = [f"{pair.old.id}: {pair.new.id}    # {pair.how}" for pair in report.likely]
-    changed = [f"{change.id} ({', '.join(change.fields)})" for change in report.changed]
-    lost = [f"{loss.query}  {loss.item}  grade {loss.grade}, {loss.why}: {loss.effect}" for loss in report.lost_labels]
-    mentions = [f"{mention.where}: {mention.item} ({mention.why})" for mention in report.lost_mentions]
-    to_review = [
-        f"{hint.query} requires {hint.required}; {hint.new} is new ({hint.similarity:.2f})" for hint in report.to_review
-    ]
-    split = [
-        f"{hint.query} requires {hint.item}; {hint.other} is new "
-        + (
-            "(what the first said before is not known)"
-            if hint.share is None
-            else f"(has {hint.share:.0%} of what it lost)"
-        )
-        for hint in report.split
-    ]
-    for title, rows in (
-        ("items renamed", renamed),
-        ("items proposed as renamed, taken for gone (--accept-renames takes them over)", proposed),
-        ("items with several possible successors, taken for gone (say which in --renames)", ambiguous),
-        ("items gone (renamed? --renames FILE, which holds `old id: new id`, lets labels follow)", report.gone),
-        ("labels are lost with these, which may go on as (to follow: put the lines into --renames FILE)", likely),
-        ("items new", report.added),
-        (f"items changed, {count(report.changed_labels, 'label')} carried over to them", changed),
-        ("labels lost", lost),
-        ("places where an item was named and is gone", mentions),
-        ("queries unlabelled now, and left out of every figure", report.now_unlabelled),
-        (f"look at these: a new item is much like a required one (by words, from {report.threshold:g})", to_review),
-        ("look at these: a required item seems to be split, and the label followed one part alone", split),
-    ):
+    for title, rows in _rebase_lists(report):
         if rows:
             lines += _section(f"{title}: {len(rows):,}", rows, limit)
     if report.reordered:
@@ -237,8 +264,6 @@ def rebase_lines(report: RebaseReport, *, limit: int | None = 10) -> list[str]:
 
 def drop_warning(report: RebaseReport) -> list[str]:
     """A warning before labels are dropped whose items may go on under another id; else nothing."""
-    from ctxbench.io.errors import count
-
     if not report.likely:
         return []
     likely = {renaming.old.id for renaming in report.likely}
@@ -251,12 +276,12 @@ def drop_warning(report: RebaseReport) -> list[str]:
 
 def export_lines(report: ExportReport, *, plain: bool = False) -> list[str]:
     """What was written, and what the format cannot hold, as lines."""
-    from ctxbench.io.errors import count
-
     labels = ", ".join(f"{name} {n:,}" for name, n in report.labels.items())
-    lines = [f"{count(report.items, 'item')}, {count(report.queries, 'query', 'queries')}, labels in qrels: {labels}"]
-    lines += [f"run {name}: {file}" for name, file in report.runs.items()]
-    lines += [f"no run of {name}: it returned no ranking" for name in report.without_ranking]
+    lines = [
+        f"{count(report.items, 'item')}, {count(report.queries, 'query', 'queries')}, labels in qrels: {labels}",
+        *(f"run {name}: {file}" for name, file in report.runs.items()),
+        *(f"no run of {name}: it returned no ranking" for name in report.without_ranking),
+    ]
     if report.not_held:
         where = "left out (--plain)" if plain else "kept in `metadata` and export.json, where only ctxbench reads it"
         lines += [f"what the format has no place for, {where}:"]
@@ -308,10 +333,6 @@ def stats(
         list_all: list all that is counted, not the first few.
         as_json: print JSON, which lists everything.
     """
-    from ctxbench.io.files import cache_dir
-    from ctxbench.labelling.curation import dataset_stats
-    from ctxbench.search.tokens import open_counter
-
     dataset = _opened(name)
     counter = open_counter(tokens, cache=cache_dir())
     if embedder is None:
@@ -320,11 +341,8 @@ def stats(
                 dataset, counter, threshold=threshold, progress=lambda done, total: bar("comparing items", done, total)
             )
     else:
-        from ctxbench.search.embedders import open_embedder, open_vectors
-
         with embedding_progress() as embedding:
-            opened = open_embedder(embedder)
-            vectors = open_vectors(opened, progress=embedding)
+            vectors = open_vectors(open_embedder(embedder), progress=embedding)
             result = dataset_stats(dataset, counter, threshold=threshold, embed=vectors.get)
     if as_json:
         print_json(result.as_dict())
@@ -358,13 +376,12 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
     Raises:
         ParameterError: both or what cannot be: a cached dataset is not changed in place.
     """
-    from ctxbench.labelling.curation import split_dataset
-
     target = _target(name, out, in_place=in_place)
     result = split_dataset(_opened(name), by=how.by, share=how.share, folds=how.folds, version=how.version)
     written = None if target is None else _written(result.dataset, target, source=name, answers=True, in_place=in_place)
     if as_json:
-        print_json({**result.as_dict(), "written": None if target is None else str(target), **_carried(written)})
+        labelling = None if written is None else written.as_dict()
+        print_json({**result.as_dict(), "written": None if target is None else str(target), "labelling": labelling})
         return
     say(*split_lines(result), *(written.lines() if written else ()))
     say(_where(target))
@@ -389,8 +406,6 @@ def _where(target: Path | None) -> str:
 
 def diff(first: str, second: str, *, list_all: bool, as_json: bool) -> int:
     """Print the differences of two datasets; the exit code is 0 without any, else 1."""
-    from ctxbench.labelling.curation import diff_datasets
-
     result = diff_datasets(_opened(first), _opened(second))
     if as_json:
         print_json(result.as_dict())
@@ -407,10 +422,6 @@ def rebase(
     Raises:
         ParameterError: both or what cannot be: a cached dataset is not changed in place; or there is no catalog.
     """
-    from ctxbench.catalogs.agent_file import is_agent_file, open_catalog
-    from ctxbench.datasets.layout import KNOWN, agent_of, known_items, write_known_items
-    from ctxbench.labelling.rebase import check_renames, dropped_items, read_renames, rebase_dataset
-
     catalog = how.catalog or agent_of(Path(name))
     if catalog is None:
         raise ParameterError(f"{name} is over no agent file; say the changed catalog: --catalog FILE")
@@ -440,7 +451,8 @@ def rebase(
         written = _written(result.dataset, target, source=name, answers=False, in_place=in_place)
         write_known_items(target, changed.ids)
     if as_json:
-        print_json({**result.as_dict(), "written": None if target is None else str(target), **_carried(written)})
+        labelling = None if written is None else written.as_dict()
+        print_json({**result.as_dict(), "written": None if target is None else str(target), "labelling": labelling})
         return
     if agent is not None and agent_of(Path(name)) is not None and known_items(Path(name)) is None and target is None:
         say(f"which items are new is not known: {name} has no {KNOWN} yet, which --in-place writes")
@@ -466,23 +478,25 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
     Raises:
         ParameterError: there is nothing to write, or of format and folder one is missing.
     """
-    from ctxbench.io.errors import count
-    from ctxbench.io.files import write_atomic
-    from ctxbench.labelling.judgment_files import export_dataset, request_rows
-    from ctxbench.selectors.protocol import dumps
-
-    if targets.out is not None and targets.form is None:
-        raise ParameterError("--out lacks the form of what is written there; add --format beir or --format trec")
-    if (targets.form is None) != (targets.out is None) or (targets.form is None and targets.requests is None):
-        raise ParameterError("say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE")
-    if targets.form is None and (targets.plain or targets.run is not None):
-        raise ParameterError("--plain and --run go with --format and --out")
-    if targets.may_offer and targets.requests is None:
-        raise ParameterError("--may-offer goes with --requests FILE")
-    ranked = [] if targets.run is None else [targets.run]
-    signatures = {"--requests": row_with("ctxbench", "catalog")}
+    no_form, no_folder, no_requests = (value is None for value in (targets.form, targets.out, targets.requests))
+    for applies, problem in (
+        (
+            no_form and not no_folder,
+            "--out lacks the form of what is written there; add --format beir or --format trec",
+        ),
+        (
+            no_form != no_folder or (no_form and no_requests),
+            "say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE",
+        ),
+        (no_form and (targets.plain or targets.run is not None), "--plain and --run go with --format and --out"),
+        (targets.may_offer and no_requests, "--may-offer goes with --requests FILE"),
+    ):
+        if applies:
+            raise ParameterError(problem)
     refuse_outputs(
-        {"--requests": targets.requests}, {**dataset_inputs(name), "the run": ranked}, may_replace=signatures
+        {"--requests": targets.requests},
+        {**dataset_inputs(name), "the run": [] if targets.run is None else [targets.run]},
+        may_replace={"--requests": row_with("ctxbench", "catalog")},
     )
     dataset = _opened(name)
     report: dict[str, Any] = {}
@@ -506,19 +520,11 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
 
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> LabellingCopy:
     """Write a dataset made of another, in its place or as a copy with the files of labelling."""
-    from ctxbench.datasets.files import create_dataset, write_dataset
-    from ctxbench.datasets.layout import LabellingCopy, copy_labelling
-    from ctxbench.datasets.lookup import dataset_folder
-
     if in_place:
         write_dataset(dataset, folder)
         return LabellingCopy()
     create_dataset(dataset, folder)
     return copy_labelling(dataset_folder(source), folder, answers=answers)
-
-
-def _carried(written: LabellingCopy | None) -> dict[str, Any]:
-    return {"labelling": None if written is None else written.as_dict()}
 
 
 def _opened_for_rebase(name: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
@@ -527,12 +533,6 @@ def _opened_for_rebase(name: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset
     Over an agent, whose items are those of now, what is labelled or was known and is gone is there, disabled; what is
     new is left out, and so is what an item was renamed to, unless labels or requests name it as well.
     """
-    from ctxbench.datasets.files import labelled_items
-    from ctxbench.datasets.layout import CARD, agent_of, known_items
-    from ctxbench.datasets.lookup import open_dataset
-    from ctxbench.io.documents import load_yaml
-    from ctxbench.model.items import Catalog, Item, ItemKey
-
     folder = Path(name)
     if agent_of(folder) is None:
         return _opened(name)
@@ -554,12 +554,6 @@ def _former_texts(folder: Path, dataset: Dataset, changed: Catalog) -> dict[str,
 
     Only of types of which there are new items: those may hold a part of what was split.
     """
-    from ctxbench.catalogs.agent_file import read_agent
-    from ctxbench.catalogs.instructions import read_page, text_of
-    from ctxbench.catalogs.snapshots import CORPUS
-    from ctxbench.datasets.layout import agent_of, former_place
-    from ctxbench.io.git import Repository
-
     path, ids = agent_of(folder), {*dataset.catalog.ids}
     new = {item.type for item in changed if item.id not in ids}
     if path is None or not new:
@@ -595,7 +589,5 @@ def _named_items(dataset: Dataset) -> Iterator[ItemKey]:
 
 
 def _opened(name: str) -> Dataset:
-    from ctxbench.datasets.lookup import open_dataset
-
     with progress() as bar:
         return open_dataset(name, notify=bar.say)

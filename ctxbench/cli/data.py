@@ -10,22 +10,31 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ctxbench.catalogs.agent_file import is_agent_file, open_catalog
 from ctxbench.catalogs.git_history import GitRepository
 from ctxbench.cli.common import dataset_inputs, print_json
-from ctxbench.datasets.dataset import Dataset, name_of_path
+from ctxbench.cli.select import find_catalog
+from ctxbench.datasets import lookup
+from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import create_dataset, read_dataset, write_dataset
+from ctxbench.datasets.files import validate as faults_of
+from ctxbench.datasets.layout import CARD, RENAMES, read_card, write_known_items
+from ctxbench.datasets.lookup import dataset_folder, import_own, open_dataset
+from ctxbench.datasets.queries import unlabelled_words
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import progress, say
-from ctxbench.io.documents import dump_json
+from ctxbench.io.documents import dump_json, dump_jsonl, dump_yaml
 from ctxbench.io.errors import Fault, InputError, ParameterError, UserError, count, quoted
+from ctxbench.io.files import write_atomic
+from ctxbench.labelling import evals, judgment_files, published
+from ctxbench.labelling.conversion import Conversion, ImportSettings, read_grades
 from ctxbench.labelling.git_history import HistorySettings, grown_history, history_dataset
-
-if TYPE_CHECKING:
-    from ctxbench.labelling.conversion import Conversion, ImportSettings
-    from ctxbench.labelling.trace_import import TraceSettings
-
+from ctxbench.labelling.rebase import read_renames
+from ctxbench.labelling.record_files import read_eval_names
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_into, refuse_overwriting, scopes_of
+from ctxbench.labelling.trace_labels import kind_lines
 
 _STATES = {
     "cached": "on this machine, ready to use",
@@ -37,9 +46,7 @@ _STATES = {
 
 def list_datasets(*, as_json: bool) -> None:
     """Print every dataset that has a name."""
-    from ctxbench.datasets.lookup import list_datasets as listed
-
-    rows = listed()
+    rows = lookup.list_datasets()
     if as_json:
         print_json([asdict(row) for row in rows])
         return
@@ -57,8 +64,6 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
     Raises:
         UnknownNameError: there is no such dataset or query.
     """
-    from ctxbench.datasets.lookup import open_dataset
-
     with progress() as bar:
         dataset = open_dataset(name, notify=bar.say)
     if query is not None:
@@ -70,8 +75,6 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
     if as_json:
         print_json(card)
     else:
-        from ctxbench.io.documents import dump_yaml
-
         if "scopes" in card:
             card["scopes"] = {scope: f"{len(items)} items" for scope, items in card["scopes"].items()}
         say(*dump_yaml(card).removesuffix("\n").split("\n"))
@@ -115,9 +118,10 @@ def validate(name: str, *, as_json: bool) -> int:
         UnknownNameError: it is neither a folder nor the name of a dataset.
         StorageError: its source is not installed.
     """
-    from ctxbench.datasets.files import validate as faults_of
-
-    folder = _folder_of(name)
+    if not Path(name).is_dir() and not name_fault(name):  # what an importer provides is imported first, as by `show`
+        with progress() as bar, suppress(InputError):  # its faults are what is asked for
+            open_dataset(name, notify=bar.say)
+    folder = dataset_folder(name)
     faults = faults_of(folder)
     if as_json:
         rows = [
@@ -126,19 +130,13 @@ def validate(name: str, *, as_json: bool) -> int:
         ]
         print_json({"dataset": str(folder), "valid": not faults, "faults": rows})
     else:
-        for fault in faults:
-            say(str(fault))
-        counted = f"{len(faults)} fault{'' if len(faults) == 1 else 's'}" if faults else f"valid; {_counts(folder)}"
-        say(f"{folder}: {counted}")
+        say(*map(str, faults))
+        say(f"{folder}: {count(len(faults), 'fault')}" if faults else f"{folder}: valid; {_counts(folder)}")
     return 2 if faults else 0
 
 
 def _counts(folder: Path) -> str:
     """What a valid dataset holds, in one line: who reads it sees what will be measured."""
-    from ctxbench.datasets.files import read_dataset
-    from ctxbench.datasets.queries import unlabelled_words
-    from ctxbench.io.errors import count
-
     counts = read_dataset(folder).counts
     queries, none = (count(counts[name], "query", "queries") for name in ("queries", "needs_nothing"))
     text = f"{count(counts['items'], 'item')}, {queries}, {count(counts['labels'], 'label')}"
@@ -149,17 +147,6 @@ def _counts(folder: Path) -> str:
     return text
 
 
-def _folder_of(name: str) -> Path:
-    """The folder that a dataset is in; what an importer provides is imported first, as by `show`."""
-    from ctxbench.datasets.dataset import name_fault
-    from ctxbench.datasets.lookup import dataset_folder, open_dataset
-
-    if not Path(name).is_dir() and not name_fault(name):
-        with progress() as bar, suppress(InputError):  # its faults are what is asked for
-            open_dataset(name, notify=bar.say)
-    return dataset_folder(name)
-
-
 def import_dataset(
     name: str, *, out: Path | None, source: Path | None = None, own_files: bool = False, as_json: bool = False
 ) -> None:
@@ -167,11 +154,6 @@ def import_dataset(
 
     With `own_files` the files are the user's, in the same form, and the dataset is written to `out` alone.
     """
-    from ctxbench.datasets.dataset import name_of_path
-    from ctxbench.datasets.files import create_dataset
-    from ctxbench.datasets.lookup import import_dataset as imported
-    from ctxbench.datasets.lookup import import_own, open_dataset
-
     with progress() as bar:
         if own_files:
             if source is None or out is None:
@@ -179,7 +161,7 @@ def import_dataset(
             dataset = import_own(name, source, called=name_of_path(out, "own"))
             name = dataset.name
         elif out is None or source is not None:
-            dataset = imported(name, source=source, notify=bar.say)
+            dataset = lookup.import_dataset(name, source=source, notify=bar.say)
         else:
             dataset = open_dataset(name, notify=bar.say)
         if out is not None:
@@ -187,8 +169,16 @@ def import_dataset(
             done = "written" if own_files else "copied"
             bar.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items {done} to {out}")
     if as_json:
-        facts = {"dataset": name, "version": dataset.version, "hash": dataset.hash, "queries": len(dataset)}
-        print_json({**facts, "items": len(dataset.catalog), "written": None if out is None else str(out)})
+        print_json(
+            {
+                "dataset": name,
+                "version": dataset.version,
+                "hash": dataset.hash,
+                "queries": len(dataset),
+                "items": len(dataset.catalog),
+                "written": None if out is None else str(out),
+            }
+        )
 
 
 def fetch_source(name: str, *, as_json: bool) -> None:
@@ -198,13 +188,11 @@ def fetch_source(name: str, *, as_json: bool) -> None:
         UnknownNameError: there is no such source or dataset.
         StorageError: a file could not be had, or is another one than expected.
     """
-    from ctxbench.labelling.published import HOST, fetch, source_of, sources
-
-    source = source_of(name)
-    datasets = sources()[source.name][1]
+    source = published.source_of(name)
+    datasets = published.sources()[source.name][1]
     with progress() as bar:
         bar.say(f"{source.name}: from {source.page}; licence: {source.licence}")
-        files = fetch(source, host=HOST, show=bar, notify=bar.say)
+        files = published.fetch(source, host=published.HOST, show=bar, notify=bar.say)
     if as_json:
         rows = [{"path": str(f.path), "bytes": f.size, "sha256": f.sha256, "fetched": f.fresh} for f in files]
         print_json(
@@ -221,9 +209,6 @@ def fetch_source(name: str, *, as_json: bool) -> None:
     size = sum(file.size for file in files)
     say(f"{source.name}: {len(files)} files, {size:,} bytes in {source.folder} ({fresh} fetched now)")
     say(f"datasets of it, imported at the first use: {', '.join(datasets)}")
-
-
-_log = logging.getLogger(__name__)
 
 
 def write_history(
@@ -253,16 +238,20 @@ def write_history(
             dataset, choice = history_dataset(repository, settings, notify=bar)
             _create(dataset, target)
     if repository.shallow:
-        _log.warning("%s: a shallow clone; older commits are no queries (`git fetch --unshallow`)", folder)
+        logging.getLogger(__name__).warning(
+            "%s: a shallow clone; older commits are no queries (`git fetch --unshallow`)", folder
+        )
     if as_json:
-        facts = {
-            "dataset": str(target),
-            "name": dataset.name,
-            "commits": choice.looked_at,
-            "out": dict(choice.out),
-            "filesOut": dataset.about["source"]["files_out"],
-        }
-        print_json({**facts, "counts": dataset.counts})
+        print_json(
+            {
+                "dataset": str(target),
+                "name": dataset.name,
+                "commits": choice.looked_at,
+                "out": dict(choice.out),
+                "filesOut": dataset.about["source"]["files_out"],
+                "counts": dataset.counts,
+            }
+        )
         return
     counts = dataset.counts
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
@@ -339,23 +328,25 @@ def import_traces(
     Raises:
         StorageError, InputError, ParameterError: a log, the catalog or the folder is not what it should be.
     """
-    from ctxbench.catalogs.agent_file import is_agent_file, open_catalog
-    from ctxbench.datasets.files import write_dataset
-    from ctxbench.datasets.layout import write_known_items
-    from ctxbench.datasets.lookup import dataset_folder
-    from ctxbench.labelling.rebase import read_renames
-    from ctxbench.labelling.trace_import import TraceSource, import_into, refuse_overwriting, scopes_of
-    from ctxbench.labelling.trace_labels import kind_lines
-
     refuse_overwriting(out)  # before a catalog is read, which may take long
     items, scopes = open_catalog(catalog), scopes_of(dataset_folder(catalog))
     if all(log.is_file() for log in logs):  # else nothing will be read
         say(*kind_lines(items), err=True)
-    patterns = redact if isinstance(redact, Path) else None
     with progress() as bar:
-        renamed = {} if renames is None else read_renames(renames)
-        source = TraceSource(logs=tuple(logs), catalog=items, scopes=scopes, renames=renamed)
-        imported = import_into(out, source, settings, redact=bool(redact), patterns=patterns, progress=bar)
+        source = TraceSource(
+            logs=tuple(logs),
+            catalog=items,
+            scopes=scopes,
+            renames={} if renames is None else read_renames(renames),
+        )
+        imported = import_into(
+            out,
+            source,
+            settings,
+            redact=bool(redact),
+            patterns=redact if isinstance(redact, Path) else None,
+            progress=bar,
+        )
     if is_agent_file(catalog):
         write_dataset(imported.dataset.of_agent(Path(catalog)), out)
         write_known_items(out, items.ids)
@@ -366,8 +357,7 @@ def import_traces(
     lines = imported.report.lines()
     if imported.report.is_labelled:
         lines[0] = f"{out}: {lines[0]}"
-    for line in lines:
-        say(line)
+    say(*lines)
     if imported.dataset.unlabelled:
         say(f"Only wholly labelled queries are measured with. To label more: {next_step}")
 
@@ -406,17 +396,18 @@ def settings(
     Raises:
         ParameterError: the name, the type or the mapping of grades is none.
     """
-    from ctxbench.labelling.conversion import ImportSettings, read_grades
-
-    mapping = None if grades is None else read_grades(grades)
-    return ImportSettings(name=name, version=version, type=item_type, grades=mapping, licence=licence)
+    return ImportSettings(
+        name=name,
+        version=version,
+        type=item_type,
+        grades=None if grades is None else read_grades(grades),
+        licence=licence,
+    )
 
 
 def import_beir(folder: Path, how: ImportSettings, *, out: Path, as_json: bool) -> None:
     """Make a dataset of a BEIR folder."""
-    from ctxbench.labelling.judgment_files import import_beir as imported
-
-    _written(lambda: imported(folder, how), out, label_note=_documents(how), as_json=as_json)
+    _written(lambda: judgment_files.import_beir(folder, how), out, label_note=_documents(how), as_json=as_json)
 
 
 def import_trec(
@@ -427,8 +418,6 @@ def import_trec(
     Raises:
         ParameterError: two files are given for one split.
     """
-    from ctxbench.labelling.judgment_files import import_trec as imported
-
     files: dict[str, Path] = {}
     for text in qrels:
         split, sign, path = text.partition("=")
@@ -438,15 +427,14 @@ def import_trec(
                 f"two files of qrels for {f'split {name!r}' if name else 'no split'}; name their splits"
             )
         files[name] = Path(file)
-    make = partial(imported, files, queries=queries, corpus=corpus, settings=how)
+    make = partial(judgment_files.import_trec, files, queries=queries, corpus=corpus, settings=how)
     _written(make, out, label_note=_documents(how), as_json=as_json)
 
 
 def import_autorag(qa: Path, how: ImportSettings, *, corpus: Path, out: Path, as_json: bool) -> None:
     """Make a dataset of AutoRAG's questions and corpus."""
-    from ctxbench.labelling.judgment_files import import_autorag as imported
-
-    _written(lambda: imported(qa, corpus=corpus, settings=how), out, label_note=_documents(how), as_json=as_json)
+    make = partial(judgment_files.import_autorag, qa, corpus=corpus, settings=how)
+    _written(make, out, label_note=_documents(how), as_json=as_json)
 
 
 def import_golden(
@@ -456,19 +444,13 @@ def import_golden(
 
     `names` says what the file calls the fields, see `read_field_names`.
     """
-    from ctxbench.catalogs.agent_file import is_agent_file
-    from ctxbench.cli.select import find_catalog
-    from ctxbench.datasets.dataset import name_of_path
-    from ctxbench.labelling.evals import import_golden as imported
-    from ctxbench.labelling.record_files import read_eval_names
-
     mapping = read_eval_names(names or "")
     items, agent = find_catalog(catalog), Path(catalog) if is_agent_file(catalog) else None
 
     def make() -> Conversion:
         named = replace(how, name=how.name or name_of_path(out, "evals"))
         try:
-            conversion = imported(file, items, settings=named, names=mapping)
+            conversion = evals.import_golden(file, items, settings=named, names=mapping)
         except InputError as error:
             if followed := _followed(out):
                 raise InputError([*error.faults, Fault(followed, file)], subject=error.subject) from error
@@ -490,8 +472,6 @@ def _path_from(folder: Path, file: Path) -> str:
 
 def _followed(folder: Path) -> str:
     """That the dataset which an import would replace follows renamed items, whose old ids the file may have."""
-    from ctxbench.datasets.layout import CARD, RENAMES, read_card
-
     renames = read_card(folder).get(RENAMES) if (folder / CARD).is_file() else None
     if not isinstance(renames, dict) or not renames:
         return ""
@@ -501,31 +481,28 @@ def _followed(folder: Path) -> str:
 
 def import_triggers(folder: Path, how: ImportSettings, *, nothing_else: bool, out: Path, as_json: bool) -> None:
     """Make a dataset of a folder of skills and their trigger evals."""
-    from ctxbench.labelling.evals import import_triggers as imported
-
-    make = partial(imported, folder, settings=how, nothing_else=nothing_else)
+    make = partial(evals.import_triggers, folder, settings=how, nothing_else=nothing_else)
     _written(make, out, label_note=_TRIGGERS_ALONE if nothing_else else _TRIGGERS, as_json=as_json)
 
 
 def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) -> None:
     """Write a TREC run as answers that `ctxbench score` reads."""
-    from ctxbench.datasets.lookup import open_dataset
-    from ctxbench.io.documents import dump_jsonl
-    from ctxbench.io.files import write_atomic
-    from ctxbench.labelling.judgment_files import answers_of_run, read_run
-
     read = {"the ranking": [run], **dataset_inputs(dataset)}
     refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("query", "items", "ranking")})
     with progress() as bar:
         opened = open_dataset(dataset, notify=bar.say)
-    answers, odd = answers_of_run(read_run(run), opened, keep=keep)
+    answers, odd = judgment_files.answers_of_run(judgment_files.read_run(run), opened, keep=keep)
     write_atomic(out, dump_jsonl(answers))
     if as_json:
         print_json({"answers": len(answers), "written": str(out), "odd": odd})
         return
-    for problem, ids in odd.items():
-        if ids:
-            say(f"{problem}: {len(ids):,} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})")
+    say(
+        *(
+            f"{problem}: {len(ids):,} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})"
+            for problem, ids in odd.items()
+            if ids
+        )
+    )
     say(f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}")
 
 
@@ -548,11 +525,6 @@ def _written(
         as_json: print JSON.
         replace_import: replace what an earlier import made of the same file, if nobody has added to it.
     """
-    from ctxbench.datasets.files import create_dataset
-    from ctxbench.datasets.layout import write_known_items
-    from ctxbench.datasets.queries import unlabelled_words
-    from ctxbench.io.errors import count
-
     conversion = make()
     dataset = conversion.dataset
     say(label_note, err=True)
@@ -564,8 +536,7 @@ def _written(
     counts = dataset.counts
     if not dataset.labels and not counts["needs_nothing"]:
         say(f"0 labels: {count(len(dataset), 'request')} to label")
-    for line in conversion.lines():
-        say(line)
+    say(*conversion.lines())
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     say(
         f"dataset {dataset.name}: {count(len(dataset), 'query', 'queries')} ({splits}), "

@@ -16,12 +16,11 @@ from ctxbench.cli.common import (
     TokenCounter,
     WorkspaceName,
 )
-from ctxbench.cli.import_app import HideKeys, import_app, label_app
+from ctxbench.cli.import_app import HideKeys, NewVersion, import_app, label_app
 
 AllFlag = Annotated[bool, typer.Option("--all", help="List all of it, not the first ten.")]
 Out = Annotated[Path | None, typer.Option(help="Write the result to this folder.")]
 InPlace = Annotated[bool, typer.Option("--in-place", help="Change the dataset's own folder.")]
-NewVersion = Annotated[str | None, typer.Option("--version", help="Version of the result.")]
 
 curate_app = typer.Typer()
 
@@ -197,27 +196,6 @@ def data_export(
     from ctxbench.cli.curate import ExportTargets, export
 
     export(dataset, ExportTargets(format_, out, requests, plain=plain, run=run, may_offer=may_offer), as_json=json_)
-
-
-def from_feedback(
-    store: StoreFile,
-    workspace: WorkspaceName,
-    out: Annotated[Path, typer.Option(help="Write the dataset to this folder.")],
-    json_: JsonFlag = False,
-) -> None:
-    """Make a dataset of feedback on contexts that `ctxbench serve` built.
-
-    Each context that feedback named is a query: what was useful is required, what was not is irrelevant, and more may
-    be required, unless the context was said to be sufficient and each of its items was judged. The dataset's items are
-    all that the workspace holds, of all users.
-
-    For example:
-
-    ctxbench data from-feedback memories.db --workspace home --out labelled
-    """
-    from ctxbench.cli.memory import write_labels
-
-    write_labels(store, workspace, out, as_json=json_)
 
 
 data_app = typer.Typer(
@@ -408,6 +386,27 @@ def data_from_git(
     write_history(repository, settings, out=out, grow=grow, as_json=json_)
 
 
-data_app.command("from-feedback", cls=Command)(from_feedback)
+@data_app.command("from-feedback", cls=Command)
+def from_feedback(
+    store: StoreFile,
+    workspace: WorkspaceName,
+    out: Annotated[Path, typer.Option(help="Write the dataset to this folder.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Make a dataset of feedback on contexts that `ctxbench serve` built.
+
+    Each context that feedback named is a query: what was useful is required, what was not is irrelevant, and more may
+    be required, unless the context was said to be sufficient and each of its items was judged. The dataset's items are
+    all that the workspace holds, of all users.
+
+    For example:
+
+    ctxbench data from-feedback memories.db --workspace home --out labelled
+    """
+    from ctxbench.cli.memory import write_labels
+
+    write_labels(store, workspace, out, as_json=json_)
+
+
 data_app.registered_commands += [*label_app.registered_commands, *curate_app.registered_commands]
 data_app.add_typer(import_app, name="import")

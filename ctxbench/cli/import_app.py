@@ -402,10 +402,18 @@ def data_pool(
 
     ctxbench data pool datasets/workbench --out pairs.jsonl
     """
-    from ctxbench.cli.label import Drawn, pool
+    from ctxbench.cli.label import pool
 
-    drawn = Drawn(share=share, random=random, seed=seed)
-    pool(dataset, drawn, selectors=selectors or [], embedder=embedder, out=out, as_json=json_)
+    pool(
+        dataset,
+        share=share,
+        random=random,
+        seed=seed,
+        selectors=selectors or [],
+        embedder=embedder,
+        out=out,
+        as_json=json_,
+    )
 
 
 @label_app.command("agreement", cls=Command)

@@ -10,11 +10,20 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from ctxbench.catalogs.mcp_config import server_digests
+import yaml
+
+from ctxbench.catalogs.agent_file import read_agent
+from ctxbench.catalogs.instructions import LEFT_OUT, rules_folder
+from ctxbench.catalogs.mcp_config import server_digests, server_names
+from ctxbench.catalogs.snapshots import odd_in
+from ctxbench.catalogs.tool_lists import read_tool_list
 from ctxbench.cli.common import print_json
+from ctxbench.datasets.layout import CARD
 from ctxbench.io.console import say
 from ctxbench.io.documents import load_yaml
 from ctxbench.io.errors import ParameterError, StorageError, UserError, count, install_command, one_line
+from ctxbench.io.files import write_atomic
+from ctxbench.selectors.selector import EXTERNAL_KINDS
 
 MCP = (".mcp.json", "mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
 TOOLS = ("tools.json", "tools.jsonl", "functions.json")
@@ -71,10 +80,6 @@ class Project:
 
 def look(folder: Path) -> Project:
     """Look for what an agent can be given, and for evals and datasets, without asking servers."""
-    from ctxbench.catalogs.instructions import rules_folder
-    from ctxbench.catalogs.snapshots import odd_in
-    from ctxbench.datasets.layout import CARD
-
     files = list(_instruction_files(folder))
     datasets = [str(Path(name).parent.as_posix()) for name in files if Path(name).name == CARD and "/" in name]
     names = [name for name in files if not any(name.startswith(f"{dataset}/") for dataset in datasets)]
@@ -119,8 +124,6 @@ def _documents(names: list[str]) -> dict[str, int]:
 
 def _instruction_files(folder: Path) -> Iterator[str]:
     """The files at the top and some folders below it, those nearest the top first."""
-    from ctxbench.catalogs.instructions import LEFT_OUT
-
     paths = []
     for root, below, names in os.walk(folder):
         path = Path(root).relative_to(folder)
@@ -150,8 +153,6 @@ def _ignores_runs(folder: Path, repository: Path) -> bool:
 
 def _broken(folder: Path, names: list[str]) -> dict[str, str]:
     """The configurations of servers that cannot be used, with the reason. Variables may be unset."""
-    from ctxbench.catalogs.mcp_config import server_names
-
     broken = {}
     for name in names:
         try:
@@ -164,8 +165,6 @@ def _broken(folder: Path, names: list[str]) -> dict[str, str]:
 
 def _tool_lists(folder: Path, names: list[str]) -> tuple[dict[str, int], list[str]]:
     """The lists of tools with how many each holds, and the files that cannot be read as one."""
-    from ctxbench.catalogs.tool_lists import read_tool_list
-
     read, unread = {}, []
     for name in names:
         try:
@@ -196,8 +195,12 @@ def init(folder: Path, *, as_json: bool) -> None:
         raise StorageError(f"there is no folder {folder}; name the project's folder")
     project = look(folder)
     if project.mcp is None and not project.rules and not project.tools:
+        nothing = (
+            f"{folder.resolve()} holds nothing that an agent could be given: no MCP configuration ({', '.join(MCP)}), "
+            f"no AGENTS.md, CLAUDE.md, Cursor or Copilot rules or skills, no list of tools ({', '.join(TOOLS)})"
+        )
         raise ParameterError(
-            "; ".join([_nothing(folder), *_not_taken(project), *_not_named(project), "name the project's folder"])
+            "; ".join([nothing, *_not_taken(project), *_not_named(project), "name the project's folder"])
         )
     files = list(_files(project))
     if in_the_way := [str(path) for path, _ in files if path.is_dir()]:
@@ -221,17 +224,8 @@ def init(folder: Path, *, as_json: bool) -> None:
     say("Next:", *(f"  {step}" for step in steps))
 
 
-def _nothing(folder: Path) -> str:
-    return (
-        f"{folder.resolve()} holds nothing that an agent could be given: no MCP configuration ({', '.join(MCP)}), "
-        f"no AGENTS.md, CLAUDE.md, Cursor or Copilot rules or skills, no list of tools ({', '.join(TOOLS)})"
-    )
-
-
 def _files(project: Project) -> Iterator[tuple[Path, str]]:
     """The files with their texts."""
-    import yaml
-
     folder = project.folder
     sources: dict[str, object] = {}
     if project.mcp is not None:
@@ -263,8 +257,7 @@ def _workflow_path(project: Project) -> Path | None:
     """The path of the workflow: GitHub looks only at the root of a repository."""
     if project.repository is None:
         return None
-    up = "../" * len(Path(project.within).parts)
-    return project.folder / f"{up}{WORKFLOW}"
+    return project.folder / ("../" * len(Path(project.within).parts) + WORKFLOW)
 
 
 def _workflow(project: Project) -> str:
@@ -285,8 +278,7 @@ def _workflow(project: Project) -> str:
         text = text.replace("#   ctxbench @", "#   ctxbench[mcp] @").replace(
             "./tools/ctxbench ", "./tools/ctxbench[mcp] "
         )
-    within = project.within
-    if not within:
+    if not (within := project.within):
         return text
     before, limit, after = text.partition("    timeout-minutes: 10\n")
     defaults = f"    defaults:\n      run:\n        working-directory: {shlex.quote(within)}\n"
@@ -294,8 +286,6 @@ def _workflow(project: Project) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    from ctxbench.io.files import write_atomic
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -335,8 +325,6 @@ def _not_taken(project: Project) -> Iterator[str]:
 
 def _not_named(project: Project) -> Iterator[str]:
     """What the agent may have and its file does not name, with the line that names it."""
-    from ctxbench.catalogs.agent_file import read_agent
-
     agent, named, lists = project.folder / AGENT, set[Path](), [*project.tools]
     try:
         read = read_agent(agent)
@@ -356,8 +344,6 @@ def _not_named(project: Project) -> Iterator[str]:
 
 def _names_own(path: Path) -> bool:
     """Whether an agent, experiment or gate file that is there names a selector that ctxbench does not ship."""
-    from ctxbench.selectors.selector import EXTERNAL_KINDS
-
     try:
         data, _ = load_yaml(path)
     except UserError:

@@ -8,26 +8,41 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from math import isnan
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.layout import Exposure, read_exposures
+from ctxbench.datasets.lookup import open_dataset
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import Keys, progress, refuse_closed, say
+from ctxbench.io.documents import dump_jsonl
 from ctxbench.io.errors import ParameterError, count, quoted
-
-if TYPE_CHECKING:
-    from ctxbench.datasets.dataset import Dataset
-    from ctxbench.datasets.layout import Exposure
-    from ctxbench.labelling.answer_log import KeyPress
-    from ctxbench.labelling.pools import Pool
-    from ctxbench.labelling.review import Agreement, Correction, Finding
-    from ctxbench.labelling.session import LabellingSession, LabelPrompt, LikelyItem, PromptAnswer, Report
-    from ctxbench.model.items import Item, ItemKey
-    from ctxbench.model.requests import Request
-
+from ctxbench.io.files import cache_dir, write_atomic
+from ctxbench.labelling.answer_log import KeyPress
+from ctxbench.labelling.pools import Pool, Predictor, make_pool, open_selectors, usual_selectors
+from ctxbench.labelling.review import (
+    Agreement,
+    Correction,
+    Corrections,
+    Finding,
+    agreement,
+    findings,
+    is_patch,
+    pooled_pairs,
+    read_labelling,
+    sample_queries,
+    write_patch,
+)
+from ctxbench.labelling.session import LabellingSession, LabelPrompt, LikelyItem, PromptAnswer, Report, opened
+from ctxbench.model.items import Item, ItemKey
+from ctxbench.model.requests import Request
+from ctxbench.search.embedders import open_embedder, open_vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 
 WIDTH = 100
 MESSAGES = 4  # of the history, the last ones
@@ -65,9 +80,7 @@ def short(text: str, *, reserved: int = 16) -> str:
     return flat if len(flat) <= room else flat[: room - 3] + "..."
 
 
-def tell(*lines: str) -> None:
-    """Print to the person, not to a program."""
-    say(*lines, err=True)
+tell = partial(say, err=True)  # to the person, not to a program
 
 
 def number_of(key: str) -> int:
@@ -167,10 +180,6 @@ def label(
     folder: Path, *, minutes: float, selectors: list[str], figures: list[str], embedder: str, as_json: bool
 ) -> None:
     """Ask for `minutes`, then say what the figures are; 0 writes no file."""
-    from ctxbench.datasets.layout import read_exposures
-    from ctxbench.labelling.pools import Predictor
-    from ctxbench.labelling.session import opened
-
     if not (math.isfinite(minutes) and minutes >= 0):
         raise ParameterError(f"minutes must be 0 or more, got {minutes}")
     if minutes > 0:
@@ -204,12 +213,6 @@ def label(
 
 def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposures: Mapping[str, Exposure]) -> Pool:
     """What selectors (the usual ones if none is named) offer for a dataset's queries."""
-    from ctxbench.io.files import cache_dir
-    from ctxbench.labelling.pools import make_pool, open_selectors, usual_selectors
-    from ctxbench.search.embedders import open_embedder, open_vectors
-    from ctxbench.search.resources import LocalResources
-    from ctxbench.search.tokens import open_counter
-
     opened = open_embedder(embedder)
     with progress() as bar:
         vectors = open_vectors(opened, progress=lambda done, total: bar("embedding texts", done, total))
@@ -219,16 +222,12 @@ def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposur
             pool = make_pool(dataset, chosen, exposures=exposures, progress=bar)
         finally:
             for selector in chosen.values():
-                getattr(selector, "close", _nothing)()
+                getattr(selector, "close", lambda: None)()
         for offer in pool.offers:
             if offer.failed:
                 failures = f"{count(offer.failed, 'query', 'queries')}, which count as nothing offered"
                 bar.say(f"warning: {offer.name} failed on {failures}; first {offer.failure}")
     return pool
-
-
-def _nothing() -> None:
-    """What ends a selector that holds nothing."""
 
 
 class _LabellingDialogue:
@@ -283,8 +282,6 @@ class _LabellingDialogue:
 
     def _reply(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
         """The answer of a key; None where it has no meaning, which is printed."""
-        from ctxbench.labelling.session import PromptAnswer
-
         if key == "/" and prompt.kind == "needed":
             item = self.search.ask(prompt.query)
             if item is None:
@@ -298,8 +295,6 @@ class _LabellingDialogue:
         return reply
 
     def _of_key(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
-        from ctxbench.labelling.session import PromptAnswer
-
         if key == "s":
             return PromptAnswer("skip")
         if prompt.kind == "alternative":
@@ -419,36 +414,29 @@ def _report_json(report: Report) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drawn:
-    """How pairs are drawn.
+def pool(
+    name: str,
+    *,
+    share: float,
+    random: int,
+    seed: int,
+    selectors: list[str],
+    embedder: str,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Write the pairs that a second person is to judge, one query a line, without any label.
 
-    Attributes:
-        share: of the queries, in (0, 1].
-        random: items drawn at random a query.
-        seed: of both draws.
+    Of a `share` of the queries, with so many items drawn at `random` each; `seed` is that of both draws.
     """
-
-    share: float = 0.2
-    random: int = 10
-    seed: int = 0
-
-
-def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: Path, as_json: bool = False) -> None:
-    """Write the pairs that a second person is to judge, one query a line, without any label."""
-    from ctxbench.datasets.lookup import open_dataset
-    from ctxbench.io.documents import dump_jsonl
-    from ctxbench.io.files import write_atomic
-    from ctxbench.labelling.review import pooled_pairs, sample_queries
-
     read = {**dataset_inputs(name), **selector_inputs(*selectors)}
     refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("_id", "text", "items")})
     with progress() as bar:
         dataset = open_dataset(name, notify=bar.say)
     ids = [query.id for query in dataset.queries]
-    sample = dataset.take(sample_queries(ids, share=drawn.share, seed=drawn.seed))
+    sample = dataset.take(sample_queries(ids, share=share, seed=seed))
     candidates = make_pool_for(sample, selectors, embedder, {})
-    pairs = pooled_pairs(candidates, [query.id for query in sample.queries], random=drawn.random, seed=drawn.seed)
+    pairs = pooled_pairs(candidates, [query.id for query in sample.queries], random=random, seed=seed)
     rows = []
     for query in sample.queries:
         of_query = [pair for pair in pairs if pair.query == query.id]
@@ -460,8 +448,6 @@ def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: P
     if as_json:
         print_json({"pairs": len(pairs), "queries": len(rows), "written": str(out)})
     else:
-        from ctxbench.io.errors import count
-
         say(f"{count(len(pairs), 'pair')} of {count(len(rows), 'query', 'queries')} written to {out}", err=True)
 
 
@@ -475,13 +461,10 @@ def _select_fields(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any
 
 def compare(first: Path, second: Path, *, as_json: bool) -> None:
     """Print the agreement of two labellings of the same pairs."""
-    from ctxbench.labelling.review import agreement, read_labelling
-
     result = agreement(read_labelling(first), read_labelling(second))
     if as_json:
         print_json(_as_dict(result))
         return
-    from ctxbench.io.errors import count
 
     say(f"{count(result.pairs, 'pair')} of {count(result.queries, 'query', 'queries')} judged by both")
     for path, n in ((first, result.only_first), (second, result.only_second)):
@@ -494,10 +477,10 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
     say("", "question               kappa  95% interval  agreement  by chance")
     for kappa in result.kappas:
         value, interval = (
-            ("-", "-") if isnan(kappa.value) else (f"{kappa.value:.3f}", f"{kappa.low:.3f}-{kappa.high:.3f}")
+            ("-", "-") if math.isnan(kappa.value) else (f"{kappa.value:.3f}", f"{kappa.low:.3f}-{kappa.high:.3f}")
         )
         say(f"{kappa.question:<21} {value:>6}  {interval:>12}  {kappa.observed:>9.4f}  {kappa.expected:>9.4f}")
-    if any(isnan(kappa.value) for kappa in result.kappas):
+    if any(math.isnan(kappa.value) for kappa in result.kappas):
         say("-: kappa needs pairs with different answers to the question; here both answer all alike, as by chance")
     say(
         "",
@@ -510,8 +493,7 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
     )
     if result.disagreements:
         say("  query  item  first second (0 irrelevant, 1 helpful, 2 required)")
-    for query, item, one_grade, other_grade in result.disagreements:
-        say(f"  {query}  {item.id}  {one_grade} {other_grade}")
+    say(*(f"  {query}  {item.id}  {grades[0]} {grades[1]}" for query, item, *grades in result.disagreements))
 
 
 def _as_dict(result: Agreement) -> dict[str, Any]:
@@ -540,9 +522,6 @@ def _as_dict(result: Agreement) -> dict[str, Any]:
 
 def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool, embedder: str, as_json: bool) -> None:
     """List contradicted labels, or ask about each and write the accepted corrections as a patch."""
-    from ctxbench.datasets.lookup import open_dataset
-    from ctxbench.labelling.review import findings, is_patch, write_patch
-
     with progress() as bar:
         dataset = open_dataset(name, notify=bar.say)
     if not (listed or as_json) and patch is None:
@@ -564,8 +543,7 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         print_json([finding.as_dict() for finding in contradictions])
         return
     if listed or patch is None:
-        for finding in contradictions:
-            say(_finding_line(finding))
+        say(*map(_finding_line, contradictions))
         say(f"{len(contradictions)} labels that {', '.join(pool.names)} contradict")
         return
     asking = _Review(dataset, contradictions, write=lambda accepted: write_patch(accepted, patch))
@@ -583,8 +561,6 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
 
 def apply_patch(folder: Path, patch: Path) -> None:
     """Apply a patch to the dataset in a folder; nobody labels it meanwhile."""
-    from ctxbench.labelling.session import opened
-
     with opened(folder) as work:
         tell(*work.notes)
         before = work.dataset
@@ -608,8 +584,6 @@ class _Review:
 
     def __init__(self, dataset: Dataset, findings: list[Finding], *, write: Callable[[list[Correction]], None]) -> None:
         """`write` is called with all corrections whenever one was accepted or taken back."""
-        from ctxbench.labelling.review import Corrections
-
         self.dataset = dataset
         self._write = write
         self.findings = findings

@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from ctxbench.cli.common import print_json
 from ctxbench.datasets.dataset import name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import EXPOSURE, write_exposures
-from ctxbench.io.console import Progress, embedding_progress, progress, say, show_text
+from ctxbench.io.console import embedding_progress, progress, say, show_text
 from ctxbench.io.documents import load_mapping
 from ctxbench.io.errors import ParameterError, StorageError, UserError, check_range, count, install_command, suggest
 from ctxbench.io.files import folder_fault, readable, temporary_folder
@@ -29,7 +28,7 @@ from ctxbench.memory.engine import BuiltContext
 from ctxbench.memory.memories import checked_name, feedback_dataset
 from ctxbench.memory.service import ContextService
 from ctxbench.memory.sqlite_store import ImportedMemories, MemoryFile, SqliteStore, import_memories, read_memories
-from ctxbench.memory.web_app import UserTokens, others_may_read, read_tokens
+from ctxbench.memory.web_app import LOOPBACK, Access, UserTokens, others_may_read, read_tokens, web_app
 from ctxbench.pipelines.strategies.format import FIELDS
 from ctxbench.search.embedders import open_embedder
 from ctxbench.search.tokens import CharsCounter, counter_for_model
@@ -78,7 +77,13 @@ def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
     """
 
     def filled(database: Path) -> ImportedMemories:
-        with progress() as bar, SqliteStore(database, waiting=partial(_tell_waiting, path, bar)) as store:
+        with (
+            progress() as bar,
+            SqliteStore(
+                database,
+                waiting=lambda limit: bar.say(f"another process holds {path}; it is waited for, {limit:g} s at most"),
+            ) as store,
+        ):
             return import_memories(store, read, progress=lambda *n: bar("storing memories", *n))
 
     if not os.path.lexists(readable(path, repeatedly=True)) and not folder_fault(path.parent):
@@ -91,10 +96,6 @@ def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
             os.link(temporary, path)  # fails where another process was faster, whose database is added to
             return done
     return filled(path)
-
-
-def _tell_waiting(path: Path, bar: Progress, limit: float) -> None:
-    bar.say(f"another process holds {path}; it is waited for, {limit:g} s at most")
 
 
 def _imported(done: ImportedMemories, where: str) -> Iterator[str]:
@@ -282,7 +283,6 @@ def run(
     try:
         import uvicorn
 
-        from ctxbench.memory.web_app import LOOPBACK, Access, web_app
     except ImportError:
         raise ParameterError(f"serving takes the extra `server`: {install_command('server')}") from None
     check_range("--port", at[1], 0, 65_535)
@@ -311,9 +311,13 @@ def run(
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             text = f"workspace {workspace} of {database} by {selector} at {url}"
             say(f"{text}, described at {url}/openapi.json; Ctrl-C ends it", err=True)
-            options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-            access = Access(tokens=tokens, user=user)
-            settings = uvicorn.Config(web_app(service, access), timeout_graceful_shutdown=_GRACE, **options)
+            settings = uvicorn.Config(
+                web_app(service, Access(tokens=tokens, user=user)),
+                timeout_graceful_shutdown=_GRACE,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+            )
             uvicorn.Server(settings).run([listening])
 
 
@@ -328,18 +332,18 @@ class _OnStandardError(logging.Handler):
 @contextmanager
 def _logging() -> Iterator[None]:
     """Log what the service does on standard error, a line for each context among it."""
-    logger, handler = logging.getLogger("ctxbench.memory"), _OnStandardError()
+    handler = _OnStandardError()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    level, propagate = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    level, propagate = _log.level, _log.propagate
+    _log.addHandler(handler)
+    _log.setLevel(logging.INFO)
+    _log.propagate = False
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        logger.propagate = propagate
+        _log.removeHandler(handler)
+        _log.setLevel(level)
+        _log.propagate = propagate
 
 
 def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextService) -> None:
@@ -374,9 +378,17 @@ def write_labels(database: Path, workspace: str, out: Path, *, as_json: bool) ->
     partly = sum(query.partly_labelled for query in dataset.queries)
     insufficient = sum(bool(exposure.signals) for exposure in exposures)
     if as_json:
-        facts = {"dataset": str(out), "queries": len(dataset.queries), "useful": useful}
-        facts |= {"sufficient": len(exposures) - insufficient, "notSufficient": insufficient, "inPart": partly}
-        print_json({**facts, "notUseful": len(dataset.labels) - useful})
+        print_json(
+            {
+                "dataset": str(out),
+                "queries": len(dataset.queries),
+                "useful": useful,
+                "sufficient": len(exposures) - insufficient,
+                "notSufficient": insufficient,
+                "inPart": partly,
+                "notUseful": len(dataset.labels) - useful,
+            }
+        )
         return
     of = f"{count(len(dataset.queries), 'query', 'queries')}, {count(useful, 'item')} useful"
     say(f"{out}: {of}, {len(dataset.labels) - useful:,} not")

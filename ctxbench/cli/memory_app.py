@@ -9,10 +9,9 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from ctxbench.cli.common import Command, EmbedderName, Group, JsonFlag
+from ctxbench.cli.common import Command, EmbedderName, Group, JsonFlag, StoreFile
 
 C = TypeVar("C", bound=Callable[..., None])
-StoreFile = Annotated[Path, typer.Argument(metavar="STORE.db", help="The database of memories, an SQLite file.")]
 QueryText = Annotated[str, typer.Argument(help="What is asked: a question, or a message of the user.")]
 WorkspaceName = Annotated[
     str, typer.Option("--workspace", "-w", help="Whose memories: a database has several workspaces, each by itself.")

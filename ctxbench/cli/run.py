@@ -8,29 +8,50 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
 from ctxbench.cli.select import find_catalog
+from ctxbench.datasets.dataset import Dataset, select_queries
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation import runner
+from ctxbench.evaluation.experiment import Experiment, examine, failures_told, machine, scoring
+from ctxbench.evaluation.inputs import Prepared, prepare
+from ctxbench.evaluation.run_folder import RunFolder, summarise_run
+from ctxbench.gate.baseline_rows import GATE, gate_file_in_messages
+from ctxbench.gate.history import baseline_of, read_history
 from ctxbench.io.cache import line_from, refuse_outputs
-from ctxbench.io.console import progress, say
-from ctxbench.io.errors import SHOWN, ParameterError, SelectorError, StorageError, UnknownNameError, quoted
-from ctxbench.io.files import temporary_folder, write_atomic
-
-if TYPE_CHECKING:
-    from ctxbench.datasets.dataset import Dataset
-    from ctxbench.evaluation.experiment import Experiment
-    from ctxbench.evaluation.inputs import Prepared
-    from ctxbench.evaluation.run_folder import RunFolder, RunSummary
-    from ctxbench.labelling.overlap import EditEffect, NamesAlike, Overlap, OverlapPair
-    from ctxbench.search.graph import GraphSpec
-    from ctxbench.search.tokens import TokenCounter
+from ctxbench.io.console import progress, say, show_tables
+from ctxbench.io.documents import dump_json
+from ctxbench.io.errors import SHOWN, ParameterError, SelectorError, StorageError, UnknownNameError, count, quoted
+from ctxbench.io.files import cache_dir, temporary_folder, write_atomic
+from ctxbench.labelling.overlap import (
+    FIRST_FEW,
+    VECTORS_THRESHOLD,
+    EditEffect,
+    NamesAlike,
+    Overlap,
+    OverlapPair,
+    overlap,
+)
+from ctxbench.model.resources import EMBEDDER, kind_of
+from ctxbench.report.pages import titles, write_parted
+from ctxbench.report.run_charts import history_chart, history_csv, history_json, history_tables
+from ctxbench.report.run_page import write_report
+from ctxbench.report.run_text import figures_csv, latency_tables, markdown_report, print_summary
+from ctxbench.search.embedders import open_embedder, open_vectors
+from ctxbench.search.graph import GraphSpec, made_from, make_graph, read_graph, write_graph
+from ctxbench.search.resources import LocalResources, local_resources
+from ctxbench.search.tokens import TokenCounter, open_counter
+from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.external import all_empty
+from ctxbench.selectors.selector import offered_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +68,11 @@ class ReportTargets:
         Raises:
             UserError: as `refuse_outputs`.
         """
-        signatures = {"--csv": line_from("dataset,selector,")}
-        refuse_outputs({"--csv": self.csv, "--markdown": self.markdown}, inputs, may_replace=signatures)
+        refuse_outputs(
+            {"--csv": self.csv, "--markdown": self.markdown},
+            inputs,
+            may_replace={"--csv": line_from("dataset,selector,")},
+        )
 
 
 def run_experiment(
@@ -67,9 +91,6 @@ def run_experiment(
     Raises:
         UnknownNameError: the experiment has no such selector.
     """
-    from ctxbench.evaluation.experiment import examine
-    from ctxbench.evaluation.inputs import prepare
-
     with progress() as bar:
         experiment, faults = examine(path)
         targets.refuse({"the experiment": [path], **dataset_inputs(*experiment.datasets, base=experiment.base)})
@@ -100,9 +121,6 @@ def score_answers(
     answers: Path, *, dataset: str, selectors: list[str], out: Path | None, tokens: str, targets: ReportTargets
 ) -> None:
     """Score a file of answers, and shipped selectors to compare with, if any."""
-    from ctxbench.evaluation.experiment import scoring
-    from ctxbench.evaluation.inputs import prepare
-
     targets.refuse({"the answers": [answers], **dataset_inputs(dataset), **selector_inputs(*selectors)})
     with progress() as bar:
         prepared = prepare(scoring(answers, dataset=dataset, compare_with=selectors, tokens=tokens), notify=bar.say)
@@ -124,12 +142,6 @@ def report_run(path: Path, targets: ReportTargets) -> None:
         StorageError: it is no finished run.
         ParameterError: a dataset has changed since.
     """
-    from ctxbench.datasets.dataset import select_queries
-    from ctxbench.datasets.lookup import open_dataset
-    from ctxbench.evaluation.run_folder import RunFolder
-    from ctxbench.io.files import cache_dir
-    from ctxbench.search.tokens import open_counter
-
     folder = RunFolder(path)
     manifest = folder.read("manifest.json")
     base = path / str(folder.read("timings.json").get("experiment_folder", "."))
@@ -147,17 +159,13 @@ def report_run(path: Path, targets: ReportTargets) -> None:
                 f"dataset {name} has changed since {path} was made (hash {dataset.hash[:12]}, the run's is "
                 f"{recorded[name][1][:12]}); run the experiment again, or bring the old dataset back"
             )
-    counter = open_counter(manifest["tokens"], cache=cache_dir())
-    _report(folder, datasets, counter, targets=targets)
+    _report(folder, datasets, open_counter(manifest["tokens"], cache=cache_dir()), targets=targets)
 
 
 def _run(prepared: Prepared, path: Path, *, fresh: bool, targets: ReportTargets, page: bool = True) -> None:
-    from ctxbench.evaluation.run_folder import RunFolder
-    from ctxbench.evaluation.runner import run
-
-    with _goes_on(resumable=page):
+    try:
         with progress() as bar:
-            done = run(prepared, path, progress=bar, fresh=fresh)
+            done = runner.run(prepared, path, progress=bar, fresh=fresh)
             for line in _failures(prepared, RunFolder(path), persistent=page):
                 bar.say(line)
             text = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
@@ -169,6 +177,10 @@ def _run(prepared: Prepared, path: Path, *, fresh: bool, targets: ReportTargets,
                 for line in _all_empty(prepared, RunFolder(path)):
                     bar.say(line)
         _report(RunFolder(path), prepared.datasets, prepared.counter, targets=targets, page=page)
+    except KeyboardInterrupt as stopped:
+        if page:  # else nothing is kept
+            stopped.add_note("the same command goes on from here")
+        raise
     _refuse_silence(prepared, RunFolder(path))
 
 
@@ -193,22 +205,8 @@ def _refuse_silence(prepared: Prepared, folder: RunFolder) -> None:
         raise SelectorError(f"{'; '.join(problems)}; the first failure of each is named above")
 
 
-@contextmanager
-def _goes_on(*, resumable: bool) -> Iterator[None]:
-    """After Ctrl-C, tell that the same command continues the run, if it was stored."""
-    try:
-        yield
-    except KeyboardInterrupt as stopped:
-        if resumable:
-            stopped.add_note("the same command goes on from here")
-        raise
-
-
 def _all_empty(prepared: Prepared, folder: RunFolder) -> Iterator[str]:
     """A warning where the answers that are scored, those of the first selector, offer nothing for any query."""
-    from ctxbench.selectors.external import all_empty
-    from ctxbench.selectors.selector import offered_sizes
-
     name = prepared.experiment.selectors[0].name
     for dataset in prepared.datasets:
         part = folder.load(dataset, name)
@@ -223,8 +221,6 @@ def _failures(prepared: Prepared, folder: RunFolder, *, persistent: bool) -> Ite
 
     Then, if persistent and any failed, that they are asked again.
     """
-    from ctxbench.evaluation.experiment import failures_told
-
     failed = 0
     for dataset in prepared.datasets:
         for selector in prepared.experiment.selectors:
@@ -252,73 +248,48 @@ def _report(
     targets: ReportTargets,
     page: bool = True,
 ) -> None:
-    """Write the summary and the page of a finished run before printing, since the reader of a pipe may stop early."""
-    from ctxbench.evaluation.run_folder import summarise_run
-    from ctxbench.io.documents import dump_json
-
+    """Write the summary and the page of a finished run, then print: whoever reads may leave before the end."""
     summary = summarise_run(folder)
     write_atomic(folder.path / "summary.json", dump_json(summary.as_dict(), indent=2))
     if targets.csv is not None:
-        from ctxbench.report.run_text import figures_csv
-
         write_atomic(targets.csv, figures_csv(summary))
     if targets.markdown is not None:
-        from ctxbench.report.pages import titles, write_parted
-        from ctxbench.report.run_text import markdown_report
-
         text = markdown_report(summary, datasets)
         for path in write_parted(targets.markdown, text, titles(text) if len(summary.datasets) > 1 else ()):
             say(f"report: {path}", err=True)
     where = None
     if page:
-        from ctxbench.report.run_page import write_report
-
         tokens = {
             name: counter.count(dataset.catalog.ids, [item.prompt_text for item in dataset.catalog])
             for name, dataset in datasets.items()
         }
         where = write_report(folder, datasets, tokens=tokens, summary=summary)
     try:
-        _print(summary, as_json=targets.json)
+        if targets.json:
+            print_json(summary.as_dict())
+        else:
+            print_summary(summary)
     finally:
         if where is not None:
             say(f"report: {where} (open it in a browser)", err=True)
 
 
-def _print(summary: RunSummary, *, as_json: bool) -> None:
-    if as_json:
-        print_json(summary.as_dict())
-    else:
-        from ctxbench.report.run_text import print_summary
-
-        print_summary(summary)
-
-
 def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, seconds: float, as_json: bool) -> None:
     """Time selectors side by side, by default an agent's own, and print their quantiles."""
-    from ctxbench.catalogs.agent_file import is_agent_file
-    from ctxbench.evaluation.experiment import machine
-    from ctxbench.evaluation.runner import requests_like, time_embedding, time_requests
-    from ctxbench.io.files import cache_dir
-    from ctxbench.model.resources import EMBEDDER, kind_of
-    from ctxbench.report.run_text import print_latency
-    from ctxbench.search.embedders import open_embedder
-    from ctxbench.search.resources import local_resources
-    from ctxbench.search.tokens import open_counter
-    from ctxbench.selectors.definitions import find_definition
-
     pipelines = {}
     for name in selectors or [catalog if is_agent_file(catalog) else "semantic/spec"]:
         definition, preset = find_definition(name)
         pipelines[name] = definition.pipeline(definition.values(preset))
     model, items = open_embedder(embedder), find_catalog(catalog)
-    requests = requests_like(items)
+    requests = runner.requests_like(items)
     new_resources = partial(local_resources, model, open_counter("o200k", cache=cache_dir()))
     with progress() as bar:
-        times = time_requests(pipelines, items, requests, new_resources=new_resources, seconds=seconds, progress=bar)
+        times = runner.time_requests(
+            pipelines, items, requests, new_resources=new_resources, seconds=seconds, progress=bar
+        )
         steps = [step for pipeline in pipelines.values() for step in (pipeline.retrieve, *pipeline.refine)]
         embeds = any(kind_of(use) == EMBEDDER for step in steps for use in step.uses)
-        embedding = time_embedding(model, [request.text for request in requests]) if embeds else None
+        embedding = runner.time_embedding(model, [request.text for request in requests]) if embeds else None
     if as_json:
         print_json(
             {
@@ -332,49 +303,39 @@ def measure_latency(selectors: Sequence[str], catalog: str, *, embedder: str, se
             }
         )
     else:
-        print_latency(times, embedding)
+        show_tables(lambda _: latency_tables(times, embedding))
 
 
-GATE = "gate.yaml"  # where nothing else is named
+def report(
+    path: Path | None,
+    *,
+    history: bool,
+    limit: int | None,
+    chart: Path | None,
+    markdown: Path | None,
+    csv: Path | None,
+    as_json: bool,
+) -> None:
+    """Show a run, or a history.
 
-
-@dataclass(frozen=True, kw_only=True)
-class HistoryOutput:
-    """What is shown, and where it is written.
-
-    Attributes:
+    Args:
+        path: the folder of a run; of a history a gate file (None = `GATE`) or the folder of a baseline.
         history: accepted baselines over time, not a run.
         limit: the newest so many commits; None = all.
         chart: the file of a chart over commits.
         markdown: the file of a run's report as Markdown.
         csv: the file of all figures.
-        json: print JSON in place of tables.
-    """
-
-    history: bool = False
-    limit: int | None = None
-    chart: Path | None = None
-    markdown: Path | None = None
-    csv: Path | None = None
-    json: bool = False
-
-
-def report(path: Path | None, output: HistoryOutput) -> None:
-    """Show a run, or a history.
-
-    Args:
-        path: the folder of a run; of a history a gate file (None = `GATE`) or the folder of a baseline.
-        output: which of them, and how.
+        as_json: print JSON in place of tables.
 
     Raises:
         UserError: an option is of the other one, the path is none of what is expected, or it cannot be read.
     """
-    if output.history:
-        if output.markdown is not None:
+    if history:
+        if markdown is not None:
             raise ParameterError("--markdown is for the report of a run; leave it out, or take --csv or --chart")
-        _show_history(path or Path(GATE), output)
+        _show_history(path or Path(GATE), limit=limit, chart=chart, csv=csv, as_json=as_json)
         return
-    for name, value in (("--limit", output.limit), ("--chart", output.chart)):
+    for name, value in (("--limit", limit), ("--chart", chart)):
         if value is not None:
             raise ParameterError(f"{name} goes with --history; add that, or leave {name} out")
     if path is None:
@@ -384,45 +345,30 @@ def report(path: Path | None, output: HistoryOutput) -> None:
     if (path / "baseline.json").is_file() or path.suffix in (".yaml", ".yml"):
         raise ParameterError(f"{path} is no folder of a run; add --history to see what was accepted over time")
 
-    report_run(path, ReportTargets(markdown=output.markdown, csv=output.csv, json=output.json))
+    report_run(path, ReportTargets(markdown=markdown, csv=csv, json=as_json))
 
 
-def _show_history(path: Path, output: HistoryOutput) -> None:
-    from ctxbench.gate.baseline_rows import GATE, gate_file_in_messages
-    from ctxbench.gate.history import baseline_of, read_history
-    from ctxbench.report.run_charts import history_chart, history_csv, history_json, print_history
-
-    form = "" if output.chart is None else _form(output.chart)
+def _show_history(path: Path, *, limit: int | None, chart: Path | None, csv: Path | None, as_json: bool) -> None:
+    form = "" if chart is None else chart.suffix.lower().removeprefix(".")
+    if chart is not None and form not in ("png", "svg"):
+        raise ParameterError(f"--chart {chart}: the name must end in .png or .svg, which says how it is drawn")
     read: dict[str, list[Path]] = {"what is shown": [] if path.is_dir() else [path]}
-    outputs = {"--csv": output.csv, "--chart": output.chart}
-    refuse_outputs(outputs, read, may_replace={"--csv": line_from("date,commit,")})
+    refuse_outputs({"--csv": csv, "--chart": chart}, read, may_replace={"--csv": line_from("date,commit,")})
     with progress() as bar:
         folder = baseline_of(path)
         gate_file = Path() if folder == path else path
         with gate_file_in_messages(Path(GATE) if folder == path else path):
-            history = read_history(folder, limit=output.limit, gate_path=gate_file, notify=bar)
-    if output.csv is not None:
-        write_atomic(output.csv, history_csv(history))
-    if output.chart is not None:
-        write_atomic(output.chart, history_chart(history, form))
-    if output.json:
+            history = read_history(folder, limit=limit, gate_path=gate_file, notify=bar)
+    if csv is not None:
+        write_atomic(csv, history_csv(history))
+    if chart is not None:
+        write_atomic(chart, history_chart(history, form))
+    if as_json:
         print_json(history_json(history))
     else:
-        print_history(history)
-    if output.chart is not None:
-        say(f"chart: {output.chart}", err=True)
-
-
-def _form(chart: Path) -> str:
-    """The format of a chart's file, by its name.
-
-    Raises:
-        ParameterError: it is none that can be drawn.
-    """
-    form = chart.suffix.lower().removeprefix(".")
-    if form not in ("png", "svg"):
-        raise ParameterError(f"--chart {chart}: the name must end in .png or .svg, which says how it is drawn")
-    return form
+        show_tables(lambda console: history_tables(history, console))
+    if chart is not None:
+        say(f"chart: {chart}", err=True)
 
 
 def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bool) -> None:
@@ -432,13 +378,6 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
         StorageError: the file is there and holds no graph, or cannot be written.
         UserError: the catalog or the embedder is unknown.
     """
-    from ctxbench.io.errors import count
-    from ctxbench.io.files import cache_dir
-    from ctxbench.search.embedders import open_embedder, open_vectors
-    from ctxbench.search.graph import made_from, make_graph, read_graph, write_graph
-    from ctxbench.search.resources import LocalResources
-    from ctxbench.search.tokens import open_counter
-
     refuse_outputs({"--out": out}, dataset_inputs(catalog))
     items = find_catalog(catalog)
     try:
@@ -477,11 +416,6 @@ def show_overlap(name: str, *, embedder: str, threshold: float | None, list_all:
         list_all: try changes for all pairs, and list all, not the first ten.
         as_json: print JSON, which lists everything.
     """
-    from ctxbench.io.files import cache_dir
-    from ctxbench.labelling.overlap import VECTORS_THRESHOLD, overlap
-    from ctxbench.search.embedders import open_embedder, open_vectors
-    from ctxbench.search.tokens import open_counter
-
     catalog = find_catalog(name)
     with progress() as bar:
         vectors = open_vectors(
@@ -508,8 +442,6 @@ def overlap_lines(result: Overlap, *, limit: int | None = 10) -> list[str]:
 
 
 def _summary(result: Overlap) -> Iterator[str]:
-    from ctxbench.labelling.overlap import FIRST_FEW
-
     types = ", ".join(f"{n:,} {type_}{'s' * (n != 1)}" for type_, n in result.items.items()) or "no items"
     left_out = f"; {result.left_out:,} that no search finds (disabled, or by hand only) are left out"
     yield f"{types}: {result.tokens:,} prompt tokens{left_out if result.left_out else ''}"

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ctxbench.catalogs.agent_file import is_agent_file, open_catalog, read_agent
 from ctxbench.cli.common import print_json
-from ctxbench.io.console import say
+from ctxbench.datasets.layout import agent_of
+from ctxbench.io.console import embedding_progress, progress, say
+from ctxbench.io.documents import parse_json, values_with_lines
 from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError, count, raise_faults
-from ctxbench.model.items import ItemKey
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ctxbench.model.items import Catalog
-    from ctxbench.model.requests import Message, Request
-    from ctxbench.model.resources import Resources
-    from ctxbench.pipelines.pipeline import Pipeline
-    from ctxbench.selectors.definition import Definition
-    from ctxbench.selectors.definitions import SelectorSpec
-    from ctxbench.selectors.explain import Explained, Explanation, OwnExplanation
-    from ctxbench.selectors.selector import Value
-    from ctxbench.selectors.session import Session
-
+from ctxbench.io.files import cache_dir, read_text
+from ctxbench.io.rows import named_instant
+from ctxbench.model.items import Catalog, ItemKey
+from ctxbench.model.registry import StoredPipeline
+from ctxbench.model.requests import Batch, Message, Request
+from ctxbench.model.resources import Resources
+from ctxbench.pipelines.fits import fit_notices
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.search.embedders import open_embedder, open_vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
+from ctxbench.selectors.conversations import ConversationStore, read_message, read_session
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import (
+    SelectorSpec,
+    agent_own_spec,
+    definition,
+    find_definition,
+    read_presets,
+    refuse_time_of_tree,
+    selector_name,
+    selector_of_tree,
+)
+from ctxbench.selectors.explain import Explained, Explanation, OwnExplanation, explain, explain_own
+from ctxbench.selectors.selector import PipelineSelector, Value, value_text
+from ctxbench.selectors.session import Agent, Session
 
 WIDTH = 60
 _VERSION = re.compile(r"@[0-9a-f]{12}(\.\d+)?$")  # behind a file's name, where a catalog holds several
@@ -110,9 +123,6 @@ def open_session(
         UserError: a file is faulty, a change is none, a preset is named although the session has settings, or one
             of `overrides` has no effect with them.
     """
-    from ctxbench.selectors.conversations import read_session
-    from ctxbench.selectors.session import Agent, Session
-
     agent = Agent(catalog=catalog, selector=definition, settings=definition.values(preset))
     if chat.session is None:
         session = Session.start(agent, "select")
@@ -133,8 +143,6 @@ def open_session(
 
 def _id_of(text: str, catalog: Catalog) -> str:
     """The id of a file, or of a part of one, that is named as answers name it; else the text itself."""
-    from ctxbench.model.items import ItemKey
-
     files = (ItemKey(kind, None, text) for kind in ("file", "chunk"))
     return next((key.id for key in files if catalog.find(key) is not None), text)
 
@@ -146,8 +154,6 @@ def read_tool_results(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
         ParameterError: one is not of this form.
         StorageError: a file is missing or cannot be read.
     """
-    from ctxbench.io.files import read_text
-
     results = []
     for pair in pairs:
         tool, mark, file = pair.partition("=")
@@ -170,9 +176,6 @@ def read_history(source: str) -> tuple[Message, ...]:
         InputError: it is neither; file and line of all faults.
         ParameterError: it holds several conversations, or not the one that is named.
     """
-    from ctxbench.io.files import read_text
-    from ctxbench.selectors.conversations import ConversationStore
-
     if source.lstrip().startswith("[") and not Path(source[:200]).exists():
         return _read_messages(source, Path("--history"))
     name, mark, conversation = (source, "", "") if Path(source).exists() else source.rpartition("#")
@@ -202,16 +205,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def _read_messages(text: str, path: Path) -> tuple[Message, ...]:
     """The messages of a JSON list, entry by entry, so that a fault has its line."""
-    from ctxbench.io.documents import parse_json
-    from ctxbench.selectors.conversations import read_message
-
-    entries = parse_json(text, path=path)
-    decoder, position, faults, out = json.JSONDecoder(), text.index("[") + 1, [], []
-    for number, entry in enumerate(entries, start=1):
-        while text[position] in " \t\r\n,":
-            position += 1
-        line = text.count("\n", 0, position) + 1
-        _, position = decoder.raw_decode(text, position)
+    parse_json(text, path=path)  # what is no JSON, or has a key twice, is said
+    faults, out = [], []
+    for number, (line, entry) in enumerate(values_with_lines(text, text.index("[") + 1, end="]"), start=1):
         try:
             out.append(read_message(entry))
         except TypeError:
@@ -241,8 +237,6 @@ def listed_selector(
     Raises:
         UserError: the file is faulty, there is no such selector, or an option does not apply to it.
     """
-    from ctxbench.selectors.definitions import agent_own_spec
-
     if experiment is None:
         spec = None if selector is None else agent_own_spec(selector)
     else:
@@ -272,16 +266,7 @@ def _of_experiment(path: Path, selector: str | None) -> SelectorSpec:
 
 def stand_in(spec: SelectorSpec) -> Definition:
     """What keeps a session's items where the selector has no settings of a session's."""
-    from ctxbench.selectors.definitions import definition
-
     return replace(definition(IN_CHAT), name=spec.name)
-
-
-def _system(items: str) -> str:
-    """The system prompt of the agent whose items these are; empty for other catalogs."""
-    from ctxbench.catalogs.agent_file import is_agent_file, read_agent
-
-    return read_agent(Path(items)).system if is_agent_file(items) else ""
 
 
 def explained(
@@ -301,16 +286,12 @@ def explained(
     Raises:
         UserError: the selector failed, or gave no answer.
     """
-    from ctxbench.model.requests import Batch
-    from ctxbench.selectors.explain import explain, explain_own
-    from ctxbench.selectors.selector import PipelineSelector
-
     selector = spec.make(resources, {})
     if isinstance(selector, PipelineSelector):
         return explain(selector.pipeline, catalog, request, resources, live=True), selector.pipeline
     form: Any = pipeline.format.call  # messages, as `IN_CHAT` has it
     try:
-        system = _system(items)
+        system = read_agent(Path(items)).system if is_agent_file(items) else ""
         form = replace(form, system=system) if system else form
         return explain_own(selector, Batch.of(catalog, [request]), resources, form=form), pipeline
     finally:
@@ -367,14 +348,6 @@ class SelectRequest:
 
 def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) -> None:
     """Select and print."""
-    from ctxbench.io.console import embedding_progress
-    from ctxbench.io.files import cache_dir
-    from ctxbench.pipelines.fits import fit_notices
-    from ctxbench.search.embedders import open_embedder, open_vectors
-    from ctxbench.search.resources import LocalResources
-    from ctxbench.search.tokens import open_counter
-    from ctxbench.selectors.explain import OwnExplanation, explain
-
     options = {"--presets": question.presets, "--preset": question.preset, "--set": question.set}
     options |= {"--max-files": () if question.max_files is None else (str(question.max_files),)}
     spec = listed_selector(question.selector, question.experiment, options)
@@ -383,8 +356,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
     embedder = open_embedder(question.embedder)
     counter = open_counter("o200k", cache=cache_dir())
     with embedding_progress() as progress:
-        vectors = open_vectors(embedder, progress=progress)
-        resources = LocalResources(vectors, counter)
+        resources = LocalResources(open_vectors(embedder, progress=progress), counter)
         if spec is None:
             explanation = explain(pipeline, catalog, request, resources, live=True)
         else:
@@ -392,13 +364,14 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
         if request.tool_results and not (isinstance(explanation, OwnExplanation) or _reads_results(pipeline)):
             text = "searches without results of tools; `analyse: [sentences, tool_results]` does"
             say(f"notice: {label} {text}", err=True)
-        for notice in fit_notices(pipeline, catalog, resources) if pipeline.fitted else ():
-            say(f"notice: {notice}", err=True)
+        if pipeline.fitted:
+            say(*(f"notice: {notice}" for notice in fit_notices(pipeline, catalog, resources)), err=True)
     if explanation.outside > OUTSIDE:
         text = f"of {explanation.outside:.0%} of the items offered a feature lies outside of what the fit has seen"
         say(f"notice: {text}, so that how likely they are is a guess; labels of your own fix that", err=True)
     if messages:
-        print_json({"messages": _messages(explanation), "tools": list(explanation.prompt.tools)})
+        sent = [{"role": role, "content": content} for role, content in explanation.prompt.messages]
+        print_json({"messages": sent, "tools": list(explanation.prompt.tools)})
     elif as_json:
         facts = {
             "selector": label,
@@ -409,8 +382,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
         facts |= {} if session is None else {"session": session.as_dict()}
         print_json({**facts, **explanation.as_dict(near=near)})
     else:
-        is_external = isinstance(explanation, OwnExplanation)
-        end = ["", ITS_OWN] if is_external else _score_words(pipeline, explanation)
+        end = ["", ITS_OWN] if isinstance(explanation, OwnExplanation) else _score_words(pipeline, explanation)
         say(*_lines(explanation, label, counter.name, near), *end)
 
 
@@ -422,10 +394,6 @@ def _request(
     Raises:
         UserError: an option does not suit, or a file cannot be read.
     """
-    from ctxbench.io.rows import named_instant
-    from ctxbench.model.requests import Request
-    from ctxbench.selectors.definitions import refuse_time_of_tree
-
     catalog = find_catalog(question.catalog)  # a slip in its name may have led to another selector
     overrides = _overrides(question, definition)
     named_instant("time", question.scope.get("time"))
@@ -446,8 +414,7 @@ def _request(
         history = () if question.chat.history is None else read_history(question.chat.history)
         request, warnings = session.build_request(question.text, history=history, tool_results=results)
         values, pipeline = dict(session.settings), session.pipeline
-        for warning in warnings:
-            say(f"warning: {warning}", err=True)
+        say(*(f"warning: {warning}" for warning in warnings), err=True)
     return request, values, pipeline, catalog, session
 
 
@@ -473,8 +440,6 @@ def _overrides(question: SelectRequest, definition: Definition) -> dict[str, Val
 
 def _default(question: SelectRequest) -> str:
     """The selector that is used where none is named."""
-    from ctxbench.selectors.definitions import selector_of_tree
-
     if not question.chat.alone:
         return IN_CHAT
     selector = selector_of_tree(question.catalog) or DEFAULT
@@ -483,8 +448,6 @@ def _default(question: SelectRequest) -> str:
 
 def _reads_results(pipeline: Pipeline) -> bool:
     """Whether a step looks at results of tools, as far as is known: a step of others may."""
-    from ctxbench.model.registry import StoredPipeline
-
     stored = StoredPipeline.of({"pipeline": pipeline.describe()})
     steps = [] if stored is None else stored.steps()
     return any(step.name in ("tool_results", "tool_rules") or "code" in step.about for step in steps)
@@ -496,13 +459,10 @@ def _resolve_selector(question: SelectRequest) -> tuple[Definition, str | None, 
     Raises:
         UserError: it is unknown, faulty, or named twice.
     """
-    from ctxbench.selectors.definitions import find_definition, selector_name
-
     if question.presets is None:
         name = question.selector or _default(question)
         definition, preset = find_definition(name, question.preset)
         return definition, preset, selector_name(name, question.preset)
-    from ctxbench.selectors.definitions import read_presets
 
     if question.selector is not None:
         raise ParameterError(f"{question.presets} says the selector of every preset; leave --selector out")
@@ -523,8 +483,6 @@ def what_is_asked(
         ParameterError: neither a catalog nor an agent is named, or both.
         UserError: the agent file cannot be read, or is none.
     """
-    from ctxbench.catalogs.agent_file import read_agent
-
     if catalog is not None and agent is not None:
         raise ParameterError("--catalog and --agent both say which items there are; leave one out")
     if agent is not None:
@@ -542,14 +500,10 @@ def find_catalog(name: str) -> Catalog:
         StorageError: there is none, or its source is not installed.
         InputError: it is faulty.
     """
-    from ctxbench.catalogs.agent_file import open_catalog
-
     try:
         return open_catalog(name)
     except StorageError:
-        from ctxbench.datasets.layout import agent_of
         from ctxbench.datasets.lookup import importers, open_dataset
-        from ctxbench.io.console import progress
 
         if (agent := agent_of(Path(name))) is not None:
             return open_catalog(agent)
@@ -565,8 +519,6 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
     Raises:
         ParameterError: one is not of this form, or a name occurs twice.
     """
-    from ctxbench.selectors.selector import value_text
-
     values: dict[str, Value] = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
@@ -593,22 +545,17 @@ def _parsed(text: str) -> Value | None:
         return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _messages(explanation: Explanation) -> list[dict[str, str]]:
-    return [{"role": role, "content": content} for role, content in explanation.prompt.messages]
-
-
 def _lines(explanation: Explanation, label: str, counter: str, near: int) -> list[str]:
-    from ctxbench.selectors.explain import OwnExplanation
-
     n = len(explanation.chosen)
     n_session = sum(candidate.offered.origin == "session" for candidate in explanation.chosen)
-    session_text = f" beside {n_session} {_session_words(explanation)}" if n_session else ""
+    modes = {candidate.offered.mode for candidate in explanation.chosen if candidate.offered.origin == "session"}
+    held = "always in" if modes == {"always"} else "in the session"
+    session_text = f" beside {n_session} {held}" if n_session else ""
     offered = f"{n - n_session} of {count(explanation.eligible, 'item')} offered{session_text}"
     tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter})"
     if n_session:
         tokens += f", {explanation.total_tokens:,} with what the session holds"
-    lines = [f"{label}: {offered}, {tokens}"]
-    lines += map(str, explanation.selection.trace)
+    lines = [f"{label}: {offered}, {tokens}", *map(str, explanation.selection.trace)]
     is_external = isinstance(explanation, OwnExplanation)
     if explanation.not_searched:
         reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
@@ -634,8 +581,6 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
 
 def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
     """An explanation of scores that include a price, and of the margin that cuts them; empty for other selectors."""
-    from ctxbench.model.registry import StoredPipeline
-
     stored = StoredPipeline.of(about := {"pipeline": pipeline.describe()})
     scored = any(candidate.offered.score is not None for candidate in (*explanation.chosen, *explanation.left_out))
     if not scored or stored is None or not any(step.name == "price" for step in stored.steps()):
@@ -650,9 +595,3 @@ def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
     floor = f", but for the first {margins[0].floor}" if margins and margins[0].floor > 1 else ""
     cut = f"; what is over {margins[0].setting:g} below the best is left out{floor}" if len(margins) == 1 else ""
     return ["", f"Score: likelihood less price, as logarithms, comparable within one request only{cut}."]
-
-
-def _session_words(explanation: Explanation) -> str:
-    """What to call the items that the session holds."""
-    modes = {candidate.offered.mode for candidate in explanation.chosen if candidate.offered.origin == "session"}
-    return "always in" if modes == {"always"} else "in the session"

@@ -9,25 +9,56 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ctxbench.catalogs.agent_file import is_agent_file, own_kind, read_agent
 from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.cli.select import find_catalog
+from ctxbench.datasets.layout import agent_of
+from ctxbench.datasets.lookup import open_dataset
+from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.run_folder import comparison_dict, estimate_dict
+from ctxbench.evaluation.statistics import Estimate
 from ctxbench.io.cache import files_in, refuse_outputs, refuse_unwritable
 from ctxbench.io.console import is_plain, progress, say
-from ctxbench.io.errors import InputError, ParameterError, UserError
-from ctxbench.io.files import read_text
-
-if TYPE_CHECKING:
-    from ctxbench.evaluation.statistics import Estimate
-    from ctxbench.pipelines.fits import Fit
-    from ctxbench.pipelines.pipeline import Pipeline
-    from ctxbench.tuning.inputs import TuningInputs
-    from ctxbench.tuning.linear_fits import WeightFigures
-    from ctxbench.tuning.policy import PolicyFile
-    from ctxbench.tuning.preset_files import BudgetSetting
-    from ctxbench.tuning.query_fits import FoldFigures
-    from ctxbench.tuning.results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
-
+from ctxbench.io.errors import InputError, ParameterError, UserError, count
+from ctxbench.io.files import cache_dir, read_text
+from ctxbench.model.requests import Batch
+from ctxbench.pipelines.fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, Fit, read_calibrations, write_calibrations
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.report.pages import refuse_foreign_tables
+from ctxbench.report.tuning_document import write_markdown, write_report
+from ctxbench.report.tuning_tables import advice, console_table
+from ctxbench.search.embedders import open_embedder, open_vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
+from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
+from ctxbench.selectors.definitions import agent_definition, find_definition, is_file, read_presets, write_presets
+from ctxbench.selectors.external import all_empty
+from ctxbench.selectors.selector import value_text
+from ctxbench.tuning.fit_examples import METRIC, labelled_queries, make_examples
+from ctxbench.tuning.inputs import TuningInputs
+from ctxbench.tuning.linear_fits import WeightFigures, fit_columns, linear_index
+from ctxbench.tuning.policy import PolicyFile, read_policies
+from ctxbench.tuning.preset_files import (
+    BudgetSetting,
+    budget_setting,
+    checked_cut,
+    fit_files,
+    fitted_file,
+    fitted_index,
+    open_fitted,
+    policy_block,
+    read_requests,
+    together,
+    verdict_block,
+    write_fitted,
+    write_presets_of,
+)
+from ctxbench.tuning.query_fits import FoldFigures, columns_of, measure
+from ctxbench.tuning.query_fits import fit as fit_queries
+from ctxbench.tuning.results import LEARNED_NORMAL, DatasetTuning, PolicyOutcome, SettingResult, Tuning
+from ctxbench.tuning.tuner import tune
 
 _OWN_CUT = (
     "such a cut: of the items that score above 0 the first topN and all that score at least includeScore; of "
@@ -35,47 +66,26 @@ _OWN_CUT = (
 )
 
 
-@dataclass(frozen=True)
-class ResultPaths:
-    """Where results go.
-
-    Attributes:
-        out: the folder; None = one in `runs`, named after the policy file and the dataset.
-        markdown: another file for the report as Markdown; None = none.
-    """
-
-    out: Path | None = None
-    markdown: Path | None = None
-
-
 def tune_presets(
-    datasets: Sequence[str], policy: Path, *, paths: ResultPaths, texts: bool = True, as_json: bool = False
+    datasets: Sequence[str], policy: Path, *, out: Path | None, markdown: Path | None, texts: bool, as_json: bool
 ) -> None:
     """Tune, write report and presets, and print what is recommended.
 
     Args:
         datasets: names or folders.
         policy: the policy file.
-        paths: where results go.
+        out: the folder for results; None = one in `runs`, named after the policy file and the dataset.
+        markdown: another file for the report as Markdown; None = none.
         texts: whether requests that get worse are shown with their texts, or by their ids alone.
         as_json: print a summary as JSON instead.
 
     Raises:
         UserError: a file is faulty, or results cannot be written; unless it is the last, nothing is.
     """
-    from ctxbench.report.pages import refuse_foreign_tables
-    from ctxbench.report.tuning_document import write_markdown, write_report
-    from ctxbench.report.tuning_tables import console_table
-    from ctxbench.selectors.external import all_empty
-    from ctxbench.tuning.policy import read_policies
-    from ctxbench.tuning.preset_files import fit_files, open_fitted, together, write_presets_of
-    from ctxbench.tuning.tuner import tune
-
-    markdown = paths.markdown
     with progress() as bar:
         file = read_policies(policy)
         names = [Path(dataset).resolve().name for dataset in datasets]
-        folder = paths.out or Path("runs") / f"tune-{file.name}-{together(names)}"
+        folder = out or Path("runs") / f"tune-{file.name}-{together(names)}"
         _check_results_folder(folder)
         refuse_outputs({"--markdown": markdown}, {"the policies": [policy], **dataset_inputs(*datasets)})
         if markdown is not None and len(datasets) > 1:
@@ -84,7 +94,9 @@ def tune_presets(
         for opened in ready.datasets:
             for name in opened.empty:
                 bar.say(f"warning: {all_empty(name, opened.dataset.name)}")
-        tuning = tune(ready, command=_command(datasets, policy, markdown, texts=texts), progress=bar)
+        words = ["ctxbench", "tune", *datasets, "--policy", str(policy), *([] if texts else ["--no-text"])]
+        words += [] if markdown is None else ["--markdown", str(markdown)]
+        tuning = tune(ready, command=shlex.join(words), progress=bar)
     if not texts:
         tuning = _without_texts(tuning)
     report = write_report(tuning, folder)
@@ -96,7 +108,16 @@ def tune_presets(
         if write_presets_of(dataset, ready, path):
             written.append(path)
     if as_json:
-        print_json(_tuning_facts(tuning, ready, written, folder))
+        print_json(
+            {
+                "name": tuning.name,
+                "seed": tuning.seed,
+                "confidence": ready.file.confidence,
+                "folder": str(folder),
+                "presets": [str(path) for path in written],
+                "datasets": {dataset.dataset: _dataset(dataset) for dataset in tuning.datasets},
+            }
+        )
         return
     say(*console_table(tuning, plain=is_plain()).splitlines())
     for dataset in tuning.datasets:
@@ -113,10 +134,6 @@ def _ways_to_take(tuning: Tuning, ready: TuningInputs, file: PolicyFile) -> list
     Of a selector outside ctxbench, whose rankings were cut, the cut that it is to make itself, also where an agent file
     names it. `file` is the policy file as the user has it, in which fitted selectors are not replaced yet.
     """
-    from ctxbench.catalogs.agent_file import is_agent_file, read_agent
-    from ctxbench.selectors.definitions import agent_definition
-    from ctxbench.selectors.selector import value_text
-
     paths = {
         selector.name: file.base / selector.selector
         for selector in file.selectors
@@ -147,9 +164,6 @@ def _ways_to_take(tuning: Tuning, ready: TuningInputs, file: PolicyFile) -> list
 
 def _way_to_use(tuning: Tuning, ready: TuningInputs, folder: Path) -> list[str]:
     """How an agent file names a preset that is not of an agent's own selector; nothing where there is none."""
-    from ctxbench.catalogs.agent_file import is_agent_file
-    from ctxbench.selectors.definitions import is_file
-
     tunables = (*ready.tunables, *(preset.tunable for preset in ready.shipped))
     sources = {tunable.name: str(ready.file.base / tunable.source) for tunable in tunables if tunable.answers is None}
     for dataset in tuning.datasets:
@@ -212,23 +226,6 @@ def _without_texts(tuning: Tuning) -> Tuning:
     return replace(tuning, datasets=datasets)
 
 
-def _command(datasets: Sequence[str], policy: Path, markdown: Path | None, *, texts: bool) -> str:
-    """The line that repeats a tuning."""
-    words = ["ctxbench", "tune", *datasets, "--policy", str(policy), *([] if texts else ["--no-text"])]
-    return shlex.join([*words, *(["--markdown", str(markdown)] if markdown is not None else [])])
-
-
-def _tuning_facts(tuning: Tuning, ready: TuningInputs, written: Sequence[Path], folder: Path) -> dict[str, Any]:
-    return {
-        "name": tuning.name,
-        "seed": tuning.seed,
-        "confidence": ready.file.confidence,
-        "folder": str(folder),
-        "presets": [str(path) for path in written],
-        "datasets": {dataset.dataset: _dataset(dataset) for dataset in tuning.datasets},
-    }
-
-
 def _dataset(dataset: DatasetTuning) -> dict[str, Any]:
     return {
         "hash": dataset.hash,
@@ -243,8 +240,6 @@ def _dataset(dataset: DatasetTuning) -> dict[str, Any]:
 
 
 def _result(result: SettingResult) -> dict[str, Any]:
-    from ctxbench.evaluation.run_folder import estimate_dict
-
     splits = {"tuning": result.tuning, "test": result.test} if result.test else {"all": result.tuning}
     figures = {
         split: {name: estimate_dict(estimate) for name, estimate in estimates.items()}
@@ -254,11 +249,6 @@ def _result(result: SettingResult) -> dict[str, Any]:
 
 
 def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> dict[str, Any]:
-    from ctxbench.evaluation.run_folder import comparison_dict
-    from ctxbench.report.tuning_tables import advice
-    from ctxbench.tuning.preset_files import policy_block, verdict_block
-    from ctxbench.tuning.results import LEARNED_NORMAL
-
     chosen, shortfall = outcome.recommended, dataset.shortfall(outcome)
     (members,) = (group for group in dataset.same_advice() if outcome in group)
 
@@ -363,11 +353,6 @@ def _selector_for(catalog: str) -> tuple[str, str]:
     Raises:
         InputError: the agent's selector or its settings are faulty.
     """
-    from ctxbench.catalogs.agent_file import is_agent_file, own_kind, read_agent
-    from ctxbench.datasets.layout import agent_of
-    from ctxbench.selectors.definitions import find_definition
-    from ctxbench.tuning.preset_files import checked_cut
-
     path = Path(catalog) if is_agent_file(catalog) else agent_of(Path(catalog))
     if path is None:
         return DEFAULT, ""
@@ -388,16 +373,6 @@ def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
     Raises:
         UserError: a file is faulty, the selector has no cut that a budget can set, or the budget is below one item.
     """
-    from ctxbench.cli.select import find_catalog
-    from ctxbench.io.files import cache_dir
-    from ctxbench.model.requests import Batch
-    from ctxbench.search.embedders import open_embedder, open_vectors
-    from ctxbench.search.resources import LocalResources
-    from ctxbench.search.tokens import open_counter
-    from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
-    from ctxbench.selectors.definitions import find_definition, is_file, write_presets
-    from ctxbench.tuning.preset_files import budget_setting, read_requests
-
     _check(budget)
     if budget.note:
         say(budget.note, err=True)
@@ -431,13 +406,16 @@ def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
     }
     write_presets(budget.out, tuned=tuned, presets={f"within-{budget.tokens:g}": tuned_preset}, test_split="")
     if as_json:
-        facts = {
-            "set": dict(tuned_preset.set),
-            "tokens": result.tokens,
-            "items": result.items,
-            "requests": result.requests,
-        }
-        print_json({**facts, "halves": list(result.halves), "written": str(budget.out)})
+        print_json(
+            {
+                "set": dict(tuned_preset.set),
+                "tokens": result.tokens,
+                "items": result.items,
+                "requests": result.requests,
+                "halves": list(result.halves),
+                "written": str(budget.out),
+            }
+        )
         return
     setting = ", ".join(f"{key} {value:g}" for key, value in tuned_preset.set.items() if not isinstance(value, str))
     say(*_lines(budget, result, f"{definition.name} with {setting}", counter.name))
@@ -457,7 +435,12 @@ def _check(budget: Budgeted) -> None:
     refuse_outputs(
         {"--out": budget.out}, {**requests, **dataset_inputs(budget.catalog), **selector_inputs(budget.selector)}
     )
-    _check_presets_file(budget.out)
+    if budget.out.exists():
+        try:
+            read_presets(budget.out)
+        except UserError as error:
+            problem = f"{budget.out} is there and is no presets file; name another one with --out"
+            raise ParameterError(problem) from error
 
 
 def _lines(budget: Budgeted, setting: BudgetSetting, selector: str, counter: str) -> Iterator[str]:
@@ -473,21 +456,6 @@ def _lines(budget: Budgeted, setting: BudgetSetting, selector: str, counter: str
         yield f"found on one half of the requests, the other half costs {shares} times the budget"
     yield "how complete it is cannot be told without labels: `ctxbench data label` asks for some"
     yield f"written: {budget.out}"
-
-
-def _check_presets_file(out: Path) -> None:
-    """Refuse to overwrite a file that is no presets file.
-
-    Raises:
-        ParameterError: there is one in its place.
-    """
-    from ctxbench.selectors.definitions import read_presets
-
-    if out.exists():
-        try:
-            read_presets(out)
-        except UserError as error:
-            raise ParameterError(f"{out} is there and is no presets file; name another one with --out") from error
 
 
 def catalog_name(catalog: str) -> str:
@@ -538,11 +506,6 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
             or two datasets have one name.
         UserError: as of `ctxbench.tuning.query_fits.fit`.
     """
-    from ctxbench.pipelines.fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, write_calibrations
-    from ctxbench.selectors.definitions import find_definition
-    from ctxbench.tuning.linear_fits import linear_index
-    from ctxbench.tuning.preset_files import fitted_file, fitted_index, write_fitted
-
     kinds = [kind for kind in KINDS if kind != LINEAR]  # those of columns are asked for as weights, too
     if request.kind not in kinds:
         raise ParameterError(f"what is fitted must be one of {', '.join(kinds)}, got {request.kind!r}")
@@ -562,7 +525,11 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     fits, figures = _fitted(request, pipeline, linear=linear)
     write_calibrations(out, fits.values())
     selector = write_fitted(definition, out, preset) if writes_selector else None
-    say(*(_warning(fit) for fit in fits.values() if fit.queries < FEW), err=True)
+    for fit in fits.values():
+        if fit.queries < FEW:
+            seen = count(fit.queries, "labelled query", "labelled queries")
+            advice = f"which says little about others; label about {FEW} or more (`ctxbench data label`)"
+            say(f"warning: {fit.dataset}: {fit.what} is fitted on {seen} only, {advice}", err=True)
     if as_json:
         facts = {name: _fit_facts(fits[name], figures.get(name)) for name in fits}
         print_json({"fits": facts, "written": str(out), "selector": None if selector is None else str(selector)})
@@ -576,28 +543,10 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
         say(f"the selector with it: {selector}, wherever a shipped name may stand")
 
 
-def _warning(fit: Fit) -> str:
-    """The warning that a fit has seen few queries."""
-    from ctxbench.io.errors import count
-
-    text = f"{fit.dataset}: {fit.kind} is fitted on {count(fit.queries, 'labelled query', 'labelled queries')} only"
-    return f"warning: {text}, which says little about others; label about {FEW} or more (`ctxbench data label`)"
-
-
 def _fitted(
     request: FitRequest, pipeline: Pipeline, *, linear: bool
 ) -> tuple[dict[str, Fit], dict[str, FoldFigures | WeightFigures]]:
     """The fits by dataset, and with folds the figures of each on requests that it was not fitted to."""
-    from ctxbench.datasets.lookup import open_dataset
-    from ctxbench.evaluation.metrics import parse_metric
-    from ctxbench.io.files import cache_dir
-    from ctxbench.search.embedders import open_embedder, open_vectors
-    from ctxbench.search.resources import LocalResources
-    from ctxbench.search.tokens import open_counter
-    from ctxbench.tuning.fit_examples import METRIC, labelled_queries, make_examples
-    from ctxbench.tuning.linear_fits import fit_columns
-    from ctxbench.tuning.query_fits import columns_of, fit, measure
-
     embedder, metric = open_embedder(request.embedder), parse_metric(request.metric or METRIC)
     fits: dict[str, Fit] = {}
     figures: dict[str, FoldFigures | WeightFigures] = {}
@@ -615,7 +564,7 @@ def _fitted(
                 )
                 figures.update({} if held_out is None else {dataset.name: held_out})
                 continue
-            fits[dataset.name] = fit(
+            fits[dataset.name] = fit_queries(
                 request.kind, dataset, pipeline, resources, split=request.split, requests=request.texts
             )
             if request.folds:
@@ -633,8 +582,6 @@ def _check_fits_file(out: Path) -> None:
     Raises:
         ParameterError: it stands where the fits go.
     """
-    from ctxbench.pipelines.fits import read_calibrations
-
     try:
         if out.exists():
             read_calibrations(out)
@@ -650,7 +597,6 @@ def _fit_facts(fit: Fit, figures: FoldFigures | WeightFigures | None) -> dict[st
 
 def _summary(fit: Fit) -> str:
     where = "every split" if fit.split == "all" else f"split {fit.split}"
-    from ctxbench.io.errors import count
 
     kind = "weights of columns" if fit.kind == "linear" else fit.kind
     line = f"{fit.dataset}: {kind} fitted on {count(fit.queries, 'query', 'queries')} of {where}"
@@ -666,9 +612,6 @@ def _summary(fit: Fit) -> str:
 
 def _table(figures: FoldFigures | WeightFigures) -> list[str]:
     """The figures as lines of text."""
-    from ctxbench.io.errors import count
-    from ctxbench.tuning.linear_fits import WeightFigures
-
     if isinstance(figures, WeightFigures):
         comparison, gain = figures.compared, figures.compared.interval
         of = f"{figures.folds} folds of {count(comparison.n, 'query', 'queries')} in {count(figures.groups, 'group')}"
@@ -687,12 +630,14 @@ def _table(figures: FoldFigures | WeightFigures) -> list[str]:
         f"{figures.interval.high:.3f}]. Below: what comes of each threshold; in brackets 95% intervals."
     )
     names = [_HEADS[name] for name in figures.columns]
-    lines = [head, f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}"]
-    lines += [
-        f"  {point[0]:>10.4f}  {_estimate_text(point[1]):>28}  {_estimate_text(point[2]):>28}"
-        for point in figures.points
+    return [
+        head,
+        f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}",
+        *(
+            f"  {point[0]:>10.4f}  {_estimate_text(point[1]):>28}  {_estimate_text(point[2]):>28}"
+            for point in figures.points
+        ),
     ]
-    return lines
 
 
 def _estimate_text(value: Estimate) -> str:

@@ -149,13 +149,10 @@ def files_in(folder: Path) -> Iterator[Path]:
 def _covers(read: Path, path: Path) -> bool:
     """Whether a path is what is read, or lies in it."""
     inside, container = _real(path), _real(read)
-    return inside == container or container in inside.parents or _same_file(path, read)
-
-
-def _same_file(path: Path, second: Path) -> bool:
-    """Whether two names, which hard links give one file, are of the same."""
+    if inside == container or container in inside.parents:
+        return True
     try:
-        return path.samefile(second)
+        return path.samefile(read)  # hard links give one file two names
     except OSError:
         return False
 

@@ -396,8 +396,6 @@ class Keys:
         """A line with its end; empty where there is none. Keys pressed behind it on a terminal stay keys."""
         if not self._terminal or sys.platform == "win32":
             return self._stream.readline()
-        import os
-
         line, end, self._ahead = self._ahead.partition(b"\n")
         while not end and (data := os.read(self._stream.fileno(), 4096)):
             chunk, end, self._ahead = data.partition(b"\n")
@@ -439,8 +437,6 @@ class Keys:
 
     def _read(self, n: int) -> bytes:
         """At most `n` bytes of a terminal, at least one unless it is closed."""
-        import os
-
         if not self._ahead:
             return os.read(self._stream.fileno(), n)
         data, self._ahead = self._ahead[:n], self._ahead[n:]

@@ -13,14 +13,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import yaml
 
 from ctxbench.io.errors import MERGED, Fault, InputError, conflicts, without_marks
 from ctxbench.io.files import iter_lines, read_text
-
-if TYPE_CHECKING:
-    import yaml
-
 
 _DEEP = "JSON is nested too deeply"
 _MARGIN = 200  # columns that an entry of a list may stand to the right, for faults that say where
@@ -215,8 +213,7 @@ def values_with_lines(text: str, position: int = 0, *, end: str = "") -> Iterato
     decoder = json.JSONDecoder()
     line, counted = 1, 0
     while True:
-        between = _BETWEEN.match(text, position)
-        position = position if between is None else between.end()
+        position = _after_blanks(text, position)
         if text[position : position + 1] in {"", *end}:
             return
         line, counted = line + text.count("\n", counted, position), position
@@ -348,14 +345,11 @@ def refuse_other_kind(data: Any, path: Path, *, expected: str, keys_allowed: Col
         kinds.remove("an experiment")  # a gate file is one with more in it
     if len(kinds) != 1 or kinds == [expected]:
         return
-    how = _KINDS[kinds[0]][1].format(path=shlex.quote(str(path)), form=_preset_form(path, data))
-    raise InputError([Fault(f"{path} is {kinds[0]}, not {expected}: {how}")])
-
-
-def _preset_form(path: Path, data: Mapping[str, Any]) -> str:
-    """How agent files and experiments name the first preset of a presets file."""
     presets = data.get("presets")
-    return f"{{presets: {path}, preset: {next(iter(presets), 'NAME') if isinstance(presets, Mapping) else 'NAME'}}}"
+    preset = next(iter(presets), "NAME") if isinstance(presets, Mapping) else "NAME"  # the first of a presets file
+    form = f"{{presets: {path}, preset: {preset}}}"
+    how = _KINDS[kinds[0]][1].format(path=shlex.quote(str(path)), form=form)
+    raise InputError([Fault(f"{path} is {kinds[0]}, not {expected}: {how}")])
 
 
 YamlPath: TypeAlias = tuple[str | int, ...]
@@ -386,8 +380,6 @@ def load_yaml(path: Path | str) -> tuple[Any, dict[YamlPath, int]]:
         InputError: it is not UTF-8 or not YAML (line and column), it stands for more than 200,000 values, or a
             mapping has a key twice or a tag names a type that JSON lacks (all of them).
     """
-    import yaml
-
     text = read_text(path)
     loader = None
     try:
@@ -425,8 +417,6 @@ def _composed(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
     PyYAML's own parser says what is wrong in the words that messages are made of, and stands any depth: libyaml's
     binding ends the process. Each level of nesting takes a bracket, or a column (a list in a mapping half of one).
     """
-    import yaml
-
     brackets, widest = text.count("[") + text.count("{"), max(map(len, text.splitlines()), default=0)
     if yaml.__with_libyaml__ and max(brackets, widest) < _FAST:
         fast = _loader(yaml.CSafeLoader)(text)
@@ -476,8 +466,6 @@ def dump_yaml(data: Any, *, short: bool = False) -> str:
 
     With `short`, a mapping or list that holds no other stands on one line, in braces or brackets.
     """
-    import yaml
-
     flow = None if short else False
     return str(
         yaml.dump(data, Dumper=_dumper(), default_flow_style=flow, sort_keys=False, allow_unicode=True, width=110)
@@ -498,8 +486,6 @@ def _loader(parser: type[Any]) -> type[Any]:
 
 @cache
 def _dumper() -> type[yaml.SafeDumper]:
-    import yaml
-
     class CoreDumper(yaml.SafeDumper):
         """Puts in quotes what either version of YAML would read as something else than text."""
 
@@ -525,8 +511,6 @@ def _yaml_float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
 
 
 def _yaml_number(node: yaml.ScalarNode, read: Callable[[], float]) -> float:
-    import yaml
-
     try:
         return read()
     except ValueError as error:
@@ -536,8 +520,6 @@ def _yaml_number(node: yaml.ScalarNode, read: Callable[[], float]) -> float:
 
 def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
     """The number of values of a node with aliases and merges expanded; `known` caches those of nodes."""
-    import yaml
-
     if id(node) in sizes:
         if not sizes[id(node)]:
             problem = "an alias refers to what it stands in"
@@ -553,8 +535,6 @@ def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
 
 def _is_json_node(node: yaml.Node) -> bool:
     """Whether the tag of a node, explicit or not, is a JSON type and fits its value."""
-    import yaml
-
     if isinstance(node, yaml.ScalarNode):
         pattern = _VALUES.get(node.tag)
         return node.tag == f"{_TAG}str" or (pattern is not None and pattern.fullmatch(node.value) is not None)
@@ -563,8 +543,6 @@ def _is_json_node(node: yaml.Node) -> bool:
 
 def _walk(node: yaml.Node, path: YamlPath, lines: dict[YamlPath, int], faults: list[Fault], file: Path | str) -> None:
     """Note the line of every path below `node`, the keys that are twice or no plain values, and tags of other types."""
-    import yaml
-
     mark = node.start_mark
     lines.setdefault(path, mark.line + 1)
     if not _is_json_node(node):

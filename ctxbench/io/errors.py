@@ -342,7 +342,9 @@ def system_fault(error: OSError) -> StorageError | None:
     message = error.strerror or str(error)
     if error.errno in _NO_ROOM:
         return StorageError(f"cannot write {error.filename or 'the output'}: {message}; make room and try again")
-    if _working_folder_is_gone():
+    try:
+        Path.cwd()
+    except OSError:
         return StorageError("the folder that you are in is gone; go to another one and try again")
     if error.filename is None:
         return None
@@ -356,14 +358,6 @@ def system_fault(error: OSError) -> StorageError | None:
     if error.errno in _WANTED:
         return StorageError(f"cannot use {path}: {message}; {_WANTED[error.errno]}")
     return None
-
-
-def _working_folder_is_gone() -> bool:
-    try:
-        Path.cwd()
-    except OSError:
-        return True
-    return False
 
 
 MERGED = "a merge conflict: keep what is right of both sides, and delete the lines <<<<<<<, ======= and >>>>>>>"

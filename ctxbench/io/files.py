@@ -144,8 +144,7 @@ def sweep_folder(folder: Path) -> None:
     """Remove all temporary files and folders in a folder that no process has locked."""
     name = re.compile(r"\..+\.\d+-[0-9a-f]{8}" + re.escape(TEMPORARY))
     with suppress(OSError), os.scandir(folder) as entries:
-        leftovers = [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
-        for path in leftovers:
+        for path in [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]:
             _remove_unheld(path)
 
 

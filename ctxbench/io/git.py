@@ -317,19 +317,16 @@ def _started(
             command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=environment
         )
     except OSError as error:
-        raise _not_run(error) from error
+        why = error.strerror or error
+        raise StorageError(
+            f"git cannot be run ({why}); install it, or put it on PATH: commits are read by it"
+        ) from error
 
 
 def _silent(folder: Path) -> StorageError:
     return StorageError(
         f"git printed nothing for {SILENCE_S:g} s while it read the repository around {folder}, and was ended; check "
         "that no file that git reads there is a named pipe or a device, and that its disk answers"
-    )
-
-
-def _not_run(error: OSError) -> StorageError:
-    return StorageError(
-        f"git cannot be run ({error.strerror or error}); install it, or put it on PATH: commits are read by it"
     )
 
 

@@ -204,8 +204,7 @@ def seconds_asked(retry_after: str, otherwise: float) -> float:
     if text.isascii() and text.replace(".", "", 1).isdigit():
         return float(text)
     try:
-        until = parsedate_to_datetime(text)
-        return max(until.timestamp() - time.time(), 0.0)
+        return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
     except (ValueError, OverflowError):
         return otherwise
 
@@ -423,7 +422,8 @@ class OpenAIServer:
                 if 200 <= response.status < 300:
                     return response
                 retry = response.status in _TRY_AGAIN or response.status >= 500
-                if not retry or _is_spent(response):
+                spent = response.status == 429 and b'"insufficient_quota"' in response.body  # no waiting changes that
+                if not retry or spent:
                     raise self._refusal(response)
                 why = f"status {response.status}: {self._error_detail(response)}"
                 seconds = seconds_asked(response.retry_after, wait)
@@ -537,8 +537,3 @@ def _address(server: OpenAIServer, path: str) -> Address:
     location = f"{named}{'' if port is None else f':{port}'}{below}"
     url = f"{parts.scheme}://{location}"
     return Address(f"{url}/{path}", one_line(shown_url(url)), host, location)
-
-
-def _is_spent(response: Response) -> bool:
-    """Whether a 429 says that the account has nothing left, which no waiting changes."""
-    return response.status == 429 and b'"insufficient_quota"' in response.body

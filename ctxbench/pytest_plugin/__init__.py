@@ -69,9 +69,8 @@ class AssertOffers:
             _check_demands(included, excluded, max_items=max_items, max_tokens=max_tokens)
             answer = self._ask(opened, text, session)
         except UserError as error:
-            from ctxbench.pytest_plugin.explanations import fit_to_print
-
-            raise fit_to_print(error) from None
+            error.args = (joined(message_lines(str(error))),)  # which pytest can print as it stands
+            raise error.with_traceback(None) from None
         if message := _unmet(answer, included, excluded, max_items=max_items, max_tokens=max_tokens):
             raise AssertionError(message)
         return answer.selection

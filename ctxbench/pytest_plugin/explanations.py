@@ -8,11 +8,11 @@ from functools import cached_property
 
 from ctxbench.cli.select import candidate_lines, winning_pair
 from ctxbench.gate.snapshots import first_few
-from ctxbench.io.errors import UserError, joined, message_lines
+from ctxbench.io.errors import joined
 from ctxbench.model.requests import Batch, Request
 from ctxbench.model.selection import Selection
 from ctxbench.pytest_plugin.setup import OpenSetup
-from ctxbench.selectors.explain import Explained, ask_own, explain
+from ctxbench.selectors.explain import Explained, Explanation, OwnAnswer, ask_own, explain
 from ctxbench.selectors.selector import PipelineSelector
 
 _IN_FRONT = 5  # items that are named of those that stand in front of a missing one
@@ -78,24 +78,29 @@ def ask(opened: OpenSetup, request: Request) -> ExplainedAnswer:
     """
     batch = Batch.of(opened.catalog, [request])
     if isinstance(opened.selector, PipelineSelector):
-        explanation = explain(opened.selector.pipeline, opened.catalog, request, opened.resources)
-        selection, chosen, left_out = explanation.selection, explanation.chosen, explanation.left_out
+        answer: Explanation | OwnAnswer = explain(opened.selector.pipeline, opened.catalog, request, opened.resources)
     else:
         try:
             answer = ask_own(opened.selector, batch, opened.resources)
         finally:
             opened.memo.clear()
-        selection, chosen, left_out = answer.selection, answer.chosen, answer.left_out
     return ExplainedAnswer(
-        opened=opened, request=request, selection=selection, chosen=chosen, left_out=left_out, batch=batch
+        opened=opened,
+        request=request,
+        selection=answer.selection,
+        chosen=answer.chosen,
+        left_out=answer.left_out,
+        batch=batch,
     )
 
 
 def report(head: str, answer: ExplainedAnswer, findings: Iterable[Sequence[str]]) -> str:
     """A message: what was asked of whom, each finding with its lines, and all that was offered."""
     text = " ".join(answer.request.text.split())
-    lines = [f"{head}: {answer.opened.label} on {answer.opened.catalog_name}, asked “{text}”"]
-    lines += [f"  {note}" for note in answer.selection.trace]
+    lines = [
+        f"{head}: {answer.opened.label} on {answer.opened.catalog_name}, asked “{text}”",
+        *(f"  {note}" for note in answer.selection.trace),
+    ]
     for first, *rest in findings:
         lines += ["", f"  {first}", *(f"      {line}" for line in rest)]
     n, n_in_session = len(answer.added), len(answer.chosen) - len(answer.added)
@@ -106,12 +111,6 @@ def report(head: str, answer: ExplainedAnswer, findings: Iterable[Sequence[str]]
         lines += [f"  nearest that stayed out ({len(near)} of {len(answer.left_out)} candidates):"]
         lines += [f"    {line}" for line in candidate_lines(near, pairs=False)]
     return joined(lines)
-
-
-def fit_to_print(error: UserError) -> UserError:
-    """The error with a message that pytest can print unchanged, and without a traceback."""
-    error.args = (joined(message_lines(str(error))),)
-    return error.with_traceback(None)
 
 
 def absence_lines(label: str, item: str, answer: ExplainedAnswer) -> list[str]:

@@ -159,8 +159,15 @@ def place_labels(
     line: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.6, "color": ink(ax), "alpha": 0.6, "shrinkB": 4.0}
     named = []
     for at, text, reach in points:
-        style: dict[str, Any] = {"textcoords": "offset points", "fontsize": "small", "color": ink(ax)}
-        label = ax.annotate(text, at, xytext=(8.0, 0.0), arrowprops={**line, "shrinkA": 1.0}, **style)
+        label = ax.annotate(
+            text,
+            at,
+            xytext=(8.0, 0.0),
+            textcoords="offset points",
+            fontsize="small",
+            color=ink(ax),
+            arrowprops={**line, "shrinkA": 1.0},
+        )
         label.set(parse_math=False, zorder=5, in_layout=False)
         label.set_path_effects([withStroke(linewidth=2.0, foreground=paper(ax))])
         named.append((label, reach))
@@ -378,10 +385,14 @@ def line_charts(
             figure.text((left + _EDGE) / width, 1.0 - (top + 20.0) / height, title, fontweight="bold", fontsize=11.5)
             ax = axes_at(figure, left + _LEFT, top + head, size[0] - _LEFT - _RIGHT, size[1] - head - _BOTTOM)
             handles = lines(ax, panel) | handles
-        placed: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (_EDGE / width, 1.0 - foot / height)}
-        texts = [wording.named(entry) for entry in legend]
         figure.legend(
-            [handles[entry] for entry in legend], texts, ncols=abreast, frameon=False, fontsize=11.5, **placed
+            [handles[entry] for entry in legend],
+            [wording.named(entry) for entry in legend],
+            loc="upper left",
+            bbox_to_anchor=(_EDGE / width, 1.0 - foot / height),
+            ncols=abreast,
+            frameon=False,
+            fontsize=11.5,
         )
 
     titles = [panel.title or f"{panel.y.title} against {panel.x.title}" for panel in panels]
@@ -406,9 +417,16 @@ def lines(ax: Axes, panel: Panel) -> dict[str, Any]:
             far = 10.0 * (panel.y.high - panel.y.low)
             low, high = (np.clip(end, panel.y.low - far, panel.y.high + far) for end in band)
             ax.fill_between(xs, low, high, color=colour, alpha=0.13 if thick else 0.07, linewidth=0, zorder=1)
-        style: dict[str, Any] = {"color": colour, "linewidth": 2.4 if thick else 1.1, "zorder": 2}
         dash = _DASHES[index % len(_DASHES)]
-        (drawn[name],) = ax.plot(xs, ys, linestyle=(0, dash) if dash else "-", label=name, **style)
+        (drawn[name],) = ax.plot(
+            xs,
+            ys,
+            color=colour,
+            linestyle=(0, dash) if dash else "-",
+            linewidth=2.4 if thick else 1.1,
+            zorder=2,
+            label=name,
+        )
     return drawn | _rings(ax, panel)
 
 
@@ -422,11 +440,21 @@ def _rings(ax: Axes, panel: Panel) -> dict[str, Any]:
         tooltip = wording.named(ring.title) + " (beyond the axes)" * bool(arrow)
         full = ring.shape == "diamond"
         edge, face = (paper(ax), ink(ax)) if full else (ink(ax), "none" if ring.shape == "ring" else paper(ax))
-        style: dict[str, Any] = {"markeredgecolor": edge, "markerfacecolor": face, "markersize": 9.0 if full else 8.0}
-        style |= {"markeredgewidth": 1.0 if full else 1.5, "linestyle": "none", "zorder": 4, "clip_on": False}
-        (mark,) = ax.plot(x, y, _SHAPES[ring.shape], label=ring.name, gid=TOOLTIP + tooltip, **style)
+        (drawn[f"{ring.tag} {ring.name}"],) = ax.plot(
+            x,
+            y,
+            _SHAPES[ring.shape],
+            label=ring.name,
+            gid=TOOLTIP + tooltip,
+            markeredgecolor=edge,
+            markerfacecolor=face,
+            markersize=9.0 if full else 8.0,
+            markeredgewidth=1.0 if full else 1.5,
+            linestyle="none",
+            zorder=4,
+            clip_on=False,
+        )
         tags.setdefault((x, y), []).extend([ring.tag + arrow] if ring.tag else [])
-        drawn[f"{ring.tag} {ring.name}"] = mark
     place_labels(ax, [(at, ",".join(names), at * 2) for at, names in tags.items() if names])
     return drawn
 
@@ -515,12 +543,12 @@ def heat_maps(maps: Sequence[HeatMap], *, columns: int, name: str = "cells") -> 
             left, top = wide * column + margin, high * row + _MAP_HEAD
             heat_map(axes_at(figure, left, top, cell * len(chart.xs), _CELL_HEIGHT * len(chart.ys)), chart)
 
-    shape = {"width": wide * min(columns, len(maps)), "height": high * -(-len(maps) // columns)}
     return svg(
         draw,
+        width=wide * min(columns, len(maps)),
+        height=high * -(-len(maps) // columns),
         name=name,
         label=", ".join(dict.fromkeys(f"{chart.title}: {chart.y} over {chart.x}" for chart in maps)),
-        **shape,
     )
 
 
@@ -537,11 +565,14 @@ def heat_map(ax: Axes, chart: HeatMap) -> Any:
 
     rows, columns = chart.values.shape
     values = chart.values[~np.isnan(chart.values)]
-    ends: dict[str, Any] = {
-        "vmin": min(values, default=0.0) if chart.pale is None else chart.pale,
-        "vmax": max(values, default=1.0),
-    }
-    mesh = ax.pcolormesh(np.ma.masked_invalid(chart.values), cmap="Blues", edgecolors=paper(ax), linewidth=0.8, **ends)
+    mesh = ax.pcolormesh(
+        np.ma.masked_invalid(chart.values),
+        cmap="Blues",
+        edgecolors=paper(ax),
+        linewidth=0.8,
+        vmin=min(values, default=0.0) if chart.pale is None else chart.pale,
+        vmax=max(values, default=1.0),
+    )
     wide, high = size(ax)[0] / columns, size(ax)[1] / rows
     turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     turned = turned if max(map(len, chart.xs), default=0) * 6.0 > wide else {}
@@ -556,9 +587,11 @@ def heat_map(ax: Axes, chart: HeatMap) -> Any:
     font = min(0.5 * high, wide / (0.65 * max(map(len, map(chart.format_value, values)), default=1)), 11.0)
     for row, column in np.argwhere(~np.isnan(chart.values)).tolist() if font >= _LEAST else ():
         _number(ax, chart, (column, row), font, mesh.to_rgba(chart.values[row, column]))
-    style: dict[str, Any] = {"fill": False, "zorder": 3, "clip_on": False}
-    for colour, width in ((COLOURS[1], 3.0), (_LIGHT, 1.0)) if chart.chosen else ():
-        ax.add_patch(Rectangle(chart.chosen or (0, 0), 1, 1, edgecolor=colour, linewidth=width, **style))
+    if chart.chosen:
+        for colour, width in ((COLOURS[1], 3.0), (_LIGHT, 1.0)):
+            ax.add_patch(
+                Rectangle(chart.chosen, 1, 1, edgecolor=colour, linewidth=width, fill=False, zorder=3, clip_on=False)
+            )
     return mesh
 
 
@@ -570,9 +603,14 @@ def _number(ax: Axes, chart: HeatMap, at: tuple[int, int], font: float, tint: An
         return
     parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in tint[:3]]
     light = 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]  # relative luminance, as in WCAG 2
-    style: dict[str, Any] = {
-        "color": _DARK if light > _EQUAL else _LIGHT,
-        "fontweight": "bold" if chart.chosen == at else "normal",
-    }
-    tooltip = wording.named(f"{chart.x} {chart.xs[column]}, {chart.y} {chart.ys[row]}: {text}")
-    ax.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=font, gid=TOOLTIP + tooltip, **style)
+    ax.text(
+        column + 0.5,
+        row + 0.5,
+        text,
+        ha="center",
+        va="center",
+        color=_DARK if light > _EQUAL else _LIGHT,
+        fontsize=font,
+        fontweight="bold" if chart.chosen == at else "normal",
+        gid=TOOLTIP + wording.named(f"{chart.x} {chart.xs[column]}, {chart.y} {chart.ys[row]}: {text}"),
+    )

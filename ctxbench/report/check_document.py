@@ -11,6 +11,7 @@ from ctxbench.io.errors import SHOWN, faults_of
 from ctxbench.report import check_texts, wording
 from ctxbench.report.check_texts import (
     COMMAND,
+    NO_LOCATIONS,
     Locations,
     Speech,
     conclusion,
@@ -22,18 +23,9 @@ from ctxbench.report.check_texts import (
 )
 from ctxbench.report.document import Block, Bullets, Cell, Document, Quoted, Section, Table, Text, Weight
 
-MORE = (
-    "A cause is told once, for all. Metrics, and items lost and gained with their causes: --verbose, with the first of "
-    "each list; all of them: --markdown FILE."
-)
-_P = (
-    f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check. None stands beside a selector that is "
-    "known to answer alike each time: what differs is then a fact."
-)
-_LEGEND = (
-    "Detectable: the smallest change for the worse that so many queries would show four times in five, and at most the "
-    "change where that is worse; a smaller one may go unseen."
-)
+MORE = "A cause is told once, for all. Metrics, and items lost and gained with their causes: --verbose, with the first of each list; all of them: --markdown FILE."
+_P = f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check. None stands beside a selector that is known to answer alike each time: what differs is then a fact."
+_LEGEND = "Detectable: the smallest change for the worse that so many queries would show four times in five, and at most the change where that is worse; a smaller one may go unseen."
 _SELDOM = ("left out", "swaps")
 _SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what is for information
 
@@ -47,7 +39,7 @@ def document(
     strict: bool = False,
     accept: str = "",
     first: str = "",
-    locations: Locations | None = None,
+    locations: Locations = NO_LOCATIONS,
     speech: Speech = COMMAND,
 ) -> Document:
     """Make the document of a check.
@@ -60,7 +52,6 @@ def document(
         locations: looks up files and lines.
         speech: how the reader is spoken to.
     """
-    locations = locations or Locations()
     ranked = sorted(check.selectors, key=lambda selector: selector.verdict.severity)
     accept = accept if is_acceptable(check) else ""
     short = summary_sentences(ranked, accept, first=first, pins=pin_advice(check))
@@ -71,8 +62,7 @@ def document(
     if len(ranked) > 1 and len(differ) == 1 and (difference := differ.pop()):
         shared = (*shared, f"what differs: {difference}")
     notices = [*check.notices, *shared, *_reuse_notice(ranked), *check_texts.nondeterministic_notes(ranked)]
-    if notices:
-        opening.append(Bullets(tuple(map(check_texts.sentence, notices))))
+    opening += [Bullets(tuple(map(check_texts.sentence, notices)))] if notices else []
     sections = tuple(_section(selector, shared, locations) for selector in ranked)
     warning = check_texts.sentence(check_texts.opening_words(check))
     return replace(
@@ -155,8 +145,7 @@ def _section(check: SelectorCheck, shared: Collection[str], locations: Locations
     blocks: list[Block] = [Bullets(tuple(map(check_texts.sentence, reasons)))]
     blocks += [table for table in _tables(check, locations) if table.rows]
     notices = [notice for notice in check.notices if notice not in shared]
-    if notices:
-        blocks.append(Bullets(tuple(map(check_texts.sentence, notices))))
+    blocks += [Bullets(tuple(map(check_texts.sentence, notices)))] if notices else []
     return Section(f"{check.verdict}: {check_texts.selector_name(check)}", tuple(blocks))
 
 
@@ -294,30 +283,29 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
     fix = any(change.fix for change in changes)
     both_directions = len({change.lost for change in changes}) > 1
     came_in = not both_directions and any(not change.lost for change in changes)
-    out = "kept out before" if came_in else "kept out"
     head = (
         "query",
         "item",
         *(["direction"] if both_directions else []),
-        out,
+        "kept out before" if came_in else "kept out",
         "score",
         "cause",
         *(["fix"] if fix else []),
     )
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for change in changes:
-        row: list[Cell] = [
-            check_texts.id_with_text(check, change.query),
-            Quoted(change.item),
-            *([check_texts.direction(change)] if both_directions else []),
-        ]
         when = f"{'now' if change.lost else 'before'}, " if both_directions else ""
-        row += [f"{when}{check_texts.exclusion_text(change)}", check_texts.score_text(change)]
-        row += [
-            check_texts.sentence(check_texts.cause_text(change.cause)),
-            *([check_texts.sentence(str(change.fix))] if fix else []),
-        ]
-        rows.append(tuple(row))
+        rows.append(
+            (
+                check_texts.id_with_text(check, change.query),
+                Quoted(change.item),
+                *([check_texts.direction(change)] if both_directions else []),
+                f"{when}{check_texts.exclusion_text(change)}",
+                check_texts.score_text(change),
+                check_texts.sentence(check_texts.cause_text(change.cause)),
+                *([check_texts.sentence(str(change.fix))] if fix else []),
+            )
+        )
     return Table(
         title=title,
         head=head,

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import comparison_dict, estimate_dict, finite
@@ -27,19 +26,18 @@ from ctxbench.gate.results import (
     PinFailure,
     SelectorCheck,
     TokenChange,
-    UnmetRequirement,
     Verdict,
     whole_detail,
 )
 from ctxbench.gate.verdict import server_reasons, undecided_reason
 from ctxbench.io.errors import SHOWN, Fault, count, faults_of
 from ctxbench.report import check_texts, wording
-from ctxbench.report.check_texts import Location, Locations, metric_cause, unknown_location
+from ctxbench.report.check_texts import NO_LOCATIONS, Location, Locations, metric_cause, unknown_location
 
 FORMAT = 1
 
 
-def check_dict(check: Check, *, strict: bool = False, locations: Locations | None = None) -> dict[str, Any]:
+def check_dict(check: Check, *, strict: bool = False, locations: Locations = NO_LOCATIONS) -> dict[str, Any]:
     """A check in JSON's types; what has no finite value is None. `error` is None unless it could not be made.
 
     Args:
@@ -47,7 +45,6 @@ def check_dict(check: Check, *, strict: bool = False, locations: Locations | Non
         strict: whether `inconclusive` fails, for the exit code.
         locations: looks up files and lines.
     """
-    locations = locations or Locations()
     return {
         "format": FORMAT,
         "name": check.name,
@@ -66,14 +63,13 @@ def check_dict(check: Check, *, strict: bool = False, locations: Locations | Non
 
 def summary_dict(figures: AcceptedFigures) -> dict[str, Any]:
     """What was accepted of a selector on a dataset; a mean of nothing is None."""
-    means = {str(metric): finite(value) for metric, value in figures.metrics.items()}
     return {
         "dataset": figures.dataset,
         "selector": figures.selector,
         "shipped": figures.shipped,
         "queries": figures.queries,
         "offered": figures.offered,
-        "metrics": means,
+        "metrics": {str(metric): finite(value) for metric, value in figures.metrics.items()},
     }
 
 
@@ -133,7 +129,12 @@ def _selector(check: SelectorCheck, locations: Locations) -> dict[str, Any]:
         "metrics": [_metric(metric, deterministic=check.deterministic) for metric in check.metrics],
         "pins": [pin_dict(pin) for pin in check.pins],
         "unmet": [
-            {**_unmet_json(requirement), **_location(locations.of_items(requirement.items, check.dataset))}
+            {
+                "items": list(requirement.items),
+                "why": requirement.why,
+                "queries": list(requirement.queries),
+                **_location(locations.of_items(requirement.items, check.dataset)),
+            }
             for requirement in check.unmet
         ],
         "causes": [
@@ -214,10 +215,6 @@ def _change(change: Change) -> dict[str, Any]:
     }
 
 
-def _unmet_json(requirement: UnmetRequirement) -> dict[str, Any]:
-    return {"items": list(requirement.items), "why": requirement.why, "queries": list(requirement.queries)}
-
-
 MOST = 10  # errors, and as many warnings, that GitHub shows of a step
 _LONGEST = 4000  # characters of a message; GitHub cuts what is much longer
 
@@ -241,7 +238,7 @@ class _Note:
     column: int = 0
 
 
-def workflow_commands(check: Check, *, locations: Locations | None = None, strict: bool = False) -> str:
+def workflow_commands(check: Check, *, locations: Locations = NO_LOCATIONS, strict: bool = False) -> str:
     """Errors for what fails a check, warnings for the rest, most costly first; at most `MOST` of each.
 
     Args:
@@ -252,18 +249,18 @@ def workflow_commands(check: Check, *, locations: Locations | None = None, stric
     Returns:
         One command a line; empty where there is nothing to say.
     """
-    locations = locations or Locations()
-    facts = [*_pin_notes(check, locations), *_unmet_notes(check, locations), *_causes(check, strict, locations)]
-    loosened, refusals, servers = _loosened(check, locations), _refusals(check, locations), _servers(check, strict)
     notes = [
-        *loosened,
-        *refusals,
-        *facts,
+        *_loosened(check, locations),
+        *_refusals(check, locations),
+        *_pin_notes(check, locations),
+        *_unmet_notes(check, locations),
+        *_causes(check, strict, locations),
         *_metric_notes(check, strict, locations),
-        *servers,
+        *_servers(check, strict),
         *_token_changes(check, locations),
+        *_notices(check),
     ]
-    return _commands([*notes, *_notices(check)], "the summary and in the log")
+    return _commands(notes, "the summary and in the log")
 
 
 def refusal_commands(faults: Sequence[Fault], *, file: Callable[[Path], str] = str) -> str:
@@ -303,9 +300,11 @@ def _commands(notes: Sequence[_Note], elsewhere: str) -> str:
 def _loosened(check: Check, locations: Locations) -> Iterator[_Note]:
     """The settings that are looser than the baseline's, and a baseline that was accepted anew."""
     for setting in check.loosened:
-        location = partial(locations.in_gate, 1)
         yield _Note(
-            error=True, title="the gate was loosened", text=check_texts.loosened_text(setting), location=location
+            error=True,
+            title="the gate was loosened",
+            text=check_texts.loosened_text(setting),
+            location=partial(locations.in_gate, 1),
         )
     if check.replacement is not None:
         text = check_texts.opening_words(replace(check, loosened=()))
@@ -314,23 +313,27 @@ def _loosened(check: Check, locations: Locations) -> Iterator[_Note]:
 
 def _refusals(check: Check, locations: Locations) -> Iterator[_Note]:
     """What cannot be compared; selectors of one dataset that have the same reasons together."""
-    by_reasons: dict[tuple[str, tuple[str, ...]], list[SelectorCheck]] = {}
-    for selector in check.selectors:
-        if selector.verdict is Verdict.NOT_COMPARABLE:
-            by_reasons.setdefault((selector.dataset, selector.reasons), []).append(selector)
+    refused = [selector for selector in check.selectors if selector.verdict is Verdict.NOT_COMPARABLE]
+    by_reasons = wording.grouped(((selector.dataset, selector.reasons), selector) for selector in refused)
     for (dataset, reasons), selectors in by_reasons.items():
         titles = check_texts.first_ones([check_texts.selector_title(selector) for selector in selectors])
-        title = f"{titles} on {dataset}: not comparable"
         yield _Note(
-            error=True, title=title, text=" ".join(reasons), location=partial(locations.of_queries, selectors[0])
+            error=True,
+            title=f"{titles} on {dataset}: not comparable",
+            text=" ".join(reasons),
+            location=partial(locations.of_queries, selectors[0]),
         )
 
 
 def _pin_notes(check: Check, locations: Locations) -> Iterator[_Note]:
     for selector in check.selectors:
         for pin in selector.pins:
-            location = partial(locations.in_gate, pin.line)
-            yield _Note(error=True, title=_title(selector, f"pin, {pin.query}"), text=pin.message, location=location)
+            yield _Note(
+                error=True,
+                title=_title(selector, f"pin, {pin.query}"),
+                text=pin.message,
+                location=partial(locations.in_gate, pin.line),
+            )
 
 
 def _unmet_notes(check: Check, locations: Locations) -> Iterator[_Note]:
@@ -358,12 +361,10 @@ def _gone(locations: Locations, items: Sequence[str], query: str, dataset: str) 
 def _causes(check: Check, strict: bool, locations: Locations) -> Iterator[_Note]:
     """Lost items by cause; equal causes of several selectors together."""
     failing = {Verdict.WORSE} | ({Verdict.INCONCLUSIVE} if strict else set())
-    by_cause: dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]] = {}
-    for selector in check.selectors:
-        for group in selector.causes:
-            if group.lost:
-                by_cause.setdefault((selector.dataset, group.cause), []).append((selector, group))
-    ranked = sorted(by_cause.items(), key=lambda entry: -sum(group.lost - group.gained for _, group in entry[1]))
+    ranked = sorted(
+        check_texts.losses_by_cause(check.selectors).items(),
+        key=lambda entry: -sum(group.lost - group.gained for _, group in entry[1]),
+    )
     for (dataset, cause), groups in ranked:
         shares = ". ".join(_share(selector, group) for selector, group in groups)
         yield _Note(
@@ -415,8 +416,11 @@ def _metric_notes(check: Check, strict: bool, locations: Locations) -> Iterator[
 def _servers(check: Check, strict: bool) -> Iterator[_Note]:
     """Servers whose tools may differ from those captured, each once."""
     for reason in dict.fromkeys(reason for selector in check.selectors for reason in server_reasons(selector.outdated)):
-        error = strict and check.verdict is Verdict.INCONCLUSIVE
-        yield _Note(error=error, title="ctxbench check: server not asked", text=reason)
+        yield _Note(
+            error=strict and check.verdict is Verdict.INCONCLUSIVE,
+            title="ctxbench check: server not asked",
+            text=reason,
+        )
 
 
 def _token_changes(check: Check, locations: Locations) -> Iterator[_Note]:
@@ -431,12 +435,11 @@ def _token_changes(check: Check, locations: Locations) -> Iterator[_Note]:
                 token_changes.setdefault((selector.dataset, item.item), item)
     for (dataset, name), item in sorted(token_changes.items(), key=lambda entry: -entry[1].tokens):
         if item.tokens > 0:
-            location = partial(locations.item, dataset, name)
             yield _Note(
                 error=False,
                 title=f"item costs more tokens on {dataset}",
                 text=check_texts.token_change_text(item),
-                location=location,
+                location=partial(locations.item, dataset, name),
             )
 
 
@@ -472,7 +475,6 @@ def _property(text: str) -> str:
 
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production [2]
-_KINDS = ("failure", "error", "skipped")
 
 
 @dataclass(frozen=True)
@@ -481,7 +483,7 @@ class _Case:
 
     Attributes:
         name: of the case; one that its suite has already gets a number behind it.
-        outcome: one of `_KINDS`; empty = passed.
+        outcome: `failure`, `error` or `skipped`; empty = passed.
         kind: of the failure or error.
         message: what is wrong, or why it is skipped.
     """
@@ -492,7 +494,7 @@ class _Case:
     message: str = ""
 
 
-def junit(check: Check, *, strict: bool = False, locations: Locations | None = None) -> str:
+def junit(check: Check, *, strict: bool = False, locations: Locations = NO_LOCATIONS) -> str:
     """A check as XML; ends with a line feed.
 
     A suite has one case for whether it is comparable, one a metric, one for the allowance of lost required
@@ -505,7 +507,6 @@ def junit(check: Check, *, strict: bool = False, locations: Locations | None = N
         strict: whether `inconclusive` fails.
         locations: looks up files and lines.
     """
-    locations = locations or Locations()
     settings = [
         _Case(f"gate: {setting.setting}", "error", "gate loosened", check_texts.loosened_text(setting))
         for setting in check.loosened
@@ -601,6 +602,8 @@ def _lost(change: Change) -> str:
 
 
 def _document(name: str, suites: list[tuple[str, list[_Case]]]) -> str:
+    from xml.etree.ElementTree import Element, SubElement, indent, tostring  # which a check without JUnit spares
+
     cases = [case for _, suite_cases in suites for case in suite_cases]
     root = Element("testsuites", {"name": _legal(name), **_counts(cases, skipped=False), "time": "0"})
     for suite, suite_cases in suites:
@@ -626,11 +629,9 @@ def _distinct(names: list[str]) -> Iterator[str]:
 
 def _counts(cases: list[_Case], *, skipped: bool = True) -> dict[str, str]:
     """How many cases ended how; the schema has no skipped ones at the root."""
-    attributes = {"tests": str(len(cases))}
-    for kind, name in zip(_KINDS, ("failures", "errors", "skipped"), strict=True):
-        if kind != "skipped" or skipped:
-            attributes[name] = str(sum(case.outcome == kind for case in cases))
-    return attributes
+    outcomes = Counter(case.outcome for case in cases)
+    counts = {"tests": len(cases), "failures": outcomes["failure"], "errors": outcomes["error"]}
+    return {name: str(n) for name, n in (counts | ({"skipped": outcomes["skipped"]} if skipped else {})).items()}
 
 
 def _legal(text: str) -> str:

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from ctxbench.evaluation.metrics import Metric, parse_metric
@@ -43,19 +44,7 @@ Location: TypeAlias = tuple[str, int]
 """A file, relative to the repository, and its 1-based line; 0 = all of the file, ("", 0) = not known."""
 
 
-def _nowhere(*_names: str) -> Location:
-    return _NOWHERE
-
-
-def _no_file(_name: str) -> str:
-    return ""
-
-
-def _not_gone(_file: str) -> bool:
-    return False
-
-
-def unknown_location() -> Location:
+def unknown_location(*_names: str) -> Location:
     """The location of what has no known location."""
     return _NOWHERE
 
@@ -79,12 +68,12 @@ class Locations:
     gate: str = ""
     selectors: Mapping[str, int] = field(default_factory=dict)
     files: Mapping[str, Location] = field(default_factory=dict)
-    external_file: Callable[[str], str] = _no_file
+    external_file: Callable[[str], str] = lambda _name: ""
     embedder: int = 0
-    gone: Callable[[str], bool] = _not_gone
-    item: Callable[[str, str], Location] = _nowhere
-    query: Callable[[str, str], Location] = _nowhere
-    labels: Callable[..., Location] = _nowhere
+    gone: Callable[[str], bool] = lambda _file: False
+    item: Callable[[str, str], Location] = unknown_location
+    query: Callable[[str, str], Location] = unknown_location
+    labels: Callable[..., Location] = unknown_location
 
     def text(self, location: Location) -> str:
         """A location as `datasets/diary/corpus.jsonl:12`; the file alone where no line is known, which may be gone.
@@ -131,6 +120,8 @@ class Locations:
         return _NOWHERE
 
 
+NO_LOCATIONS = Locations()
+
 LONGEST = 160  # characters of a request or an item that are quoted
 _LONGEST_SENTENCE = 2000
 _NAMED_IDS = 5  # ids that are named in a sentence
@@ -170,9 +161,8 @@ def loosened_text(setting: Loosened) -> str:
 
 def _figure_text(change: FigureChange) -> str:
     """A figure of a baseline that was accepted anew: `bm25 on desk: completeness 47.0% -> 27.9%`."""
-    name = f"{change.selector} on {change.dataset}: {change.metric}"
-    sides = (_figure(change.metric, value) for value in (change.before, change.after))
-    return f"{name} {' -> '.join(sides)}"
+    before, after = (_figure(change.metric, value) for value in (change.before, change.after))
+    return f"{change.selector} on {change.dataset}: {change.metric} {before} -> {after}"
 
 
 def _figure(name: str, value: float | None) -> str:
@@ -249,10 +239,8 @@ def sides(judged: MetricVerdict) -> tuple[str, str]:
     """The means of baseline and now, with as many decimals as their difference has, so that they show it."""
     metric = parse_metric(judged.metric)
     _, _, decimals = wording.signed(metric, judged.comparison.difference).partition(".")
-    min_decimals = len(decimals) if judged.comparison.difference else 0
-    return wording.mean(metric, judged.base, min_decimals=min_decimals), wording.mean(
-        metric, judged.head, min_decimals=min_decimals
-    )
+    mean = partial(wording.mean, metric, min_decimals=len(decimals) if judged.comparison.difference else 0)
+    return mean(judged.base), mean(judged.head)
 
 
 def difference(metric: Metric, comparison: Comparison) -> str:
@@ -428,11 +416,7 @@ def _texts(blocks: Iterable[Block], *, brief: bool) -> Iterator[str]:
         elif isinstance(block, Table) and (block.brief or not brief):
             yield from block.head
             for row in block.rows:
-                yield from map(_cell_text, row)
-
-
-def _cell_text(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else " ".join(cell)
+                yield from (cell if isinstance(cell, str) else " ".join(cell) for cell in row)
 
 
 _SHOWN = 5  # lines of the gate file that are named
@@ -520,8 +504,7 @@ def loss_note(selectors: Sequence[SelectorCheck]) -> str:
         return ""
     gained = sum(selector.gained for selector in selectors)
     also = f" and {gained:,} gained" if gained else ""
-    verb = "was" if n == 1 else "were"
-    return f", though {count(n, 'required item')} {verb} lost{also}: {_lost(selectors)}"
+    return f", though {count(n, 'required item was', 'required items were')} lost{also}: {_lost(selectors)}"
 
 
 def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, pins: str) -> Iterator[str]:
@@ -565,25 +548,25 @@ def _first_reason(reason: str) -> str:
 
 def _by_verdict(selectors: Sequence[SelectorCheck]) -> str:
     """Selectors by verdict: `worse: a on d and b on d; better: c on d`."""
-    names: dict[Verdict, list[str]] = {}
-    for selector in selectors:
-        names.setdefault(selector.verdict, []).append(selector_name(selector))
+    names = wording.grouped((selector.verdict, selector_name(selector)) for selector in selectors)
     return "; ".join(f"{verdict}: {first_ones(titles, _NAMED_ITEMS)}" for verdict, titles in names.items())
 
 
 def _lost(selectors: Sequence[SelectorCheck]) -> str:
     """Items with the queries that lost them, in whichever selector, what most lost first."""
-    queries: dict[str, dict[str, None]] = {}
-    for check in selectors:
-        for change in check.changes:
-            if change.lost and change.required:
-                queries.setdefault(change.item, {})[change.query] = None
-    ranked = sorted(queries.items(), key=lambda entry: -len(entry[1]))
-    return sentence(
-        first_ones(
-            [f"{item} ({first_ones(list(query_ids), _NAMED_ITEMS)})" for item, query_ids in ranked], _NAMED_ITEMS
-        )
-    )
+    lost = [change for check in selectors for change in check.changes if change.lost and change.required]
+    by_item = wording.grouped(dict.fromkeys((change.item, change.query) for change in lost))
+    ranked = sorted(by_item.items(), key=lambda entry: -len(entry[1]))
+    items = [f"{item} ({first_ones(queries, _NAMED_ITEMS)})" for item, queries in ranked]
+    return sentence(first_ones(items, _NAMED_ITEMS))
+
+
+def losses_by_cause(
+    selectors: Iterable[SelectorCheck],
+) -> dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]]:
+    """The selectors that lost required items, by dataset and cause, each with its group of that cause."""
+    losing = [(selector, group) for selector in selectors for group in selector.causes if group.lost]
+    return wording.grouped(((selector.dataset, group.cause), (selector, group)) for selector, group in losing)
 
 
 def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str, SelectorCheck] | None:
@@ -593,11 +576,7 @@ def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str, Sel
     Most required items lost net; of equals, the first of the worst selector. Where nothing required was lost, or tokens
     alone decided on the worst selector, what is to blame for the metric that decided.
     """
-    by_cause: dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]] = {}
-    for selector in () if selectors and tokens_decided(selectors[0]) else selectors:
-        for group in selector.causes:
-            if group.lost:
-                by_cause.setdefault((selector.dataset, group.cause), []).append((selector, group))
+    by_cause = losses_by_cause(() if selectors and tokens_decided(selectors[0]) else selectors)
     if by_cause:
         (_, cause), losing = min(
             by_cause.items(), key=lambda entry: sum(group.gained - group.lost for _, group in entry[1])
@@ -697,52 +676,38 @@ COMMAND, PYTHON = Speech(), Speech(("`changes()`",), "`allow_removed=True`", cod
 def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: Speech) -> Iterator[Block]:
     """The verdict in a sentence, and how to accept it; the arguments are those of `check_document.document`."""
     how = f"{first}, then accept it" if first else "accept it"
-    new = any(selector.left_out.get("new") for selector in check.selectors)
+    unmet = any(selector.unmet for selector in check.selectors)
     if check.loosened:
         text = f"The gate was loosened{speech.code('2')}: put its settings and pins back ({check.name})."
-        text += " The verdict goes by those of the baseline."
-        yield Text(f"{text} If they are meant, {how}:" if accept else text)
-        yield from _commands(accept, first)
-        return
-    match check.verdict:
-        case Verdict.NOT_COMPARABLE:
-            text = f"It cannot be judged{speech.code('2')}: fix what is said above."
-            if any(
-                selector.left_out.get(why)
-                for selector in check.selectors
-                for why in ("removed", "changed", "relabelled")
-            ):
-                text += f" Queries that are gone or were relabelled on purpose are left out with {speech.removed}."
-            yield Text(f"{text} If what differs is meant, {how}:" if accept else text)
-        case Verdict.WORSE:
-            text, rest = f"It is worse{speech.code('1')}.", "it"
-            if any(selector.unmet for selector in check.selectors):
-                text += (
-                    f" Required items are gone; if they were removed on purpose, add {speech.removed}: the check then "
-                )
-                text += "does not fail for that alone."
-            if pins := pin_advice(check):
-                text, rest = f"{text} {pins[0].upper()}{pins[1:]}.", "the rest"
-            has_fix = any(group.fix and group.fix.possible for selector in check.selectors for group in selector.causes)
-            fix = (
-                f"Fix {rest} as said above, or, if"
-                if has_fix or any(selector.unmet for selector in check.selectors)
-                else "If"
-            )
-            yield Text(f"{text} {fix} it is meant, {how}:" if accept else text)
-        case Verdict.INCONCLUSIVE:
-            fails = check.exit_code(strict=True)
-            code = speech.code(f"{fails} for --strict" if strict else f"0, with --strict {fails}")
-            outdated = any(selector.outdated for selector in check.selectors)
-            advice = "ask the servers named above again, or fix them" if outdated else "more queries would tell"
-            text = f"The check is inconclusive{code}: {advice}."
-            yield Text(f"{text} If the change is meant, {how}:" if accept else text)
-        case Verdict.BETTER:
-            text = f"It is better{speech.code('0')}{loss_note(check.selectors)}."
-            yield Text(f"{text} To hold the gain, {how}:" if accept else text)
-        case Verdict.SAME:
-            text = f"Nothing got worse{speech.code('0')}{loss_note(check.selectors)}."
-            yield Text(f"{text} To take new queries in, {how}:" if new and accept else text)
+        text, offer = f"{text} The verdict goes by those of the baseline.", "If they are meant"
+    elif check.verdict is Verdict.NOT_COMPARABLE:
+        text, offer = f"It cannot be judged{speech.code('2')}: fix what is said above.", "If what differs is meant"
+        left_out = {why for selector in check.selectors for why, queries in selector.left_out.items() if queries}
+        if left_out & {"removed", "changed", "relabelled"}:
+            text += f" Queries that are gone or were relabelled on purpose are left out with {speech.removed}."
+    elif check.verdict is Verdict.WORSE:
+        text, rest = f"It is worse{speech.code('1')}.", "it"
+        if unmet:
+            text += f" Required items are gone; if they were removed on purpose, add {speech.removed}: the check then "
+            text += "does not fail for that alone."
+        if pins := pin_advice(check):
+            text, rest = f"{text} {pins[0].upper()}{pins[1:]}.", "the rest"
+        groups = [group for selector in check.selectors for group in selector.causes]
+        has_fix = unmet or any(group.fix and group.fix.possible for group in groups)
+        offer = f"Fix {rest} as said above, or, if it is meant" if has_fix else "If it is meant"
+    elif check.verdict is Verdict.INCONCLUSIVE:
+        fails = check.exit_code(strict=True)
+        code = speech.code(f"{fails} for --strict" if strict else f"0, with --strict {fails}")
+        outdated = any(selector.outdated for selector in check.selectors)
+        advice = "ask the servers named above again, or fix them" if outdated else "more queries would tell"
+        text, offer = f"The check is inconclusive{code}: {advice}.", "If the change is meant"
+    elif check.verdict is Verdict.BETTER:
+        text, offer = f"It is better{speech.code('0')}{loss_note(check.selectors)}.", "To hold the gain"
+    else:
+        new = any(selector.left_out.get("new") for selector in check.selectors)
+        text = f"Nothing got worse{speech.code('0')}{loss_note(check.selectors)}."
+        offer = "To take new queries in" if new else ""
+    yield Text(f"{text} {offer}, {how}:" if accept and offer else text)
     yield from _commands(accept, first)
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+from markupsafe import Markup, escape
+
 from ctxbench.io.errors import StorageError, count, visible
 from ctxbench.io.files import read_bytes, read_text, write_atomic
 from ctxbench.report.document import Document
@@ -24,7 +26,6 @@ from ctxbench.report.wording import on_one_line, without_surrogates
 
 if TYPE_CHECKING:
     from jinja2 import Template
-    from markupsafe import Markup
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -110,8 +111,6 @@ def _drawn(draw: Callable[[Figure], None], width: float, height: float) -> Itera
 
 def inline(text: str) -> Markup:
     """An SVG file's text as part of a page: in the page's colours, in a box that scrolls."""
-    from markupsafe import Markup
-
     coloured = _COLOUR.sub(
         lambda match: {INK: "currentColor", PAPER: "var(--paper)"}[match[1]], text.replace(_GROUND, "")
     )
@@ -178,8 +177,6 @@ def page_template(name: str, **filters: Callable[[Any], Any]) -> Template:
 
 def stylesheet(*names: str) -> Markup:
     """Style sheets of the templates folder, concatenated in order."""
-    from markupsafe import Markup
-
     return Markup(read_parts(*names))  # noqa: S704 - files of ours
 
 
@@ -190,8 +187,6 @@ def read_parts(*names: str) -> str:
 
 def _breakable(name: str) -> Markup:
     """A name as markup: it may break after its separators, and turns no text around it the other way."""
-    from markupsafe import Markup, escape
-
     parts = (str(escape(part)) for part in re.split(r"(?<=[._/:-])(?=.)", name))
     return Markup(f"<bdi>{'<wbr>'.join(parts)}</bdi>")  # noqa: S704 - each part is escaped
 

@@ -8,16 +8,19 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from ctxbench.evaluation.metrics import Metric
-from ctxbench.evaluation.run_folder import DatasetSummary
+from ctxbench.evaluation.run_folder import DatasetSummary, finite
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
 from ctxbench.gate.baseline import AcceptedFigures
 from ctxbench.gate.history import FIGURES, GONE, BaselineHistory, PastBaseline
-from ctxbench.io.console import is_plain, show_tables
+from ctxbench.io.console import is_plain
 from ctxbench.io.errors import ParameterError
 from ctxbench.report import wording
 from ctxbench.report.charts import (
@@ -33,15 +36,13 @@ from ctxbench.report.charts import (
     size,
 )
 from ctxbench.report.pages import TOOLTIP, axes_at, png, svg
-from ctxbench.report.run_text import dim_notes, empty_table
+from ctxbench.report.run_text import csv_number, dim_notes, empty_table
 from ctxbench.report.scores import ScoreGroup
 from ctxbench.report.wording import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from rich.console import Console, RenderableType
-    from rich.table import Table as RichTable
 
 
 _REQUIRED, _OTHER, _IDLE = COLOURS[0], COLOURS[4], COLOURS[3]
@@ -77,8 +78,17 @@ def _bars(ax: Axes, group: ScoreGroup, bars: tuple[Any, Any], colour: str, label
     heights, bottom = bars
     bins = np.flatnonzero(heights)
     low, high = group.edges[bins], group.edges[bins + 1]
-    style: dict[str, Any] = {"color": colour, "edgecolor": paper(ax), "linewidth": 0.3, "label": labels[0]}
-    drawn = ax.bar(low, heights[bins], width=high - low, bottom=bottom[bins], align="edge", **style)
+    drawn = ax.bar(
+        low,
+        heights[bins],
+        width=high - low,
+        bottom=bottom[bins],
+        align="edge",
+        color=colour,
+        edgecolor=paper(ax),
+        linewidth=0.3,
+        label=labels[0],
+    )
     for bar, start, end, n in zip(drawn, low, high, heights[bins], strict=True):
         bar.set_gid(f"{TOOLTIP}{start:.4g} to {end:.4g}: {abs(n):,} of the {labels[1]}")
 
@@ -89,9 +99,7 @@ def _count(value: float, _position: int | None = None) -> str:
 
 def _thresholds(ax: Axes, group: ScoreGroup) -> None:
     """Draw thresholds as lines with labels, and the legend of the bars."""
-    by_value: dict[tuple[float, str], list[str]] = {}
-    for threshold in group.thresholds:
-        by_value.setdefault((threshold.value, threshold.text), []).append(wording.named(threshold.selector))
+    by_value = wording.grouped(((t.value, t.text), wording.named(t.selector)) for t in group.thresholds)
     labels = [
         (value, text if len(group.selectors) == 1 else f"{text} {wording.listed(names)}")
         for (value, text), names in sorted(by_value.items())
@@ -186,12 +194,14 @@ def trade_off(
         else:
             at, marker, reach = (across.value, foot), "v", (across.value, foot) * 2
             text += f", {wording.number(y, up.value)}% (below the axis)"
-        style = {"marker": marker, "color": colours[name], "markeredgecolor": paper(ax), **_MARK}
         ax.plot(
             *at,
             label=name,
             gid=f"{TOOLTIP}{wording.named(name)}: {_mean_text(y, up)}, {_mean_text(x, across)}",
-            **style,
+            marker=marker,
+            color=colours[name],
+            markeredgecolor=paper(ax),
+            **_MARK,
         )
         named.append((at, text, reach))
     ax.margins(0.15, 0.1)  # room for names
@@ -206,9 +216,7 @@ def trade_off(
 
 def _joint(named: Sequence[tuple[tuple[float, float], str, Any]]) -> list[tuple[tuple[float, float], str, Any]]:
     """The labels, those of the same point joined into one."""
-    by_point: dict[tuple[float, float], list[tuple[str, Any]]] = {}
-    for at, text, reach in named:
-        by_point.setdefault(at, []).append((text, reach))
+    by_point = wording.grouped((at, (text, reach)) for at, text, reach in named)
     joined = []
     for at, labels in by_point.items():
         names = [text for text, _ in labels]
@@ -234,9 +242,16 @@ def differences(
     ax.axvline(0.0, color=ink(ax), linewidth=0.8, zorder=1)
     for row, (name, comparison) in enumerate(comparisons.items()):
         _whisker(ax, comparison.interval, row, colours[name], f"_{metric} of {name}", upright=False)
-        fill = colours[name] if comparison.significant else paper(ax)
-        style = {"marker": "o", "markerfacecolor": fill, "markeredgewidth": 1.5, **_MARK}
-        ax.plot([comparison.difference], [row], color=colours[name], label=name, **style)
+        ax.plot(
+            [comparison.difference],
+            [row],
+            color=colours[name],
+            label=name,
+            marker="o",
+            markerfacecolor=colours[name] if comparison.significant else paper(ax),
+            markeredgewidth=1.5,
+            **_MARK,
+        )
         counts = f"{comparison.higher:,} higher\n{comparison.lower:,} lower"
         ax.text(1.02, row, counts, transform=ax.get_yaxis_transform(), va="center", fontsize="small", color=ink(ax))
     ax.set_ylim(len(comparisons) - 0.5, -0.5)
@@ -308,8 +323,15 @@ def _whisker(ax: Axes, interval: Interval, at: float, colour: str, label: str, *
     """Draw an interval as a line: none where an end is infinite, dotted where it does not hold."""
     if math.isfinite(interval.low) and math.isfinite(interval.high):
         ends, level = [interval.low, interval.high], [at, at]
-        style: dict[str, Any] = {"linestyle": "-" if interval.holds else ":", "color": colour, "linewidth": 1.4}
-        ax.plot(*((level, ends) if upright else (ends, level)), label=label, solid_capstyle="butt", zorder=2, **style)
+        ax.plot(
+            *((level, ends) if upright else (ends, level)),
+            color=colour,
+            linestyle="-" if interval.holds else ":",
+            linewidth=1.4,
+            label=label,
+            solid_capstyle="butt",
+            zorder=2,
+        )
 
 
 def _front(points: Sequence[tuple[float, float]], x: Metric, y: Metric) -> list[tuple[float, float]]:
@@ -325,9 +347,15 @@ def _draw_front(
 ) -> list[tuple[float, float, float, float]]:
     """Draw the front as steps and return them: between two marks the cheaper one is the best known."""
     if len(front) > 1:
-        steps: Any = "steps-post" if lower else "steps-pre"
-        style: dict[str, Any] = {"drawstyle": steps, "color": ink(ax), "alpha": 0.45, "linewidth": 0.8, "zorder": 1}
-        ax.plot(*zip(*front, strict=True), label=FRONT, **style)
+        ax.plot(
+            *zip(*front, strict=True),
+            label=FRONT,
+            drawstyle="steps-post" if lower else "steps-pre",
+            color=ink(ax),
+            alpha=0.45,
+            linewidth=0.8,
+            zorder=1,
+        )
     corners = [(b[0], a[1]) if lower else (a[0], b[1]) for a, b in pairwise(front)]
     return [(*a, *b) for a, b in [*zip(front, corners, strict=False), *zip(corners, front[1:], strict=True)]]
 
@@ -384,8 +412,9 @@ def over_commits(
         drawn[BROKEN] = ax.axvline(x, color=ink(ax), alpha=0.45, linestyle=":", linewidth=1.4, zorder=1)
     percent = wording.unit(metric) == "%"
     for number, line in enumerate(lines):
-        look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": _SHAPES[number % len(_SHAPES)]}
-        look |= {
+        look: dict[str, Any] = {
+            "color": COLOURS[number % len(COLOURS)],
+            "marker": _SHAPES[number % len(_SHAPES)],
             "linestyle": _DASHES[number % len(_DASHES)],
             "markersize": 7.0 if len(commits) <= _MANY else 5.0,
             "markeredgecolor": paper(ax),
@@ -426,12 +455,17 @@ def history_picture(
     def draw(figure: Figure) -> None:
         handles: dict[str, Any] = {}
         for row, metric in enumerate(metrics):
-            top = _PANEL * row + _TOP
-            ax = axes_at(figure, _LEFT, top, _WIDTH - _LEFT - _RIGHT, _PANEL - _TOP - _BOTTOM)
+            ax = axes_at(figure, _LEFT, _PANEL * row + _TOP, _WIDTH - _LEFT - _RIGHT, _PANEL - _TOP - _BOTTOM)
             handles |= over_commits(ax, commits, lines, metric)
-        placed: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (14.0 / _WIDTH, 1.0 - foot / height)}
-        texts = [wording.named(name) for name in names]
-        figure.legend([handles[n] for n in names], texts, ncols=abreast, frameon=False, fontsize=11.5, **placed)
+        figure.legend(
+            [handles[name] for name in names],
+            [wording.named(name) for name in names],
+            loc="upper left",
+            bbox_to_anchor=(14.0 / _WIDTH, 1.0 - foot / height),
+            ncols=abreast,
+            frameon=False,
+            fontsize=11.5,
+        )
 
     if form == "png":
         return png(draw, width=_WIDTH, height=height)
@@ -458,20 +492,6 @@ HEADINGS = ("date", "commit", "message", "dataset", "selector", "queries", *map(
 _DAY = 10  # characters of a date
 
 
-def print_history(history: BaselineHistory, file: IO[str] | None = None, *, width: int | None = None) -> None:
-    """Print a table for each selector on each dataset, a commit a line, and notes.
-
-    Args:
-        history: of a baseline.
-        file: standard output if None.
-        width: columns; None asks the terminal (80 where there is none).
-
-    Raises:
-        BrokenPipeError: nobody reads any more.
-    """
-    show_tables(lambda console: _parts(history, console), file=file, width=width)
-
-
 def history_json(history: BaselineHistory) -> dict[str, Any]:
     """All of it as JSON: figures that a baseline does not have are null."""
     return {
@@ -493,7 +513,7 @@ def history_csv(history: BaselineHistory) -> str:
     for at in history.accepted:
         about = {"date": at.commit.date, "commit": at.commit.hash, "message": at.commit.message, "note": at.fault}
         for accepted in at.worth:
-            figures = {str(metric): _number(accepted, metric) for metric in FIGURES}
+            figures = {str(metric): csv_number(_value(accepted, metric)) for metric in FIGURES}
             writer.writerow(
                 {
                     **about,
@@ -534,18 +554,22 @@ def _commit_json(at: PastBaseline) -> dict[str, Any]:
             "dataset": accepted.dataset,
             "selector": accepted.selector,
             "queries": accepted.queries,
-            **{str(metric): _finite(_value(accepted, metric)) for metric in FIGURES},
+            **{str(metric): finite(_value(accepted, metric)) for metric in FIGURES},
         }
         for accepted in at.worth
     ]
-    commit = at.commit
-    about = {"commit": commit.hash, "short": commit.short, "date": commit.date, "message": commit.message}
-    return {**about, "error": at.fault or None, "figures": figures}
+    return {
+        "commit": at.commit.hash,
+        "short": at.commit.short,
+        "date": at.commit.date,
+        "message": at.commit.message,
+        "error": at.fault or None,
+        "figures": figures,
+    }
 
 
-def _parts(history: BaselineHistory, console: Console) -> Iterator[RenderableType]:
-    from rich.text import Text
-
+def history_tables(history: BaselineHistory, console: Console) -> Iterator[RenderableType]:
+    """A table for each selector on each dataset, a commit a line, and notes."""
     plain = is_plain(console.encoding)
     for pair in history.pairs or (None,):
         title = f"accepted in {history.folder}" if pair is None else _history_title(history, pair)
@@ -555,9 +579,7 @@ def _parts(history: BaselineHistory, console: Console) -> Iterator[RenderableTyp
     yield from dim_notes(_notes(history), plain=plain)
 
 
-def _table(history: BaselineHistory, pair: tuple[str, str] | None, plain: bool) -> RichTable:
-    from rich.text import Text
-
+def _table(history: BaselineHistory, pair: tuple[str, str] | None, plain: bool) -> Table:
     table = empty_table()
     for heading in ("date", "commit"):
         table.add_column(heading, no_wrap=True)
@@ -594,15 +616,6 @@ def _find(at: PastBaseline, pair: tuple[str, str]) -> AcceptedFigures | None:
 def _value(accepted: AcceptedFigures | None, metric: Metric) -> float:
     """A figure; NaN where there is none."""
     return math.nan if accepted is None else accepted.metrics.get(metric, math.nan)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _number(accepted: AcceptedFigures, metric: Metric) -> str:
-    value = _value(accepted, metric)
-    return f"{value:.10g}" if math.isfinite(value) else ""
 
 
 def _history_title(history: BaselineHistory, pair: tuple[str, str]) -> str:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery
@@ -34,7 +35,6 @@ from ctxbench.report.charts import colours
 from ctxbench.report.pages import axes_at, page_template, read_parts, stylesheet, svg
 from ctxbench.report.run_charts import points_of, scores, trade_off
 from ctxbench.report.run_tables import (
-    ComparisonTable,
     about_selector,
     comparison_table,
     run_answer,
@@ -66,11 +66,6 @@ class _Frame:
     labels: LabelCodes
     tokens: IntArray
     n_offered_by_all: IntArray
-
-    def slice_queries(self, first: int, n_queries: int) -> _Frame:
-        """The part for `n_queries` queries from `first` on."""
-        labels = self.labels.between(first, n_queries)
-        return replace(self, labels=labels, n_offered_by_all=self.n_offered_by_all[first : first + n_queries])
 
     @classmethod
     def of(cls, dataset: Dataset, tokens: IntArray) -> _Frame:
@@ -282,7 +277,9 @@ def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]], pairs: _Pair
     parts, first = [], 0
     for block in part.answers.blocks():
         n = block.candidates.n_requests
-        parts.append(_AnswerFigures.of(block.candidates, frame.slice_queries(first, n), first=first))
+        labels, offered = frame.labels.between(first, n), frame.n_offered_by_all[first : first + n]
+        frame_of_block = replace(frame, labels=labels, n_offered_by_all=offered)
+        parts.append(_AnswerFigures.of(block.candidates, frame_of_block, first=first))
         first += n
     figures = _AnswerFigures.joined(parts)
     position = {query: str(i) for i, query in enumerate(part.answers.queries)}
@@ -352,10 +349,9 @@ def _ranks(table: Candidates, code: IntArray, n_items: int) -> IntArray:
     start, item = table.ranking()
     request = owners(start)
     position = np.arange(len(item), dtype=np.int64) - start[:-1][request] + 1
-    ranked = request * n_items + item
     rank = np.zeros(len(table), dtype=np.int64)
     by_code = np.argsort(code)
-    rank[by_code[np.searchsorted(code, ranked, sorter=by_code)]] = position
+    rank[by_code[np.searchsorted(code, request * n_items + item, sorter=by_code)]] = position
     return rank
 
 
@@ -420,39 +416,10 @@ def _column(values: Sequence[Any]) -> Any:
     return list(values)
 
 
-def payload_size(payload: Mapping[str, Any]) -> int:
-    """Bytes of a payload in the page."""
-    return len(script_json(payload).encode())
-
-
 FILE_NAME = "report.html"
 _SCRIPTS = ("data.js", "list.js", "detail.js", "main.js")
 _FORBIDDEN = 20  # items that were offered although forbidden, of one selector
 _SCATTER, _SCORES = (620.0, 340.0), (620.0, 270.0)  # pixels
-
-
-@dataclass(frozen=True, eq=False)
-class _DrawnScores:
-    """A group of selectors with equal scores, drawn."""
-
-    group: ScoreGroup
-    svg: str
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _DatasetView:
-    """What the template shows of one dataset."""
-
-    number: int
-    name: str
-    about: Mapping[str, Any]
-    table: ComparisonTable
-    every_metric: ComparisonTable
-    scatter: str
-    scores: tuple[_DrawnScores, ...]
-    unscored: tuple[str, ...]
-    forbidden: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
-    payload: str
 
 
 def write_report(
@@ -490,8 +457,6 @@ def render_page(
     Raises:
         StorageError: the folder holds no finished run, or a dataset is missing or is not the one that was run.
     """
-    from markupsafe import Markup
-
     summary = summary or summarise_run(folder)
     titles, summary = selector_titles(summary.manifest), with_titles(summary)
     views = []
@@ -499,11 +464,15 @@ def render_page(
         parts = [replace(folder.load(figures.dataset, name), selector=title) for name, title in titles.items()]
         dataset = _checked(summary, figures.dataset, datasets, tokens)
         views.append(_view(parts, summary, figures, dataset, tokens[figures.dataset], number))
-    script = _script()
+    script = f'\n(function () {{\n"use strict";\n{read_parts(*_SCRIPTS)}}})();\n'
     settings = {
         "base": summary.compare_to,
-        "datasets": [view.name for view in views],
-        "thresholds": _thresholds(summary),
+        "datasets": [view["name"] for view in views],
+        "thresholds": {
+            name: value
+            for name, about in summary.manifest["selectors"].items()
+            if (value := threshold_of(about)) is not None
+        },
     }
     html: str = page_template("report.html.j2").render(
         summary=summary,
@@ -520,7 +489,7 @@ def render_page(
         script=Markup(script),  # noqa: S704 - files of ours
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         settings=Markup(script_json(settings)),  # noqa: S704 - cannot end its element
-        payloads=[Markup(view.payload) for view in views],  # noqa: S704 - likewise
+        payloads=[Markup(view["payload"]) for view in views],  # noqa: S704 - likewise
         details=_details(summary.manifest),
     )
     return without_surrogates(html)
@@ -545,33 +514,34 @@ def _checked(
 
 def _view(
     parts: Sequence[Part], summary: RunSummary, figures: DatasetSummary, dataset: Dataset, tokens: IntArray, number: int
-) -> _DatasetView:
+) -> dict[str, Any]:
+    """What the template shows of one dataset."""
     groups = score_groups(dataset, parts, summary.manifest["selectors"])
     scored = {name for group in groups for name in group.selectors}
-    return _DatasetView(
-        number=number,
-        name=figures.dataset,
-        about={"labelling": str(dataset.about.get("labelling", "")), "version": dataset.version, **dataset.counts},
-        table=comparison_table(summary, figures),
-        every_metric=comparison_table(summary, figures, every_metric=True),
-        scatter=_scatter(summary, figures, f"scatter-{number}"),
-        scores=tuple(
-            _DrawnScores(group, _histogram(group, figures.dataset, f"scores-{number}-{index}"))
+    return {
+        "number": number,
+        "name": figures.dataset,
+        "about": {"labelling": str(dataset.about.get("labelling", "")), "version": dataset.version, **dataset.counts},
+        "table": comparison_table(summary, figures),
+        "every_metric": comparison_table(summary, figures, every_metric=True),
+        "scatter": _scatter(summary, figures, f"scatter-{number}"),
+        "scores": tuple(
+            {"group": group, "svg": _histogram(group, figures.dataset, f"scores-{number}-{index}")}
             for index, group in enumerate(groups)
         ),
-        unscored=_unscored(parts, scored),
-        forbidden=tuple(
+        "unscored": tuple(part.selector for part in parts if part.selector not in scored),
+        "forbidden": tuple(
             (selector.selector, tuple(selector.forbidden.items())[:_FORBIDDEN])
             for selector in figures.selectors
             if selector.forbidden
         ),
-        payload=script_json(
+        "payload": script_json(
             {
                 **dataset_payload(dataset, parts, tokens, selectors=summary.manifest["selectors"]),
                 "name": figures.dataset,
             }
         ),
-    )
+    }
 
 
 def _scatter(summary: RunSummary, dataset: DatasetSummary, name: str) -> str:
@@ -608,33 +578,14 @@ def _histogram(group: ScoreGroup, dataset: str, name: str) -> str:
     )
 
 
-def _thresholds(summary: RunSummary) -> dict[str, float]:
-    """The threshold of every selector that has one."""
-    thresholds = {name: threshold_of(about) for name, about in summary.manifest["selectors"].items()}
-    return {name: value for name, value in thresholds.items() if value is not None}
-
-
-def _unscored(parts: Sequence[Part], scored: set[str]) -> tuple[str, ...]:
-    return tuple(part.selector for part in parts if part.selector not in scored)
-
-
-def _script() -> str:
-    """The page's script: the files in order, inside one function."""
-    return f'\n(function () {{\n"use strict";\n{read_parts(*_SCRIPTS)}}})();\n'
-
-
-def _sample(n: Any) -> str:
-    """The sample size in words."""
-    return f"at most {int(n):,} queries a dataset" if n else "none: every query"
-
-
 def _details(manifest: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
     """Versions, hashes and identities, by heading."""
     experiment = manifest["experiment"]
+    sample = experiment.get("sample")
     run = [
         ("token counter", str(manifest["tokens"])),
         ("split", str(experiment.get("split") or "all queries")),
-        ("sample", _sample(experiment.get("sample"))),
+        ("sample", f"at most {int(sample):,} queries a dataset" if sample else "none: every query"),
         ("seed", str(experiment["seed"])),
         ("commit", str(manifest.get("git") or "not known")),
         ("format of the run folder", str(manifest.get("format", ""))),

@@ -132,10 +132,8 @@ def column_words(columns: Iterable[tuple[str, Metric]]) -> str:
     Args:
         columns: titles with their metrics, in order.
     """
-    by_name: dict[str, list[tuple[str, Metric]]] = {}
-    for title, metric in columns:
-        by_name.setdefault(metric.name, []).append((title, metric))
-    return " ".join(_sentence(group) for group in by_name.values())
+    by_name = wording.grouped((metric.name, (title, metric)) for title, metric in columns)
+    return " ".join(map(_sentence, by_name.values()))
 
 
 def _sentence(columns: list[tuple[str, Metric]]) -> str:
@@ -365,7 +363,9 @@ def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -
     """All metrics that the user named, also those without a value; of the default ones those that are informative."""
     metrics = list(summary.metrics(dataset))
     if not summary.metrics_named:
-        metrics = [metric for metric in metrics if _has_value(dataset, metric)]
+        estimates = [estimate for selector in dataset.selectors for estimate in selector.estimates.items()]
+        with_value = {name for name, estimate in estimates if estimate.n}
+        metrics = [metric for metric in metrics if str(metric) in with_value]
         if not every_metric:
             decide = [metric for metric in metrics if metric.name in _SHOWN and _is_informative(dataset, metric)]
             metrics = sorted(decide, key=lambda metric: (_SHOWN.index(metric.name), metric.k))
@@ -385,16 +385,8 @@ def _is_informative(dataset: DatasetSummary, metric: Metric) -> bool:
     """Whether a column is informative: total and loaded tokens are where they differ from tokens."""
     if metric.name not in ("total_tokens", "loaded_tokens"):
         return True
-    values = [
-        [selector.estimates[name].value for name in ("tokens", metric.name) if name in selector.estimates]
-        for selector in dataset.selectors
-    ]
-    return any(len(pair) == 2 and pair[0] != pair[1] for pair in values)
-
-
-def _has_value(dataset: DatasetSummary, metric: Metric) -> bool:
-    estimates = [selector.estimates.get(str(metric)) for selector in dataset.selectors]
-    return any(estimate is not None and estimate.n > 0 for estimate in estimates)
+    estimates = [selector.estimates for selector in dataset.selectors]
+    return any(e["tokens"].value != e[metric.name].value for e in estimates if {"tokens", metric.name} <= e.keys())
 
 
 def _row(summary: RunSummary, selector: SelectorSummary, columns: Sequence[Column]) -> SelectorRow:
@@ -437,11 +429,9 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
     figures = [
         (c, e) for c in columns for selector in dataset.selectors if (e := selector.estimates.get(c.key)) and e.n
     ]
-    notes = (
-        [f"Prompt tokens are counted by {summary.manifest['tokens']}."]
-        if any("item_tokens" in c.metric.declaration.needs for c in columns)
-        else []
-    )
+    notes = []
+    if any("item_tokens" in c.metric.declaration.needs for c in columns):
+        notes.append(f"Prompt tokens are counted by {summary.manifest['tokens']}.")
     notes += [*_sizes(columns, figures), *_methods(figures)]
     if _any_loose(dataset, figures):
         notes.append(
@@ -525,12 +515,8 @@ def _reasons(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
     """Why figures are missing, one line per reason."""
     missing: dict[tuple[str, str], list[str]] = {}
     for selector in dataset.selectors:
-        reasons: dict[str, list[str]] = {}
-        for column in columns:
-            cell = _cell(selector, column)
-            if cell.why:
-                reasons.setdefault(cell.why, []).append(column.title)
-        for why, titles in reasons.items():
+        reasons = ((_cell(selector, column).why, column.title) for column in columns)
+        for why, titles in wording.grouped((why, title) for why, title in reasons if why).items():
             missing.setdefault((why, wording.listed(titles)), []).append(wording.named(selector.selector))
     return [f"{wording.NONE} {titles} of {wording.listed(names)}: {why}." for (why, titles), names in missing.items()]
 
@@ -553,11 +539,11 @@ def _forbidden(dataset: DatasetSummary) -> list[str]:
     """The forbidden items that selectors offered most often, in a sentence."""
     texts = []
     for selector in dataset.selectors:
-        items = [f"{wording.named(item)} ({n:,})" for item, n in [*selector.forbidden.items()][:_MOST_FORBIDDEN]]
-        further = len(selector.forbidden) - len(items)
-        texts += [
-            f"{wording.named(selector.selector)} {', '.join(items)}{f' and {further:,} more' * (further > 0)}"
-        ] * bool(items)
+        if selector.forbidden:
+            items = [f"{wording.named(item)} ({n:,})" for item, n in [*selector.forbidden.items()][:_MOST_FORBIDDEN]]
+            further = len(selector.forbidden) - len(items)
+            more = f" and {further:,} more" if further else ""
+            texts.append(f"{wording.named(selector.selector)} {', '.join(items)}{more}")
     return [f"Forbidden items offered most often (queries): {'; '.join(texts)}."] if texts else []
 
 

@@ -7,7 +7,14 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation.metrics import Metric
@@ -34,25 +41,14 @@ from ctxbench.report.run_tables import (
 )
 from ctxbench.report.wording import printable
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
 
 def empty_table() -> Table:
     """A table without columns, ruled below its headings only."""
-    from rich import box
-    from rich.table import Table
-
     return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
 
 
 def dim_notes(notes: Iterable[str], *, plain: bool = False) -> list[RenderableType]:
     """Notes below a table, each a paragraph; without signs that the terminal lacks where it is plain."""
-    from rich.padding import Padding
-    from rich.text import Text
-
     return [Padding(Text(printable(note, plain), style="dim"), (0, 0, 0, 2)) for note in notes]
 
 
@@ -107,8 +103,6 @@ def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableT
 def _dataset(
     table: ComparisonTable, dropped: Sequence[Column], *, console: Console, common: set[str]
 ) -> list[RenderableType]:
-    from rich.text import Text
-
     plain = is_plain(console.encoding)
     parts: list[RenderableType] = [Text(printable(table.heading, plain), style="bold")]
     columns = _fitting(table, (), console)
@@ -147,8 +141,6 @@ def _fitting(table: ComparisonTable, dropped_first: Sequence[str], console: Cons
 
 def _width(table: ComparisonTable, columns: Sequence[Column], console: Console, *, broken: bool) -> int:
     """The width of a table with the mark of the baseline on a separate line; `broken`: names are broken, too."""
-    from rich.measure import Measurement
-
     figures = _console_figures(table, columns, is_plain(console.encoding), marked=False)
     if broken:
         figures.columns[0].width = figures.columns[0].min_width
@@ -168,10 +160,16 @@ def _console_figures(
         errors: with the number of failed queries, where there are any.
     """
     figures = empty_table()
-    _add_names(figures, table)
+    # names are broken where it is narrow, but never left out; the mark is not broken
+    longest = max((len(row.selector) for row in table.rows), default=0)
+    mark = max((len(_BASELINE) for row in table.rows if row.is_base), default=0)
+    figures.add_column("selector", overflow="fold", min_width=max(min(longest, _NAME), mark))
     for column in columns:
-        no_wrap = len(columns) > 1  # a column that stands alone is broken, never cut
-        figures.add_column(_heading(column), justify="left" if column.interval else "right", no_wrap=no_wrap)
+        figures.add_column(
+            _heading(column),
+            justify="left" if column.interval else "right",
+            no_wrap=len(columns) > 1,  # a column that stands alone is broken, never cut
+        )
     errors = errors and any(row.errors for row in table.rows)
     if errors:
         figures.add_column("errors", justify="right", style="bold red")
@@ -182,13 +180,6 @@ def _console_figures(
             cells.append(_text(f"{row.errors:,}", plain))
         figures.add_row(*cells, style="bold" if row.is_base else "")
     return figures
-
-
-def _add_names(figures: Table, table: ComparisonTable) -> None:
-    """Add the column of names, which are broken where it is narrow, but never left out; the mark is not broken."""
-    longest = max((len(row.selector) for row in table.rows), default=0)
-    mark = max((len(_BASELINE) for row in table.rows if row.is_base), default=0)
-    figures.add_column("selector", overflow="fold", min_width=max(min(longest, _NAME), mark))
 
 
 def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: bool) -> Text:
@@ -203,8 +194,6 @@ def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: boo
 
 
 def _console_differences(table: ComparisonTable, plain: bool, width: int) -> Table:
-    from rich.text import Text
-
     differences, stacked = empty_table(), width < _WIDE
     differences.add_column("selector", overflow="fold", min_width=min(_NAME, width // 4))
     for metric in table.compared:
@@ -216,12 +205,10 @@ def _console_differences(table: ComparisonTable, plain: bool, width: int) -> Tab
         cells = [_text(row.selector, plain)]
         for metric in table.compared:
             difference = row.differences.get(str(metric))
-            lines = (
-                []
-                if difference is None
-                else [f"{difference.value}  ({difference.interval})", difference.verdict, difference.queries_needed]
-            )
-            parts = [_text(part, plain) for part in lines if part] or [_text(wording.NONE, plain)]
+            lines = [wording.NONE]
+            if difference is not None:
+                lines = [f"{difference.value}  ({difference.interval})", difference.verdict, difference.queries_needed]
+            parts = [_text(line, plain) for line in lines if line]
             cells.append(Text("\n" if stacked else "  ").join(parts))
         differences.add_row(*cells)
     return differences
@@ -237,8 +224,6 @@ def _heading(column: Column) -> str:
 
 def _text(cell: str, plain: bool) -> Text:
     """A cell as text."""
-    from rich.text import Text
-
     return Text(printable(cell, plain))
 
 
@@ -268,8 +253,7 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
         table = comparison_table(summary, dataset, every_metric=True)
         lines += [f"## {_escape(table.heading)}", "", *_about(dataset, datasets[dataset.dataset]), ""]
         lines += [*_markdown_figures(table), "", *_markdown_differences(table)]
-        lines += [f"* {_escape(note)}" for note in table.notes]
-        lines.append("")
+        lines += [*(f"* {_escape(note)}" for note in table.notes), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -331,10 +315,8 @@ def _about(summary: DatasetSummary, dataset: Dataset) -> Iterator[str]:
 
 def _requirements(dataset: Dataset) -> int:
     """How many requirements the queries that are measured with have, alternatives counted once."""
-    judged = dataset.judged()
-    return len(
-        {(label.query, label.alternatives or label.item.id) for label in judged.labels if label.grade == Grade.REQUIRED}
-    )
+    required = [label for label in dataset.judged().labels if label.grade == Grade.REQUIRED]
+    return len({(label.query, label.alternatives or label.item.id) for label in required})
 
 
 def _texts(notes: Any) -> Iterable[str]:
@@ -430,7 +412,12 @@ def _csv_figures(estimate: Estimate) -> dict[str, str]:
     if not math.isfinite(estimate.value):
         return counts
     interval = estimate.interval
-    return {"mean": _number(estimate.value), "low": _number(interval.low), "high": _number(interval.high), **counts}
+    return {
+        "mean": csv_number(estimate.value),
+        "low": csv_number(interval.low),
+        "high": csv_number(interval.high),
+        **counts,
+    }
 
 
 def _compared(comparison: Comparison | None, baseline: str) -> dict[str, str]:
@@ -438,26 +425,21 @@ def _compared(comparison: Comparison | None, baseline: str) -> dict[str, str]:
         return {}
     return {
         "baseline": baseline,
-        "difference": _number(comparison.difference),
-        "difference_low": _number(comparison.interval.low),
-        "difference_high": _number(comparison.interval.high),
-        "p_holm": _number(comparison.p_holm),
+        "difference": csv_number(comparison.difference),
+        "difference_low": csv_number(comparison.interval.low),
+        "difference_high": csv_number(comparison.interval.high),
+        "p_holm": csv_number(comparison.p_holm),
         "p_holm_at_floor": "yes" if comparison.p_holm_at_floor else "no",
     }
 
 
-def _number(value: float) -> str:
+def csv_number(value: float) -> str:
+    """A number with ten digits; empty where it is not finite."""
     return f"{value:.10g}" if math.isfinite(value) else ""
 
 
-def print_latency(times: Mapping[str, Quantiles], embedding: Quantiles | None) -> None:
-    """Print the quantiles of requests by selector, and of embedding a text; None where no selector embeds any."""
-    show_tables(lambda _: _parts(times, embedding))
-
-
-def _parts(times: Mapping[str, Quantiles], embedding: Quantiles | None) -> list[RenderableType]:
-    from rich.text import Text
-
+def latency_tables(times: Mapping[str, Quantiles], embedding: Quantiles | None) -> list[RenderableType]:
+    """The quantiles of requests by selector, and of embedding a text; None where no selector embeds any."""
     table = empty_table()
     table.add_column("ms", overflow="fold")
     for heading in ("n", "p50", "p95", "p99"):

@@ -29,9 +29,6 @@ from ctxbench.model.strategies import Step
 from ctxbench.report import wording
 from ctxbench.report.charts import nice_step
 
-MOST_CHOSEN = 60  # chosen items of one query that the page lists
-NEAREST = 10  # items that stayed out, of one query
-
 
 @dataclass(frozen=True, eq=False)
 class LabelCodes:
@@ -70,9 +67,13 @@ class LabelCodes:
         """The labels of some queries that follow each other, the first of them as query 0."""
         ends = np.searchsorted(self.code, np.array([first, first + n_queries]) * self.n_items)
         rows = slice(int(ends[0]), int(ends[1]))
-        complete = self.complete[first : first + n_queries]
-        code = self.code[rows] - first * self.n_items
-        return LabelCodes(self.n_items, code, self.grade[rows], self.group[rows], complete)
+        return LabelCodes(
+            n_items=self.n_items,
+            code=self.code[rows] - first * self.n_items,
+            grade=self.grade[rows],
+            group=self.group[rows],
+            complete=self.complete[first : first + n_queries],
+        )
 
     @property
     def request(self) -> IntArray:
@@ -168,9 +169,14 @@ def _of_step(step: StoredStep) -> list[Bound]:
         return []
     built = Step(step.kind, step.name, call)
     thresholds: Mapping[str, Mapping[str, float]] = built.declared("thresholds")
-    floor = int(built.declared("floor"))
     return [
-        Bound(quantity=quantity, label=label, setting=float(step.values.get(label, value)), value=value, floor=floor)
+        Bound(
+            quantity=quantity,
+            label=label,
+            setting=float(step.values.get(label, value)),
+            value=value,
+            floor=int(built.declared("floor")),
+        )
         for quantity, values in thresholds.items()
         for label, value in values.items()
     ]
@@ -306,7 +312,13 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
     for (view, _), members in alike.items():
         scores = _scores(members[0], labels, view, types)
         thresholds = [
-            ShownThreshold(part.selector, _text(bound), bound.value, _sentence(scores, bound), _has_floor(bound))
+            ShownThreshold(
+                selector=part.selector,
+                text=f"{bound.label} {bound.setting:g}".replace("-", wording.MINUS),
+                value=bound.value,
+                sentence=_sentence(scores, bound),
+                floor=_has_floor(bound),
+            )
             for part in members
             for bound in bounds.get((part.selector, view), ())
         ]
@@ -410,6 +422,7 @@ def _group(
     parts: Sequence[Part], scores: _SelectorScores, view: _View, title: str, thresholds: Sequence[ShownThreshold]
 ) -> ScoreGroup:
     edges = _edges(scores.all)
+    unseen = f"{count(scores.unseen, 'required item')} not among the candidates, and so without a score here."
     return ScoreGroup(
         selectors=tuple(part.selector for part in parts),
         title=title,
@@ -418,14 +431,9 @@ def _group(
         not_required=_counts(scores.not_required, edges),
         idle=_counts(scores.idle, edges),
         thresholds=tuple(thresholds),
-        sentences=tuple(_remarks(scores, view)),
+        sentences=(unseen,) if scores.unseen and view.quantity != "expansion" else (),
         reading=_reading(view, thresholds),
     )
-
-
-def _text(bound: Bound) -> str:
-    """The parameter and its value."""
-    return f"{bound.label} {bound.setting:g}".replace("-", wording.MINUS)
 
 
 def _has_floor(bound: Bound) -> bool:
@@ -442,8 +450,7 @@ def _sentence(scores: _SelectorScores, bound: Bound) -> str:
     queries = count(len(scores.best), "query", "queries")
     required = f"{reached(scores.required)} {count(len(scores.required) + scores.unseen, 'required item')}"
     if bound.quantity == "expansion":
-        came = int(np.isfinite(scores.best).sum())
-        return f"Items were brought in for {came:,} of {queries}; {required} are among them."
+        return f"Items were brought in for {np.isfinite(scores.best).sum():,} of {queries}; {required} are among them."
     if bound.quantity != "score":
         exceeding = (
             f"{reached(scores.not_required)} {count(len(scores.not_required), 'query', 'queries')} that need something"
@@ -473,12 +480,6 @@ def _reading(view: _View, thresholds: Sequence[ShownThreshold]) -> str:
     )
     lines = "the line" if len(thresholds) == 1 else "a line"
     return f"Blue left of {lines} {cut}; orange right of it was offered needlessly."
-
-
-def _remarks(scores: _SelectorScores, view: _View) -> list[str]:
-    if not scores.unseen or view.quantity == "expansion":
-        return []
-    return [f"{count(scores.unseen, 'required item')} not among the candidates, and so without a score here."]
 
 
 def _edges(scores: FloatArray) -> FloatArray:

@@ -15,7 +15,6 @@ from ctxbench.io.errors import count
 from ctxbench.io.files import write_atomic
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.report import tuning_tables, wording
-from ctxbench.report import tuning_tables as tuning_texts
 from ctxbench.report.charts import (
     LOG_FROM,
     MEDIUM,
@@ -44,7 +43,17 @@ from ctxbench.report.document import (
     markdown,
 )
 from ctxbench.report.pages import page, titles, write_parted
-from ctxbench.report.tuning_tables import ALL, COMPLETENESS, ITEMS, RECALL, TOKENS, all_advice, all_results, answer
+from ctxbench.report.tuning_tables import (
+    ALL,
+    COMPLETENESS,
+    ITEMS,
+    RECALL,
+    TOKENS,
+    all_advice,
+    all_results,
+    answer,
+    policy_names,
+)
 from ctxbench.selectors.selector import Value, value_text
 from ctxbench.tuning.inputs import four_digits
 from ctxbench.tuning.results import (
@@ -188,7 +197,7 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
 def named_lines(traces: Sequence[Trace]) -> dict[str, Trace]:
     """Traces by their names in a legend: selectors' names are shortened if they stay distinct."""
     short = [
-        tuning_texts.short_text(_selector(trace.name), 80) + trace.name[len(_selector(trace.name)) :]
+        tuning_tables.short_text(_selector(trace.name), 80) + trace.name[len(_selector(trace.name)) :]
         for trace in traces
     ]
     names = short if len(set(short)) == len(short) else [trace.name for trace in traces]
@@ -245,9 +254,9 @@ def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]
         x, y = (float(result.tuning[str(m)].value) if str(m) in result.tuning else math.nan for m in (across, up))
         if math.isfinite(x) and math.isfinite(y):
             unit = "%" * (wording.unit(up) == "%")
-            sides = [tuning_texts.estimate_text(result.tuning, metric) for metric in (up, across)]
+            sides = [tuning_tables.estimate_text(result.tuning, metric) for metric in (up, across)]
             figures = f"{sides[0]}{unit} {up}, {sides[1]} "
-            name = f"{'recommended: ' * (result.role == RECOMMENDED)}{tuning_texts.short_text(result.name, _NAME)}"
+            name = f"{'recommended: ' * (result.role == RECOMMENDED)}{tuning_tables.short_text(result.name, _NAME)}"
             yield Ring(
                 f"{name}: {figures}{_AXES.get(across, across)}", x, y, tag[result.name], name, _SHAPES[result.role]
             )
@@ -273,10 +282,11 @@ def sensitivity(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | Non
     if outcome.chosen is None or not slices:
         return None
     complete, spent = (_range(slices, metric, outcome.chosen) for metric in (COMPLETENESS, TOKENS))
-    panels = []
-    for trace in slices:
-        for metric, scale in ((COMPLETENESS, complete), (TOKENS, spent)):
-            panels.append(_slice_panel(trace, metric, scale, outcome.chosen))
+    panels = [
+        _slice_panel(trace, metric, scale, outcome.chosen)
+        for trace in slices
+        for metric, scale in ((COMPLETENESS, complete), (TOKENS, spent))
+    ]
     name = file_name(dataset.dataset, outcome.policy.name, "parameters")
     return Drawing(
         name=name,
@@ -326,7 +336,7 @@ def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: SettingResult) 
         if math.isfinite(value):
             label = f"chosen: {trace.name} {value_text(chosen.values[trace.name])}"
             rings.append(Ring(label, at, value, shape="diamond"))
-    title = f"{trace.name}: {tuning_texts.TITLES[name].removesuffix(' %')}"
+    title = f"{trace.name}: {tuning_tables.TITLES[name].removesuffix(' %')}"
     return Panel(title, {_MEAN: _line(xs, trace, name)}, replace(x, names=names), y, rings)
 
 
@@ -463,17 +473,12 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
             for sentence in all_advice(dataset)
         )
     )
-    yield Text(tuning_texts.terms(tuning))
+    yield Text(tuning_tables.terms(tuning))
     yield Text(" ".join([_CHOSEN, *_split_sentences(tuning)]))
     summary = tuning_tables.summary(tuning)
     yield summary
-    loose = (
-        [tuning_texts.LOOSE]
-        if any(
-            map(wording.has_loose, _figure_texts([summary, *(block for section in rest for block in section.blocks)]))
-        )
-        else []
-    )
+    figures = _figure_texts([summary, *(block for section in rest for block in section.blocks)])
+    loose = [tuning_tables.LOOSE] if any(map(wording.has_loose, figures)) else []
     yield Bullets((*_explanations(tuning), *loose))
     yield Subheading("Policies")
     yield tuning_tables.policies(tuning)
@@ -505,11 +510,11 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
         {
             interval.level
             for _, outcome in tuning_tables.outcomes(tuning)
-            for interval in tuning_texts.intervals(outcome)
+            for interval in tuning_tables.intervals(outcome)
         }
     )
     level_text = wording.listed([f"{100 * level:g}%" for level in levels])
-    p_words = tuning_texts.p_words(tuning)
+    p_words = tuning_tables.p_words(tuning)
     yield (
         "Completeness is the share of queries for which every required item was offered. Values are means over queries "
         f"with their {level_text + ' ' if level_text else ''}intervals. Queries of one group (paraphrases, a "
@@ -558,7 +563,7 @@ def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
         parts = (sensitivity(dataset, group[0]), two_at_a_time(dataset, group[0]))
         drawn = tuple(part for part in parts if part is not None)
         if drawn:
-            yield Details(f"{_policies(group)} on {dataset.dataset}: sensitivity to its parameters", drawn)
+            yield Details(f"{policy_names(group)} on {dataset.dataset}: sensitivity to its parameters", drawn)
     for group in groups:
         if group[0].chosen is not None:
             yield from _worse_requests(dataset, group)
@@ -582,15 +587,10 @@ def _facts(dataset: DatasetTuning) -> str:
     )
 
 
-def _policies(group: Sequence[PolicyOutcome]) -> str:
-    """The names of policies that come to the same."""
-    return wording.listed([outcome.policy.name for outcome in group])
-
-
 def _worse_requests(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator[Block]:
     """Requests made worse, by name, and how many were made better."""
     outcome = group[0]
-    name, compared = _policies(group), outcome.against.get("defaults", {}).get("completeness")
+    name, compared = policy_names(group), outcome.against.get("defaults", {}).get("completeness")
     if not outcome.worse:
         if compared is not None and compared.n:
             yield Text(f"{name}: no request is worse than under the base's defaults.")
@@ -668,9 +668,6 @@ def _provenance(tuning: Tuning) -> Section:
     return Section("How this was made", (Bullets(sentences), Code(tuning.command)))
 
 
-_FIGURES = "figures"
-
-
 def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
     """Write `report.md`, its `figures/*.svg` and `report.html`, which needs no other file, into a folder.
 
@@ -685,7 +682,7 @@ def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
     report_document = document(tuning)
     html = page(report_document)
     report, *further = _write_markdown(
-        report_document, folder / "report.md", _FIGURES, several=len(tuning.datasets) > 1
+        report_document, folder / "report.md", "figures", several=len(tuning.datasets) > 1
     )
     write_atomic(folder / "report.html", html)
     return report, folder / "report.html", *further

@@ -132,15 +132,10 @@ def setting_text(values: Mapping[str, Value]) -> str:
     return ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
 
 
-def selector_text(chosen: SettingResult) -> str:
-    """A selector with its values."""
-    values = setting_text(chosen.values)
-    return f"{chosen.selector}: {values}" if values else chosen.selector
-
-
 def choice_text(outcome: PolicyOutcome, chosen: SettingResult) -> str:
     """The chosen setting; where it misses its target on the test split, that the default is kept."""
-    text = selector_text(chosen)
+    values = setting_text(chosen.values)
+    text = f"{chosen.selector}: {values}" if values else chosen.selector
     if outcome.shipped:
         text = f"{outcome.shipped} as it ships ({text})"
     return text if outcome.recommended is not None else f"keep the default: {text} misses its target"
@@ -164,13 +159,10 @@ def constraints_text(outcome: PolicyOutcome) -> str:
 
 def policy_text(policy: Policy) -> str:
     """An objective under its constraints, as a sentence without its end."""
-    goal = f"{'least' if policy.minimise else 'most'} {_plain(str(policy.objective))}"
+    objective = "prompt tokens" if policy.objective == TOKENS else policy.objective
+    goal = f"{'least' if policy.minimise else 'most'} {objective}"
     constraints = [str(constraint) for constraint in policy.constraints]
     return f"{goal} with {wording.listed(constraints)}" if constraints else f"{goal}, without constraints"
-
-
-def _plain(metric: str) -> str:
-    return {"tokens": "prompt tokens"}.get(metric, metric)
 
 
 def intervals(outcome: PolicyOutcome) -> Iterator[Interval]:
@@ -245,16 +237,14 @@ def answer(tuning: Tuning) -> str:
     """The result of a tuning in one sentence; empty without policies."""
     if len(tuning.datasets) == 1:
         dataset = tuning.datasets[0]
-        clauses = [f"{_names(group)}: {_in_short(dataset, group[0])}" for group in dataset.same_advice()]
+        clauses = [f"{policy_names(group)}: {_in_short(dataset, group[0])}" for group in dataset.same_advice()]
         return "; ".join(clauses) + "." * bool(clauses)
-    by_policy: dict[str, list[tuple[DatasetTuning, PolicyOutcome]]] = {}
-    for dataset in tuning.datasets:
-        for outcome in dataset.outcomes:
-            by_policy.setdefault(outcome.policy.name, []).append((dataset, outcome))
+    by_policy = wording.grouped((outcome.policy.name, (dataset, outcome)) for dataset, outcome in outcomes(tuning))
     return "; ".join(_over_datasets(name, several) for name, several in by_policy.items()) + "." * bool(by_policy)
 
 
-def _names(outcomes: Sequence[PolicyOutcome]) -> str:
+def policy_names(outcomes: Sequence[PolicyOutcome]) -> str:
+    """The names of policies that come to the same."""
     return wording.listed([outcome.policy.name for outcome in outcomes])
 
 
@@ -302,8 +292,10 @@ def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutco
         ranges.append(f"{_range(points, partial(wording.signed, COMPLETENESS))} points of completeness")
     gaps = [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]
     if gaps:
-        up_to = wording.number(COMPLETENESS, max(gaps))
-        ranges.append(f"on {len(gaps)} less complete than {LEARNED_NORMAL}, by up to {up_to} points")
+        ranges.append(
+            f"on {len(gaps)} less complete than {LEARNED_NORMAL}, "
+            f"by up to {wording.number(COMPLETENESS, max(gaps))} points"
+        )
     return f"{text} ({', '.join(ranges)})" if ranges else text
 
 
@@ -327,19 +319,20 @@ def _advice(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> str:
     first = group[0]
     if first.recommended is not None:
         text = _offers(first)
+        source = f"; it is what {first.taken_from} takes, which asks no less" if first.taken_from else ""
         ends = [
-            f"{_aims(outcome)}{_source_note(outcome) * (len(group) == 1)}"
+            f"{_aims(outcome)}{source if len(group) == 1 else ''}"
             f"{_verdict_note(outcome, all_decide=dataset.all_decide)}"
             for outcome in group
         ]
     else:
-        text = f"keep the default{_called(dataset)}"
+        text = "keep the default" + ("" if dataset.default is None else f" ({dataset.default.name})")
         ends = [_why_default(outcome) for outcome in group]
     if shortfall := _less_complete(dataset, first):
         text += f"; it is {shortfall}{_cheaper(dataset, first)}"
     if len(group) == 1:
-        return f"{_names(group)}: {text}{ends[0]}."
-    opening = f"{_names(group)}: same recommendation: {text}"
+        return f"{policy_names(group)}: {text}{ends[0]}."
+    opening = f"{policy_names(group)}: same recommendation: {text}"
     if len(set(ends)) == 1:
         return f"{opening}{ends[0]}."
     differing = (f"; {outcome.policy.name}: {end[2:]}" for outcome, end in zip(group, ends, strict=True) if end)
@@ -354,8 +347,10 @@ def _why_default(outcome: PolicyOutcome) -> str:
         )
         return f"; what was chosen, {setting(outcome)}, misses {missed} on the test split"
     if outcome.replaced is not None:
-        tuned = _selector_with(outcome.replaced)
-        return f"; what was chosen, {tuned}, is no more complete and costs no fewer prompt tokens"
+        return (
+            f"; what was chosen, {_selector_with(outcome.replaced)}, is no more complete and costs no fewer prompt "
+            "tokens"
+        )
     return f"; {outcome.reason.rstrip('.') if not outcome.answered else more_labels(outcome.needed)}"
 
 
@@ -393,10 +388,6 @@ def _selector_with(chosen: SettingResult) -> str:
     return f"{chosen.selector} with {values}" if values else chosen.selector
 
 
-def _called(dataset: DatasetTuning) -> str:
-    return "" if dataset.default is None else f" ({dataset.default.name})"
-
-
 def _offers(outcome: PolicyOutcome) -> str:
     """What it costs and keeps, against the default, and which tuned setting it beats."""
     comparisons = outcome.against.get("defaults", {})
@@ -409,21 +400,17 @@ def _offers(outcome: PolicyOutcome) -> str:
         interval = wording.difference_interval(COMPLETENESS, complete)
         text += f" at {wording.signed(COMPLETENESS, complete.difference)} points of completeness ({interval})"
     if outcome.replaced is not None:
-        tuned = _selector_with(outcome.replaced)
-        text += f"; it is at least as complete as {tuned}, which was chosen by tuning, for no more prompt tokens"
+        text += (
+            f"; it is at least as complete as {_selector_with(outcome.replaced)}, which was chosen by tuning, for no "
+            "more prompt tokens"
+        )
     return text
 
 
 def _aims(outcome: PolicyOutcome) -> str:
     """By how much it betters what the policy is about, if that is neither completeness nor tokens."""
     comparisons = outcome.against.get("defaults", {})
-    changes = [(metric, change_text(comparisons, metric)[0]) for metric in own_aim(outcome.policy)]
-    return "".join(f"; {points(metric)} {change}" for metric, change in changes)
-
-
-def _source_note(outcome: PolicyOutcome) -> str:
-    """Of which stricter policy the setting is, if it is."""
-    return f"; it is what {outcome.taken_from} takes, which asks no less" if outcome.taken_from else ""
+    return "".join(f"; {points(metric)} {change_text(comparisons, metric)[0]}" for metric in own_aim(outcome.policy))
 
 
 def _changed(tokens: Comparison) -> tuple[str, str]:
@@ -501,8 +488,10 @@ def _against_fixed(outcome: PolicyOutcome) -> tuple[str, ...]:
     if outcome.fixed is None:
         return (NO_K,)
     comparisons = outcome.against.get("fixed")
-    named = (("tokens", TOKENS), ("points", COMPLETENESS))
-    return tuple(f"{name} {', '.join(change_text(comparisons, metric))}" for name, metric in named)
+    return (
+        f"tokens {', '.join(change_text(comparisons, TOKENS))}",
+        f"points {', '.join(change_text(comparisons, COMPLETENESS))}",
+    )
 
 
 def _at_equal_tokens(outcome: PolicyOutcome) -> Mapping[str, Comparison]:
@@ -545,10 +534,18 @@ def gains(tuning: Tuning) -> Table | None:
         return (*ks, *changes)
 
     rows = _rows(tuning, row)
-    head = ["dataset", "policy", "fixed k of the base's ranking", "fixed k of the chosen ranking"]
-    for name in ("ranking", "cut", "both"):
-        head += [f"by {name}: tokens", f"by {name}: completeness, points"]
-    return Table("Gain by ranking and gain by cut", tuple(head), tuple(rows)) if rows else None
+    head = (
+        "dataset",
+        "policy",
+        "fixed k of the base's ranking",
+        "fixed k of the chosen ranking",
+        *(
+            f"by {name}: {figure}"
+            for name in ("ranking", "cut", "both")
+            for figure in ("tokens", "completeness, points")
+        ),
+    )
+    return Table("Gain by ranking and gain by cut", head, tuple(rows)) if rows else None
 
 
 def worst(tuning: Tuning) -> Table | None:
@@ -704,9 +701,9 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
 
 def _heading(dataset: DatasetTuning) -> str:
     counts = [f"{n:,}" if split == ALL else f"{n:,} {split}" for split, n in dataset.queries.items()]
-    items = count(dataset.items, "item")
     queries = "query" if [*dataset.queries.values()] == [1] else "queries"
-    return f"{dataset.dataset}: {wording.listed(counts) or 'no'} {queries}, {items}, tokens by {dataset.tokens}"
+    size = f"{wording.listed(counts) or 'no'} {queries}, {count(dataset.items, 'item')}"
+    return f"{dataset.dataset}: {size}, tokens by {dataset.tokens}"
 
 
 def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator[str]:

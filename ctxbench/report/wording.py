@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
+from typing import TypeVar
 
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
@@ -20,6 +22,8 @@ RAISED = (
 )
 SIZE_WORDS = "n: how many queries"
 _MANY = 1_000_000
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _LOOSE_END = re.compile(rf"[\d\u221e]{LOOSE}(?=\)|$)")
 _PLAIN = str.maketrans({MINUS: "-", DASH: "-", "\u221e": "inf"})
 
@@ -114,6 +118,14 @@ def queries_needed(comparison: Comparison) -> str:
     if comparison.needed > _MANY:
         return "more than a million queries would tell"
     return f"about {two_digits(comparison.needed):,} queries would tell"
+
+
+def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    """The values of each key, keys and values in their order."""
+    groups: dict[_Key, list[_Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def listed(names: list[str]) -> str:
