@@ -413,8 +413,10 @@ async def _all_pages(client: Any, limits: Limits, listing: ServerListing, *, hid
             raise
         for tool in result.tools:
             if tool.name in page_of:
-                where = f"on page {page_of[tool.name]} and on page {page}"
-                raise ListingError(f"it lists the tool {hide(tool.name)!r:.100} twice, {where}; names must differ")
+                raise ListingError(
+                    f"it lists the tool {hide(tool.name)!r:.100} twice, on page {page_of[tool.name]} and on page "
+                    f"{page}; names must differ"
+                )
             page_of[tool.name] = page
             listing.tools.append(tool.model_dump(by_alias=True, exclude_unset=True))  # as JSON, NaN would become null
         if len(listing.tools) > limits.tools:
@@ -690,8 +692,10 @@ def _items(spec: ServerSpec, listing: ServerListing) -> tuple[Item, ...]:
         name = spec.secrets.hide(tool["name"])
         secret = spec.secrets.in_names(tool)
         if secret is not None:
-            reason = f"{spec.secrets.hide(secret)!r:.100} is a name in it and holds a secret of the configuration"
-            raise ParameterError(f"its tool {name!r:.100} cannot be used: {reason}, and names are kept as they are")
+            raise ParameterError(
+                f"its tool {name!r:.100} cannot be used: {spec.secrets.hide(secret)!r:.100} is a name in it and holds "
+                "a secret of the configuration, and names are kept as they are"
+            )
         try:
             definition = read_definition({**spec.secrets.hide_in(tool), "name": tool["name"]})
             items.append(definition.item(spec.name, metadata))

@@ -572,8 +572,10 @@ class _ToolListReader:
             fields = " and ".join(f"{file_field!r} is not read as the {field}" for field, file_field in mapping.items())
             yield f"{fields}; to read it: {as_option({**self.names, **mapping})}"
         if self.schemaless:
-            problem = "read without their schema, which is zod's own object and no JSON schema"
-            yield f"{problem}: {self.schemaless:,}; write z.toJSONSchema(schema), or asSchema(schema).jsonSchema"
+            yield (
+                f"read without their schema, which is zod's own object and no JSON schema: {self.schemaless:,}; write "
+                "z.toJSONSchema(schema), or asSchema(schema).jsonSchema"
+            )
         if self.pages:
             yield "the list names a next page (nextCursor), so tools are missing; capture the server itself"
 

@@ -208,9 +208,9 @@ class FileImporter:
             StorageError: a file is missing or cannot be read.
         """
         if not self.takes_own:
-            message = f"{self.source.name} is read from the published files alone"
             raise ParameterError(
-                f"{message}: how it labels was looked up in these; write yours as a folder of a dataset"
+                f"{self.source.name} is read from the published files alone: how it labels was looked up in these; "
+                "write yours as a folder of a dataset"
             )
         return type(self)(folder, expected=self._expected, is_own=True)
 
@@ -454,8 +454,9 @@ def open_dataset(
         if importer is None:
             raise StorageError(f"dataset {text}: {fault} ({folder}), and no importer makes it again: delete the folder")
         if not importer.available():
-            state = f"its source is {_source_state(importer)}: {importer.install}"
-            raise StorageError(f"dataset {text}: {fault} ({folder}), and {state}")
+            raise StorageError(
+                f"dataset {text}: {fault} ({folder}), and its source is {_source_state(importer)}: {importer.install}"
+            )
         notify(f"dataset {text}: {fault}, importing {importer.version}")
     elif importer is None:
         for parent in (base or Path(), Path()):

@@ -629,8 +629,10 @@ class _Checker:
             if reachable:
                 why = "is included by hand only (manual), and its session does not hold it"
             names = " or ".join(repr(label.item.id) for label in labels)
-            message = f"query {query.id!r} requires {names}, which {why}; no selector could offer it"
-            yield Fault(message + self._next_remedy(), *contents.place_label(rows[0]))
+            yield Fault(
+                f"query {query.id!r} requires {names}, which {why}; no selector could offer it" + self._next_remedy(),
+                *contents.place_label(rows[0]),
+            )
 
 
 def label_fault(label: Label, message: str, location: Place) -> Fault:

@@ -261,8 +261,10 @@ def _read_session(
         fields = turn if isinstance(turn, dict) else {}
         role, content, marked = fields.get("role"), fields.get("content"), fields.get("has_answer") or False
         if role not in ("user", "assistant") or not isinstance(content, str) or not isinstance(marked, bool):
-            expected = "role (user or assistant), text content and, if it says so, has_answer (true or false)"
-            entry.fault(f"{where}, turn {number} must have {expected}, got {turn!r:.80}")
+            entry.fault(
+                f"{where}, turn {number} must have role (user or assistant), text content and, if it says so, "
+                f"has_answer (true or false), got {turn!r:.80}"
+            )
             continue
         item = Item(
             type="memory",

@@ -311,8 +311,10 @@ def split_dataset(
     _check(by, share, folds)
     bundles = bundles_of(dataset.queries)
     if folds > len(bundles):
-        groups = f"{len(bundles):,} {'query' if len(bundles) == 1 else 'queries'} or groups that stay together"
-        raise ParameterError(f"dataset {dataset.name} has {groups}, too few for {folds:,} folds")
+        raise ParameterError(
+            f"dataset {dataset.name} has {len(bundles):,} {'query' if len(bundles) == 1 else 'queries'} or groups "
+            f"that stay together, too few for {folds:,} folds"
+        )
     if by == "time":
         splits, cut = _time_splits(dataset, bundles, share)
     else:

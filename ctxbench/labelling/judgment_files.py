@@ -236,8 +236,10 @@ def answers_of_run(
         for query, pairs in queries.items()
     }
     if not any(rankings.values()):
-        message = "no ranked document of a query of the dataset is in its catalog"
-        raise ParameterError(f"{message}; expected item ids, or names of items, such as {next(iter(item_ids), 'none')}")
+        raise ParameterError(
+            "no ranked document of a query of the dataset is in its catalog; expected item ids, or names of items, "
+            f"such as {next(iter(item_ids), 'none')}"
+        )
     answers = [{"query": query, "items": rows[:keep], "ranking": rows} for query, rows in rankings.items()]
     return answers, {
         "queries that the dataset does not hold": [query for query in run if query not in queries],

@@ -445,11 +445,11 @@ def rebase_dataset(
     source, lost = f"{dataset.name} {dataset.version} {dataset.hash[:12]}", tuple(move.lost_labels)
     without = [i for i in gone if i.key not in move.renames]
     lost_gone = tuple(i.id for i in without)
-    counts = f"{len(followed)} items renamed, {len(lost_gone)} gone, {len(added)} new, {len(changed)} changed"
     return RebaseReport(
         dataset=recorded(
             moved,
-            f"Carried from {source} to another catalog: {counts}; {len(lost)} labels lost.",
+            f"Carried from {source} to another catalog: {len(followed)} items renamed, {len(lost_gone)} gone, "
+            f"{len(added)} new, {len(changed)} changed; {len(lost)} labels lost.",
             renames=move.renames,
             dropped=Counter(label.item for label in lost if label.why == "gone"),
         ),

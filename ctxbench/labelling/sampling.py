@@ -549,8 +549,9 @@ class Queue:
                 focus=tuple(data.get("focus", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            message = f"{path} is damaged ({error}); bring it back from a copy: without it answers have no weights"
-            raise StorageError(message) from error
+            raise StorageError(
+                f"{path} is damaged ({error}); bring it back from a copy: without it answers have no weights"
+            ) from error
 
     def write(self, path: Path) -> None:
         """Write the queue, whole or not at all."""

@@ -299,8 +299,10 @@ class TraceSource:
             raise ParameterError("expected at least one log file")
         for old, new in self.renames.items():
             if self.catalog.find(new) is None:
-                problem = f"rename {old.id} to {new.id}: the catalog holds no {new.id!r}"
-                raise ParameterError(f"{problem}{suggest_items(new.id, self.catalog.ids)}")
+                raise ParameterError(
+                    f"rename {old.id} to {new.id}: the catalog holds no "
+                    f"{new.id!r}{suggest_items(new.id, self.catalog.ids)}"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

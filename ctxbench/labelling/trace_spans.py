@@ -717,8 +717,9 @@ def _tool_call(span: Span) -> Call | None:
         return None
     error = span.attributes.get("error.type")
     thrown = " ".join(str(e.data.get("exception.message") or "") for e in span.events if e.name == "exception")
-    error_text = f"{error or ''} {span.message} {thrown}"
-    status = result_status(error_text, name, failed=True) if span.failed or error else "ok"
+    status = (
+        result_status(f"{error or ''} {span.message} {thrown}", name, failed=True) if span.failed or error else "ok"
+    )
     return Call(name, status, text_or_none(span.attributes.get("gen_ai.tool.call.id")), guessed=True)
 
 

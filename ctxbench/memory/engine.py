@@ -418,8 +418,9 @@ class ContextEngine:
             model = open_embedder(embedder_name(embedder))
             if dimensions is not None and model.identity.dimensions != dimensions:
                 actual = f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions"
-                expected = f"{dimensions} are expected; name another embedder, or leave dimensions out"
-                raise ParameterError(f"{actual}, and {expected}")
+                raise ParameterError(
+                    f"{actual}, and {dimensions} are expected; name another embedder, or leave dimensions out"
+                )
             self.progress: Callable[[int, int], None] | None = None
             self._resources: LocalResources = local_resources(
                 model, open_counter(counter), progress=lambda *n: self.progress and self.progress(*n)
@@ -575,8 +576,10 @@ class ContextEngine:
     def _vector_query(self, vector: Sequence[float]) -> _Query:
         """A query of a vector with the right number of dimensions; the search checks the rest."""
         if len(vector) != self._dimensions:
-            size = f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}"
-            raise ParameterError(f"{size}; embed the query with the same model")
+            raise ParameterError(
+                f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}; embed the query "
+                "with the same model"
+            )
         return [("", tuple(map(float, vector)))]
 
 

@@ -138,8 +138,10 @@ def _content(name: str, value: object) -> str:
         raise ParameterError(f"{name} must have at most {LONGEST:,} characters, got {len(value):,}; store it in parts")
     if match := _UNFIT.search(value):
         kind = "half characters" if _is_half(match[0]) else "control characters but tabs and line ends"
-        expected = f"no {kind}, got {match[0]!r} at character {match.start() + 1:,}"
-        raise ParameterError(f"{name} must hold {expected}; take it out, or leave out what is no text")
+        raise ParameterError(
+            f"{name} must hold no {kind}, got {match[0]!r} at character {match.start() + 1:,}; take it out, or leave "
+            "out what is no text"
+        )
     return value
 
 
@@ -273,8 +275,10 @@ def successor(current: Memory, at: str | None, changes: Mapping[str, Any]) -> tu
     moment = time_named(f"{where}at", at)
     begun = str(current.created)
     if moment < begun:
-        problem = f"at ({moment}) is before its version {current.version} was created ({begun})"
-        raise ParameterError(f"{where}{problem}; a later version begins after the one before")
+        raise ParameterError(
+            f"{where}at ({moment}) is before its version {current.version} was created ({begun}); a later version "
+            "begins after the one before"
+        )
     faults: list[str] = []
     new = checked(replace(current, **changes, created=moment, version=1, until=None), faults)
     if faults:
@@ -302,8 +306,10 @@ def check_relationship(relationship: Relationship) -> None:
     """Raise a `ParameterError` for a relationship of a memory to itself, or without a type."""
     checked_name("the type of a relationship", relationship.type)
     if relationship.source == relationship.target:
-        ends = f"got {relationship.source!r} twice"
-        raise ParameterError(f"a relationship leads from one memory to another one, {ends} ({relationship.type!r})")
+        raise ParameterError(
+            f"a relationship leads from one memory to another one, got {relationship.source!r} twice "
+            f"({relationship.type!r})"
+        )
 
 
 def unknown(noun: str, name: object, candidates: Iterable[str] = ()) -> ParameterError:
@@ -415,8 +421,10 @@ def checked_event(event: Event) -> Event:
     metadata = checked_metadata(f"{where}metadata", event.metadata)
     if (ASKED in metadata or event.kind == SUFFICIENT) and not _is_asked(event, metadata.get(ASKED)):
         if event.kind == SUFFICIENT:
-            expected = f"{ASKED!r} with context (its id), text, time, and items, a list of ids of items"
-            raise ParameterError(f"{where}metadata: expected {expected}")
+            raise ParameterError(
+                f"{where}metadata: expected {ASKED!r} with context (its id), text, time, and items, a list of ids of "
+                "items"
+            )
         raise ParameterError(f"{where}metadata: {ASKED!r} is what a service keeps there; take another name")
     checked = replace(event, at=time_named(f"{where}at", event.at), metadata=metadata)
     things_of(checked)

@@ -524,9 +524,9 @@ class ContextService:
         """
         if len(set(users)) > 1 and self._unscoped:
             steps = ", ".join(dict.fromkeys(step.name for step in self._unscoped))
-            problem = f"{self._selector}: step {steps} counts words over the whole catalog, and there are several users"
             raise ParameterError(
-                f"{problem}; set `statistics: scope` there, so that it counts over what each user sees"
+                f"{self._selector}: step {steps} counts words over the whole catalog, and there are several users; "
+                "set `statistics: scope` there, so that it counts over what each user sees"
             )
 
     def prepare(self, users: Collection[str | None] = (None,)) -> None:

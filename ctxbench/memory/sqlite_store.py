@@ -307,8 +307,10 @@ class SqliteStore(BaseStore):
         if application != APPLICATION and (tables or version):
             raise StorageError(f"{self.path} is a database of something else; expected one of memories")
         if version > len(MIGRATIONS):
-            problem = f"schema {version}, and this version of ctxbench knows {len(MIGRATIONS)}"
-            raise StorageError(f"{self.path} has {problem}; update ctxbench. Nothing was changed there")
+            raise StorageError(
+                f"{self.path} has schema {version}, and this version of ctxbench knows {len(MIGRATIONS)}; update "
+                "ctxbench. Nothing was changed there"
+            )
         return int(version)
 
     def _scrub(self, db: sqlite3.Connection) -> None:
@@ -326,8 +328,10 @@ class SqliteStore(BaseStore):
             why = "another process reads it"
         except sqlite3.Error as error:
             why = str(error)
-        problem = f"the memories are deleted, but their text may still be in {self.path} ({why})"
-        raise StorageError(f"{problem}; it goes when the file is next opened while no one else uses it")
+        raise StorageError(
+            f"the memories are deleted, but their text may still be in {self.path} ({why}); it goes when the file is "
+            "next opened while no one else uses it"
+        )
 
     def _fault(self, error: Exception) -> StorageError:
         """The error for the user of an SQLite error."""
@@ -632,8 +636,10 @@ def _refuse_unordered(rows: Sequence[_MemoryRow]) -> None:
     for row in rows:
         before = first.setdefault((row.memory.id, row.memory.created if row.dated else None), row)
         if _version(before.memory)[1:] != _version(row.memory)[1:]:
-            problem = f"line {before.row.line} says otherwise of {row.memory.id!r}{' at the same time' * row.dated}"
-            row.row.fault(f"{problem}; say with created_at which came later")
+            row.row.fault(
+                f"line {before.row.line} says otherwise of {row.memory.id!r}{' at the same time' * row.dated}; say "
+                "with created_at which came later"
+            )
 
 
 def _memory_row(row: Row, values: Mapping[str, Any], workspace: str) -> _MemoryRow:
@@ -696,7 +702,7 @@ def _check_ends(rows: Sequence[_MemoryRow], stored: Mapping[str, Sequence[tuple[
     """Add a fault for an end at which no version begins: a version ends when the next one replaces it."""
     for memory_row in rows:
         if memory_row.until and all(created != memory_row.until for created, *_ in stored[memory_row.memory.id]):
-            row = f"no row of {memory_row.memory.id!r} begins then"
             memory_row.row.fault(
-                f"until ({memory_row.until}) ends a version when the next one begins, and {row}; leave it out"
+                f"until ({memory_row.until}) ends a version when the next one begins, and no row of "
+                f"{memory_row.memory.id!r} begins then; leave it out"
             )

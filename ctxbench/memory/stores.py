@@ -137,10 +137,9 @@ class BaseStore(ABC):
                     if self._visible_key(new_event.workspace, new_event.user, new_event.at, id_) is None:
                         # the message holds nothing of another user
                         who = "everybody" if new_event.user is None else f"user {new_event.user!r:.60}"
-                        problem = f"there is no {id_!r:.60} in workspace {new_event.workspace!r}"
                         raise ParameterError(
-                            f"{new_event.kind}: {problem} that {who} sees at {new_event.at}; expected the id of "
-                            f"a file, message or memory"
+                            f"{new_event.kind}: there is no {id_!r:.60} in workspace {new_event.workspace!r} that "
+                            f"{who} sees at {new_event.at}; expected the id of a file, message or memory"
                         )
             self._record(rows)
 

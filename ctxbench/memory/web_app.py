@@ -316,8 +316,9 @@ class _WebApp:
             return json.dumps(answered, ensure_ascii=False, allow_nan=False).encode()
 
         if self._requests[user] >= _WAITING:
-            problem = f"{_WAITING} requests of yours are not answered yet; ask again later"
-            raise _Problem(429, problem, {"Retry-After": "1"})
+            raise _Problem(
+                429, f"{_WAITING} requests of yours are not answered yet; ask again later", {"Retry-After": "1"}
+            )
         self._requests[user] += 1
         try:
             turn = self._turns.setdefault(user, asyncio.Semaphore(_AT_ONCE))

@@ -528,8 +528,10 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
         where = _location(error, path, base, imported=True)
         if isinstance(error, ModuleNotFoundError) and not where:
             raise ParameterError(f"callable {spec!r}: {error.msg}") from error  # it is the named module that is missing
-        raised = f"{_message(error)}{'' if isinstance(error, SyntaxError) else where}"
-        raise ParameterError(f"callable {spec!r}: importing {target} raised {raised}") from error
+        raise ParameterError(
+            f"callable {spec!r}: importing {target} raised "
+            f"{_message(error)}{'' if isinstance(error, SyntaxError) else where}"
+        ) from error
     for part in name.split("."):
         if not hasattr(loaded, part):
             raise ParameterError(f"callable {spec!r}: {target} has no {name!r}")

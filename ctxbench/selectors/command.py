@@ -64,8 +64,10 @@ def split_command(command: str) -> list[str]:
         raise ParameterError(f"command cannot be split into words: {error}; give it as a list") from error
     if (operator := _OPERATOR.search(command)) and operator.group(1) in words:
         shell = f"{{command: [bash, -c, {shlex.quote(command)}]}}"
-        problem = f"command: no shell runs it, so that {operator.group(1)!r} would be an argument of {words[0]!r}"
-        raise ParameterError(f"{problem}; name the program alone, or a shell: {shell}")
+        raise ParameterError(
+            f"command: no shell runs it, so that {operator.group(1)!r} would be an argument of {words[0]!r}; name the "
+            f"program alone, or a shell: {shell}"
+        )
     return words
 
 
@@ -96,8 +98,10 @@ def _program(name: str, base: Path) -> str:
         if not path.is_file():
             raise ParameterError(f"command: the program {name!r} does not exist{_nearest(path)}")
         how = program_form(name)
-        fix = f"run `chmod +x {shlex.quote(name)}`{f', or write {how}' if how else ''}"
-        raise ParameterError(f"command: the program {name!r} is not executable; {fix}")
+        raise ParameterError(
+            f"command: the program {name!r} is not executable; run `chmod +x "
+            f"{shlex.quote(name)}`{f', or write {how}' if how else ''}"
+        )
     return str(path)
 
 

@@ -466,8 +466,9 @@ class ConversationStore:
                         stream.truncate(size)
                         raise
             except OSError as error:
-                problem = f"cannot write {self.path}: {error.strerror or error}; the exchange was not stored"
-                raise StorageError(problem) from error
+                raise StorageError(
+                    f"cannot write {self.path}: {error.strerror or error}; the exchange was not stored"
+                ) from error
             self._follow()
 
     def remove(self, conversation: str) -> int:

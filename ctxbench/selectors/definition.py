@@ -195,8 +195,10 @@ class Definition:
             needs = {self.search_switch: (True,), **needs}
         for required_name, allowed in needs.items():
             if values[required_name] not in allowed:
-                message = f"{name} has no effect while {required_name} is {value_text(values[required_name])}"
-                return f"{message}; set {required_name} to {any_of(allowed)}, or leave {name} out"
+                return (
+                    f"{name} has no effect while {required_name} is {value_text(values[required_name])}; set "
+                    f"{required_name} to {any_of(allowed)}, or leave {name} out"
+                )
         return ""
 
 

@@ -91,8 +91,10 @@ class AnswerCache:
         }  # the last one of a key
         failed = len(written) - len(records)
         if failed > max((record["said"] for record in records if "said" in record), default=0):
-            count = f"{failed:,} of {failed + len(answer_records):,} answers in {path}"
-            _log.warning("%s did not fit their checksums; they are asked for again", count)
+            _log.warning(
+                "%s did not fit their checksums; they are asked for again",
+                f"{failed:,} of {failed + len(answer_records):,} answers in {path}",
+            )
             self._append({"said": failed})
 
     @classmethod
@@ -193,8 +195,9 @@ class FileSource(Source):
             query = batch.requests[row].id
             self._requested.add(query)
             if query in self._answers:
-                where = f"{self._display_path}, line {self._lines[query]}"
-                replies.append(RawAnswer(answer=self._answers[query], where=where))
+                replies.append(
+                    RawAnswer(answer=self._answers[query], where=f"{self._display_path}, line {self._lines[query]}")
+                )
             else:
                 replies.append(
                     RawAnswer(error=f"{self._display_path} holds no answer for it (it answers {len(self._answers)})")

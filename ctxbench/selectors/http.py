@@ -361,8 +361,10 @@ class HttpSource(Source):
             except httpx.TransportError as error:
                 if not left:
                     lost = "no connection to" if isinstance(error, httpx.ConnectError) else "no whole answer from"
-                    why = f"{type(error).__name__} {self._shown_value(str(error))}"
-                    raise _SilentError(f"{lost} {self._label} ({self._options.retries + 1} tries): {why}") from error
+                    raise _SilentError(
+                        f"{lost} {self._label} ({self._options.retries + 1} tries): {type(error).__name__} "
+                        f"{self._shown_value(str(error))}"
+                    ) from error
             except TooLongError as error:
                 raise _FailedError(f"{self._label} returned more than {BODY_LIMIT // 2**20} MiB") from error
             left -= 1

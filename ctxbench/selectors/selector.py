@@ -200,8 +200,10 @@ def _needs(name: str, needs: Any) -> dict[str, tuple[Value, ...]]:
     by_name = {key: tuple(values) if isinstance(values, list) else (values,) for key, values in mapping.items()}
     plain = all(isinstance(value, bool | int | float | str) for values in by_name.values() for value in values)
     if not by_name or not all(by_name.values()) or not plain or not all(isinstance(key, str) for key in by_name):
-        message = "must name a parameter that is true or false, or map parameters to the values that each may have"
-        raise ParameterError(f"parameter {name}: needs {message}; got {needs!r}")
+        raise ParameterError(
+            f"parameter {name}: needs must name a parameter that is true or false, or map parameters to the values "
+            f"that each may have; got {needs!r}"
+        )
     return by_name
 
 
