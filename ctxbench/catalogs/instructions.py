@@ -206,8 +206,7 @@ class _Convention:
 def _by_place(path: str, _page: Page) -> tuple[str, str]:
     """At the top for everything, further down for what is done there."""
     folder = path.rpartition("/")[0]
-    nested = folder not in ("", ".claude", ".github")
-    return ("agent", f"applies in {folder}/") if nested else ("always", "")
+    return ("agent", f"applies in {folder}/") if folder not in ("", ".claude", ".github") else ("always", "")
 
 
 def _claude_rule(_path: str, page: Page) -> tuple[str, str]:
@@ -468,8 +467,7 @@ def _item(path: str, page: Page, *, item_type: str, mode: tuple[str, str]) -> It
 
 def _follow(read: _Folder, path: str, *, importer: _RuleFile, depth: int) -> None:
     """Read the imports of a file, recursively; an import has the mode of the file that started it."""
-    text = importer.item.text if path == importer.path else read.files[path].item.text
-    for name in _imports(text):
+    for name in _imports(importer.item.text if path == importer.path else read.files[path].item.text):
         target = _target(read, path, name)
         if target is None:
             continue

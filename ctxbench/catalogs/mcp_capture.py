@@ -466,8 +466,7 @@ def _http_client(watch: Watch, headers: dict[str, str] | None = None, timeout: A
     """A client whose responses the watch sees, before their bodies."""
     import httpx2
 
-    hooks = {"response": [watch.response]}
-    client = httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks=hooks)
+    client = httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [watch.response]})
     client.headers.update(AS_IT_IS)
     return client
 

@@ -359,8 +359,7 @@ def text_key(text: str) -> str:
 
 def _lines(text: str) -> list[int]:
     """The 1-based line of each entry of a valid JSON list."""
-    start = len(text) - len(text.lstrip())
-    return [line for line, _ in values_with_lines(text, start + 1, end="]")]
+    return [line for line, _ in values_with_lines(text, len(text) - len(text.lstrip()) + 1, end="]")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -431,15 +431,14 @@ def history_dataset(
         "labelling": _LABELLING[settings.view],
         "notes": _NOTES,
     }
-    dataset = Dataset(
+    return Dataset(
         name=settings.name,
         version="1",
         catalog=catalog,
         queries=history.queries(),
         labels=tuple(history.labels(visible, notify)),
         about=about,
-    )
-    return dataset, choice
+    ), choice
 
 
 @dataclass(frozen=True, kw_only=True)

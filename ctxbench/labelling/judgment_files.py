@@ -512,8 +512,7 @@ def not_held(dataset: Dataset) -> dict[str, int]:
 
 def _judged(dataset: Dataset) -> set[str]:
     """The queries whose labels are in qrels: those with required items that are all known."""
-    required = {label.query for label in dataset.labels if label.grade == Grade.REQUIRED}
-    return required - set(dataset.unlabelled)
+    return {label.query for label in dataset.labels if label.grade == Grade.REQUIRED} - set(dataset.unlabelled)
 
 
 def _corpus_rows(dataset: Dataset, *, plain: bool) -> Iterator[dict[str, Any]]:

@@ -66,8 +66,7 @@ def similar_by_words(
         ParameterError: the threshold is out of range.
     """
     _check(threshold)
-    counted = [Counter(words(text)) for text in texts]
-    weights = _weights(counted)
+    weights = _weights([Counter(words(text)) for text in texts])
     texts_by_word = group_pairs((word, position) for position, row in enumerate(weights) for word in row)
     postings = {
         word: (np.array(positions, dtype=np.int64), np.array([weights[position][word] for position in positions]))
@@ -117,8 +116,7 @@ def similar_by_vectors(
     step = max(1, _BLOCK // len(chunks))
     pairs: list[SimilarPair] = []
     for begin in range(0, len(chunks), step):
-        product = means[begin : begin + step] @ means.T
-        for index, score in enumerate(product):
+        for index, score in enumerate(means[begin : begin + step] @ means.T):
             pairs += _pairs_of(begin + index, score, threshold, included)
     return _ordered(pairs)
 

@@ -100,8 +100,7 @@ class Pool:
 
     def positions(self, keys: Iterable[ItemKey]) -> tuple[int, ...]:
         """The catalog positions of items; those that the catalog does not hold are left out."""
-        positions = map(self.dataset.catalog.find, keys)
-        return tuple(position for position in positions if position is not None)
+        return tuple(position for position in map(self.dataset.catalog.find, keys) if position is not None)
 
     def groups(self, labels: Sequence[Label]) -> list[tuple[int, ...]]:
         """The groups of required items of labels, as catalog positions."""
@@ -394,8 +393,7 @@ class LogOddsCorrection:
         # the selectors' outcomes for one query hang together: n of them count as the root of n
         weight = np.repeat([case.weight for case in cases.cases], n_sets) / np.sqrt(n_sets)
         prior = 1.0 / np.array([_SPREAD_GUESS, _SPREAD_LEVEL, *[_SPREAD] * _N_FEATURES]) ** 2
-        fitted = _fit(empty.columns(cases), cases.outcomes.ravel(), weight, (empty.coefficients, prior))
-        return cls(fitted, empty.mean)
+        return cls(_fit(empty.columns(cases), cases.outcomes.ravel(), weight, (empty.coefficients, prior)), empty.mean)
 
     def columns(self, cases: Cases) -> FloatArray:
         """The columns of the regression, shape (n_cases * n_sets, 2 + n_features)."""

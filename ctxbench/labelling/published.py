@@ -109,8 +109,7 @@ class _CutError(Exception):
 def sources() -> dict[str, tuple[PublishedSource, tuple[str, ...]]]:
     """The sources that can be fetched, by name, with their datasets, sorted."""
     readers = [importer for importer in importers().values() if isinstance(importer, FileImporter)]
-    by_name = {importer.source.name: (importer.source, importer.provides) for importer in readers}
-    return dict(sorted(by_name.items()))
+    return dict(sorted({importer.source.name: (importer.source, importer.provides) for importer in readers}.items()))
 
 
 def source_of(name: str) -> PublishedSource:

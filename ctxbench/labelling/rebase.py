@@ -508,7 +508,6 @@ class _Rebaser:
             query_labels, partly = self._labels(query, request)
             queries.append(replace(query, request=request, partly_labelled=query.partly_labelled or partly))
             labels += query_labels
-        about = {name: value for name, value in self.old.about.items() if name != "frozen"}
         return replace(
             self.old,
             version=version,
@@ -516,7 +515,7 @@ class _Rebaser:
             queries=tuple(queries),
             labels=tuple(labels),
             scopes=scopes,
-            about=about,
+            about={name: value for name, value in self.old.about.items() if name != "frozen"},
             gone=0,
         )
 

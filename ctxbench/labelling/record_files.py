@@ -408,12 +408,11 @@ def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[st
     """
     snake_names = {name: snake(name) for name, value in data.items() if value is not None and name not in names}
     offered = [name for name in snake_names if snake_names[name] not in FORBIDDEN and listed_definitions(data[name])]
-    labels = [
+    if [
         name
         for name in snake_names
         if snake_names[name] in EXPECTED and snake_names[name] != "tools" and name not in offered
-    ]
-    if labels or "expected" in names:
+    ] or "expected" in names:
         return offered + [name for name in snake_names if snake_names[name] == "tools" and name not in offered]
     # definitions under another name of labels are a fault, so that they do not look unlabelled
     return [name for name in offered if snake_names[name] not in EXPECTED or snake_names[name] == "tools"]
@@ -605,8 +604,7 @@ def likely_role(
     for field in ("expected", "forbidden"):
         theirs = names_of.get(field)
         if theirs and get_close_matches(plain, [snake(theirs)], n=1):
-            absent = fields.get(field) is None
-            return (field, theirs) if absent else None
+            return (field, theirs) if fields.get(field) is None else None
     close = get_close_matches(plain, names, n=1)
     if not close and role == "forbidden" and isinstance(value, list):
         close = ["forbidden"]

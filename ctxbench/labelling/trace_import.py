@@ -387,8 +387,7 @@ def import_traces(
         "labelling": report.labelling(),
         "notes": {"traces": report.as_dict()},
     }
-    dataset = builder.dataset(settings.name, about)
-    return TraceImport(dataset=dataset, exposures=tuple(builder.exposures), report=report)
+    return TraceImport(dataset=builder.dataset(settings.name, about), exposures=tuple(builder.exposures), report=report)
 
 
 def import_into(

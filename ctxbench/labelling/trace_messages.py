@@ -300,8 +300,7 @@ def _messages_of(response: Any) -> list[Any] | None:
             for candidate in candidates[:1]
             if isinstance(candidate, dict) and "content" in candidate
         ]
-    inner = response.get("response")
-    for source, name in ((response, "output"), (response, "messages"), (inner, "messages")):
+    for source, name in ((response, "output"), (response, "messages"), (response.get("response"), "messages")):
         items = source.get(name) if isinstance(source, dict) else None
         if isinstance(items, list):
             return list(input_messages(items))
@@ -334,8 +333,7 @@ def input_messages(value: Any) -> Iterator[Any]:
 
 
 def _call_message(call: Any, item: Mapping[str, Any]) -> dict[str, Any]:
-    tool_call = {"id": call, "function": {"name": item.get("name")}}
-    return {"role": "assistant", "content": "", "tool_calls": [tool_call]}
+    return {"role": "assistant", "content": "", "tool_calls": [{"id": call, "function": {"name": item.get("name")}}]}
 
 
 def _calls_of(response: Mapping[str, Any]) -> dict[str, Any]:

@@ -477,8 +477,7 @@ def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call,
     merged: dict[tuple[str | None, str, int], Call] = {}
     separate: list[Call] = []
     for record in records:
-        messages = [record.calls] if record.cumulative else []
-        for calls in (*messages, *(nested.calls for nested in record.nested)):
+        for calls in (*([record.calls] if record.cumulative else []), *(nested.calls for nested in record.nested)):
             n_calls: Counter[tuple[str | None, str]] = Counter()
             for call in calls:
                 key = call.id, call.name, n_calls[call.id, call.name]

@@ -639,10 +639,9 @@ def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> tuple[
         "source": f"feedback on contexts of workspace {workspace}",
         "labelling": LABELLING,
     }
-    dataset = Dataset(
+    return Dataset(
         name=name, version="1", catalog=catalog, queries=tuple(queries), labels=tuple(labels), about=about
-    )
-    return dataset, tuple(exposures)
+    ), tuple(exposures)
 
 
 @dataclass(frozen=True)

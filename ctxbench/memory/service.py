@@ -150,8 +150,7 @@ class StageSeconds:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
         if self._tracer is not None:
             end = clock.time_ns()
-            span = self._tracer.start_span(f"context.{kind}.{name}", start_time=end - round(seconds * 1e9))
-            span.end(end_time=end)
+            self._tracer.start_span(f"context.{kind}.{name}", start_time=end - round(seconds * 1e9)).end(end_time=end)
 
 
 def _tracer() -> Any:
@@ -603,7 +602,6 @@ class ContextService:
         items = sorted(built.items)
         for item in items:
             self._visible_key(item, user, built)
-        request = {"context": context, "items": items, "text": built.text, "time": built.time}
         self._store.record(
             Event(
                 kind=SUFFICIENT,
@@ -612,7 +610,7 @@ class ContextService:
                 user=user,
                 conversation=built.conversation,
                 useful=enough,
-                metadata={ASKED: request},
+                metadata={ASKED: {"context": context, "items": items, "text": built.text, "time": built.time}},
             )
         )
         self.metrics.count(sufficient=int(enough), insufficient=int(not enough))

@@ -161,8 +161,7 @@ class SqliteStore(BaseStore):
             keys, gone = json.dumps([key for _, key in rows]), "IN (SELECT value FROM json_each(?))"
             if self._forget is not None:
                 texts = "SELECT content FROM versions WHERE memory"
-                unused = self._sql(f"{texts} {gone} EXCEPT {texts} NOT {gone}", keys, keys)
-                self._forget([text for (text,) in unused])
+                self._forget([text for (text,) in self._sql(f"{texts} {gone} EXCEPT {texts} NOT {gone}", keys, keys)])
             self._sql(f"DELETE FROM memories WHERE key {gone}", keys)  # noqa: S608
             of_context = "EXISTS (SELECT 1 FROM json_each(things) WHERE value IN (SELECT value FROM json_each(?)))"
             ids = json.dumps([id, *other_ids])
@@ -361,8 +360,7 @@ class SqliteStore(BaseStore):
     def _row_keys(self, workspace: str, id_: str) -> tuple[int, int]:
         """The keys of a workspace and of a memory in it."""
         room, _, _ = self._room(workspace)
-        values = (room, _as_text(id_))
-        row = self._sql("SELECT key FROM memories WHERE workspace = ? AND id = ?", *values).fetchone()
+        row = self._sql("SELECT key FROM memories WHERE workspace = ? AND id = ?", room, _as_text(id_)).fetchone()
         if row is None:
             ids = (memory_id for (memory_id,) in self._sql("SELECT id FROM memories WHERE workspace = ?", room))
             raise unknown(f"workspace {workspace!r} has no memory", id_, ids)
@@ -382,8 +380,7 @@ class SqliteStore(BaseStore):
         db = self._open()
         db.executemany(_ADD_MEMORY, [(key, room, row.id, row.type) for room, key, row in keyed])
         db.executemany(_ADD_VERSION, [_values(row, room, key) for room, key, row in keyed])
-        changed = [(room,) for room in rooms.values()]
-        db.executemany(_GROWN, changed)
+        db.executemany(_GROWN, [(room,) for room in rooms.values()])
 
     def _versions(self, workspace: str, id_: str) -> list[Memory]:
         _, key = self._row_keys(workspace, id_)
@@ -622,8 +619,7 @@ def import_memories(
             with _faults_of(row):
                 store.relate(Relationship(workspace=workspace, source=source, target=target, type=kind))
         raise_faults(sorted(rows[0].row.faults, key=attrgetter("line")), subject=_subject(file.path))
-    n_unchanged = len(rows) - len(new) - len(later)
-    return ImportedMemories(len(new), len(later), n_unchanged, len(links), file.elsewhere)
+    return ImportedMemories(len(new), len(later), len(rows) - len(new) - len(later), len(links), file.elsewhere)
 
 
 def _subject(path: Path) -> str:

@@ -188,11 +188,10 @@ class LineProcess:
             OSError: it cannot be started.
         """
         # A Python selector that forgets to flush would else look as if it hung.
-        environment = {"PYTHONUNBUFFERED": "1", **os.environ}
         self._process = subprocess.Popen(  # noqa: S603 - running the user's own command is what this is for
             list(argv),
             cwd=cwd,
-            env=environment,
+            env={"PYTHONUNBUFFERED": "1", **os.environ},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -535,9 +534,9 @@ class CommandSource(Source):
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """Ask; interrupted, it ends all processes at once. An answer is a success of `CircuitBreaker`."""
         self._breaker.begin(batch.catalog.hash)
-        messages = request_messages(batch, rows, self._options.send)
         pending = deque(
-            _PendingRequest(row, message["query"], message["catalog"], dumps(message)) for row, message in messages
+            _PendingRequest(row, message["query"], message["catalog"], dumps(message))
+            for row, message in request_messages(batch, rows, self._options.send)
         )
         replies: dict[int, RawAnswer] = {}
         n_pending = len(pending)

@@ -410,8 +410,7 @@ def read_with(find: Find, path: Path, *, preset: str = "") -> PresetsFile:
         reader.fault("the file holds no preset", "presets")
     raise_faults(sorted(dict.fromkeys(reader.faults), key=lambda fault: fault.line))
     valid = {name: preset for name, preset in presets.items() if preset is not None}
-    split = data.get("test_split", "")
-    return PresetsFile(path=path, tuned=data["tuned"], presets=valid, find=find, test_split=split)
+    return PresetsFile(path=path, tuned=data["tuned"], presets=valid, find=find, test_split=data.get("test_split", ""))
 
 
 def _unknown(name: str, names: Iterable[str], path: Path) -> UnknownNameError:
@@ -530,9 +529,9 @@ class _PresetReader(YamlForm):
             self.fault(f"{message}; tune again with `ctxbench tune`", *where, "definition")
             return
         before = len(self.faults)
-        settings = preset.set.items()
         tried = {
-            key: self.attempt(partial(selector.checked, key, value), *where, "set", key) for key, value in settings
+            key: self.attempt(partial(selector.checked, key, value), *where, "set", key)
+            for key, value in preset.set.items()
         }
         checked = {key: value for key, value in tried.items() if value is not None}
         if len(self.faults) > before:

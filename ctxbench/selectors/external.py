@@ -294,8 +294,7 @@ class Patience:
     def watching(self) -> Iterator[None]:
         """Log what is waited for while the block runs."""
         done = threading.Event()
-        thread = threading.Thread(target=self._watch, args=(done,), daemon=True)
-        thread.start()
+        threading.Thread(target=self._watch, args=(done,), daemon=True).start()
         try:
             yield
         finally:

@@ -79,12 +79,11 @@ class HttpOptions:
             raise ParameterError(f"timeout must be more than 0 seconds, got {self.timeout}")
         if not 0 <= self.backoff <= LONGEST_WAIT_S:
             raise ParameterError(f"backoff must be 0 to {LONGEST_WAIT_S:g} seconds, got {self.backoff}")
-        ranges = (
+        for name, value, minimum, maximum in (
             ("batch", self.batch, 1, 1000),
             ("concurrency", self.concurrency, 1, 64),
             ("retries", self.retries, 0, 10),
-        )
-        for name, value, minimum, maximum in ranges:
+        ):
             check_range(name, value, minimum, maximum)
 
 

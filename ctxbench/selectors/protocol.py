@@ -43,8 +43,7 @@ def schema() -> dict[str, Any]:
 
     Its root describes an answer, so `jsonschema.validate(answer, schema())` checks one.
     """
-    text = Path(__file__).with_name("external_schema.json").read_text("utf-8")
-    return cast("dict[str, Any]", json.loads(text))
+    return cast("dict[str, Any]", json.loads(Path(__file__).with_name("external_schema.json").read_text("utf-8")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,8 +376,7 @@ class AnswerReader:
             rows = items.without(in_session)
             chosen = rows.item
         else:
-            ranked = self._rows("ranking", ranking, row, in_session)
-            rows = ranked.without(in_session)
+            rows = self._rows("ranking", ranking, row, in_session).without(in_session)
             chosen = items.without(in_session).item
             self._check_chosen(items.without(in_session), rows)
         return Answer(
