@@ -244,7 +244,6 @@ def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
         raise ParameterError("; ".join(wrong))
     server = next((_server_name(data.get(key)) for key in SERVER_KEYS if data.get(key)), None)
     read_keys = {"name", "description", "title", "enabled", "type", "function", *SCHEMA_KEYS, *SERVER_KEYS}
-    unread = {key: value for key, value in {**data, **body}.items() if key not in read_keys and value is not None}
     return ToolDefinition(
         name=str(name),
         description=str(description or ""),
@@ -253,7 +252,7 @@ def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
         server=server,
         title=_title(body),
         enabled=data.get("enabled") is not False,
-        unread=unread,
+        unread={key: value for key, value in {**data, **body}.items() if key not in read_keys and value is not None},
         sha256=hashlib.sha256(dump_json(data).encode("utf-8")).hexdigest(),
     )
 

@@ -408,8 +408,9 @@ class States:
         item in place of a needed one which it resembles without someone having said whether it would do.
         """
         if query_id not in self._through:
-            by_person = query_id in self._answered
-            self._through[query_id] = self._settled(query_id, self.current(query_id), by_person=by_person)
+            self._through[query_id] = self._settled(
+                query_id, self.current(query_id), by_person=query_id in self._answered
+            )
         return self._through[query_id]
 
     def _find_through_before(self, query_id: str) -> bool:

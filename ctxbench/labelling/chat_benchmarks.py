@@ -136,8 +136,9 @@ def _observations(entry: Mapping[str, Any]) -> Iterator[Item]:
             for index, (text, turns) in enumerate(facts):
                 ids = _turn_ids(turns if isinstance(turns, list) else [turns])
                 metadata = {"conversation": conversation, "speaker": speaker, "time": time, "turns": list(ids)}
-                name = f"{conversation}/obs/{session}/{speaker}/{index}"
-                yield Item(type="memory", name=name, text=text, metadata=metadata)
+                yield Item(
+                    type="memory", name=f"{conversation}/obs/{session}/{speaker}/{index}", text=text, metadata=metadata
+                )
 
 
 def _turn_ids(texts: Iterable[str]) -> tuple[str, ...]:

@@ -407,8 +407,9 @@ class _EvalReader:
             group = queries[first].id if text and repeats else None
             for position in [first, *repeats]:
                 query = queries[position]
-                split = query.split or next(iter(stated), "") or split_of(group or query.id)
-                queries[position] = replace(query, split=split, group=group)
+                queries[position] = replace(
+                    query, split=query.split or next(iter(stated), "") or split_of(group or query.id), group=group
+                )
             lines = [str(self._rows[position].line) for position in positions]
             self.draft.ids[AGAIN] += [f"lines {', '.join(lines[:-1])} and {lines[-1]}"] if group else []
 

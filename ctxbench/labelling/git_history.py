@@ -431,14 +431,15 @@ def history_dataset(
         "labelling": _LABELLING[settings.view],
         "notes": _NOTES,
     }
-    return Dataset(
+    dataset = Dataset(
         name=settings.name,
         version="1",
         catalog=catalog,
         queries=history.queries(),
         labels=tuple(history.labels(visible, notify)),
         about=about,
-    ), choice
+    )
+    return dataset, choice
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -148,8 +148,9 @@ def import_trec(
             judgment for split, path in qrels.items() for judgment in read_trec_qrels(path, split, draft.faults)
         ],
     )
-    files = [corpus, queries, *qrels.values()]
-    return assembly.conversion(form="TREC", files=files, labelling=_TREC_LABELLING, where=queries)
+    return assembly.conversion(
+        form="TREC", files=[corpus, queries, *qrels.values()], labelling=_TREC_LABELLING, where=queries
+    )
 
 
 def read_trec_qrels(path: Path, split: str, faults: list[Fault]) -> Iterator[Judgment]:
@@ -289,8 +290,9 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettin
     item_type = draft.settings.type
     for query_id, (text, groups) in queries.items():
         minimal, partly = _minimal_groups(query_id, groups, documents, draft)
-        request = Request(id=query_id, text=text)
-        draft.queries.append(DatasetQuery(request=request, split=split_of(query_id), partly_labelled=partly))
+        draft.queries.append(
+            DatasetQuery(request=Request(id=query_id, text=text), split=split_of(query_id), partly_labelled=partly)
+        )
         keys = [[ItemKey(item_type, None, document) for document in group] for group in minimal]
         draft.labels += group_labels(query_id, keys, source=SOURCE)
         draft.stated["'retrieval_gt'"] += len(groups)

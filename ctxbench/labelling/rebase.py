@@ -683,8 +683,9 @@ def _words(text: str) -> set[str]:
 def _review_candidates(dataset: Dataset, added: set[ItemKey]) -> tuple[ReviewCandidate, ...]:
     """The queries that require an item to which a new item is similar, in their order, most similar first."""
     catalog = dataset.catalog
-    rows = [catalog.position(key) for key in added]
-    pairs = similar_by_words([item.search_text for item in catalog], threshold=WORDS_THRESHOLD, rows=rows)
+    pairs = similar_by_words(
+        [item.search_text for item in catalog], threshold=WORDS_THRESHOLD, rows=[catalog.position(key) for key in added]
+    )
     key_pairs = ((catalog[pair.first].key, catalog[pair.second].key, pair.similarity) for pair in pairs)
     similar = group_pairs(
         (old, (new, similarity))

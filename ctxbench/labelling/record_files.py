@@ -408,11 +408,12 @@ def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[st
     """
     snake_names = {name: snake(name) for name, value in data.items() if value is not None and name not in names}
     offered = [name for name in snake_names if snake_names[name] not in FORBIDDEN and listed_definitions(data[name])]
-    if [
+    labels = [
         name
         for name in snake_names
         if snake_names[name] in EXPECTED and snake_names[name] != "tools" and name not in offered
-    ] or "expected" in names:
+    ]
+    if labels or "expected" in names:
         return offered + [name for name in snake_names if snake_names[name] == "tools" and name not in offered]
     # definitions under another name of labels are a fault, so that they do not look unlabelled
     return [name for name in offered if snake_names[name] not in EXPECTED or snake_names[name] == "tools"]

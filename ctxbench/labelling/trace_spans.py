@@ -637,8 +637,9 @@ class SpanReader:
         if node.kind == "tool":
             node.call = _tool_call(span)
         elif node.kind:
-            offered = self._tools(attributes, span.events)
-            node.record = Record(position=position, time=span.start, cumulative=True, offered=offered)
+            node.record = Record(
+                position=position, time=span.start, cumulative=True, offered=self._tools(attributes, span.events)
+            )
             self._read_chat(node.record, span)
             if not node.record.users:
                 node.events = [event for event in span.events if event.name.startswith("gen_ai.")]

@@ -617,8 +617,9 @@ def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> tuple[
         served = of[0].metadata[ASKED]
         scope = {"user": of[0].user, "conversation": of[0].conversation}
         before = datetime.fromisoformat(str(of[0].at)) - timedelta(microseconds=1)
-        time = min(served["time"], before.isoformat(), key=in_utc)
-        request = store.request(workspace, served["text"], time=time, id=context, **scope)
+        request = store.request(
+            workspace, served["text"], time=min(served["time"], before.isoformat(), key=in_utc), id=context, **scope
+        )
         group = of[0].conversation or of[0].user or context
         queries.append(
             DatasetQuery(

@@ -157,8 +157,9 @@ class HttpSource(Source):
         self._build: tuple[str | None] | None = None
         self._tried_again = 0
         self._lock = threading.Lock()
-        noun = "queries" if self._options.batch == 1 else "POSTs"
-        self._breaker = CircuitBreaker(noun=noun, at_a_time=self._options.concurrency)
+        self._breaker = CircuitBreaker(
+            noun="queries" if self._options.batch == 1 else "POSTs", at_a_time=self._options.concurrency
+        )
 
     def describe(self) -> dict[str, Any]:
         """The URL as it may be shown, the SHA-256 of what is not, the build id, and options that decide an answer.
