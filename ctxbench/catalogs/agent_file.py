@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 _EXPECTING = re.compile(r"expect|forbid|include|exclude|avoid|relevant|(must|should|not)_?use|tools$", re.IGNORECASE)
-_LOGGED = ("messages", "called", "offered", "resourceSpans")
 
 
 def other_kind(path: Path | str) -> str:
@@ -67,7 +66,7 @@ def _kind_of_rows(rows: Sequence[Mapping[str, Any]], path: Path | str) -> str:
     if "_id" in names or not rows:
         return ""
     command = shlex.join(["ctxbench", "data", "import", "NAME", str(path)]).replace
-    if any(name in names for name in _LOGGED):
+    if any(name in names for name in ("messages", "called", "offered", "resourceSpans")):
         return f"it is a log; make a dataset of it with `{command('NAME', 'traces')} --catalog CATALOG --out FOLDER`"
     if "query" in names and names & {"items", "ranking"}:
         score = shlex.join(["ctxbench", "score", str(path), "--dataset", "DATASET"])
@@ -257,8 +256,6 @@ def uncaptured_servers(names: Iterable[str], card: Path) -> dict[str, str]:
 
 KEYS = ("name", "sources", "snapshot", "include", "selector", "settings", "system")
 SOURCES = ("mcp", "tools", "rules", "references")
-_INCLUDE = ("servers", "tools", "otherwise")
-_LIST = ("file", "server", "map")
 _ENDINGS = (".yaml", ".yml")
 _WARNED: set[tuple[Path, str]] = set()  # what was logged of which agent file
 
@@ -547,7 +544,7 @@ class _AgentReader(YamlForm):
         sources = self._mapping(data, "sources", SOURCES)
         if not sources:
             self.fault(f"sources names none of {', '.join(SOURCES)}, so that the agent has nothing", "sources")
-        include = self._mapping(data, "include", _INCLUDE) if "include" in data else None
+        include = self._mapping(data, "include", ("servers", "tools", "otherwise")) if "include" in data else None
         selector, presets, external = named_selector(self, data)
         return AgentFile(
             path=self.path or Path(),
@@ -608,7 +605,7 @@ class _AgentReader(YamlForm):
                     *where,
                 )
                 continue
-            self.refuse_unknown(about, _LIST, "a list of tools", *where)
+            self.refuse_unknown(about, ("file", "server", "map"), "a list of tools", *where)
             wrong = [key for key in ("server", "map") if not isinstance(about.get(key, ""), str)]
             for key in wrong:
                 self.fault(f"{key} must be a text, got {about[key]!r}", *where, key)

@@ -411,7 +411,6 @@ def _lead_back(hunk: LineHunk, lines: list[str]) -> list[str]:
 
 
 MOST_COMMITS = 5_000
-_CARD = "dataset.yaml"
 
 _LeftOut = defaultdict[str, list[str]]
 _log = logging.getLogger(__name__)
@@ -654,4 +653,4 @@ def _on_disk(path: str, most_bytes: int) -> tuple[str, str]:
 def _is_top(folder: Path) -> bool:
     """Whether a folder is the top of a checkout or a bare repository, and no dataset."""
     bare = all((folder / name).exists() for name in ("HEAD", "objects", "refs"))
-    return ((folder / ".git").exists() or bare) and not (folder / _CARD).exists()
+    return ((folder / ".git").exists() or bare) and not (folder / "dataset.yaml").exists()

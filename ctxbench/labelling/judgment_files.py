@@ -75,14 +75,13 @@ def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> C
         )
     corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
     draft = Draft(settings or ImportSettings(), ODD)
-    assembly = Assembly(
+    return Assembly(
         draft=draft,
         export=ExportedCard.from_folder(folder, draft.faults),
         items=read_documents(corpus, draft.settings, draft.faults),
         queries=read_queries(queries, draft.faults),
         judgments=[judgment for path in qrels for judgment in read_qrels(path, draft.faults)],
-    )
-    return assembly.conversion(form="BEIR", files=[corpus, queries, *qrels], labelling=_BEIR_LABELLING, where=folder)
+    ).conversion(form="BEIR", files=[corpus, queries, *qrels], labelling=_BEIR_LABELLING, where=folder)
 
 
 def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
@@ -139,7 +138,7 @@ def import_trec(
     if not qrels:
         raise ParameterError("no qrels; expected at least one file, as PATH or SPLIT=PATH")
     draft = Draft(settings or ImportSettings(), ODD)
-    assembly = Assembly(
+    return Assembly(
         draft=draft,
         export=ExportedCard.from_folder(queries.parent, draft.faults),
         items=read_documents(corpus, draft.settings, draft.faults),
@@ -147,10 +146,7 @@ def import_trec(
         judgments=[
             judgment for split, path in qrels.items() for judgment in read_trec_qrels(path, split, draft.faults)
         ],
-    )
-    return assembly.conversion(
-        form="TREC", files=[corpus, queries, *qrels.values()], labelling=_TREC_LABELLING, where=queries
-    )
+    ).conversion(form="TREC", files=[corpus, queries, *qrels.values()], labelling=_TREC_LABELLING, where=queries)
 
 
 def read_trec_qrels(path: Path, split: str, faults: list[Fault]) -> Iterator[Judgment]:

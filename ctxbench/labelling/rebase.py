@@ -153,8 +153,7 @@ def propose_renames(
         unpaired = []
         for old in olds:
             same_name = [new for new in news if new.name == old.name]
-            rivals = sum(item.name == old.name for item in olds)
-            if len(same_name) == 1 and rivals == 1:
+            if len(same_name) == 1 and sum(item.name == old.name for item in olds) == 1:
                 renames.append(Rename(old.key, same_name[0].key, "same content on another server"))
                 news.remove(same_name[0])
             else:

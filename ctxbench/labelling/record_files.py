@@ -33,7 +33,6 @@ from ctxbench.model.items import Catalog, ItemKey
 
 _WRAPPED = "a mapping under its only key ({cases: [...]})"
 _SHOWN_KEYS = 5  # keys that a message names
-_DELIMITERS = (",", ";", "\t")
 _LARGEST_FIELD = 50_000_000  # characters of one field of a CSV file
 
 
@@ -159,7 +158,7 @@ def _csv_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[st
 def _delimiter(text: str, usual: str) -> str:
     """The separator of columns: the one that the first row has most of; the usual one first."""
     first = text.lstrip("\r\n").partition("\n")[0]
-    return max((usual, *_DELIMITERS), key=first.count)
+    return max((usual, *(",", ";", "\t")), key=first.count)
 
 
 def _parquet_rows(path: Path, _faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -463,8 +463,7 @@ def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
     """
     if not (folder / CARD).is_file():
         return {}
-    scopes = read_card(folder).get("scopes") or {}
-    return {name: tuple(ItemKey.parse(i) for i in ids) for name, ids in scopes.items()}
+    return {name: tuple(ItemKey.parse(i) for i in ids) for name, ids in (read_card(folder).get("scopes") or {}).items()}
 
 
 def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:

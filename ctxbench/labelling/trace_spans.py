@@ -397,7 +397,6 @@ def _linked(
         user_hashes |= linked_hashes
 
 
-_AGENTS = ("ai.generateText", "ai.streamText", "ai.generateObject", "ai.streamObject")
 _STEPS = ("doGenerate", "doStream")
 _METADATA = "ai.telemetry.metadata."
 _CONVERSATIONS = ("sessionId", "session_id", "conversationId", "conversation_id", "threadId", "thread_id", "chatId")
@@ -427,7 +426,7 @@ def as_gen_ai(span: Span) -> Span:
             "gen_ai.tool.name": span.attributes.get("ai.toolCall.name"),
             "gen_ai.tool.call.id": span.attributes.get("ai.toolCall.id"),
         }
-    elif name in _AGENTS:
+    elif name in ("ai.generateText", "ai.streamText", "ai.generateObject", "ai.streamObject"):
         converted = {"gen_ai.operation.name": "invoke_agent", **_messages(span.attributes, "ai.prompt")}
     elif name.rpartition(".")[2] in _STEPS:
         converted = {"gen_ai.operation.name": "chat", **_messages(span.attributes, "ai.prompt.messages")}
@@ -581,7 +580,6 @@ _OPERATIONS = {
 }  # fmt: skip
 _TOOLS_ATTRIBUTE = "gen_ai.tool.definitions"
 _MESSAGE = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
-_DETAILS = ("gen_ai.client.inference.operation.details", "gen_ai.client.operation.exception")
 
 
 class SpanReader:
@@ -664,7 +662,7 @@ class SpanReader:
     def _read_chat(self, record: Record, span: Span) -> None:
         attributes = span.attributes
         for event in span.events:
-            if event.name in _DETAILS:
+            if event.name in ("gen_ai.client.inference.operation.details", "gen_ai.client.operation.exception"):
                 attributes = {**attributes, **event.data}
         messages, answers = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages") or []
         if messages is None and ("gen_ai.prompt.0.role" in attributes or "gen_ai.prompt.0.content" in attributes):

@@ -237,8 +237,7 @@ class FoundMemories:
         return item
 
     def _similarity(self, row: int) -> float | None:
-        columns = self.outcome.candidates.columns
-        column = columns.get(SIMILARITY)  # else the search is by similarity alone
+        column = self.outcome.candidates.columns.get(SIMILARITY)  # else the search is by similarity alone
         value = float(self.outcome.candidates.score[row] if column is None else column[row])
         return None if np.isnan(value) else min(max(value, 0.0), 1.0)
 

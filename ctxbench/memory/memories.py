@@ -22,7 +22,6 @@ from ctxbench.io.rows import in_utc
 from ctxbench.model.items import Catalog, Item, ItemKey, Link
 from ctxbench.model.requests import Request
 
-TYPES = ("memory", "file", "message")
 LONGEST = 1_000_000  # characters of a content
 DEEPEST = 64  # levels of metadata, itself the first
 _log = logging.getLogger(__name__)
@@ -146,7 +145,7 @@ def _content(name: str, value: object) -> str:
 
 
 def _type(name: str, value: Any) -> str:
-    check_choice(name, value, TYPES)
+    check_choice(name, value, ("memory", "file", "message"))
     return str(value)
 
 

@@ -334,7 +334,6 @@ class SqliteStore(BaseStore):
 
     def _fault(self, error: Exception) -> StorageError:
         """The error for the user of an SQLite error."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         messages = {
             sqlite3.SQLITE_BUSY: f"kept locked by another process for {self._busy:g} s; end that process or try again",
             sqlite3.SQLITE_FULL: "no room on the disk; make some and try again. What was stored is kept",
@@ -342,7 +341,7 @@ class SqliteStore(BaseStore):
             sqlite3.SQLITE_READONLY: "it cannot be written; make the file and its folder writable",
             sqlite3.SQLITE_CANTOPEN: "it cannot be opened; make the file and its folder readable and writable",
             sqlite3.SQLITE_CONSTRAINT: "another process or thread wrote the same at the same time; try again",
-        }.get(code, f"{error}; look at the disk, or go back to a copy")
+        }.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, f"{error}; look at the disk, or go back to a copy")
         return StorageError(f"cannot use {self.path}: {messages}")
 
     # ---- the tables

@@ -175,17 +175,16 @@ PROBLEMS = {
 def document(*, tokens: bool) -> dict[str, Any]:
     """The OpenAPI specification; with `tokens` every other address needs one."""
     done = _object({"success": {"const": True}})
-    paths = {
-        "/context/build": _post("Build the context for a message.", ASK, _CONTEXT),
-        "/context/preview": _post("Tell what a build would give.", ASK, _CONTEXT),
-        "/context/feedback": _post("Say whether an item was useful.", JUDGE, done),
-        "/context/sufficient": _post("Say whether a context was enough for an answer.", SUFFICE, done),
-        "/metrics": {"get": {"summary": "Figures.", "responses": _responses("text/plain", {}, (401, 403, 421))}},
-    }
     specification: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "ctxbench contexts", "version": VERSION},
-        "paths": paths,
+        "paths": {
+            "/context/build": _post("Build the context for a message.", ASK, _CONTEXT),
+            "/context/preview": _post("Tell what a build would give.", ASK, _CONTEXT),
+            "/context/feedback": _post("Say whether an item was useful.", JUDGE, done),
+            "/context/sufficient": _post("Say whether a context was enough for an answer.", SUFFICE, done),
+            "/metrics": {"get": {"summary": "Figures.", "responses": _responses("text/plain", {}, (401, 403, 421))}},
+        },
     }
     if tokens:
         specification["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
