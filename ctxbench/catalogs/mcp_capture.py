@@ -54,7 +54,7 @@ class Watch:
 
     def __init__(self, secrets: Secrets, *, limit: int) -> None:
         """Nothing is heard yet; a server that sends more than `limit` bytes in all is stopped."""
-        self._secrets = secrets
+        self._hide = secrets.hide
         self._left = limit
         self._too_much = f"it sent more than {limit / 2**20:,.0f} MiB"
         self._tail = b""
@@ -196,9 +196,6 @@ class Watch:
         count = f"{self._garbage:,} line{'' if self._garbage == 1 else 's'}"
         sample = one_line(self._hide(self._first_garbage))[:80]
         return f"it wrote {count} on standard output that are no messages of MCP, the first: {sample!r}"
-
-    def _hide(self, text: str) -> str:
-        return self._secrets.hide(text)
 
 
 _CLOSED = "Connection closed"  # the SDK's own words

@@ -568,7 +568,7 @@ def server_digests(config: Path) -> dict[str, dict[str, Any]]:
     """
     digests: dict[str, dict[str, Any]] = {}
     for name, entry in server_entries(config).items():
-        files = {_relative(path, entry.workspace): _digest(path) for path in server_files(entry)}
+        files = {Path(os.path.relpath(path, entry.workspace)).as_posix(): _digest(path) for path in server_files(entry)}
         digests[name] = {"entry": hashlib.sha256(dump_json(entry.launch).encode("utf-8")).hexdigest()}
         if files:
             digests[name]["files"] = files
@@ -646,10 +646,6 @@ def _is_own(path: Path, root: Path) -> bool:
     """Whether a file is in a folder, links followed, and not in an installed package there."""
     real, top = path.resolve(), root.resolve()
     return real.is_relative_to(top) and _INSTALLED.isdisjoint(real.relative_to(top).parts)
-
-
-def _relative(path: Path, folder: Path) -> str:
-    return Path(os.path.relpath(path, folder)).as_posix()
 
 
 def _digest(path: Path) -> str:

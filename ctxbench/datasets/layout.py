@@ -302,15 +302,11 @@ def _rows(exposures: tuple[Exposure, ...]) -> Iterator[Mapping[str, Any]]:
         yield {
             "query": exposure.query,
             "offered": offered,
-            "called": _ids(exposure.called),
-            **({"wanted": _ids(exposure.wanted)} if exposure.wanted else {}),
+            "called": [key.id for key in exposure.called],
+            **({"wanted": [key.id for key in exposure.wanted]} if exposure.wanted else {}),
             "full": exposure.full,
             **({"signals": list(exposure.signals)} if exposure.signals else {}),
         }
-
-
-def _ids(keys: Iterable[ItemKey]) -> list[str]:
-    return [key.id for key in keys]
 
 
 def _read(row: Row, sets: Mapping[int, tuple[ItemKey, ...]]) -> Exposure:

@@ -481,15 +481,23 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = no
         ParameterError: its importer reads no folder.
         StorageError: the source is not installed (says what to install), or is not what is expected.
     """
+    if source is None:
+        return _import(name, _importer_of(name), notify)
+    return _write_to_cache(name, _file_importer_of(name).with_folder(source).load(name), notify)
+
+
+def _importer_of(name: str) -> Importer:
     by_dataset = importers()
     if name not in by_dataset:
         raise UnknownNameError("dataset to import", name, by_dataset)
-    importer = by_dataset[name]
-    if source is None:
-        return _import(name, importer, notify)
+    return by_dataset[name]
+
+
+def _file_importer_of(name: str) -> FileImporter:
+    importer = _importer_of(name)
     if not isinstance(importer, FileImporter):
         raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
-    return _write_to_cache(name, importer.with_folder(source).load(name), notify)
+    return importer
 
 
 def import_own(name: str, source: Path, *, called: str) -> Dataset:
@@ -506,13 +514,7 @@ def import_own(name: str, source: Path, *, called: str) -> Dataset:
         StorageError: a file is missing or cannot be read.
         InputError: a file has another form: all faults, with file and line; or it gives no label.
     """
-    by_dataset = importers()
-    if name not in by_dataset:
-        raise UnknownNameError("dataset to import", name, by_dataset)
-    importer = by_dataset[name]
-    if not isinstance(importer, FileImporter):
-        raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
-    dataset = importer.with_own(source).load(name)
+    dataset = _file_importer_of(name).with_own(source).load(name)
     if not dataset.labels and not any(query.needs_nothing for query in dataset.queries):
         message = f"no label could be read: the files give {len(dataset):,} queries, none of which is labelled"
         raise InputError([Fault(f"{message}; expected files in the form of {name}", source)])

@@ -653,9 +653,8 @@ def dataset_stats(
 
 def _labels(dataset: Dataset) -> dict[str, dict[str, int]]:
     grades = Counter(label.grade for label in dataset.labels)
-    names = {Grade.REQUIRED: "required", Grade.HELPFUL: "helpful", Grade.IRRELEVANT: "irrelevant"}
     return {
-        "grade": {name: grades[grade] for grade, name in names.items()},
+        "grade": {name: grades[grade] for grade, name in GRADES.items()},
         "via": dict(sorted(Counter(label.via for label in dataset.labels).items(), reverse=True)),
         "source": dict(sorted(Counter(label.source or AS_CARD for label in dataset.labels).items())),
         "alternatives": {"labels": sum(bool(label.alternatives) for label in dataset.labels)},

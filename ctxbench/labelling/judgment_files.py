@@ -550,8 +550,11 @@ def _write_qrels(dataset: Dataset, judged: set[str], folder: Path, form: str) ->
         queries = [query.id for query in dataset.queries if query.split == split and query.id in judged]
         labels = [label for query in queries for label in dataset.labels_of(query)]
         counts[split] = len(labels)
-        name, text = (f"{split}.tsv", _beir(labels)) if form == "beir" else (f"{split}.qrels", _trec(labels))
-        write_atomic(folder / name, text)
+        if form == "beir":
+            write_atomic(folder / f"{split}.tsv", _beir(labels))
+        else:
+            lines = (f"{label.query} 0 {label.item.id} {label.grade}\n" for label in labels)
+            write_atomic(folder / f"{split}.qrels", _escape_mark("".join(lines)))
     return counts
 
 
@@ -561,10 +564,6 @@ def _beir(labels: Iterable[Label]) -> str:
     writer.writerow(HEADER)
     writer.writerows((label.query, label.item.id, label.grade) for label in labels)
     return stream.getvalue()
-
-
-def _trec(labels: Iterable[Label]) -> str:
-    return _escape_mark("".join(f"{label.query} 0 {label.item.id} {label.grade}\n" for label in labels))
 
 
 def _escape_mark(text: str) -> str:

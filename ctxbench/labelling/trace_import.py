@@ -212,11 +212,6 @@ _CALLED = (
 _RECORDING = "is recording of content switched on (experimental_telemetry with recordInputs in the AI SDK)?"
 
 
-def what_was_seen(findings: LogFindings) -> str:
-    """The content of a log without any turn, and what was expected, in one sentence."""
-    return "; ".join([*_contents(findings), _EXPECTED])
-
-
 def what_was_not_read(findings: LogFindings, calls_not_found: Counter[str]) -> str:
     """Why logs give no label, and what to do, in one sentence; empty if there is no reason."""
     parts = []
@@ -374,7 +369,8 @@ def import_traces(
     if not groups:
         if findings.faults:
             raise InputError(merge_equal_faults(findings.faults), subject="traces")
-        raise ParameterError(f"no turn in {', '.join(map(str, source.logs))}: {what_was_seen(findings)}")
+        contents = "; ".join([*_contents(findings), _EXPECTED])
+        raise ParameterError(f"no turn in {', '.join(map(str, source.logs))}: {contents}")
     names = NameResolver(source.catalog, source.renames)
     builder = Builder(source.catalog, source.scopes, names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)

@@ -193,11 +193,6 @@ def _iso(text: str) -> float | None:
     return timestamp if timestamp > 0 else None
 
 
-def iso(moment: float) -> str:
-    """A time in ISO 8601, UTC, as datasets have it, with microseconds unless they are 0."""
-    return datetime.fromtimestamp(moment, UTC).isoformat()
-
-
 def text_or_none(value: Any) -> str | None:
     """An id as text; an empty one is none."""
     return None if value is None else str(value) or None

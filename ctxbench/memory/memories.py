@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -465,11 +465,6 @@ def referred_to(events: Iterable[Event]) -> list[str]:
         elif event.kind == "unreference":
             standing.pop(event.id, None)
     return list(standing)
-
-
-def useful_counts(events: Iterable[Event]) -> Counter[str]:
-    """How often each id was judged useful, from feedback events; ids that never were are left out."""
-    return Counter(event.id for event in events if event.useful)
 
 
 class MemoryStore(Protocol):

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ctxbench.api.inputs import EmbedderGiven, embedder_name
 from ctxbench.io.errors import ParameterError, UserError
 from ctxbench.io.rows import in_utc, instant, instant_text, named_instant
 from ctxbench.memory.engine import ContextCache
-from ctxbench.memory.memories import ASKED, SUFFICIENT, Event
+from ctxbench.memory.memories import ASKED, SUFFICIENT, Event, MemoryStore
 from ctxbench.model.arrays import BoolArray
 from ctxbench.model.candidates import Note, text_shown
 from ctxbench.model.items import Catalog, Item, ItemKey
@@ -37,10 +37,6 @@ from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import find_definition, is_shipped
 from ctxbench.selectors.selector import check_fits
-
-if TYPE_CHECKING:
-    from ctxbench.memory.memories import MemoryStore
-
 
 PREFIX = "ctxbench_context_"
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,6 @@ from ctxbench.memory.memories import (
     things_of,
     time_named,
     unknown,
-    useful_counts,
     version_at,
 )
 from ctxbench.model.items import Catalog, ItemKey
@@ -174,7 +174,7 @@ class BaseStore(ABC):
                     recent.setdefault(file)
                 if len(recent) == RECENT:
                     break
-            counts = useful_counts(before(kind="feedback", user=user))
+            counts = Counter(event.id for event in before(kind="feedback", user=user) if event.useful)
             return Request(
                 id=id,
                 text=text,

@@ -79,21 +79,6 @@ def leave() -> None:
 
 
 @contextlib.contextmanager
-def exit_held() -> Iterator[None]:
-    """Inside, `os._exit` raises in place of ending the process.
-
-    A process that ends so ends with the exit code that was asked for, and 0 would be read as our verdict. May be
-    nested. In child processes `os._exit` does what it always does. What ends the process from C, by a signal, or by
-    putting another program in its place, is not held.
-
-    Raises:
-        EndedError: `os._exit` was called, in whatever thread, also if whoever called it went on.
-    """
-    with _EXIT.replacing():
-        yield
-
-
-@contextlib.contextmanager
 def stdout_to_stderr() -> Iterator[None]:
     """Send what is written to standard output inside to standard error: by `print`, by C code, by child processes.
 
@@ -277,6 +262,13 @@ def _code_location(frame: FrameType | None) -> str:
 
 
 _EXIT = _ExitGuard()
+exit_held = _EXIT.replacing
+"""A context manager: inside, `os._exit` raises an `EndedError` in place of ending the process.
+
+A process that ends so ends with the exit code that was asked for, and 0 would be read as our verdict. May be nested. In
+child processes `os._exit` does what it always does. What ends the process from C, by a signal, or by putting another
+program in its place, is not held. The error comes in whatever thread it was called, also if whoever called it went on.
+"""
 
 
 def signature_fault(function: Callable[..., Any], arguments: Sequence[Any], *, batch: bool, base: Path) -> str:

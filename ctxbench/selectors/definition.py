@@ -16,7 +16,7 @@ from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameErr
 from ctxbench.io.files import read_text
 from ctxbench.io.rows import YamlForm
 from ctxbench.pipelines.pipeline import OFF, Pipeline, PipelineError, SpecFault
-from ctxbench.selectors.selector import Parameter, Value, any_of, needs_text, value_text
+from ctxbench.selectors.selector import Parameter, Value, any_of, value_text
 
 WHEN = "when"  # beside a refining step: the parameter that switches it on
 SEARCH = "search"  # beside the stages: the parameter that switches the search off
@@ -376,7 +376,8 @@ def _text(parameter: Parameter) -> str:
         text = "true or false"
     else:
         text = f"{parameter.low!r} to {parameter.high!r}"  # 1.0 may be divided further, 1 may not
-    return f"{text}, where {needs_text(parameter.needs)}" if parameter.needs else text
+    needs = " and ".join(f"{name} is {any_of(values)}" for name, values in parameter.needs.items())
+    return f"{text}, where {needs}" if needs else text
 
 
 def read_with(find: Find, path: Path, *, preset: str = "") -> PresetsFile:

@@ -207,11 +207,6 @@ def _needs(name: str, needs: Any) -> dict[str, tuple[Value, ...]]:
     return by_name
 
 
-def needs_text(needs: Mapping[str, tuple[Value, ...]]) -> str:
-    """What a parameter needs, in words: `a is true`, `b is one of 1, 2`; empty where it needs nothing."""
-    return " and ".join(f"{name} is {any_of(values)}" for name, values in needs.items())
-
-
 def any_of(values: Sequence[Value]) -> str:
     """One value as it is, several as `one of 1, 2`."""
     listed = ", ".join(map(value_text, values))

@@ -18,8 +18,8 @@ from ctxbench.memory.stores import DictStore
 from ctxbench.model.requests import Batch, Request
 from ctxbench.model.resources import index_over, row_over
 from ctxbench.search.words import document_frequency
-from tests.model.test_items import facts_of
 from tests.memory.store_cases import memory
+from tests.model.test_items import facts_of
 
 IDS = ("a", "b", "a@1", "c")
 TIMES = tuple(f"2026-03-0{day}" for day in range(1, 6))

@@ -37,7 +37,6 @@ def test_a_text_asked_again_is_not_embedded_again(clock):
     first = kept.get(["flat tyre"])
     assert kept.get(["flat tyre"]) == first
     assert kept.embedder.asked == 1
-    assert (kept.hits, kept.misses, kept.hit_rate) == (1, 1, 0.5)
 
 
 def test_vectors_are_those_of_the_embedder_in_the_order_asked(clock):
@@ -115,6 +114,6 @@ def test_threads_may_share_them(clock):
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(6) as threads:
-            assert sum(map(len, threads.map(ask, range(6)))) == kept.hits + kept.misses == 2400
+            assert sum(map(len, threads.map(ask, range(6)))) == 2400
     finally:
         sys.setswitchinterval(interval)
