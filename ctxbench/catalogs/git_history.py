@@ -172,8 +172,7 @@ def _closed(message: str) -> Iterator[int]:
     """The numbers that a message closes, the most certain first."""
     first = message.split("\n", maxsplit=1)[0]
     for index, pattern in enumerate(_CLOSED):
-        for match in pattern.finditer(message if index > 1 else first):
-            yield int(match[1])
+        yield from map(int, pattern.findall(message if index > 1 else first))
 
 
 def read_query_texts(path: Path) -> QueryTexts:

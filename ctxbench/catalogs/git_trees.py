@@ -592,8 +592,7 @@ def _at_commit(
         else:
             files[path] = sha
     sizes = repository.sizes(files.values())
-    lost = [path for path, sha in files.items() if sha not in sizes]
-    if lost:
+    if lost := [path for path, sha in files.items() if sha not in sizes]:
         raise StorageError(
             f"{repository.path} lacks the contents of {len(lost):,} of {count(len(files), 'file')}, such as {lost[0]}: "
             "the clone is partial or damaged, and nothing is fetched here; clone without --filter"

@@ -217,8 +217,7 @@ def _claude_rule(_path: str, page: Page) -> tuple[str, str]:
 def _cursor_rule(_path: str, page: Page) -> tuple[str, str]:
     if truth(page.fields.get("alwaysApply")):
         return "always", "always"
-    globs = texts(page.fields.get("globs"))
-    if globs:
+    if globs := texts(page.fields.get("globs")):
         return "agent", f"auto attached for {', '.join(globs)}"
     return ("agent", "agent requested") if text_of(page.fields.get("description")) else ("manual", "manual")
 
@@ -497,8 +496,7 @@ def _imports(text: str) -> Iterator[str]:
 def _heading(text: str) -> str:
     """The first heading outside fenced blocks, without the marks that may close it; empty if there is none."""
     for line in _outside_fences(text):
-        match = _HEADING.match(line)
-        if match:
+        if match := _HEADING.match(line):
             heading = match[1].strip()
             open_end = heading.rstrip("#")
             heading = heading if open_end and not open_end.endswith((" ", "\t")) else open_end.rstrip()  # C# stays

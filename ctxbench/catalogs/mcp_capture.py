@@ -173,10 +173,9 @@ class Watch:
         if self._garbage:
             parts.append(self._about_garbage())
         text = "; ".join(parts)
-        lines = self._last_lines()
-        if lines:
-            text += "; its last lines on standard error:"
-            text += "".join(f"\n  | {one_line(self._hide(line))[:_WIDTH]}" for line in lines)
+        if lines := self._last_lines():
+            shown = "".join(f"\n  | {one_line(self._hide(line))[:_WIDTH]}" for line in lines)
+            return f"{text}; its last lines on standard error:{shown}"
         return text
 
     def _last_lines(self) -> list[str]:

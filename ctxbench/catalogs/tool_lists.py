@@ -310,11 +310,11 @@ _HOSTED = ("provider", "provider-defined")  # and for one that the model's provi
 
 def is_keyed_tool(value: Mapping[str, Any]) -> bool:
     """Whether an object that stands under a name is a tool: it has a schema, or no more than a description."""
-    if isinstance(value.get("function"), dict) or any(isinstance(value.get(key), dict) for key in SCHEMA_KEYS):
-        return True
-    if value.get("type") in _HOSTED:
-        return True
-    return isinstance(value.get("description"), str) and set(value) <= _OWN
+    return (
+        any(isinstance(value.get(key), dict) for key in ("function", *SCHEMA_KEYS))
+        or value.get("type") in _HOSTED
+        or (isinstance(value.get("description"), str) and set(value) <= _OWN)
+    )
 
 
 def keyed_tool(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -395,8 +395,7 @@ def read_tool_list(
         reader.read(entry)
     reader.finish()
     details: dict[str, Any] = {"forms": dict(sorted(reader.forms.items()))} if reader.forms else {}
-    servers = list(dict.fromkeys(item.server for item in reader.items if item.server is not None))
-    if servers:
+    if servers := list(dict.fromkeys(item.server for item in reader.items if item.server is not None)):
         details["servers"] = servers
     return SnapshotPart(
         name=path.name,

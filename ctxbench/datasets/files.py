@@ -522,8 +522,7 @@ def write_files(dataset: Dataset, folder: Path, *, home: Path | None = None) -> 
         ParameterError: the dataset does not say its licence, source or labelling.
         StorageError: the folder cannot be written.
     """
-    missing = [name for name in ("licence", "source", "labelling") if not dataset.about.get(name)]
-    if missing:
+    if missing := [name for name in ("licence", "source", "labelling") if not dataset.about.get(name)]:
         raise ParameterError(f"dataset {dataset.name}: `about` must say {', '.join(missing)}, or nobody can trust it")
     card = dataset.card
     agent = card.pop(AGENT, None)

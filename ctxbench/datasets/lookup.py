@@ -294,8 +294,8 @@ class FileImporter:
             if self.takes_own:
                 advice = (
                     f"A file of your own in this form is another dataset: `ctxbench data import {self.provides[0]} "
+                    "--from PLACE --own --out FOLDER` makes it"
                 )
-                advice += "--from PLACE --own --out FOLDER` makes it"
             raise StorageError(
                 f"{location} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
                 f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._remedy()}. "

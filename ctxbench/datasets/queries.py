@@ -528,8 +528,7 @@ class _Checker:
             messages = [*self._id(query, first, i), *_split_messages(query, split_by), *self._query_items(query)]
             if query.needs_nothing and query.partly_labelled:
                 messages.append("needs nothing and is labelled partly; one of the two")
-            for message in messages:
-                yield Fault(f"query {query.id!r} {message}", *self._contents.place_query(i))
+            yield from (Fault(f"query {query.id!r} {message}", *self._contents.place_query(i)) for message in messages)
 
     def _id(self, query: DatasetQuery, first: dict[str, int], i: int) -> Iterable[str]:
         if not query.id or re.search(r"\s", query.id):

@@ -253,15 +253,15 @@ def in_catalog(state: State, dataset: Dataset) -> bool:
 def _with_states(dataset: Dataset, states: Mapping[str, State]) -> Dataset:
     if not states:
         return dataset
-    labels = [label for label in dataset.labels if label.query not in states]
-    labels += [label for state in states.values() for label in state.labels]
     queries = tuple(
         replace(query, partly_labelled=states[query.id].partly, needs_nothing=states[query.id].nothing)
         if query.id in states
         else query
         for query in dataset.queries
     )
-    return replace(dataset, queries=queries, labels=tuple(labels))
+    unchanged = (label for label in dataset.labels if label.query not in states)
+    labels = (*unchanged, *(label for state in states.values() for label in state.labels))
+    return replace(dataset, queries=queries, labels=labels)
 
 
 class AnswerLog:

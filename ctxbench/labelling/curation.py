@@ -363,8 +363,7 @@ def _hash_split(name: str, *, folds: int, share: float) -> str:
 
 def _time_splits(dataset: Dataset, bundles: Sequence[tuple[str, list[int]]], share: float) -> tuple[list[str], str]:
     """The split of each bundle, and the latest time of a tuning query."""
-    without = [query.id for query in dataset.queries if query.request.time is None]
-    if without:
+    if without := [query.id for query in dataset.queries if query.request.time is None]:
         names = ", ".join(without[:3]) + (", ..." if len(without) > 3 else "")
         raise ParameterError(
             f"dataset {dataset.name}: {len(without)} of {len(dataset)} queries have no time ({names}); a split by time "
@@ -421,8 +420,7 @@ def find_leaks(dataset: Dataset) -> tuple[Leak, ...]:
     """The required items that their queries name, in the order of the labels; history is not read."""
     leaks = []
     for query in dataset.queries:
-        required = [label.item for label in dataset.labels_of(query.id) if label.grade == Grade.REQUIRED]
-        if required:
+        if required := [label.item for label in dataset.labels_of(query.id) if label.grade == Grade.REQUIRED]:
             text = _Text(query.request.text)
             for key in required:
                 how = text.names(key.name) or ("server" if key.server and text.names(key.server) else "")

@@ -209,8 +209,7 @@ def new_names(item: Item, rival: Item) -> Iterator[str]:
         yield _add_word(item.name, item.server, front=True)
     used_words = {*words(rival.search_text), *name_parts(item.name), *STOP_WORDS}
     distinct = dict.fromkeys(word for word in words(item.description) if word not in used_words and len(word) > 2)
-    for word in list(distinct)[:_TRIED_WORDS]:
-        yield _add_word(item.name, word)
+    yield from (_add_word(item.name, word) for word in list(distinct)[:_TRIED_WORDS])
 
 
 def _add_word(name: str, word: str, *, front: bool = False) -> str:

@@ -585,8 +585,10 @@ class Predictor:
         mass = sum(probabilities.values()) + outside
         n_missing = max(self._needs(case.row) - len(called), _LACKING if called else 0.5)
         scale = min(max(n_missing / mass, 0.2), 5.0)
-        probabilities = {item: min(chance * scale, 0.9) for item, chance in probabilities.items()}
-        probabilities |= {item: _WANTED for item in case.required if item not in called}
+        probabilities = {
+            **{item: min(chance * scale, 0.9) for item, chance in probabilities.items()},
+            **{item: _WANTED for item in case.required if item not in called},
+        }
         return Guess(probabilities=probabilities, called=called, outside=min(outside * scale, 0.5))
 
     def _needs(self, row: int) -> float:

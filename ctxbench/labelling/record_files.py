@@ -56,8 +56,7 @@ def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
         if path.is_file() and (packed := gzip_fault(read_bytes(path), path)):
             raise InputError([Fault(packed, path)])
         raise InputError([Fault(f"expected a file that ends in {', '.join(forms)} or {last}, got {path.name}", path)])
-    for line, data in read(path, faults):
-        yield Row(data, faults, path, line)
+    yield from (Row(data, faults, path, line) for line, data in read(path, faults))
 
 
 def parse_list(text: str) -> Any:

@@ -534,9 +534,7 @@ def read_messages(value: Any) -> list[ChatMessage]:
             return [ChatMessage("user", str(value))]
     if isinstance(value, dict):
         value = value.get("messages", [value])
-    if not isinstance(value, list):
-        raise TypeError
-    if not all(isinstance(entry, dict) for entry in value):
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise TypeError
     return [_message(plain) for entry in value for plain in plain_messages(entry)]
 

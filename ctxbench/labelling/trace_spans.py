@@ -104,8 +104,7 @@ def read_spans(data: Mapping[str, Any]) -> Iterator[Span]:
                 yield span
     for group in logs or ():
         for scope in get(group, "scopeLogs", "scope_logs") or ():
-            for entry in get(scope, "logRecords", "log_records") or ():
-                yield _log(entry)
+            yield from map(_log, get(scope, "logRecords", "log_records") or ())
 
 
 def _otlp_span(data: Mapping[str, Any]) -> Span:
@@ -678,8 +677,7 @@ class SpanReader:
         messages: list[ChatMessage] = []
         answers: list[ChatMessage] = []
         for event in events:
-            match = _MESSAGE.match(event.name)
-            if match:
+            if match := _MESSAGE.match(event.name):
                 messages += read_messages([{"role": match[1], **event.data}])
             elif event.name == "gen_ai.choice" and str(event.data.get("index", 0)) == "0":
                 message = event.data.get("message")

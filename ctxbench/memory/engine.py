@@ -633,11 +633,6 @@ class ContextCache:
         self._kept: dict[str, KeptContext] = {}  # last used last
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
-        with self._lock:
-            self._drop_old()
-            return len(self._kept)
-
     def __contains__(self, key: str) -> bool:
         with self._lock:
             self._drop_old()

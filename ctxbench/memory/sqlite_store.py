@@ -551,8 +551,7 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
         row.refuse_unknown(tuple(_FIELDS))
         named = [name for name, value in row.data.items() if name in _FIELDS and value is not None]
         values = {_FIELDS[name]: row.data[name] for name in named}
-        twice = [name for name in named if [_FIELDS[field_name] for field_name in named].count(_FIELDS[name]) > 1]
-        if twice:
+        if twice := [name for name in named if [_FIELDS[field_name] for field_name in named].count(_FIELDS[name]) > 1]:
             row.fault(f"{' and '.join(map(repr, twice))} say the same of a memory; leave all but one out")
         if (row_workspace := values.get("workspace", workspace)) != workspace:
             elsewhere[str(row_workspace)] += 1

@@ -350,8 +350,7 @@ def _plain(value: Any) -> Any:
 def batch_answers(ids: Sequence[str], result: Any) -> list[RawAnswer]:
     """The results of a batch, as replies in the order of `ids`."""
     if isinstance(result, Mapping):
-        extra = [key for key in result if key not in ids]
-        if extra:
+        if extra := [key for key in result if key not in ids]:
             raise NotAnAnswerError(f"the callable answered query {quoted(extra[0])}, which it was not asked")
         return [
             RawAnswer(answer=one_answer(query, result[query]))

@@ -310,8 +310,7 @@ class HttpSource(Source):
         """The answers by query; the build id of the body goes to those that have none of their own."""
         if "answers" not in body:
             raise _FailedError(f"{self._label} needs {self._shown_value(body['need'])} again, which it was sent")
-        unknown = [key for key in body if key not in ("ctxbench", "answers", "build")]
-        if unknown:
+        if unknown := [key for key in body if key not in ("ctxbench", "answers", "build")]:
             raise _FailedError(f"{self._label} returned an object with the unknown key {self._shown_value(unknown[0])}")
         by_query: dict[str, list[Any]] = {query: [] for query in queries}
         for answer in body["answers"]:

@@ -77,14 +77,6 @@ def test_without_room_nothing_is_kept_and_all_is_answered(clock):
     assert kept.embedder.asked == 3
 
 
-def test_clear_forgets_all(clock):
-    kept = vectors(clock)
-    kept.get(["a"])
-    kept.clear()
-    kept.get(["a"])
-    assert kept.embedder.asked == 2
-
-
 def test_what_fails_is_told_and_not_kept(clock):
     kept = vectors(clock)
 
