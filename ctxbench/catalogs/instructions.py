@@ -319,8 +319,7 @@ class _Folder:
         return page
 
     def add(self, path: str, part: str, item_type: str, mode: tuple[str, str]) -> None:
-        page = self.read(path, part)
-        if page is not None:
+        if (page := self.read(path, part)) is not None:
             self.files[path] = _RuleFile(path, part, _item(path, page, item_type=item_type, mode=mode), page.line)
 
     def parts(self) -> list[SnapshotPart]:

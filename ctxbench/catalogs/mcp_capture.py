@@ -75,8 +75,7 @@ class Watch:
             value = _input_of(message)
             if self._garbage == 1:
                 self._first_garbage = value
-            answer = _answer(value)
-            if answer is not None:
+            if (answer := _answer(value)) is not None:
                 why = "; ".join(unusable(answer)) or _problem(message)
                 self._give_up(f"it gave an answer that cannot be read: {why}")
 
@@ -224,8 +223,7 @@ class WatchingLoop(asyncio.SelectorEventLoop):
     async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
         """Start a process as the loop does."""
         transport, protocol = await super().subprocess_exec(*args, **options)
-        watch = _current.get()
-        if watch is not None:
+        if (watch := _current.get()) is not None:
             watch.started.append(transport.get_pid())
             _counted(protocol, "pipe_data_received", watch)
         return transport, protocol
@@ -233,8 +231,7 @@ class WatchingLoop(asyncio.SelectorEventLoop):
     async def create_connection(self, *args: Any, **options: Any) -> Any:
         """Connect as the loop does."""
         transport, protocol = await super().create_connection(*args, **options)
-        watch = _current.get()
-        if watch is not None:
+        if (watch := _current.get()) is not None:
             _counted(protocol, "data_received", watch)
         return transport, protocol
 
@@ -685,8 +682,7 @@ def _items(spec: ServerSpec, listing: ServerListing) -> tuple[Item, ...]:
     items = []
     for tool in listing.tools:
         name = spec.secrets.hide(tool["name"])
-        secret = spec.secrets.in_names(tool)
-        if secret is not None:
+        if (secret := spec.secrets.in_names(tool)) is not None:
             raise ParameterError(
                 f"its tool {name!r:.100} cannot be used: {spec.secrets.hide(secret)!r:.100} is a name in it and holds "
                 "a secret of the configuration, and names are kept as they are"

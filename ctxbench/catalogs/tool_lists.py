@@ -79,8 +79,7 @@ def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, A
     """A tool with its fields renamed by the mapping; mapped fields that it lacks stay as they are."""
     out = dict(data)
     for name, theirs in names.items():
-        value = _inner(data, theirs.split("."))
-        if value is not None:
+        if (value := _inner(data, theirs.split("."))) is not None:
             out.pop(theirs, None)
             out["inputSchema" if name == "schema" else name] = value
     return out

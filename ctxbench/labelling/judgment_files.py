@@ -104,8 +104,7 @@ def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
         if len(fields) != len(HEADER):
             faults.append(Fault(f"expected 3 fields separated by tabs, got {len(fields)}", path, number))
             continue
-        score = score_of(fields[2], path, number, faults)
-        if score is not None:
+        if (score := score_of(fields[2], path, number, faults)) is not None:
             yield Judgment(fields[0], fields[1], score, path.stem, path, number)
 
 
@@ -152,8 +151,7 @@ def import_trec(
 def read_trec_qrels(path: Path, split: str, faults: list[Fault]) -> Iterator[Judgment]:
     """Read the labels of one qrels file; faults are added to `faults`. An empty file has no label."""
     for number, (query, _, document, relevance) in _rows(path, ("query", "0", "document", "relevance"), faults):
-        score = score_of(relevance, path, number, faults)
-        if score is not None:
+        if (score := score_of(relevance, path, number, faults)) is not None:
             yield Judgment(query, document, score, split, path, number)
 
 

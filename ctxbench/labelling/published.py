@@ -123,8 +123,7 @@ def source_of(name: str) -> PublishedSource:
     for source, datasets in by_name.values():
         if name == source.name or name in datasets:
             return source
-    importer = importers().get(name)
-    if importer is not None:
+    if (importer := importers().get(name)) is not None:
         raise ParameterError(f"dataset {name} has no files to fetch; its source is installed: {importer.install}")
     names = {*by_name, *(dataset for _, datasets in by_name.values() for dataset in datasets)}
     raise UnknownNameError("source to fetch", name, names)

@@ -253,8 +253,7 @@ class SpanTree:
 
     def _main_record_of(self, node: Node) -> Record | None:
         """The record that a nested span belongs to: that of an ancestor, of the same agent, or the latest before it."""
-        main = self._main_record_above(node)
-        if main is not None:
+        if (main := self._main_record_above(node)) is not None:
             return main
         unit = f"{self._trace}/{next(iter(self._agents(node)), '')}"
         same_unit = [record for record in self._mains.values() if record.unit == unit] or list(self._mains.values())
@@ -699,8 +698,7 @@ class SpanReader:
 
 
 def _kind(attributes: Mapping[str, Any]) -> str:
-    operation = attributes.get("gen_ai.operation.name")
-    if operation is not None:
+    if (operation := attributes.get("gen_ai.operation.name")) is not None:
         return _OPERATIONS.get(str(operation), "")
     if "gen_ai.tool.name" in attributes:
         return "tool"

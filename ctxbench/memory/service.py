@@ -409,8 +409,7 @@ class _UserCatalogs:
 
     def _take_public(self, items: list[Item]) -> None:
         """Extend the public catalog, or make it anew; then the catalogs that extend the earlier one are dropped."""
-        public = _carried_on(self.public, 0, items)
-        if public is not self.public:
+        if (public := _carried_on(self.public, 0, items)) is not self.public:
             self.public = Catalog(items) if public is None else public
             self._user_catalogs.clear()
 
