@@ -339,7 +339,9 @@ class _ServerEntry:
         command = self._text(self.value["command"], "command") if transport == "stdio" else ""
         cwd = "" if self.value.get("cwd") is None else self._text(self.value["cwd"], "cwd")
         cwd = os.path.join(self.variables.workspace, os.path.expanduser(cwd))  # noqa: PTH111, PTH118 - as in a shell
-        self._refuse_files()
+        if self.value.get("envFile") is not None:
+            message = "field 'envFile' is not read: set the variables in the environment and name them as ${env:NAME}"
+            self.fault(f"{message} in 'env', or {self.variables.leave_out}", "envFile")
         if url and not _usable_url(url):
             self.fault(f"field {address!r} must be an address that starts with http:// or https://", address)
         if len(self.config.wrong) > before:
@@ -417,11 +419,6 @@ class _ServerEntry:
         return {
             name: self._text(_written(text), key, name, empty=True) for name, text in values.items() if text is not None
         }
-
-    def _refuse_files(self) -> None:
-        if self.value.get("envFile") is not None:
-            message = "field 'envFile' is not read: set the variables in the environment and name them as ${env:NAME}"
-            self.fault(f"{message} in 'env', or {self.variables.leave_out}", "envFile")
 
 
 def _written(value: Any) -> Any:

@@ -539,7 +539,14 @@ class Predictor:
         self.pool = pool
         self._beside, self._alone = _calibrated(pool)
         self.guess = cache(self._guess)
-        self._learn_needs()
+        judged = self.pool.dataset.judged()
+        words = np.array([len(query.request.text.split()) for query in judged.queries], dtype=np.float64)
+        needs = np.array([self._needed_groups(query.id) for query in judged.queries], dtype=np.float64)
+        self._mean_words = float(words.mean()) if len(words) else 0.0
+        self._mean_needs = float((needs.sum() + _WORTH * _NEEDS) / (len(needs) + _WORTH))
+        away = words - self._mean_words
+        square = float((away**2).sum()) + _WORTH * self._mean_words
+        self._needs_a_word = max(float((away * needs).sum()) / square, 0.0) if square > 0 else 0.0
 
     def _guess(self, query_id: str) -> Guess:
         """The guess for a query."""
@@ -595,16 +602,6 @@ class Predictor:
         """The number of items that a request of this length needs, by the fully labelled queries."""
         words = len(self.pool.dataset.queries[row].request.text.split())
         return max(self._mean_needs + self._needs_a_word * (words - self._mean_words), 0.3)
-
-    def _learn_needs(self) -> None:
-        judged = self.pool.dataset.judged()
-        words = np.array([len(query.request.text.split()) for query in judged.queries], dtype=np.float64)
-        needs = np.array([self._needed_groups(query.id) for query in judged.queries], dtype=np.float64)
-        self._mean_words = float(words.mean()) if len(words) else 0.0
-        self._mean_needs = float((needs.sum() + _WORTH * _NEEDS) / (len(needs) + _WORTH))
-        away = words - self._mean_words
-        square = float((away**2).sum()) + _WORTH * self._mean_words
-        self._needs_a_word = max(float((away * needs).sum()) / square, 0.0) if square > 0 else 0.0
 
     def _needed_groups(self, query_id: str) -> int:
         """The number of required groups of a query, without those that are always offered."""
