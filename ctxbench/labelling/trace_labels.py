@@ -415,8 +415,9 @@ class Builder:
     def _exposure(self, turn: Turn, scope: _Scope) -> tuple[tuple[ItemKey, ...], bool]:
         """The items offered in any call of the turn, in the order of the catalog, and whether exposure was full."""
         counts = self.findings.counts
-        calls = (call for record in turn.records for call in (record, *record.nested))
-        lists = list(dict.fromkeys(call.offered for call in calls if call.offered is not None))
+        offers = [record.offered for record in turn.records]
+        offers += [nested.offered for record in turn.records for nested in record.nested]
+        lists = list(dict.fromkeys(names for names in offers if names is not None))
         everything = any(record.all_offered for record in turn.records)
         if not lists and not everything:
             everything = self.assume_full
