@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 
 _EXPECTING = re.compile(r"expect|forbid|include|exclude|avoid|relevant|(must|should|not)_?use|tools$", re.IGNORECASE)
-_LOGGED = ("messages", "called", "offered", "resourceSpans")
 
 
 def other_kind(path: Path | str) -> str:
@@ -71,14 +70,16 @@ def _kind_of_rows(rows: Sequence[Mapping[str, Any]], path: Path | str) -> str:
     if "_id" in names or not rows:
         return ""
     command = shlex.join(["ctxbench", "data", "import", "NAME", str(path)]).replace
-    if any(name in names for name in _LOGGED):
+    if any(name in names for name in ("messages", "called", "offered", "resourceSpans")):
         return f"it is a log; make a dataset of it with `{command('NAME', 'traces')} --catalog CATALOG --out FOLDER`"
     if "query" in names and names & {"items", "ranking"}:
         score = shlex.join(["ctxbench", "score", str(path), "--dataset", "DATASET"])
         return f"it holds a selector's answers; score them with `{score}`"
     if expects(rows) and any(isinstance(value, str) for row in rows for value in row.values()):
-        how = f"{command('NAME', 'golden')} --catalog CATALOG --out FOLDER"
-        return f"it holds evals, requests with what is expected; make a dataset of them with `{how}`"
+        return (
+            "it holds evals, requests with what is expected; make a dataset of them with "
+            f"`{command('NAME', 'golden')} --catalog CATALOG --out FOLDER`"
+        )
     return ""
 
 
@@ -235,8 +236,10 @@ def absent_servers(config: Path, snapshot: Path, *, config_name: str, ask: str) 
     }
     card = snapshot / CAPTURE
     for name, why in (uncaptured_servers(server_names(config), card) if card.is_file() else {}).items():
-        fix = f"ask server {name}: {ask}, or `ctxbench check` with --recapture"
-        servers[name] = AbsentServer(f"not in {snapshot.name}, since server {name} was {why}", fix)
+        servers[name] = AbsentServer(
+            f"not in {snapshot.name}, since server {name} was {why}",
+            f"ask server {name}: {ask}, or `ctxbench check` with --recapture",
+        )
     return servers
 
 
@@ -257,8 +260,6 @@ def uncaptured_servers(names: Iterable[str], card: Path) -> dict[str, str]:
 
 KEYS = ("name", "sources", "snapshot", "include", "selector", "settings", "system")
 SOURCES = ("mcp", "tools", "rules", "references")
-_INCLUDE = ("servers", "tools", "otherwise")
-_LIST = ("file", "server", "map")
 _ENDINGS = (".yaml", ".yml")
 _WARNED: set[tuple[Path, str]] = set()  # what was logged of which agent file
 
@@ -411,8 +412,10 @@ class AgentFile:
 
         names = [] if self.mcp is None else server_names(self.mcp)
         if not (self.snapshot / CAPTURE).is_file():
-            problem = f"what the servers of {self.mcp} have was never captured ({self.snapshot} is missing)"
-            raise StorageError(f"{problem}; ask them once: {self.ask}")
+            raise StorageError(
+                f"what the servers of {self.mcp} have was never captured ({self.snapshot} is missing); ask them once: "
+                f"{self.ask}"
+            )
         missing = uncaptured_servers(names, self.snapshot / CAPTURE)
         for why in dict.fromkeys(missing.values()):
             names_listed = ", ".join(name for name in missing if missing[name] == why)
@@ -493,8 +496,9 @@ def open_catalog(name_or_path: str | Path) -> Catalog:
     except InputError as error:
         if not Path(text).is_file() or not (kind := other_kind(text)):
             raise
-        expected = f"an agent file, a file of items or a folder with {CORPUS}"
-        raise InputError([Fault(f"expected a catalog, {expected}; {kind}", text)]) from error
+        raise InputError(
+            [Fault(f"expected a catalog, an agent file, a file of items or a folder with {CORPUS}; {kind}", text)]
+        ) from error
     except StorageError:
         from ctxbench.catalogs.git_trees import TreeName, open_tree
 
@@ -531,8 +535,9 @@ def _no_agent(data: Any, lines: Mapping[YamlPath, int], path: Path) -> Fault:
     got = (
         "" if keys else "; got a list" if isinstance(data, list) else f"; got {data!r:.40}" if data else "; it is empty"
     )
-    expected = f"an agent file has {', '.join(KEYS)}, and needs sources, such as {{rules: ., mcp: .mcp.json}}"
-    return Fault(f"{expected}{got}", path, 1)
+    return Fault(
+        f"an agent file has {', '.join(KEYS)}, and needs sources, such as {{rules: ., mcp: .mcp.json}}{got}", path, 1
+    )
 
 
 class _AgentReader(YamlForm):
@@ -543,7 +548,7 @@ class _AgentReader(YamlForm):
         sources = self._mapping(data, "sources", SOURCES)
         if not sources:
             self.fault(f"sources names none of {', '.join(SOURCES)}, so that the agent has nothing", "sources")
-        include = self._mapping(data, "include", _INCLUDE) if "include" in data else None
+        include = self._mapping(data, "include", ("servers", "tools", "otherwise")) if "include" in data else None
         selector, presets, external = named_selector(self, data)
         return AgentFile(
             path=self.path or Path(),
@@ -599,10 +604,12 @@ class _AgentReader(YamlForm):
         for value, where in self._entries(sources, "tools"):
             about = {"file": value} if isinstance(value, str) else value
             if not isinstance(about, Mapping) or not isinstance(about.get("file"), str) or not about["file"].strip():
-                expected = "tools must be files of tool definitions, each a path or {file, server, map}"
-                self.fault(f"{expected}; got {value!r}", *where)
+                self.fault(
+                    f"tools must be files of tool definitions, each a path or {{file, server, map}}; got {value!r}",
+                    *where,
+                )
                 continue
-            self.refuse_unknown(about, _LIST, "a list of tools", *where)
+            self.refuse_unknown(about, ("file", "server", "map"), "a list of tools", *where)
             wrong = [key for key in ("server", "map") if not isinstance(about.get(key, ""), str)]
             for key in wrong:
                 self.fault(f"{key} must be a text, got {about[key]!r}", *where, key)

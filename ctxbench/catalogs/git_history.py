@@ -178,8 +178,7 @@ def _closed(message: str) -> Iterator[int]:
     """The numbers that a message closes, the most certain first."""
     first = message.split("\n", maxsplit=1)[0]
     for index, pattern in enumerate(_CLOSED):
-        for match in pattern.finditer(message if index > 1 else first):
-            yield int(match[1])
+        yield from map(int, pattern.findall(message if index > 1 else first))
 
 
 def read_query_texts(path: Path) -> QueryTexts:
@@ -444,14 +443,15 @@ class GitRepository:
             raise StorageError(f"{self.path} lacks {sha}: {partial if self.partial else '`git fsck` says more'}")
         return git.read(int(head[2]) + 1)[:-1]
 
-    def first_parents(self, head: str, n: int, *, renames: bool = True) -> list[LineCommit]:
+    def first_parents(self, head: str, n: int) -> list[LineCommit]:
         """The newest commits of a first-parent line, oldest first.
+
+        A file that is half the same as a removed one counts as renamed. In a partial clone, and where very many came
+        and went, only one that is wholly the same.
 
         Args:
             head: the hash of the newest.
             n: at most so many, >= 1.
-            renames: whether a file that is half the same as a removed one counts as renamed. In a partial clone, and
-                where very many came and went, only one that is wholly the same.
 
         Raises:
             StorageError: git refuses.
@@ -461,7 +461,7 @@ class GitRepository:
         fields = git_text(data).split("\0")
         rows = [fields[start : start + 5] for start in range(0, len(fields) - 4, 5)][::-1]
         ends = self._shallow_ends()
-        changes = self._changes([f"{sha} {parents.partition(' ')[0]}" for sha, parents, *_ in rows], renames)
+        changes = self._changes([f"{sha} {parents.partition(' ')[0]}" for sha, parents, *_ in rows])
         return [
             LineCommit(
                 sha=sha,
@@ -518,11 +518,10 @@ class GitRepository:
         path = self._git("rev-parse", "--path-format=absolute", "--git-path", "shallow").removesuffix(b"\n")
         return Path(os.fsdecode(path)).read_text("ascii").split()
 
-    def _changes(self, pairs: Sequence[str], renames: bool) -> dict[str, tuple[FileChange, ...]]:
+    def _changes(self, pairs: Sequence[str]) -> dict[str, tuple[FileChange, ...]]:
         """What commits changed, by their hashes; a pair is a commit and its first parent, or a commit alone."""
-        how = self._renamed() if renames else ["--no-renames"]
         words = ["diff-tree", "--stdin", "--root", "--always", "-r", "-z", "--raw", "--no-abbrev", *_DIFFERENCES]
-        data = self._git(*words, *how, stdin=_lines(pairs))
+        data = self._git(*words, *self._renamed(), stdin=_lines(pairs))
         changes: dict[str, list[FileChange]] = {}
         fields = iter(data.split(b"\0")[:-1])
         for part in fields:

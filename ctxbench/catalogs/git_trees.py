@@ -411,7 +411,6 @@ def _lead_back(hunk: LineHunk, lines: list[str]) -> list[str]:
 
 
 MOST_COMMITS = 5_000
-_CARD = "dataset.yaml"
 
 _LeftOut = defaultdict[str, list[str]]
 _log = logging.getLogger(__name__)
@@ -593,8 +592,7 @@ def _at_commit(
         else:
             files[path] = sha
     sizes = repository.sizes(files.values())
-    lost = [path for path, sha in files.items() if sha not in sizes]
-    if lost:
+    if lost := [path for path, sha in files.items() if sha not in sizes]:
         raise StorageError(
             f"{repository.path} lacks the contents of {len(lost):,} of {count(len(files), 'file')}, such as {lost[0]}: "
             "the clone is partial or damaged, and nothing is fetched here; clone without --filter"
@@ -654,4 +652,4 @@ def _on_disk(path: str, most_bytes: int) -> tuple[str, str]:
 def _is_top(folder: Path) -> bool:
     """Whether a folder is the top of a checkout or a bare repository, and no dataset."""
     bare = all((folder / name).exists() for name in ("HEAD", "objects", "refs"))
-    return ((folder / ".git").exists() or bare) and not (folder / _CARD).exists()
+    return ((folder / ".git").exists() or bare) and not (folder / "dataset.yaml").exists()

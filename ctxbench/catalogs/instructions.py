@@ -206,8 +206,7 @@ class _Convention:
 def _by_place(path: str, _page: Page) -> tuple[str, str]:
     """At the top for everything, further down for what is done there."""
     folder = path.rpartition("/")[0]
-    nested = folder not in ("", ".claude", ".github")
-    return ("agent", f"applies in {folder}/") if nested else ("always", "")
+    return ("agent", f"applies in {folder}/") if folder not in ("", ".claude", ".github") else ("always", "")
 
 
 def _claude_rule(_path: str, page: Page) -> tuple[str, str]:
@@ -218,8 +217,7 @@ def _claude_rule(_path: str, page: Page) -> tuple[str, str]:
 def _cursor_rule(_path: str, page: Page) -> tuple[str, str]:
     if truth(page.fields.get("alwaysApply")):
         return "always", "always"
-    globs = texts(page.fields.get("globs"))
-    if globs:
+    if globs := texts(page.fields.get("globs")):
         return "agent", f"auto attached for {', '.join(globs)}"
     return ("agent", "agent requested") if text_of(page.fields.get("description")) else ("manual", "manual")
 
@@ -321,8 +319,7 @@ class _Folder:
         return page
 
     def add(self, path: str, part: str, item_type: str, mode: tuple[str, str]) -> None:
-        page = self.read(path, part)
-        if page is not None:
+        if (page := self.read(path, part)) is not None:
             self.files[path] = _RuleFile(path, part, _item(path, page, item_type=item_type, mode=mode), page.line)
 
     def parts(self) -> list[SnapshotPart]:
@@ -468,8 +465,7 @@ def _item(path: str, page: Page, *, item_type: str, mode: tuple[str, str]) -> It
 
 def _follow(read: _Folder, path: str, *, importer: _RuleFile, depth: int) -> None:
     """Read the imports of a file, recursively; an import has the mode of the file that started it."""
-    text = importer.item.text if path == importer.path else read.files[path].item.text
-    for name in _imports(text):
+    for name in _imports(importer.item.text if path == importer.path else read.files[path].item.text):
         target = _target(read, path, name)
         if target is None:
             continue
@@ -499,8 +495,7 @@ def _imports(text: str) -> Iterator[str]:
 def _heading(text: str) -> str:
     """The first heading outside fenced blocks, without the marks that may close it; empty if there is none."""
     for line in _outside_fences(text):
-        match = _HEADING.match(line)
-        if match:
+        if match := _HEADING.match(line):
             heading = match[1].strip()
             open_end = heading.rstrip("#")
             heading = heading if open_end and not open_end.endswith((" ", "\t")) else open_end.rstrip()  # C# stays

@@ -54,7 +54,7 @@ class Watch:
 
     def __init__(self, secrets: Secrets, *, limit: int) -> None:
         """Nothing is heard yet; a server that sends more than `limit` bytes in all is stopped."""
-        self._secrets = secrets
+        self._hide = secrets.hide
         self._left = limit
         self._too_much = f"it sent more than {limit / 2**20:,.0f} MiB"
         self._tail = b""
@@ -75,8 +75,7 @@ class Watch:
             value = _input_of(message)
             if self._garbage == 1:
                 self._first_garbage = value
-            answer = _answer(value)
-            if answer is not None:
+            if (answer := _answer(value)) is not None:
                 why = "; ".join(unusable(answer)) or _problem(message)
                 self._give_up(f"it gave an answer that cannot be read: {why}")
 
@@ -173,10 +172,9 @@ class Watch:
         if self._garbage:
             parts.append(self._about_garbage())
         text = "; ".join(parts)
-        lines = self._last_lines()
-        if lines:
-            text += "; its last lines on standard error:"
-            text += "".join(f"\n  | {one_line(self._hide(line))[:_WIDTH]}" for line in lines)
+        if lines := self._last_lines():
+            shown = "".join(f"\n  | {one_line(self._hide(line))[:_WIDTH]}" for line in lines)
+            return f"{text}; its last lines on standard error:{shown}"
         return text
 
     def _last_lines(self) -> list[str]:
@@ -196,9 +194,6 @@ class Watch:
         count = f"{self._garbage:,} line{'' if self._garbage == 1 else 's'}"
         sample = one_line(self._hide(self._first_garbage))[:80]
         return f"it wrote {count} on standard output that are no messages of MCP, the first: {sample!r}"
-
-    def _hide(self, text: str) -> str:
-        return self._secrets.hide(text)
 
 
 _CLOSED = "Connection closed"  # the SDK's own words
@@ -228,8 +223,7 @@ class WatchingLoop(asyncio.SelectorEventLoop):
     async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
         """Start a process as the loop does."""
         transport, protocol = await super().subprocess_exec(*args, **options)
-        watch = _current.get()
-        if watch is not None:
+        if (watch := _current.get()) is not None:
             watch.started.append(transport.get_pid())
             _counted(protocol, "pipe_data_received", watch)
         return transport, protocol
@@ -237,8 +231,7 @@ class WatchingLoop(asyncio.SelectorEventLoop):
     async def create_connection(self, *args: Any, **options: Any) -> Any:
         """Connect as the loop does."""
         transport, protocol = await super().create_connection(*args, **options)
-        watch = _current.get()
-        if watch is not None:
+        if (watch := _current.get()) is not None:
             _counted(protocol, "data_received", watch)
         return transport, protocol
 
@@ -413,8 +406,10 @@ async def _all_pages(client: Any, limits: Limits, listing: ServerListing, *, hid
             raise
         for tool in result.tools:
             if tool.name in page_of:
-                where = f"on page {page_of[tool.name]} and on page {page}"
-                raise ListingError(f"it lists the tool {hide(tool.name)!r:.100} twice, {where}; names must differ")
+                raise ListingError(
+                    f"it lists the tool {hide(tool.name)!r:.100} twice, on page {page_of[tool.name]} and on page "
+                    f"{page}; names must differ"
+                )
             page_of[tool.name] = page
             listing.tools.append(tool.model_dump(by_alias=True, exclude_unset=True))  # as JSON, NaN would become null
         if len(listing.tools) > limits.tools:
@@ -464,8 +459,7 @@ def _http_client(watch: Watch, headers: dict[str, str] | None = None, timeout: A
     """A client whose responses the watch sees, before their bodies."""
     import httpx2
 
-    hooks = {"response": [watch.response]}
-    client = httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks=hooks)
+    client = httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [watch.response]})
     client.headers.update(AS_IT_IS)
     return client
 
@@ -688,10 +682,11 @@ def _items(spec: ServerSpec, listing: ServerListing) -> tuple[Item, ...]:
     items = []
     for tool in listing.tools:
         name = spec.secrets.hide(tool["name"])
-        secret = spec.secrets.in_names(tool)
-        if secret is not None:
-            reason = f"{spec.secrets.hide(secret)!r:.100} is a name in it and holds a secret of the configuration"
-            raise ParameterError(f"its tool {name!r:.100} cannot be used: {reason}, and names are kept as they are")
+        if (secret := spec.secrets.in_names(tool)) is not None:
+            raise ParameterError(
+                f"its tool {name!r:.100} cannot be used: {spec.secrets.hide(secret)!r:.100} is a name in it and holds "
+                "a secret of the configuration, and names are kept as they are"
+            )
         try:
             definition = read_definition({**spec.secrets.hide_in(tool), "name": tool["name"]})
             items.append(definition.item(spec.name, metadata))

@@ -344,7 +344,9 @@ class _ServerEntry:
         command = self._text(self.value["command"], "command") if transport == "stdio" else ""
         cwd = "" if self.value.get("cwd") is None else self._text(self.value["cwd"], "cwd")
         cwd = os.path.join(self.variables.workspace, os.path.expanduser(cwd))  # noqa: PTH111, PTH118 - as in a shell
-        self._refuse_files()
+        if self.value.get("envFile") is not None:
+            message = "field 'envFile' is not read: set the variables in the environment and name them as ${env:NAME}"
+            self.fault(f"{message} in 'env', or {self.variables.leave_out}", "envFile")
         if url and not _usable_url(url):
             self.fault(f"field {address!r} must be an address that starts with http:// or https://", address)
         if len(self.config.wrong) > before:
@@ -422,11 +424,6 @@ class _ServerEntry:
         return {
             name: self._text(_written(text), key, name, empty=True) for name, text in values.items() if text is not None
         }
-
-    def _refuse_files(self) -> None:
-        if self.value.get("envFile") is not None:
-            message = "field 'envFile' is not read: set the variables in the environment and name them as ${env:NAME}"
-            self.fault(f"{message} in 'env', or {self.variables.leave_out}", "envFile")
 
 
 def _written(value: Any) -> Any:
@@ -573,7 +570,7 @@ def server_digests(config: Path) -> dict[str, dict[str, Any]]:
     """
     digests: dict[str, dict[str, Any]] = {}
     for name, entry in server_entries(config).items():
-        files = {_relative(path, entry.workspace): _digest(path) for path in server_files(entry)}
+        files = {Path(os.path.relpath(path, entry.workspace)).as_posix(): _digest(path) for path in server_files(entry)}
         digests[name] = {"entry": hashlib.sha256(dump_json(entry.launch).encode("utf-8")).hexdigest()}
         if files:
             digests[name]["files"] = files
@@ -651,10 +648,6 @@ def _is_own(path: Path, root: Path) -> bool:
     """Whether a file is in a folder, links followed, and not in an installed package there."""
     real, top = path.resolve(), root.resolve()
     return real.is_relative_to(top) and _INSTALLED.isdisjoint(real.relative_to(top).parts)
-
-
-def _relative(path: Path, folder: Path) -> str:
-    return Path(os.path.relpath(path, folder)).as_posix()
 
 
 def _digest(path: Path) -> str:

@@ -483,8 +483,7 @@ def beside_earlier(sources: Sequence[Source], folder: Path | str) -> Source:
 
     def parts() -> list[SnapshotPart]:
         by_name = {(part.kind, part.name): part for source in sources for part in source()}
-        earlier_by_name = {(part.kind, part.name): part for part in earlier}
-        return list((earlier_by_name | by_name).values())
+        return list({**{(part.kind, part.name): part for part in earlier}, **by_name}.values())
 
     return parts
 
@@ -550,11 +549,10 @@ def _whence(part: SnapshotPart) -> str:
 def _nothing(parts: Sequence[SnapshotPart]) -> list[Fault]:
     """Why there is no item at all."""
     states = {"captured": "it holds no items", "disabled": "it is disabled"}
-    faults = [
+    return [
         Fault(f"{part.kind} {part.name!r}: {part.error or '; '.join((states[part.state], *part.notes))}")
         for part in parts
-    ]
-    return faults or [Fault("no server, tool list or folder was named")]
+    ] or [Fault("no server, tool list or folder was named")]
 
 
 def read_card(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:

@@ -85,8 +85,7 @@ def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, A
     """A tool with its fields renamed by the mapping; mapped fields that it lacks stay as they are."""
     out = dict(data)
     for name, theirs in names.items():
-        value = _inner(data, theirs.split("."))
-        if value is not None:
+        if (value := _inner(data, theirs.split("."))) is not None:
             out.pop(theirs, None)
             out["inputSchema" if name == "schema" else name] = value
     return out
@@ -250,7 +249,6 @@ def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
         raise ParameterError("; ".join(wrong))
     server = next((_server_name(data.get(key)) for key in SERVER_KEYS if data.get(key)), None)
     read_keys = {"name", "description", "title", "enabled", "type", "function", *SCHEMA_KEYS, *SERVER_KEYS}
-    unread = {key: value for key, value in {**data, **body}.items() if key not in read_keys and value is not None}
     return ToolDefinition(
         name=str(name),
         description=str(description or ""),
@@ -259,7 +257,7 @@ def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
         server=server,
         title=_title(body),
         enabled=data.get("enabled") is not False,
-        unread=unread,
+        unread={key: value for key, value in {**data, **body}.items() if key not in read_keys and value is not None},
         sha256=hashlib.sha256(dump_json(data).encode("utf-8")).hexdigest(),
     )
 
@@ -317,11 +315,11 @@ _HOSTED = ("provider", "provider-defined")  # and for one that the model's provi
 
 def is_keyed_tool(value: Mapping[str, Any]) -> bool:
     """Whether an object under a name is a tool: it has a schema, or only a description."""
-    if isinstance(value.get("function"), dict) or any(isinstance(value.get(key), dict) for key in SCHEMA_KEYS):
-        return True
-    if value.get("type") in _HOSTED:
-        return True
-    return isinstance(value.get("description"), str) and set(value) <= _OWN
+    return (
+        any(isinstance(value.get(key), dict) for key in ("function", *SCHEMA_KEYS))
+        or value.get("type") in _HOSTED
+        or (isinstance(value.get("description"), str) and set(value) <= _OWN)
+    )
 
 
 def keyed_tool(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -358,10 +356,7 @@ _NAMED = 5  # entries that a message names after the first
 _LINES = (".jsonl", ".ndjson")
 _LISTS = ("tools", "functions")  # fields that hold a list of tools
 _SERVERS = ("servers", "mcpServers")  # fields that hold servers by name
-_EXPECTED = (
-    'expected a list of tools, {"tools": [...]}, tools by name: {"search": {"description", "inputSchema"}}, or tools '
-    'by server: {"git": [...]}, [{"name": "git", "tools": [...]}]'
-)
+_EXPECTED = 'expected a list of tools, {"tools": [...]}, tools by name: {"search": {"description", "inputSchema"}}, or tools by server: {"git": [...]}, [{"name": "git", "tools": [...]}]'
 
 
 def tool_list(path: Path | str, *, server: str | None = None, names: Mapping[str, str] | None = None) -> Source:
@@ -402,8 +397,7 @@ def read_tool_list(
         reader.read(entry)
     reader.finish()
     details: dict[str, Any] = {"forms": dict(sorted(reader.forms.items()))} if reader.forms else {}
-    servers = list(dict.fromkeys(item.server for item in reader.items if item.server is not None))
-    if servers:
+    if servers := list(dict.fromkeys(item.server for item in reader.items if item.server is not None)):
         details["servers"] = servers
     return SnapshotPart(
         name=path.name,
@@ -578,8 +572,9 @@ class _ToolListReader:
             fields = " and ".join(f"{file_field!r} is not read as the {field}" for field, file_field in mapping.items())
             yield f"{fields}; to read it: {as_option({**self.names, **mapping})}"
         if self.schemaless:
-            problem = "read without their schema, which is zod's own object and no JSON schema"
-            yield f"{problem}: {self.schemaless:,}; write z.toJSONSchema(schema), or asSchema(schema).jsonSchema"
+            yield (
+                f"read without their schema, which is zod's own object and no JSON schema: {self.schemaless:,}; write z.toJSONSchema(schema), or asSchema(schema).jsonSchema"
+            )
         if self.pages:
             yield "the list names a next page (nextCursor), so tools are missing; capture the server itself"
 

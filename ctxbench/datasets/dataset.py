@@ -104,7 +104,9 @@ class Dataset:
         labels = ([i.query, i.item.id, i.grade, i.via, i.alternatives, *filter(None, [i.quote])] for i in self.labels)
         rows += sorted(map(dump_json, labels))
         names = {query.scope for query in self.queries}
-        rows += [dump_json([name, _ids(self.scopes[name])]) for name in sorted(self.scopes) if name in names]
+        rows += [
+            dump_json([name, [key.id for key in self.scopes[name]]]) for name in sorted(self.scopes) if name in names
+        ]
         return hashlib.sha256("\n".join(rows).encode("utf-8")).hexdigest()
 
     @cached_property
@@ -293,7 +295,7 @@ class Dataset:
             card.pop("frozen", None)  # other content was frozen
         card["counts"] = self.counts
         if self.scopes:
-            card["scopes"] = {name: _ids(keys) for name, keys in self.scopes.items()}
+            card["scopes"] = {name: [key.id for key in keys] for name, keys in self.scopes.items()}
         return card
 
 
@@ -321,10 +323,6 @@ def name_of_path(path: Path, default: str) -> str:
     stem = path.resolve().name
     stem = stem.split(".")[0] if path.is_file() else stem
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or default
-
-
-def _ids(keys: Iterable[ItemKey]) -> list[str]:
-    return [key.id for key in keys]
 
 
 def select_queries(dataset: Dataset, *, split: str = "", sample: int = 0, seed: int = 0) -> Dataset:

@@ -230,8 +230,9 @@ class _FolderReader:
                     read_key(value)
                 except (ParameterError, TypeError):
                     line = line_of(self.card_lines, (RENAMES, old))
-                    message = f"field {RENAMES!r}: expected `old id: new id`, got {value!r:.60}"
-                    self.faults.append(Fault(message, row.path, line))
+                    self.faults.append(
+                        Fault(f"field {RENAMES!r}: expected `old id: new id`, got {value!r:.60}", row.path, line)
+                    )
 
     def _read_scopes(self, row: Row) -> None:
         scopes: dict[str, Any] = row.take("scopes", dict, {})
@@ -310,8 +311,9 @@ class _FolderReader:
             location = (path, line)
             first_path, first_line = first.setdefault((label.query, label.item), location)
             if (first_path, first_line) != location:
-                message = f"occurs twice, first in {first_path.name}, line {first_line}"
-                repeats.append(label_fault(label, message, location))
+                repeats.append(
+                    label_fault(label, f"occurs twice, first in {first_path.name}, line {first_line}", location)
+                )
                 continue
             self.labels.append(label)
             self.label_places.append(location)
@@ -520,8 +522,7 @@ def write_files(dataset: Dataset, folder: Path, *, home: Path | None = None) -> 
         ParameterError: the dataset does not say its licence, source or labelling.
         StorageError: the folder cannot be written.
     """
-    missing = [name for name in ("licence", "source", "labelling") if not dataset.about.get(name)]
-    if missing:
+    if missing := [name for name in ("licence", "source", "labelling") if not dataset.about.get(name)]:
         raise ParameterError(f"dataset {dataset.name}: `about` must say {', '.join(missing)}, or nobody can trust it")
     card = dataset.card
     agent = card.pop(AGENT, None)

@@ -55,8 +55,7 @@ def former_place(agent: AgentFile, item: str, path: str = "") -> tuple[Path, int
     if not path and key.type == "skill":  # a skill is called as it likes
         return agent.path, 0
     folders = (*agent.rules, *agent.references) if key.type != "reference" else (*agent.references, *agent.rules)
-    files = [folder / (path or key.name) for folder in folders]
-    return max(files, key=_depth_left, default=agent.path), 0
+    return max([folder / (path or key.name) for folder in folders], key=_depth_left, default=agent.path), 0
 
 
 def _depth_left(file: Path) -> int:
@@ -315,15 +314,11 @@ def _rows(exposures: tuple[Exposure, ...]) -> Iterator[Mapping[str, Any]]:
         yield {
             "query": exposure.query,
             "offered": offered,
-            "called": _ids(exposure.called),
-            **({"wanted": _ids(exposure.wanted)} if exposure.wanted else {}),
+            "called": [key.id for key in exposure.called],
+            **({"wanted": [key.id for key in exposure.wanted]} if exposure.wanted else {}),
             "full": exposure.full,
             **({"signals": list(exposure.signals)} if exposure.signals else {}),
         }
-
-
-def _ids(keys: Iterable[ItemKey]) -> list[str]:
-    return [key.id for key in keys]
 
 
 def _read(row: Row, sets: Mapping[int, tuple[ItemKey, ...]]) -> Exposure:
@@ -423,8 +418,7 @@ def copy_labelling(source: Path, target: Path, *, answers: bool) -> LabellingCop
     Raises:
         StorageError: a file cannot be read or written.
     """
-    folder = source / FOLDER
-    files = {f"{FOLDER}/{path.name}": path for path in sorted(folder.glob("*")) if path.is_file()}
+    files = {f"{FOLDER}/{path.name}": path for path in sorted((source / FOLDER).glob("*")) if path.is_file()}
     if (source / EXPOSURE).is_file():
         files[EXPOSURE] = source / EXPOSURE
     if not files or source.resolve() == target.resolve():

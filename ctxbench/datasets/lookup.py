@@ -208,9 +208,9 @@ class FileImporter:
             StorageError: a file is missing or cannot be read.
         """
         if not self.takes_own:
-            message = f"{self.source.name} is read from the published files alone"
             raise ParameterError(
-                f"{message}: how it labels was looked up in these; write yours as a folder of a dataset"
+                f"{self.source.name} is read from the published files alone: how it labels was looked up in these; "
+                "write yours as a folder of a dataset"
             )
         return type(self)(folder, expected=self._expected, is_own=True)
 
@@ -294,8 +294,8 @@ class FileImporter:
             if self.takes_own:
                 advice = (
                     f"A file of your own in this form is another dataset: `ctxbench data import {self.provides[0]} "
+                    "--from PLACE --own --out FOLDER` makes it"
                 )
-                advice += "--from PLACE --own --out FOLDER` makes it"
             raise StorageError(
                 f"{location} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
                 f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._fix()}. "
@@ -359,8 +359,7 @@ def text_key(text: str) -> str:
 
 def _lines(text: str) -> list[int]:
     """The 1-based line of each entry of a valid JSON list."""
-    start = len(text) - len(text.lstrip())
-    return [line for line, _ in values_with_lines(text, start + 1, end="]")]
+    return [line for line, _ in values_with_lines(text, len(text) - len(text.lstrip()) + 1, end="]")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,8 +453,9 @@ def open_dataset(
         if importer is None:
             raise StorageError(f"dataset {text}: {fault} ({folder}), and no importer makes it again: delete the folder")
         if not importer.available():
-            state = f"its source is {_source_state(importer)}: {importer.install}"
-            raise StorageError(f"dataset {text}: {fault} ({folder}), and {state}")
+            raise StorageError(
+                f"dataset {text}: {fault} ({folder}), and its source is {_source_state(importer)}: {importer.install}"
+            )
         notify(f"dataset {text}: {fault}, importing {importer.version}")
     elif importer is None:
         for parent in (base or Path(), Path()):
@@ -481,15 +481,23 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = no
         ParameterError: its importer reads no folder.
         StorageError: the source is not installed (says what to install), or is not what is expected.
     """
+    if source is None:
+        return _import(name, _importer_of(name), notify)
+    return _write_to_cache(name, _file_importer_of(name).with_folder(source).load(name), notify)
+
+
+def _importer_of(name: str) -> Importer:
     by_dataset = importers()
     if name not in by_dataset:
         raise UnknownNameError("dataset to import", name, by_dataset)
-    importer = by_dataset[name]
-    if source is None:
-        return _import(name, importer, notify)
+    return by_dataset[name]
+
+
+def _file_importer_of(name: str) -> FileImporter:
+    importer = _importer_of(name)
     if not isinstance(importer, FileImporter):
         raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
-    return _write_to_cache(name, importer.with_folder(source).load(name), notify)
+    return importer
 
 
 def import_own(name: str, source: Path, *, called: str) -> Dataset:
@@ -506,13 +514,7 @@ def import_own(name: str, source: Path, *, called: str) -> Dataset:
         StorageError: a file is missing or cannot be read.
         InputError: a file has another form: all faults, with file and line; or it gives no label.
     """
-    by_dataset = importers()
-    if name not in by_dataset:
-        raise UnknownNameError("dataset to import", name, by_dataset)
-    importer = by_dataset[name]
-    if not isinstance(importer, FileImporter):
-        raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
-    dataset = importer.with_own(source).load(name)
+    dataset = _file_importer_of(name).with_own(source).load(name)
     if not dataset.labels and not any(query.needs_nothing for query in dataset.queries):
         message = f"no label could be read: the files give {len(dataset):,} queries, none of which is labelled"
         raise InputError([Fault(f"{message}; expected files in the form of {name}", source)])

@@ -259,15 +259,15 @@ def in_catalog(state: State, dataset: Dataset) -> bool:
 def _with_states(dataset: Dataset, states: Mapping[str, State]) -> Dataset:
     if not states:
         return dataset
-    labels = [label for label in dataset.labels if label.query not in states]
-    labels += [label for state in states.values() for label in state.labels]
     queries = tuple(
         replace(query, partly_labelled=states[query.id].partly, needs_nothing=states[query.id].nothing)
         if query.id in states
         else query
         for query in dataset.queries
     )
-    return replace(dataset, queries=queries, labels=tuple(labels))
+    unchanged = (label for label in dataset.labels if label.query not in states)
+    labels = (*unchanged, *(label for state in states.values() for label in state.labels))
+    return replace(dataset, queries=queries, labels=labels)
 
 
 class AnswerLog:
@@ -414,8 +414,9 @@ class States:
         item in place of a needed one which it resembles without someone having said whether it would do.
         """
         if query_id not in self._through:
-            by_person = query_id in self._answered
-            self._through[query_id] = self._settled(query_id, self.current(query_id), by_person=by_person)
+            self._through[query_id] = self._settled(
+                query_id, self.current(query_id), by_person=query_id in self._answered
+            )
         return self._through[query_id]
 
     def _find_through_before(self, query_id: str) -> bool:

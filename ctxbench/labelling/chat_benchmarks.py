@@ -146,8 +146,9 @@ def _observations(entry: Mapping[str, Any]) -> Iterator[Item]:
             for index, (text, turns) in enumerate(facts):
                 ids = _turn_ids(turns if isinstance(turns, list) else [turns])
                 metadata = {"conversation": conversation, "speaker": speaker, "time": time, "turns": list(ids)}
-                name = f"{conversation}/obs/{session}/{speaker}/{index}"
-                yield Item(type="memory", name=name, text=text, metadata=metadata)
+                yield Item(
+                    type="memory", name=f"{conversation}/obs/{session}/{speaker}/{index}", text=text, metadata=metadata
+                )
 
 
 def _turn_ids(texts: Iterable[str]) -> tuple[str, ...]:
@@ -271,8 +272,10 @@ def _read_session(
         fields = turn if isinstance(turn, dict) else {}
         role, content, marked = fields.get("role"), fields.get("content"), fields.get("has_answer") or False
         if role not in ("user", "assistant") or not isinstance(content, str) or not isinstance(marked, bool):
-            expected = "role (user or assistant), text content and, if it says so, has_answer (true or false)"
-            entry.fault(f"{where}, turn {number} must have {expected}, got {turn!r:.80}")
+            entry.fault(
+                f"{where}, turn {number} must have role (user or assistant), text content and, if it says so, "
+                f"has_answer (true or false), got {turn!r:.80}"
+            )
             continue
         item = Item(
             type="memory",

@@ -480,8 +480,7 @@ class Assembly:
                 ids[NO_QUERY].append(query)
                 continue
             if judgment.split:
-                split = judgment.split if self.export else split_name(judgment.split)
-                self.splits.setdefault(query, set()).add(split)
+                self.splits.setdefault(query, set()).add(judgment.split if self.export else split_name(judgment.split))
             first = by_query[query].setdefault(judgment.document, judgment)
             if first is judgment:
                 ids[NEGATIVE] += [query] if judgment.score < 0 else []
@@ -546,8 +545,7 @@ class Assembly:
 
     def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
         """Add the details of labels that an export adds to the qrels; one with a grade is a separate label."""
-        details = published.row.nested(published.exported).take("labels", dict, {})
-        for item_id, entry in details.items():
+        for item_id, entry in published.row.nested(published.exported).take("labels", dict, {}).items():
             row = published.row.nested(entry if isinstance(entry, dict) else {"entry": entry})
             row.refuse_unknown(("grade", "via", "alternatives", "source", "quote"))
             grade = row.optional("grade", int)
@@ -578,8 +576,7 @@ def _rows(path: Path, faults: list[Fault], columns: Sequence[str]) -> Iterator[R
             continue
         fields = text.split("\t")
         if 2 <= len(fields) <= 1 + len(columns):
-            names = ("_id", *columns[-(len(fields) - 1) :])
-            yield Row(dict(zip(names, fields, strict=True)), faults, path, line)
+            yield Row(dict(zip(("_id", *columns[-(len(fields) - 1) :]), fields, strict=True)), faults, path, line)
         else:
             expected = "id and " + ", ".join(columns[-1:]) + (f" (or id, {', '.join(columns)})" if columns[1:] else "")
             faults.append(Fault(f"expected {expected}, separated by tabs, got {len(fields)} fields", path, line))

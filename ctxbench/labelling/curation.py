@@ -317,8 +317,10 @@ def split_dataset(
     _check(by, share, folds)
     bundles = bundles_of(dataset.queries)
     if folds > len(bundles):
-        groups = f"{len(bundles):,} {'query' if len(bundles) == 1 else 'queries'} or groups that stay together"
-        raise ParameterError(f"dataset {dataset.name} has {groups}, too few for {folds:,} folds")
+        raise ParameterError(
+            f"dataset {dataset.name} has {len(bundles):,} {'query' if len(bundles) == 1 else 'queries'} or groups "
+            f"that stay together, too few for {folds:,} folds"
+        )
     if by == "time":
         splits, cut = _time_splits(dataset, bundles, share)
     else:
@@ -367,8 +369,7 @@ def _hash_split(name: str, *, folds: int, share: float) -> str:
 
 def _time_splits(dataset: Dataset, bundles: Sequence[tuple[str, list[int]]], share: float) -> tuple[list[str], str]:
     """The split of each bundle, and the latest time of a tuning query."""
-    without = [query.id for query in dataset.queries if query.request.time is None]
-    if without:
+    if without := [query.id for query in dataset.queries if query.request.time is None]:
         names = ", ".join(without[:3]) + (", ..." if len(without) > 3 else "")
         raise ParameterError(
             f"dataset {dataset.name}: {len(without)} of {len(dataset)} queries have no time ({names}); a split by time "
@@ -425,8 +426,7 @@ def find_leaks(dataset: Dataset) -> tuple[Leak, ...]:
     """The required items that their queries name, in the order of the labels; history is not read."""
     leaks = []
     for query in dataset.queries:
-        required = [label.item for label in dataset.labels_of(query.id) if label.grade == Grade.REQUIRED]
-        if required:
+        if required := [label.item for label in dataset.labels_of(query.id) if label.grade == Grade.REQUIRED]:
             text = _Text(query.request.text)
             for key in required:
                 how = text.names(key.name) or ("server" if key.server and text.names(key.server) else "")
@@ -657,9 +657,8 @@ def dataset_stats(
 
 def _labels(dataset: Dataset) -> dict[str, dict[str, int]]:
     grades = Counter(label.grade for label in dataset.labels)
-    names = {Grade.REQUIRED: "required", Grade.HELPFUL: "helpful", Grade.IRRELEVANT: "irrelevant"}
     return {
-        "grade": {name: grades[grade] for grade, name in names.items()},
+        "grade": {name: grades[grade] for grade, name in GRADES.items()},
         "via": dict(sorted(Counter(label.via for label in dataset.labels).items(), reverse=True)),
         "source": dict(sorted(Counter(label.source or AS_CARD for label in dataset.labels).items())),
         "alternatives": {"labels": sum(bool(label.alternatives) for label in dataset.labels)},

@@ -336,8 +336,9 @@ class _EvalReader:
         for name in passed_over:
             if likely := likely_role(name, row.data[name], fields, self._mapped):
                 role, close = likely
-                hint = f"queries without `{role}` but with {name!r}, which was passed over; did you mean {close!r}?"
-                self.hints.setdefault(hint, []).append(query_id)
+                self.hints.setdefault(
+                    f"queries without `{role}` but with {name!r}, which was passed over; did you mean {close!r}?", []
+                ).append(query_id)
         self.says_nothing &= fields["expected"] is None and fields["forbidden"] is None
         needs_nothing = record.expected == []
         if not groups:
@@ -391,8 +392,10 @@ class _EvalReader:
         for group in groups:
             if not set(group) & set(available):
                 names = " or ".join(key.id for key in group)
-                message = f"{names} is expected, and {fields}, which says what may be offered, does not list it"
-                record.row.fault(f"{message}; add it there, or leave {fields} out if another selector offered that")
+                record.row.fault(
+                    f"{names} is expected, and {fields}, which says what may be offered, does not list it; add it "
+                    f"there, or leave {fields} out if another selector offered that"
+                )
 
     def _text(self, row: Row, name: str) -> str:
         """The text of the request; a fault if the record has none, though others have."""
@@ -420,8 +423,9 @@ class _EvalReader:
             group = queries[first].id if text and repeats else None
             for position in [first, *repeats]:
                 query = queries[position]
-                split = query.split or next(iter(stated), "") or split_of(group or query.id)
-                queries[position] = replace(query, split=split, group=group)
+                queries[position] = replace(
+                    query, split=query.split or next(iter(stated), "") or split_of(group or query.id), group=group
+                )
             lines = [str(self._rows[position].line) for position in positions]
             self.draft.ids[AGAIN] += [f"lines {', '.join(lines[:-1])} and {lines[-1]}"] if group else []
 
@@ -430,16 +434,20 @@ class _EvalReader:
         first, *repeats = positions
         before = f"the request of line {self._rows[first].line} stands here again"
         for position in repeats:
-            message = f"for split {self.draft.queries[position].split!r}, there for {self.draft.queries[first].split!r}"
-            self._rows[position].fault(f"{before}, {message}; put both into one split, or keep one of them")
+            self._rows[position].fault(
+                f"{before}, for split {self.draft.queries[position].split!r}, there for "
+                f"{self.draft.queries[first].split!r}; put both into one split, or keep one of them"
+            )
 
     def _groups(self, row: Row, role: str, name: str | None) -> list[list[_Labelled]] | None:
         """The items of the field of a role, alternatives together; None if the record has no such field."""
         if name is None or row.data.get(name) is None:
             return None
         if any(map(describes_item, entries_of(row.data[name]))):
-            fault = f"field {name!r} holds definitions (with a description or a schema), which say what was offered"
-            row.fault(f"{fault}; name the items alone, or say which field names them: {as_option({role: 'FIELD'})}")
+            row.fault(
+                f"field {name!r} holds definitions (with a description or a schema), which say what was offered; name "
+                f"the items alone, or say which field names them: {as_option({role: 'FIELD'})}"
+            )
             return [[]]
         entries = _entries(row.data[name], self._resolve)
         if entries is None:
@@ -465,8 +473,10 @@ class _EvalReader:
             self.draft.ids[PASSED_OVER] += [f"{field_name}.{member}" for member in unread]
             resolved = self._resolve(name)
             if resolved.key in self._by_hand:
-                message = "is included by hand only (manual), so that no search may offer it; leave it out of the eval"
-                row.fault(f"{name!r} in {field_name!r} {message}, or let the model have it (`include`)")
+                row.fault(
+                    f"{name!r} in {field_name!r} is included by hand only (manual), so that no search may offer it; "
+                    "leave it out of the eval, or let the model have it (`include`)"
+                )
             elif resolved.key is not None:
                 labels.append(_Labelled(resolved.key, score))
             elif resolved.rule == AMBIGUOUS:
@@ -499,8 +509,10 @@ def _score(row: Row, field_name: str, entry: Any) -> int | None:
     if len(members) > 1:
         row.fault(f"an item in {field_name!r} has {stated}; keep the one that is its grade")
     elif isinstance(entry[members[0]], bool) or not isinstance(entry[members[0]], int):
-        message = f"an item in {field_name!r} has {stated}; expected a whole number, 0 for irrelevant"
-        row.fault(f"{message} (--grades says what others mean, as in 1=1,2=2); leave it out where it is no grade")
+        row.fault(
+            f"an item in {field_name!r} has {stated}; expected a whole number, 0 for irrelevant (--grades says what "
+            "others mean, as in 1=1,2=2); leave it out where it is no grade"
+        )
     else:
         return int(entry[members[0]])
     return None
@@ -607,8 +619,9 @@ def import_triggers(
     for path in files:
         skill = next((by_folder[parent] for parent in path.parents if parent in by_folder), None)
         if skill is None:
-            message = "no SKILL.md in its folder or above; put the file beside the skill that it is of"
-            draft.faults.append(Fault(message, path))
+            draft.faults.append(
+                Fault("no SKILL.md in its folder or above; put the file beside the skill that it is of", path)
+            )
         else:
             _read_file(path, skill, requests, draft.faults)
     if not requests and not draft.faults:

@@ -481,7 +481,6 @@ class _History:
     def queries(self) -> tuple[DatasetQuery, ...]:
         """A query for each chosen commit, oldest first."""
         groups = self._groups()
-        splits = self._splits(groups)
         return tuple(
             DatasetQuery(
                 request=Request(id=self._id(commit), text=commit.text, time=iso_time(self.times[commit.position] - 1)),
@@ -489,7 +488,7 @@ class _History:
                 group=group,
                 tags=_tags(commit),
             )
-            for commit, group, split in zip(self.chosen, groups, splits, strict=True)
+            for commit, group, split in zip(self.chosen, groups, self._splits(groups), strict=True)
         )
 
     def _id(self, commit: ChosenCommit) -> str:

@@ -94,14 +94,13 @@ def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> C
         )
     corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
     draft = Draft(settings or ImportSettings(), ODD)
-    assembly = Assembly(
+    return Assembly(
         draft=draft,
         export=ExportedCard.from_folder(folder, draft.faults),
         items=read_documents(corpus, draft.settings, draft.faults),
         queries=read_queries(queries, draft.faults),
         judgments=[judgment for path in qrels for judgment in read_qrels(path, draft.faults)],
-    )
-    return assembly.conversion(form="BEIR", files=[corpus, queries, *qrels], labelling=_BEIR_LABELLING, where=folder)
+    ).conversion(form="BEIR", files=[corpus, queries, *qrels], labelling=_BEIR_LABELLING, where=folder)
 
 
 def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
@@ -124,8 +123,7 @@ def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
         if len(fields) != len(HEADER):
             faults.append(Fault(f"expected 3 fields separated by tabs, got {len(fields)}", path, number))
             continue
-        score = score_of(fields[2], path, number, faults)
-        if score is not None:
+        if (score := score_of(fields[2], path, number, faults)) is not None:
             yield Judgment(fields[0], fields[1], score, path.stem, path, number)
 
 
@@ -158,7 +156,7 @@ def import_trec(
     if not qrels:
         raise ParameterError("no qrels; expected at least one file, as PATH or SPLIT=PATH")
     draft = Draft(settings or ImportSettings(), ODD)
-    assembly = Assembly(
+    return Assembly(
         draft=draft,
         export=ExportedCard.from_folder(queries.parent, draft.faults),
         items=read_documents(corpus, draft.settings, draft.faults),
@@ -166,16 +164,13 @@ def import_trec(
         judgments=[
             judgment for split, path in qrels.items() for judgment in read_trec_qrels(path, split, draft.faults)
         ],
-    )
-    files = [corpus, queries, *qrels.values()]
-    return assembly.conversion(form="TREC", files=files, labelling=_TREC_LABELLING, where=queries)
+    ).conversion(form="TREC", files=[corpus, queries, *qrels.values()], labelling=_TREC_LABELLING, where=queries)
 
 
 def read_trec_qrels(path: Path, split: str, faults: list[Fault]) -> Iterator[Judgment]:
     """Read the labels of one qrels file; faults are added to `faults`. An empty file has no label."""
     for number, (query, _, document, relevance) in _rows(path, ("query", "0", "document", "relevance"), faults):
-        score = score_of(relevance, path, number, faults)
-        if score is not None:
+        if (score := score_of(relevance, path, number, faults)) is not None:
             yield Judgment(query, document, score, split, path, number)
 
 
@@ -255,8 +250,10 @@ def answers_of_run(
         for query, pairs in queries.items()
     }
     if not any(rankings.values()):
-        message = "no ranked document of a query of the dataset is in its catalog"
-        raise ParameterError(f"{message}; expected item ids, or names of items, such as {next(iter(item_ids), 'none')}")
+        raise ParameterError(
+            "no ranked document of a query of the dataset is in its catalog; expected item ids, or names of items, "
+            f"such as {next(iter(item_ids), 'none')}"
+        )
     answers = [{"query": query, "items": rows[:keep], "ranking": rows} for query, rows in rankings.items()]
     return answers, {
         "queries that the dataset does not hold": [query for query in run if query not in queries],
@@ -306,8 +303,9 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettin
     item_type = draft.settings.type
     for query_id, (text, groups) in queries.items():
         minimal, partly = _minimal_groups(query_id, groups, documents, draft)
-        request = Request(id=query_id, text=text)
-        draft.queries.append(DatasetQuery(request=request, split=split_of(query_id), partly_labelled=partly))
+        draft.queries.append(
+            DatasetQuery(request=Request(id=query_id, text=text), split=split_of(query_id), partly_labelled=partly)
+        )
         keys = [[ItemKey(item_type, None, document) for document in group] for group in minimal]
         draft.labels += group_labels(query_id, keys, source=SOURCE)
         draft.stated["'retrieval_gt'"] += len(groups)
@@ -529,8 +527,7 @@ def not_held(dataset: Dataset) -> dict[str, int]:
 
 def _judged(dataset: Dataset) -> set[str]:
     """The queries whose labels are in qrels: those with required items that are all known."""
-    required = {label.query for label in dataset.labels if label.grade == Grade.REQUIRED}
-    return required - set(dataset.unlabelled)
+    return {label.query for label in dataset.labels if label.grade == Grade.REQUIRED} - set(dataset.unlabelled)
 
 
 def _corpus_rows(dataset: Dataset, *, plain: bool) -> Iterator[dict[str, Any]]:
@@ -570,8 +567,11 @@ def _write_qrels(dataset: Dataset, judged: set[str], folder: Path, form: str) ->
         queries = [query.id for query in dataset.queries if query.split == split and query.id in judged]
         labels = [label for query in queries for label in dataset.labels_of(query)]
         counts[split] = len(labels)
-        name, text = (f"{split}.tsv", _beir(labels)) if form == "beir" else (f"{split}.qrels", _trec(labels))
-        write_atomic(folder / name, text)
+        if form == "beir":
+            write_atomic(folder / f"{split}.tsv", _beir(labels))
+        else:
+            lines = (f"{label.query} 0 {label.item.id} {label.grade}\n" for label in labels)
+            write_atomic(folder / f"{split}.qrels", _escape_mark("".join(lines)))
     return counts
 
 
@@ -581,10 +581,6 @@ def _beir(labels: Iterable[Label]) -> str:
     writer.writerow(HEADER)
     writer.writerows((label.query, label.item.id, label.grade) for label in labels)
     return stream.getvalue()
-
-
-def _trec(labels: Iterable[Label]) -> str:
-    return _escape_mark("".join(f"{label.query} 0 {label.item.id} {label.grade}\n" for label in labels))
 
 
 def _escape_mark(text: str) -> str:

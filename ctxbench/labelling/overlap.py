@@ -66,8 +66,7 @@ def similar_by_words(
         ParameterError: the threshold is out of range.
     """
     _check(threshold)
-    counted = [Counter(words(text)) for text in texts]
-    weights = _weights(counted)
+    weights = _weights([Counter(words(text)) for text in texts])
     texts_by_word = group_pairs((word, position) for position, row in enumerate(weights) for word in row)
     postings = {
         word: (np.array(positions, dtype=np.int64), np.array([weights[position][word] for position in positions]))
@@ -117,8 +116,7 @@ def similar_by_vectors(
     step = max(1, _BLOCK // len(chunks))
     pairs: list[SimilarPair] = []
     for begin in range(0, len(chunks), step):
-        product = means[begin : begin + step] @ means.T
-        for index, score in enumerate(product):
+        for index, score in enumerate(means[begin : begin + step] @ means.T):
             pairs += _pairs_of(begin + index, score, threshold, included)
     return _ordered(pairs)
 
@@ -211,8 +209,7 @@ def new_names(item: Item, rival: Item) -> Iterator[str]:
         yield _add_word(item.name, item.server, front=True)
     used_words = {*words(rival.search_text), *name_parts(item.name), *STOP_WORDS}
     distinct = dict.fromkeys(word for word in words(item.description) if word not in used_words and len(word) > 2)
-    for word in list(distinct)[:_TRIED_WORDS]:
-        yield _add_word(item.name, word)
+    yield from (_add_word(item.name, word) for word in list(distinct)[:_TRIED_WORDS])
 
 
 def _add_word(name: str, word: str, *, front: bool = False) -> str:

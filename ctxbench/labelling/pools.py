@@ -108,8 +108,7 @@ class Pool:
 
     def positions(self, keys: Iterable[ItemKey]) -> tuple[int, ...]:
         """The catalog positions of items; those that the catalog does not hold are left out."""
-        positions = map(self.dataset.catalog.find, keys)
-        return tuple(position for position in positions if position is not None)
+        return tuple(position for position in map(self.dataset.catalog.find, keys) if position is not None)
 
     def groups(self, labels: Sequence[Label]) -> list[tuple[int, ...]]:
         """The groups of required items of labels, as catalog positions."""
@@ -402,8 +401,7 @@ class LogOddsCorrection:
         # the selectors' outcomes for one query hang together: n of them count as the root of n
         weight = np.repeat([case.weight for case in cases.cases], n_sets) / np.sqrt(n_sets)
         prior = 1.0 / np.array([_SPREAD_GUESS, _SPREAD_LEVEL, *[_SPREAD] * _N_FEATURES]) ** 2
-        fitted = _fit(empty.columns(cases), cases.outcomes.ravel(), weight, (empty.coefficients, prior))
-        return cls(fitted, empty.mean)
+        return cls(_fit(empty.columns(cases), cases.outcomes.ravel(), weight, (empty.coefficients, prior)), empty.mean)
 
     def columns(self, cases: Cases) -> FloatArray:
         """The columns of the regression, shape (n_cases * n_sets, 2 + n_features)."""
@@ -549,7 +547,14 @@ class Predictor:
         self.pool = pool
         self._beside, self._alone = _calibrated(pool)
         self.guess = cache(self._guess)
-        self._learn_needs()
+        judged = self.pool.dataset.judged()
+        words = np.array([len(query.request.text.split()) for query in judged.queries], dtype=np.float64)
+        needs = np.array([self._needed_groups(query.id) for query in judged.queries], dtype=np.float64)
+        self._mean_words = float(words.mean()) if len(words) else 0.0
+        self._mean_needs = float((needs.sum() + _WORTH * _NEEDS) / (len(needs) + _WORTH))
+        away = words - self._mean_words
+        square = float((away**2).sum()) + _WORTH * self._mean_words
+        self._needs_a_word = max(float((away * needs).sum()) / square, 0.0) if square > 0 else 0.0
 
     def _guess(self, query_id: str) -> Guess:
         """The guess for a query."""
@@ -595,24 +600,16 @@ class Predictor:
         mass = sum(probabilities.values()) + outside
         n_missing = max(self._needs(case.row) - len(called), _LACKING if called else 0.5)
         scale = min(max(n_missing / mass, 0.2), 5.0)
-        probabilities = {item: min(chance * scale, 0.9) for item, chance in probabilities.items()}
-        probabilities |= {item: _WANTED for item in case.required if item not in called}
+        probabilities = {
+            **{item: min(chance * scale, 0.9) for item, chance in probabilities.items()},
+            **{item: _WANTED for item in case.required if item not in called},
+        }
         return Guess(probabilities=probabilities, called=called, outside=min(outside * scale, 0.5))
 
     def _needs(self, row: int) -> float:
         """The number of items that a request of this length needs, by the fully labelled queries."""
         words = len(self.pool.dataset.queries[row].request.text.split())
         return max(self._mean_needs + self._needs_a_word * (words - self._mean_words), 0.3)
-
-    def _learn_needs(self) -> None:
-        judged = self.pool.dataset.judged()
-        words = np.array([len(query.request.text.split()) for query in judged.queries], dtype=np.float64)
-        needs = np.array([self._needed_groups(query.id) for query in judged.queries], dtype=np.float64)
-        self._mean_words = float(words.mean()) if len(words) else 0.0
-        self._mean_needs = float((needs.sum() + _WORTH * _NEEDS) / (len(needs) + _WORTH))
-        away = words - self._mean_words
-        square = float((away**2).sum()) + _WORTH * self._mean_words
-        self._needs_a_word = max(float((away * needs).sum()) / square, 0.0) if square > 0 else 0.0
 
     def _needed_groups(self, query_id: str) -> int:
         """The number of required groups of a query, without those that are always offered."""

@@ -113,8 +113,7 @@ class _CutError(Exception):
 def sources() -> dict[str, tuple[PublishedSource, tuple[str, ...]]]:
     """The sources that can be fetched, by name, with their datasets, sorted."""
     readers = [importer for importer in importers().values() if isinstance(importer, FileImporter)]
-    by_name = {importer.source.name: (importer.source, importer.provides) for importer in readers}
-    return dict(sorted(by_name.items()))
+    return dict(sorted({importer.source.name: (importer.source, importer.provides) for importer in readers}.items()))
 
 
 def source_of(name: str) -> PublishedSource:
@@ -128,8 +127,7 @@ def source_of(name: str) -> PublishedSource:
     for source, datasets in by_name.values():
         if name == source.name or name in datasets:
             return source
-    importer = importers().get(name)
-    if importer is not None:
+    if (importer := importers().get(name)) is not None:
         raise ParameterError(f"dataset {name} has no files to fetch; its source is installed: {importer.install}")
     names = {*by_name, *(dataset for _, datasets in by_name.values() for dataset in datasets)}
     raise UnknownNameError("source to fetch", name, names)

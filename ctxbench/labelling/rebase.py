@@ -153,8 +153,7 @@ def propose_renames(
         unpaired = []
         for old in olds:
             same_name = [new for new in news if new.name == old.name]
-            rivals = sum(item.name == old.name for item in olds)
-            if len(same_name) == 1 and rivals == 1:
+            if len(same_name) == 1 and sum(item.name == old.name for item in olds) == 1:
                 renames.append(Rename(old.key, same_name[0].key, "same content on another server"))
                 news.remove(same_name[0])
             else:
@@ -445,11 +444,11 @@ def rebase_dataset(
     source, lost = f"{dataset.name} {dataset.version} {dataset.hash[:12]}", tuple(move.lost_labels)
     without = [i for i in gone if i.key not in move.renames]
     lost_gone = tuple(i.id for i in without)
-    counts = f"{len(followed)} items renamed, {len(lost_gone)} gone, {len(added)} new, {len(changed)} changed"
     return RebaseReport(
         dataset=recorded(
             moved,
-            f"Carried from {source} to another catalog: {counts}; {len(lost)} labels lost.",
+            f"Carried from {source} to another catalog: {len(followed)} items renamed, {len(lost_gone)} gone, "
+            f"{len(added)} new, {len(changed)} changed; {len(lost)} labels lost.",
             renames=move.renames,
             dropped=Counter(label.item for label in lost if label.why == "gone"),
         ),
@@ -508,7 +507,6 @@ class _Rebaser:
             query_labels, partly = self._labels(query, request)
             queries.append(replace(query, request=request, partly_labelled=query.partly_labelled or partly))
             labels += query_labels
-        about = {name: value for name, value in self.old.about.items() if name != "frozen"}
         return replace(
             self.old,
             version=version,
@@ -516,7 +514,7 @@ class _Rebaser:
             queries=tuple(queries),
             labels=tuple(labels),
             scopes=scopes,
-            about=about,
+            about={name: value for name, value in self.old.about.items() if name != "frozen"},
             gone=0,
         )
 
@@ -684,8 +682,9 @@ def _words(text: str) -> set[str]:
 def _review_candidates(dataset: Dataset, added: set[ItemKey]) -> tuple[ReviewCandidate, ...]:
     """The queries that require an item to which a new item is similar, in their order, most similar first."""
     catalog = dataset.catalog
-    rows = [catalog.position(key) for key in added]
-    pairs = similar_by_words([item.search_text for item in catalog], threshold=WORDS_THRESHOLD, rows=rows)
+    pairs = similar_by_words(
+        [item.search_text for item in catalog], threshold=WORDS_THRESHOLD, rows=[catalog.position(key) for key in added]
+    )
     key_pairs = ((catalog[pair.first].key, catalog[pair.second].key, pair.similarity) for pair in pairs)
     similar = group_pairs(
         (old, (new, similarity))

@@ -33,7 +33,6 @@ from ctxbench.model.items import Catalog, ItemKey
 
 _WRAPPED = "a mapping under its only key ({cases: [...]})"
 _SHOWN_KEYS = 5  # keys that a message names
-_DELIMITERS = (",", ";", "\t")
 _LARGEST_FIELD = 50_000_000  # characters of one field of a CSV file
 
 
@@ -57,8 +56,7 @@ def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
         if path.is_file() and (packed := gzip_fault(read_bytes(path), path)):
             raise InputError([Fault(packed, path)])
         raise InputError([Fault(f"expected a file that ends in {', '.join(forms)} or {last}, got {path.name}", path)])
-    for line, data in read(path, faults):
-        yield Row(data, faults, path, line)
+    yield from (Row(data, faults, path, line) for line, data in read(path, faults))
 
 
 def parse_list(text: str) -> Any:
@@ -159,7 +157,7 @@ def _csv_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[st
 def _delimiter(text: str, usual: str) -> str:
     """The separator of columns: the one that the first row has most of; the usual one first."""
     first = text.lstrip("\r\n").partition("\n")[0]
-    return max((usual, *_DELIMITERS), key=first.count)
+    return max((usual, *(",", ";", "\t")), key=first.count)
 
 
 def _parquet_rows(path: Path, _faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -605,8 +603,7 @@ def likely_role(
     for field in ("expected", "forbidden"):
         theirs = names_of.get(field)
         if theirs and get_close_matches(plain, [snake(theirs)], n=1):
-            absent = fields.get(field) is None
-            return (field, theirs) if absent else None
+            return (field, theirs) if fields.get(field) is None else None
     close = get_close_matches(plain, names, n=1)
     if not close and role == "forbidden" and isinstance(value, list):
         close = ["forbidden"]

@@ -572,16 +572,16 @@ class Queue:
         try:
             if data["format"] != 1:
                 raise StorageError(f"{path} has format {data['format']}; expected 1, another release wrote this")
-            strata = tuple(_read_stratum(row) for row in data["strata"])
             return cls(
                 selectors=tuple(data["selectors"]),
                 seed=int(data["seed"]),
-                strata=strata,
+                strata=tuple(_read_stratum(row) for row in data["strata"]),
                 focus=tuple(data.get("focus", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            message = f"{path} is damaged ({error}); bring it back from a copy: without it answers have no weights"
-            raise StorageError(message) from error
+            raise StorageError(
+                f"{path} is damaged ({error}); bring it back from a copy: without it answers have no weights"
+            ) from error
 
     def write(self, path: Path) -> None:
         """Write the queue, whole or not at all."""

@@ -535,8 +535,10 @@ def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
             notes.append(f"{len(applied.changed)} queries answered earlier are now in the dataset's files")
         if applied.left:
             names = ", ".join(applied.left[:3]) + (", ..." if len(applied.left) > 3 else "")
-            since = "have other labels since (by hand, or by `data rebase`) and are left alone"
-            notes.append(f"{len(applied.left)} answered queries {since}: {names}")
+            notes.append(
+                f"{len(applied.left)} answered queries have other labels since (by hand, or by `data rebase`) and are "
+                f"left alone: {names}"
+            )
         if applied.gone:
             notes.append(f"{len(applied.gone)} answered queries are no longer in the dataset")
         yield folder

@@ -97,8 +97,9 @@ class MetaTool(FileImporter, recipe="metatool"):
         queries, labels = [], []
         for query_id, text, tools in self._single() if name == SINGLE else self._multi():
             kinds = dict.fromkeys("merged-tool" if tool in merged_tools else "plugin" for tool in tools)
-            request = Request(id=query_id, text=text)
-            queries.append(DatasetQuery(request=request, split=split_of(query_id), tags=tuple(kinds)))
+            queries.append(
+                DatasetQuery(request=Request(id=query_id, text=text), split=split_of(query_id), tags=tuple(kinds))
+            )
             group = "rows" if name == SINGLE and len(tools) > 1 else ""
             labels += [
                 Label(query_id, ItemKey("tool", None, tool), Grade.REQUIRED, alternatives=group, source=OWNER)

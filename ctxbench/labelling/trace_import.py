@@ -217,11 +217,6 @@ _CALLED = (
 _RECORDING = "is recording of content switched on (experimental_telemetry with recordInputs in the AI SDK)?"
 
 
-def what_was_seen(findings: LogFindings) -> str:
-    """The content of a log without any turn, and what was expected, in one sentence."""
-    return "; ".join([*_contents(findings), _EXPECTED])
-
-
 def what_was_not_read(findings: LogFindings, calls_not_found: Counter[str]) -> str:
     """Why logs give no label, and what to do, in one sentence; empty if there is no reason."""
     parts = []
@@ -304,8 +299,10 @@ class TraceSource:
             raise ParameterError("expected at least one log file")
         for old, new in self.renames.items():
             if self.catalog.find(new) is None:
-                problem = f"rename {old.id} to {new.id}: the catalog holds no {new.id!r}"
-                raise ParameterError(f"{problem}{suggest_items(new.id, self.catalog.ids)}")
+                raise ParameterError(
+                    f"rename {old.id} to {new.id}: the catalog holds no "
+                    f"{new.id!r}{suggest_items(new.id, self.catalog.ids)}"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,7 +374,8 @@ def import_traces(
     if not groups:
         if findings.faults:
             raise InputError(merge_equal_faults(findings.faults), subject="traces")
-        raise ParameterError(f"no turn in {', '.join(map(str, source.logs))}: {what_was_seen(findings)}")
+        contents = "; ".join([*_contents(findings), _EXPECTED])
+        raise ParameterError(f"no turn in {', '.join(map(str, source.logs))}: {contents}")
     names = NameResolver(source.catalog, source.renames)
     builder = Builder(source.catalog, source.scopes, names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
@@ -390,8 +388,7 @@ def import_traces(
         "labelling": report.labelling(),
         "notes": {"traces": report.as_dict()},
     }
-    dataset = builder.dataset(settings.name, about)
-    return TraceImport(dataset=dataset, exposures=tuple(builder.exposures), report=report)
+    return TraceImport(dataset=builder.dataset(settings.name, about), exposures=tuple(builder.exposures), report=report)
 
 
 def import_into(
@@ -467,8 +464,7 @@ def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
     """
     if not (folder / CARD).is_file():
         return {}
-    scopes = read_card(folder).get("scopes") or {}
-    return {name: tuple(ItemKey.parse(i) for i in ids) for name, ids in scopes.items()}
+    return {name: tuple(ItemKey.parse(i) for i in ids) for name, ids in (read_card(folder).get("scopes") or {}).items()}
 
 
 def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:

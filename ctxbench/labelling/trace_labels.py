@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,7 @@ from ctxbench.io.console import ProgressListener
 from ctxbench.io.errors import count
 from ctxbench.io.redaction import Redactor
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
-from ctxbench.labelling.trace_messages import Call, Interner, LogFindings, NestedCall, iso
+from ctxbench.labelling.trace_messages import Call, Interner, LogFindings, NestedCall
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
 from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.model.labels import Grade
@@ -339,7 +340,8 @@ class Builder:
         total = sum(len(turns) for turns in groups)
         for turns in groups:
             name = turns[0].records[0].conversation
-            name = None if name is None else _id_text(self._text(name))
+            if name is not None:  # as ids can hold it
+                name = re.sub(r"[\s<>]+", "_", writable(self._text(name))).strip("_") or "_"
             for turn in turns:
                 self._add_turn(turn, name)
             progress("labelling turns", self.findings.counts["turns"], total)
@@ -393,7 +395,7 @@ class Builder:
                 workspace=self._identifier(first.workspace, "workspace"),
                 conversation=conversation,
                 turn=turn.number,
-                time=None if turn.time is None else iso(turn.time),
+                time=None if turn.time is None else datetime.fromtimestamp(turn.time, UTC).isoformat(),
             ),
             split=split_of(conversation or query_id),
             group=conversation,
@@ -581,11 +583,6 @@ def _is_doubtful(turn: Turn) -> bool:
     """Whether a turn's text or calls are not certain, or some of its calls could not be read."""
     unread = any(record.doubtful or record.unread for record in turn.records)
     return unread or reuses_ids(turn.calls) or not turn.text.strip()
-
-
-def _id_text(name: str) -> str:
-    """A conversation's name as ids can hold it."""
-    return re.sub(r"[\s<>]+", "_", writable(name)).strip("_") or "_"
 
 
 def writable(text: str) -> str:

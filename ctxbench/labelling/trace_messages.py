@@ -200,11 +200,6 @@ def _iso(text: str) -> float | None:
     return timestamp if timestamp > 0 else None
 
 
-def iso(moment: float) -> str:
-    """A time in ISO 8601, UTC, as datasets have it, with microseconds unless they are 0."""
-    return datetime.fromtimestamp(moment, UTC).isoformat()
-
-
 def text_or_none(value: Any) -> str | None:
     """An id as text; an empty one is none."""
     return None if value is None else str(value) or None
@@ -216,11 +211,7 @@ def get(data: Mapping[str, Any], *names: str) -> Any:
 
 
 _OF_MESSAGES = ("role", "content", "tool_calls", "toolCalls", "function_call", "parts")
-_OF_RESULTS = ("text", "toolCalls", "tool_calls")
 _CALL_ITEMS = ("function_call", "custom_tool_call")  # types of items of OpenAI's responses
-_OUTPUTS = ("function_call_output", "custom_tool_call_output")
-_CALL_LISTS = ("tool_calls", "toolCalls")
-_RESPONSE_CALL_FIELDS = ("function_call", "functionCall", "toolUse")
 _FIRST_ALONE = ("choices", "candidates")  # of several answers the first is read
 _NO_ANSWERS = ("request", "input", "arguments", "args", "tools", "parameters")  # fields that hold no calls of an answer
 LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
@@ -255,9 +246,9 @@ def call_names(value: Any) -> set[str]:
         return set()
     names: set[str] = set()
     for key, inner in value.items():
-        if key in _CALL_LISTS and isinstance(inner, list):
+        if key in ("tool_calls", "toolCalls") and isinstance(inner, list):
             names |= {name for call in inner if (name := _called(call))}
-        elif key in _RESPONSE_CALL_FIELDS and (name := _called(inner)):
+        elif key in ("function_call", "functionCall", "toolUse") and (name := _called(inner)):
             names.add(name)
         elif key not in _NO_ANSWERS:
             names |= call_names(inner[:1] if key in _FIRST_ALONE and isinstance(inner, list) else inner)
@@ -307,8 +298,7 @@ def _messages_of(response: Any) -> list[Any] | None:
             for candidate in candidates[:1]
             if isinstance(candidate, dict) and "content" in candidate
         ]
-    inner = response.get("response")
-    for source, name in ((response, "output"), (response, "messages"), (inner, "messages")):
+    for source, name in ((response, "output"), (response, "messages"), (response.get("response"), "messages")):
         items = source.get(name) if isinstance(source, dict) else None
         if isinstance(items, list):
             return list(input_messages(items))
@@ -316,7 +306,7 @@ def _messages_of(response: Any) -> list[Any] | None:
         return read_response(response["message"])
     if any(response.get(name) is not None for name in _OF_MESSAGES) and "text" not in response:
         return [{"role": "assistant", **response}]
-    if any(isinstance(response.get(name), str | list) for name in _OF_RESULTS):
+    if any(isinstance(response.get(name), str | list) for name in ("text", "toolCalls", "tool_calls")):
         return [{"role": "assistant", "content": response.get("text"), **_calls_of(response)}]
     return [] if response.get("error") else None
 
@@ -330,7 +320,7 @@ def input_messages(value: Any) -> Iterator[Any]:
         kind = (item.get("type") or "message") if isinstance(item, dict) else "message"
         if kind in _CALL_ITEMS:
             yield _call_message(item.get("call_id") or item.get("id"), item)
-        elif kind in _OUTPUTS:
+        elif kind in ("function_call_output", "custom_tool_call_output"):
             yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
         elif kind == "mcp_call":
             yield _call_message(item.get("id"), item)
@@ -341,8 +331,7 @@ def input_messages(value: Any) -> Iterator[Any]:
 
 
 def _call_message(call: Any, item: Mapping[str, Any]) -> dict[str, Any]:
-    tool_call = {"id": call, "function": {"name": item.get("name")}}
-    return {"role": "assistant", "content": "", "tool_calls": [tool_call]}
+    return {"role": "assistant", "content": "", "tool_calls": [{"id": call, "function": {"name": item.get("name")}}]}
 
 
 def _calls_of(response: Mapping[str, Any]) -> dict[str, Any]:
@@ -372,11 +361,8 @@ def _read_list(response: list[Any]) -> list[Any] | None:
     return None
 
 
-_CALL_FIELDS = ("functionCall", "function_call", "toolUse")
-_RESULT_FIELDS = ("functionResponse", "function_response", "toolResult")
 _FAILED = ("output-error", "output-denied")  # states of a part of a UI message
 _DONE = ("output-available", "result", *_FAILED)
-_APPROVALS = ("tool-approval-request", "tool-approval-response")
 
 
 def plain_messages(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -421,11 +407,11 @@ def _part(part: Any) -> Any:
         failed = kind == "tool-error" or part.get("isError") is True or inner in ("error-text", "error-json")
         value = get(output, "value", "reason") if inner else output
         return _result_part(part["toolCallId"], value, failed=failed or inner == "execution-denied")
-    for name in _CALL_FIELDS:
+    for name in ("functionCall", "function_call", "toolUse"):
         if isinstance(part.get(name), dict):
             call = part[name]
             return {"type": "tool_call", "id": get(call, "id", "toolUseId"), "name": call.get("name")}
-    for name in _RESULT_FIELDS:
+    for name in ("functionResponse", "function_response", "toolResult"):
         if isinstance(part.get(name), dict):
             result = part[name]
             failed = result.get("status") == "error"
@@ -444,7 +430,7 @@ def _has_invocations(parts: Any) -> bool:
 def _invocation(part: Any) -> tuple[str, Mapping[str, Any]] | None:
     """The tool's name and the invocation of a part of a UI message; None if it is no invocation."""
     kind = part.get("type") if isinstance(part, dict) else None
-    if not isinstance(kind, str) or kind in _APPROVALS:
+    if not isinstance(kind, str) or kind in ("tool-approval-request", "tool-approval-response"):
         return None
     inner = part.get("toolInvocation")
     if kind == "tool-invocation" and isinstance(inner, dict):
@@ -555,9 +541,7 @@ def read_messages(value: Any) -> list[ChatMessage]:
             return [ChatMessage("user", str(value))]
     if isinstance(value, dict):
         value = value.get("messages", [value])
-    if not isinstance(value, list):
-        raise TypeError
-    if not all(isinstance(entry, dict) for entry in value):
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise TypeError
     return [_message(plain) for entry in value for plain in plain_messages(entry)]
 

@@ -121,8 +121,7 @@ def read_spans(data: Mapping[str, Any]) -> Iterator[Span]:
                 yield span
     for group in logs or ():
         for scope in get(group, "scopeLogs", "scope_logs") or ():
-            for entry in get(scope, "logRecords", "log_records") or ():
-                yield _log(entry)
+            yield from map(_log, get(scope, "logRecords", "log_records") or ())
 
 
 def _otlp_span(data: Mapping[str, Any]) -> Span:
@@ -271,8 +270,7 @@ class SpanTree:
 
     def _main_record_of(self, node: Node) -> Record | None:
         """The record that a nested span belongs to: that of an ancestor, of the same agent, or the latest before it."""
-        main = self._main_record_above(node)
-        if main is not None:
+        if (main := self._main_record_above(node)) is not None:
             return main
         unit = f"{self._trace}/{next(iter(self._agents(node)), '')}"
         same_unit = [record for record in self._mains.values() if record.unit == unit] or list(self._mains.values())
@@ -414,7 +412,6 @@ def _linked(
         user_hashes |= linked_hashes
 
 
-_AGENTS = ("ai.generateText", "ai.streamText", "ai.generateObject", "ai.streamObject")
 _STEPS = ("doGenerate", "doStream")
 _METADATA = "ai.telemetry.metadata."
 _CONVERSATIONS = ("sessionId", "session_id", "conversationId", "conversation_id", "threadId", "thread_id", "chatId")
@@ -444,7 +441,7 @@ def as_gen_ai(span: Span) -> Span:
             "gen_ai.tool.name": span.attributes.get("ai.toolCall.name"),
             "gen_ai.tool.call.id": span.attributes.get("ai.toolCall.id"),
         }
-    elif name in _AGENTS:
+    elif name in ("ai.generateText", "ai.streamText", "ai.generateObject", "ai.streamObject"):
         converted = {"gen_ai.operation.name": "invoke_agent", **_messages(span.attributes, "ai.prompt")}
     elif name.rpartition(".")[2] in _STEPS:
         converted = {"gen_ai.operation.name": "chat", **_messages(span.attributes, "ai.prompt.messages")}
@@ -598,7 +595,6 @@ _OPERATIONS = {
 }  # fmt: skip
 _TOOLS_ATTRIBUTE = "gen_ai.tool.definitions"
 _MESSAGE = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
-_DETAILS = ("gen_ai.client.inference.operation.details", "gen_ai.client.operation.exception")
 
 
 class SpanReader:
@@ -654,8 +650,9 @@ class SpanReader:
         if node.kind == "tool":
             node.call = _tool_call(span)
         elif node.kind:
-            offered = self._tools(attributes, span.events)
-            node.record = Record(position=position, time=span.start, cumulative=True, offered=offered)
+            node.record = Record(
+                position=position, time=span.start, cumulative=True, offered=self._tools(attributes, span.events)
+            )
             self._read_chat(node.record, span)
             if not node.record.users:
                 node.events = [event for event in span.events if event.name.startswith("gen_ai.")]
@@ -680,7 +677,7 @@ class SpanReader:
     def _read_chat(self, record: Record, span: Span) -> None:
         attributes = span.attributes
         for event in span.events:
-            if event.name in _DETAILS:
+            if event.name in ("gen_ai.client.inference.operation.details", "gen_ai.client.operation.exception"):
                 attributes = {**attributes, **event.data}
         messages, answers = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages") or []
         if messages is None and ("gen_ai.prompt.0.role" in attributes or "gen_ai.prompt.0.content" in attributes):
@@ -696,8 +693,7 @@ class SpanReader:
         messages: list[ChatMessage] = []
         answers: list[ChatMessage] = []
         for event in events:
-            match = _MESSAGE.match(event.name)
-            if match:
+            if match := _MESSAGE.match(event.name):
                 messages += read_messages([{"role": match[1], **event.data}])
             elif event.name == "gen_ai.choice" and str(event.data.get("index", 0)) == "0":
                 message = event.data.get("message")
@@ -719,8 +715,7 @@ class SpanReader:
 
 
 def _kind(attributes: Mapping[str, Any]) -> str:
-    operation = attributes.get("gen_ai.operation.name")
-    if operation is not None:
+    if (operation := attributes.get("gen_ai.operation.name")) is not None:
         return _OPERATIONS.get(str(operation), "")
     if "gen_ai.tool.name" in attributes:
         return "tool"
@@ -734,8 +729,9 @@ def _tool_call(span: Span) -> Call | None:
         return None
     error = span.attributes.get("error.type")
     thrown = " ".join(str(e.data.get("exception.message") or "") for e in span.events if e.name == "exception")
-    error_text = f"{error or ''} {span.message} {thrown}"
-    status = result_status(error_text, name, failed=True) if span.failed or error else "ok"
+    status = (
+        result_status(f"{error or ''} {span.message} {thrown}", name, failed=True) if span.failed or error else "ok"
+    )
     return Call(name, status, text_or_none(span.attributes.get("gen_ai.tool.call.id")), guessed=True)
 
 

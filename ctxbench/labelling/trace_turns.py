@@ -481,8 +481,7 @@ def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call,
     merged: dict[tuple[str | None, str, int], Call] = {}
     separate: list[Call] = []
     for record in records:
-        messages = [record.calls] if record.cumulative else []
-        for calls in (*messages, *(nested.calls for nested in record.nested)):
+        for calls in (*([record.calls] if record.cumulative else []), *(nested.calls for nested in record.nested)):
             n_calls: Counter[tuple[str | None, str]] = Counter()
             for call in calls:
                 key = call.id, call.name, n_calls[call.id, call.name]
@@ -606,8 +605,7 @@ def _by_messages(members: list[Record]) -> list[list[Record]]:
 
 def _continues(record: Record, group: list[Record]) -> bool:
     """Whether a record is of the turn before it though its first messages differ: a window of messages has moved on."""
-    before = group[-1]
-    if record.text is None or not record.continued or record.text != group[0].text or before.finished:
+    if record.text is None or not record.continued or record.text != group[0].text or group[-1].finished:
         return False
     ids = {(call.id, call.name) for record in group for call in record.calls if call.id is not None}
     return any((call.id, call.name) in ids for call in record.calls)
@@ -633,8 +631,7 @@ def _set_history(turns: list[Turn], findings: LogFindings, *, history: int) -> N
     messages: list[Message] = []
     n_calls = n_lost = 0
     for i, turn in enumerate(turns):
-        first = turn.records[0]
-        turn.history = first.history or (tuple(messages[-history:]) if history else ())
+        turn.history = turn.records[0].history or (tuple(messages[-history:]) if history else ())
         turn.calls = merge_calls(turn.records, findings)
         n_lost += max(max(record.earlier for record in turn.records) - n_calls - n_lost, 0)
         n_calls += len(turn.calls)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ctxbench.io.errors import (
     suggest,
 )
 from ctxbench.io.rows import instant
+from ctxbench.memory.memories import MemoryStore
 from ctxbench.model.candidates import Candidates, reranked
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.registry import build, check_fields
@@ -42,10 +43,6 @@ from ctxbench.search.embedders import Embedder, Vectors, open_embedder
 from ctxbench.search.resources import LocalResources, local_resources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
-
-if TYPE_CHECKING:
-    from ctxbench.memory.memories import MemoryStore
-
 
 EMBEDDING, SEARCH, STORAGE, VALIDATION = "embedding_error", "search_error", "storage_error", "validation_error"
 TEMPLATE = "template_not_found"
@@ -149,8 +146,14 @@ class ContextOptions(SearchOptions):
 
 
 SIMILARITY = "similarity.score"
-_SAID = {"workspace_id": "workspace", "type": "kind", "content": "text"}  # fields of items by the document's names
-_SAID |= {"confidence": "confidence", "created_at": "created", "conversation_id": "conversation"}
+_SAID = {  # fields of items by the document's names
+    "workspace_id": "workspace",
+    "type": "kind",
+    "content": "text",
+    "confidence": "confidence",
+    "created_at": "created",
+    "conversation_id": "conversation",
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -237,8 +240,7 @@ class FoundMemories:
         return item
 
     def _similarity(self, row: int) -> float | None:
-        columns = self.outcome.candidates.columns
-        column = columns.get(SIMILARITY)  # else the search is by similarity alone
+        column = self.outcome.candidates.columns.get(SIMILARITY)  # else the search is by similarity alone
         value = float(self.outcome.candidates.score[row] if column is None else column[row])
         return None if np.isnan(value) else min(max(value, 0.0), 1.0)
 
@@ -314,15 +316,12 @@ class QueryVectors:
         size: how many are kept, 0 or more; the one used longest ago goes first.
         seconds: how long one is kept after it was made, 0 or more.
         clock: tells seconds; for tests.
-        hits, misses: how often one was there, and was not.
     """
 
     embedder: Embedder
     size: int = 1000
     seconds: float = 3600.0
     clock: Callable[[], float] = time.monotonic
-    hits: int = 0
-    misses: int = 0
     _cached: dict[str, tuple[float, tuple[float, ...]]] = field(
         default_factory=dict
     )  # when it was made; last used last
@@ -332,12 +331,6 @@ class QueryVectors:
     def __post_init__(self) -> None:
         check_range("size", self.size, 0)
         check_range("seconds", self.seconds, 0)
-
-    @property
-    def hit_rate(self) -> float:
-        """The share of queries whose vector was cached, 0 to 1; 0 before the first query."""
-        n_requests = self.hits + self.misses
-        return self.hits / n_requests if n_requests else 0.0
 
     def get(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
         """The vectors of texts, each of unit length.
@@ -349,8 +342,6 @@ class QueryVectors:
         with self._lock:
             cached = {text: self._cached.get(text, (-math.inf, ())) for text in texts}
             missing = [text for text, (created, _) in cached.items() if time - created >= self.seconds]
-            self.hits += len(texts) - len(missing)
-            self.misses += len(missing)
         if missing:
             rows = Vectors(self.embedder, None).get(missing)
             cached |= {text: (time, tuple(map(float, row))) for text, row in zip(missing, rows, strict=True)}
@@ -361,11 +352,6 @@ class QueryVectors:
             while len(self._cached) > self.size:
                 del self._cached[next(iter(self._cached))]
         return [cached[text][1] for text in texts]
-
-    def clear(self) -> None:
-        """Empty the cache."""
-        with self._lock:
-            self._cached.clear()
 
 
 SHIPPED = {"default": "memory", "similarity": "dense"}
@@ -418,8 +404,9 @@ class ContextEngine:
             model = open_embedder(embedder_name(embedder))
             if dimensions is not None and model.identity.dimensions != dimensions:
                 actual = f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions"
-                expected = f"{dimensions} are expected; name another embedder, or leave dimensions out"
-                raise ParameterError(f"{actual}, and {expected}")
+                raise ParameterError(
+                    f"{actual}, and {dimensions} are expected; name another embedder, or leave dimensions out"
+                )
             self.progress: Callable[[int, int], None] | None = None
             self._resources: LocalResources = local_resources(
                 model, open_counter(counter), progress=lambda *n: self.progress and self.progress(*n)
@@ -431,11 +418,6 @@ class ContextEngine:
             self.searches = 0
             self.defaults = defaults
             self._template(self.defaults)
-
-    @property
-    def hit_rate(self) -> float:
-        """The share of queries whose vector was cached, 0 to 1."""
-        return self._vectors.hit_rate
 
     def search(self, query: str, workspace: str, options: SearchOptions | None = None) -> FoundMemories:
         """The best memories for a query, best first."""
@@ -501,10 +483,6 @@ class ContextEngine:
             before = self._resources.stats.embedded
             self._resources.get(EMBEDDER)(texts)
             return self._resources.stats.embedded - before
-
-    def clear_cache(self) -> None:
-        """Forget the vectors of queries."""
-        self._vectors.clear()
 
     def _search(self, query: _Query, workspace: str, options: SearchOptions) -> list[FoundMemories]:
         outcome = self._run(self._pipeline(options, query), query, workspace, options)
@@ -575,8 +553,9 @@ class ContextEngine:
     def _vector_query(self, vector: Sequence[float]) -> _Query:
         """A query of a vector with the right number of dimensions; the search checks the rest."""
         if len(vector) != self._dimensions:
-            size = f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}"
-            raise ParameterError(f"{size}; embed the query with the same model")
+            raise ParameterError(
+                f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}; embed the query with the same model"
+            )
         return [("", tuple(map(float, vector)))]
 
 
@@ -652,11 +631,6 @@ class ContextCache:
         self._size, self._seconds, self._clock = size, seconds, clock
         self._kept: dict[str, KeptContext] = {}  # last used last
         self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        with self._lock:
-            self._drop_old()
-            return len(self._kept)
 
     def __contains__(self, key: str) -> bool:
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,6 @@ from ctxbench.io.rows import in_utc
 from ctxbench.model.items import Catalog, Item, ItemKey, Link
 from ctxbench.model.requests import Request
 
-TYPES = ("memory", "file", "message")
 LONGEST = 1_000_000  # characters of a content
 DEEPEST = 64  # levels of metadata, itself the first
 _log = logging.getLogger(__name__)
@@ -138,13 +137,15 @@ def _content(name: str, value: object) -> str:
         raise ParameterError(f"{name} must have at most {LONGEST:,} characters, got {len(value):,}; store it in parts")
     if match := _UNFIT.search(value):
         kind = "half characters" if _is_half(match[0]) else "control characters but tabs and line ends"
-        expected = f"no {kind}, got {match[0]!r} at character {match.start() + 1:,}"
-        raise ParameterError(f"{name} must hold {expected}; take it out, or leave out what is no text")
+        raise ParameterError(
+            f"{name} must hold no {kind}, got {match[0]!r} at character {match.start() + 1:,}; take it out, or leave "
+            "out what is no text"
+        )
     return value
 
 
 def _type(name: str, value: Any) -> str:
-    check_choice(name, value, TYPES)
+    check_choice(name, value, ("memory", "file", "message"))
     return str(value)
 
 
@@ -273,8 +274,10 @@ def successor(current: Memory, at: str | None, changes: Mapping[str, Any]) -> tu
     moment = time_named(f"{where}at", at)
     begun = str(current.created)
     if moment < begun:
-        problem = f"at ({moment}) is before its version {current.version} was created ({begun})"
-        raise ParameterError(f"{where}{problem}; a later version begins after the one before")
+        raise ParameterError(
+            f"{where}at ({moment}) is before its version {current.version} was created ({begun}); a later version "
+            "begins after the one before"
+        )
     faults: list[str] = []
     new = checked(replace(current, **changes, created=moment, version=1, until=None), faults)
     if faults:
@@ -302,8 +305,10 @@ def check_relationship(relationship: Relationship) -> None:
     """Raise a `ParameterError` for a relationship of a memory to itself, or without a type."""
     checked_name("the type of a relationship", relationship.type)
     if relationship.source == relationship.target:
-        ends = f"got {relationship.source!r} twice"
-        raise ParameterError(f"a relationship leads from one memory to another one, {ends} ({relationship.type!r})")
+        raise ParameterError(
+            f"a relationship leads from one memory to another one, got {relationship.source!r} twice "
+            f"({relationship.type!r})"
+        )
 
 
 def unknown(noun: str, name: object, candidates: Iterable[str] = ()) -> ParameterError:
@@ -415,8 +420,10 @@ def checked_event(event: Event) -> Event:
     metadata = checked_metadata(f"{where}metadata", event.metadata)
     if (ASKED in metadata or event.kind == SUFFICIENT) and not _is_asked(event, metadata.get(ASKED)):
         if event.kind == SUFFICIENT:
-            expected = f"{ASKED!r} with context (its id), text, time, and items, a list of ids of items"
-            raise ParameterError(f"{where}metadata: expected {expected}")
+            raise ParameterError(
+                f"{where}metadata: expected {ASKED!r} with context (its id), text, time, and items, a list of ids of "
+                "items"
+            )
         raise ParameterError(f"{where}metadata: {ASKED!r} is what a service keeps there; take another name")
     checked = replace(event, at=time_named(f"{where}at", event.at), metadata=metadata)
     things_of(checked)
@@ -458,11 +465,6 @@ def referred_to(events: Iterable[Event]) -> list[str]:
         elif event.kind == "unreference":
             standing.pop(event.id, None)
     return list(standing)
-
-
-def useful_counts(events: Iterable[Event]) -> Counter[str]:
-    """How often each id was judged useful, from feedback events; ids that never were are left out."""
-    return Counter(event.id for event in events if event.useful)
 
 
 class MemoryStore(Protocol):
@@ -609,8 +611,9 @@ def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> tuple[
         served = of[0].metadata[ASKED]
         scope = {"user": of[0].user, "conversation": of[0].conversation}
         before = datetime.fromisoformat(str(of[0].at)) - timedelta(microseconds=1)
-        time = min(served["time"], before.isoformat(), key=in_utc)
-        request = store.request(workspace, served["text"], time=time, id=context, **scope)
+        request = store.request(
+            workspace, served["text"], time=min(served["time"], before.isoformat(), key=in_utc), id=context, **scope
+        )
         group = of[0].conversation or of[0].user or context
         queries.append(
             DatasetQuery(
@@ -631,10 +634,9 @@ def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> tuple[
         "source": f"feedback on contexts of workspace {workspace}",
         "labelling": LABELLING,
     }
-    dataset = Dataset(
+    return Dataset(
         name=name, version="1", catalog=catalog, queries=tuple(queries), labels=tuple(labels), about=about
-    )
-    return dataset, tuple(exposures)
+    ), tuple(exposures)
 
 
 @dataclass(frozen=True)

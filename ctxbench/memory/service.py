@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ctxbench.api.inputs import EmbedderGiven, embedder_name
 from ctxbench.io.errors import ParameterError, UserError
 from ctxbench.io.rows import in_utc, instant, instant_text, named_instant
 from ctxbench.memory.engine import ContextCache
-from ctxbench.memory.memories import ASKED, SUFFICIENT, Event
+from ctxbench.memory.memories import ASKED, SUFFICIENT, Event, MemoryStore
 from ctxbench.model.arrays import BoolArray
 from ctxbench.model.candidates import Note, text_shown
 from ctxbench.model.items import Catalog, Item, ItemKey
@@ -37,10 +37,6 @@ from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import find_definition, is_shipped
 from ctxbench.selectors.selector import check_fits
-
-if TYPE_CHECKING:
-    from ctxbench.memory.memories import MemoryStore
-
 
 PREFIX = "ctxbench_context_"
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -150,8 +146,7 @@ class StageSeconds:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
         if self._tracer is not None:
             end = clock.time_ns()
-            span = self._tracer.start_span(f"context.{kind}.{name}", start_time=end - round(seconds * 1e9))
-            span.end(end_time=end)
+            self._tracer.start_span(f"context.{kind}.{name}", start_time=end - round(seconds * 1e9)).end(end_time=end)
 
 
 def _tracer() -> Any:
@@ -414,8 +409,7 @@ class _UserCatalogs:
 
     def _take_public(self, items: list[Item]) -> None:
         """Extend the public catalog, or make it anew; then the catalogs that extend the earlier one are dropped."""
-        public = _carried_on(self.public, 0, items)
-        if public is not self.public:
+        if (public := _carried_on(self.public, 0, items)) is not self.public:
             self.public = Catalog(items) if public is None else public
             self._user_catalogs.clear()
 
@@ -524,9 +518,9 @@ class ContextService:
         """
         if len(set(users)) > 1 and self._unscoped:
             steps = ", ".join(dict.fromkeys(step.name for step in self._unscoped))
-            problem = f"{self._selector}: step {steps} counts words over the whole catalog, and there are several users"
             raise ParameterError(
-                f"{problem}; set `statistics: scope` there, so that it counts over what each user sees"
+                f"{self._selector}: step {steps} counts words over the whole catalog, and there are several users; "
+                "set `statistics: scope` there, so that it counts over what each user sees"
             )
 
     def prepare(self, users: Collection[str | None] = (None,)) -> None:
@@ -603,7 +597,6 @@ class ContextService:
         items = sorted(built.items)
         for item in items:
             self._visible_key(item, user, built)
-        request = {"context": context, "items": items, "text": built.text, "time": built.time}
         self._store.record(
             Event(
                 kind=SUFFICIENT,
@@ -612,7 +605,7 @@ class ContextService:
                 user=user,
                 conversation=built.conversation,
                 useful=enough,
-                metadata={ASKED: request},
+                metadata={ASKED: {"context": context, "items": items, "text": built.text, "time": built.time}},
             )
         )
         self.metrics.count(sufficient=int(enough), insufficient=int(not enough))

@@ -165,8 +165,7 @@ class SqliteStore(BaseStore):
             keys, gone = json.dumps([key for _, key in rows]), "IN (SELECT value FROM json_each(?))"
             if self._forget is not None:
                 texts = "SELECT content FROM versions WHERE memory"
-                unused = self._sql(f"{texts} {gone} EXCEPT {texts} NOT {gone}", keys, keys)
-                self._forget([text for (text,) in unused])
+                self._forget([text for (text,) in self._sql(f"{texts} {gone} EXCEPT {texts} NOT {gone}", keys, keys)])
             self._sql(f"DELETE FROM memories WHERE key {gone}", keys)  # noqa: S608
             of_context = "EXISTS (SELECT 1 FROM json_each(things) WHERE value IN (SELECT value FROM json_each(?)))"
             ids = json.dumps([id, *other_ids])
@@ -311,8 +310,10 @@ class SqliteStore(BaseStore):
         if application != APPLICATION and (tables or version):
             raise StorageError(f"{self.path} is a database of something else; expected one of memories")
         if version > len(MIGRATIONS):
-            problem = f"schema {version}, and this version of ctxbench knows {len(MIGRATIONS)}"
-            raise StorageError(f"{self.path} has {problem}; update ctxbench. Nothing was changed there")
+            raise StorageError(
+                f"{self.path} has schema {version}, and this version of ctxbench knows {len(MIGRATIONS)}; update "
+                "ctxbench. Nothing was changed there"
+            )
         return int(version)
 
     def _scrub(self, db: sqlite3.Connection) -> None:
@@ -330,12 +331,13 @@ class SqliteStore(BaseStore):
             why = "another process reads it"
         except sqlite3.Error as error:
             why = str(error)
-        problem = f"the memories are deleted, but their text may still be in {self.path} ({why})"
-        raise StorageError(f"{problem}; it goes when the file is next opened while no one else uses it")
+        raise StorageError(
+            f"the memories are deleted, but their text may still be in {self.path} ({why}); it goes when the file is "
+            "next opened while no one else uses it"
+        )
 
     def _fault(self, error: Exception) -> StorageError:
         """The error for the user of an SQLite error."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         messages = {
             sqlite3.SQLITE_BUSY: f"kept locked by another process for {self._busy:g} s; end that process or try again",
             sqlite3.SQLITE_FULL: "no room on the disk; make some and try again. What was stored is kept",
@@ -343,7 +345,7 @@ class SqliteStore(BaseStore):
             sqlite3.SQLITE_READONLY: "it cannot be written; make the file and its folder writable",
             sqlite3.SQLITE_CANTOPEN: "it cannot be opened; make the file and its folder readable and writable",
             sqlite3.SQLITE_CONSTRAINT: "another process or thread wrote the same at the same time; try again",
-        }.get(code, f"{error}; look at the disk, or go back to a copy")
+        }.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, f"{error}; look at the disk, or go back to a copy")
         return StorageError(f"cannot use {self.path}: {messages}")
 
     # ---- the tables
@@ -361,8 +363,7 @@ class SqliteStore(BaseStore):
     def _row_keys(self, workspace: str, id_: str) -> tuple[int, int]:
         """The keys of a workspace and of a memory in it."""
         room, _, _ = self._room(workspace)
-        values = (room, _as_text(id_))
-        row = self._sql("SELECT key FROM memories WHERE workspace = ? AND id = ?", *values).fetchone()
+        row = self._sql("SELECT key FROM memories WHERE workspace = ? AND id = ?", room, _as_text(id_)).fetchone()
         if row is None:
             ids = (memory_id for (memory_id,) in self._sql("SELECT id FROM memories WHERE workspace = ?", room))
             raise unknown(f"workspace {workspace!r} has no memory", id_, ids)
@@ -382,8 +383,7 @@ class SqliteStore(BaseStore):
         db = self._open()
         db.executemany(_ADD_MEMORY, [(key, room, row.id, row.type) for room, key, row in keyed])
         db.executemany(_ADD_VERSION, [_values(row, room, key) for room, key, row in keyed])
-        changed = [(room,) for room in rooms.values()]
-        db.executemany(_GROWN, changed)
+        db.executemany(_GROWN, [(room,) for room in rooms.values()])
 
     def _versions(self, workspace: str, id_: str) -> list[Memory]:
         _, key = self._row_keys(workspace, id_)
@@ -555,8 +555,7 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
         row.refuse_unknown(tuple(_FIELDS))
         named = [name for name, value in row.data.items() if name in _FIELDS and value is not None]
         values = {_FIELDS[name]: row.data[name] for name in named}
-        twice = [name for name in named if [_FIELDS[field_name] for field_name in named].count(_FIELDS[name]) > 1]
-        if twice:
+        if twice := [name for name in named if [_FIELDS[field_name] for field_name in named].count(_FIELDS[name]) > 1]:
             row.fault(f"{' and '.join(map(repr, twice))} say the same of a memory; leave all but one out")
         if (row_workspace := values.get("workspace", workspace)) != workspace:
             elsewhere[str(row_workspace)] += 1
@@ -622,8 +621,7 @@ def import_memories(
             with _faults_of(row):
                 store.relate(Relationship(workspace=workspace, source=source, target=target, type=kind))
         raise_faults(sorted(rows[0].row.faults, key=attrgetter("line")), subject=_subject(file.path))
-    n_unchanged = len(rows) - len(new) - len(later)
-    return ImportedMemories(len(new), len(later), n_unchanged, len(links), file.elsewhere)
+    return ImportedMemories(len(new), len(later), len(rows) - len(new) - len(later), len(links), file.elsewhere)
 
 
 def _subject(path: Path) -> str:
@@ -636,8 +634,10 @@ def _refuse_unordered(rows: Sequence[_MemoryRow]) -> None:
     for row in rows:
         before = first.setdefault((row.memory.id, row.memory.created if row.dated else None), row)
         if _version(before.memory)[1:] != _version(row.memory)[1:]:
-            problem = f"line {before.row.line} says otherwise of {row.memory.id!r}{' at the same time' * row.dated}"
-            row.row.fault(f"{problem}; say with created_at which came later")
+            row.row.fault(
+                f"line {before.row.line} says otherwise of {row.memory.id!r}{' at the same time' * row.dated}; say "
+                "with created_at which came later"
+            )
 
 
 def _memory_row(row: Row, values: Mapping[str, Any], workspace: str) -> _MemoryRow:
@@ -700,7 +700,7 @@ def _check_ends(rows: Sequence[_MemoryRow], stored: Mapping[str, Sequence[tuple[
     """Add a fault for an end at which no version begins: a version ends when the next one replaces it."""
     for memory_row in rows:
         if memory_row.until and all(created != memory_row.until for created, *_ in stored[memory_row.memory.id]):
-            row = f"no row of {memory_row.memory.id!r} begins then"
             memory_row.row.fault(
-                f"until ({memory_row.until}) ends a version when the next one begins, and {row}; leave it out"
+                f"until ({memory_row.until}) ends a version when the next one begins, and no row of "
+                f"{memory_row.memory.id!r} begins then; leave it out"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,6 @@ from ctxbench.memory.memories import (
     things_of,
     time_named,
     unknown,
-    useful_counts,
     version_at,
 )
 from ctxbench.model.items import Catalog, ItemKey
@@ -137,10 +137,9 @@ class BaseStore(ABC):
                     if self._visible_key(new_event.workspace, new_event.user, new_event.at, id_) is None:
                         # the message holds nothing of another user
                         who = "everybody" if new_event.user is None else f"user {new_event.user!r:.60}"
-                        problem = f"there is no {id_!r:.60} in workspace {new_event.workspace!r}"
                         raise ParameterError(
-                            f"{new_event.kind}: {problem} that {who} sees at {new_event.at}; expected the id of "
-                            f"a file, message or memory"
+                            f"{new_event.kind}: there is no {id_!r:.60} in workspace {new_event.workspace!r} that "
+                            f"{who} sees at {new_event.at}; expected the id of a file, message or memory"
                         )
             self._record(rows)
 
@@ -175,7 +174,7 @@ class BaseStore(ABC):
                     recent.setdefault(file)
                 if len(recent) == RECENT:
                     break
-            counts = useful_counts(before(kind="feedback", user=user))
+            counts = Counter(event.id for event in before(kind="feedback", user=user) if event.useful)
             return Request(
                 id=id,
                 text=text,

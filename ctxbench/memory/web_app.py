@@ -175,17 +175,16 @@ PROBLEMS = {
 def document(*, tokens: bool) -> dict[str, Any]:
     """The OpenAPI specification; with `tokens` every other address needs one."""
     done = _object({"success": {"const": True}})
-    paths = {
-        "/context/build": _post("Build the context for a message.", ASK, _CONTEXT),
-        "/context/preview": _post("Tell what a build would give.", ASK, _CONTEXT),
-        "/context/feedback": _post("Say whether an item was useful.", JUDGE, done),
-        "/context/sufficient": _post("Say whether a context was enough for an answer.", SUFFICE, done),
-        "/metrics": {"get": {"summary": "Figures.", "responses": _responses("text/plain", {}, (401, 403, 421))}},
-    }
     specification: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "ctxbench contexts", "version": VERSION},
-        "paths": paths,
+        "paths": {
+            "/context/build": _post("Build the context for a message.", ASK, _CONTEXT),
+            "/context/preview": _post("Tell what a build would give.", ASK, _CONTEXT),
+            "/context/feedback": _post("Say whether an item was useful.", JUDGE, done),
+            "/context/sufficient": _post("Say whether a context was enough for an answer.", SUFFICE, done),
+            "/metrics": {"get": {"summary": "Figures.", "responses": _responses("text/plain", {}, (401, 403, 421))}},
+        },
     }
     if tokens:
         specification["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
@@ -316,8 +315,9 @@ class _WebApp:
             return json.dumps(answered, ensure_ascii=False, allow_nan=False).encode()
 
         if self._requests[user] >= _WAITING:
-            problem = f"{_WAITING} requests of yours are not answered yet; ask again later"
-            raise _Problem(429, problem, {"Retry-After": "1"})
+            raise _Problem(
+                429, f"{_WAITING} requests of yours are not answered yet; ask again later", {"Retry-After": "1"}
+            )
         self._requests[user] += 1
         try:
             turn = self._turns.setdefault(user, asyncio.Semaphore(_AT_ONCE))

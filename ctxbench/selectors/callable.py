@@ -79,21 +79,6 @@ def leave() -> None:
 
 
 @contextlib.contextmanager
-def exit_held() -> Iterator[None]:
-    """Inside, `os._exit` raises in place of ending the process.
-
-    A process that ends so ends with the exit code that was asked for, and 0 would be read as our verdict. May be
-    nested. In child processes `os._exit` does what it always does. What ends the process from C, by a signal, or by
-    putting another program in its place, is not held.
-
-    Raises:
-        EndedError: `os._exit` was called, in whatever thread, also if whoever called it went on.
-    """
-    with _EXIT.replacing():
-        yield
-
-
-@contextlib.contextmanager
 def stdout_to_stderr() -> Iterator[None]:
     """Send what is written to standard output inside to standard error: by `print`, by C code, by child processes.
 
@@ -277,6 +262,13 @@ def _code_location(frame: FrameType | None) -> str:
 
 
 _EXIT = _ExitGuard()
+exit_held = _EXIT.replacing
+"""A context manager: inside, `os._exit` raises an `EndedError` in place of ending the process.
+
+A process that ends so ends with the exit code that was asked for, and 0 would be read as our verdict. May be nested. In
+child processes `os._exit` does what it always does. What ends the process from C, by a signal, or by putting another
+program in its place, is not held. The error comes in whatever thread it was called, also if whoever called it went on.
+"""
 
 
 def signature_fault(function: Callable[..., Any], arguments: Sequence[Any], *, batch: bool, base: Path) -> str:
@@ -358,8 +350,7 @@ def _plain(value: Any) -> Any:
 def batch_answers(ids: Sequence[str], result: Any) -> list[RawAnswer]:
     """The results of a batch, as replies in the order of `ids`."""
     if isinstance(result, Mapping):
-        extra = [key for key in result if key not in ids]
-        if extra:
+        if extra := [key for key in result if key not in ids]:
             raise NotAnAnswerError(f"the callable answered query {quoted(extra[0])}, which it was not asked")
         return [
             RawAnswer(answer=one_answer(query, result[query]))
@@ -528,8 +519,10 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
         where = _location(error, path, base, imported=True)
         if isinstance(error, ModuleNotFoundError) and not where:
             raise ParameterError(f"callable {spec!r}: {error.msg}") from error  # it is the named module that is missing
-        raised = f"{_message(error)}{'' if isinstance(error, SyntaxError) else where}"
-        raise ParameterError(f"callable {spec!r}: importing {target} raised {raised}") from error
+        raise ParameterError(
+            f"callable {spec!r}: importing {target} raised "
+            f"{_message(error)}{'' if isinstance(error, SyntaxError) else where}"
+        ) from error
     for part in name.split("."):
         if not hasattr(loaded, part):
             raise ParameterError(f"callable {spec!r}: {target} has no {name!r}")

@@ -64,8 +64,10 @@ def split_command(command: str) -> list[str]:
         raise ParameterError(f"command cannot be split into words: {error}; give it as a list") from error
     if (operator := _OPERATOR.search(command)) and operator.group(1) in words:
         shell = f"{{command: [bash, -c, {shlex.quote(command)}]}}"
-        problem = f"command: no shell runs it, so that {operator.group(1)!r} would be an argument of {words[0]!r}"
-        raise ParameterError(f"{problem}; name the program alone, or a shell: {shell}")
+        raise ParameterError(
+            f"command: no shell runs it, so that {operator.group(1)!r} would be an argument of {words[0]!r}; name the "
+            f"program alone, or a shell: {shell}"
+        )
     return words
 
 
@@ -96,8 +98,10 @@ def _program(name: str, base: Path) -> str:
         if not path.is_file():
             raise ParameterError(f"command: the program {name!r} does not exist{_nearest(path)}")
         how = program_form(name)
-        fix = f"run `chmod +x {shlex.quote(name)}`{f', or write {how}' if how else ''}"
-        raise ParameterError(f"command: the program {name!r} is not executable; {fix}")
+        raise ParameterError(
+            f"command: the program {name!r} is not executable; run `chmod +x "
+            f"{shlex.quote(name)}`{f', or write {how}' if how else ''}"
+        )
     return str(path)
 
 
@@ -184,11 +188,10 @@ class LineProcess:
             OSError: it cannot be started.
         """
         # A Python selector that forgets to flush would else look as if it hung.
-        environment = {"PYTHONUNBUFFERED": "1", **os.environ}
         self._process = subprocess.Popen(  # noqa: S603 - running the user's own command is what this is for
             list(argv),
             cwd=cwd,
-            env=environment,
+            env={"PYTHONUNBUFFERED": "1", **os.environ},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -531,9 +534,9 @@ class CommandSource(Source):
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """Ask; interrupted, it ends all processes at once. An answer is a success of `CircuitBreaker`."""
         self._breaker.begin(batch.catalog.hash)
-        messages = request_messages(batch, rows, self._options.send)
         pending = deque(
-            _PendingRequest(row, message["query"], message["catalog"], dumps(message)) for row, message in messages
+            _PendingRequest(row, message["query"], message["catalog"], dumps(message))
+            for row, message in request_messages(batch, rows, self._options.send)
         )
         replies: dict[int, RawAnswer] = {}
         n_pending = len(pending)

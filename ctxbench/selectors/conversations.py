@@ -472,8 +472,9 @@ class ConversationStore:
                         stream.truncate(size)
                         raise
             except OSError as error:
-                problem = f"cannot write {self.path}: {error.strerror or error}; the exchange was not stored"
-                raise StorageError(problem) from error
+                raise StorageError(
+                    f"cannot write {self.path}: {error.strerror or error}; the exchange was not stored"
+                ) from error
             self._follow()
 
     def remove(self, conversation: str) -> int:
@@ -675,10 +676,10 @@ def compare(exchange: Exchange, agent: Agent, resources: Resources) -> ContextCo
     """
     if exchange.selector != agent.selector.name:
         raise ParameterError(
-            f"the exchange was selected by {exchange.selector!r}, and the agent has {agent.selector.name!r}; "
-            "compare with an agent of the same selector"
+            f"the exchange was selected by {exchange.selector!r}, and the agent has {agent.selector.name!r}; compare "
+            "with an agent of the same selector"
         )
-    session = Session(
+    context = Session(
         id=exchange.conversation,
         agent=agent,
         items=exchange.session_items,
@@ -686,8 +687,7 @@ def compare(exchange: Exchange, agent: Agent, resources: Resources) -> ContextCo
         settings=exchange.settings,
         workspace=exchange.workspace,
         user=exchange.user,
-    )
-    context = session.request(exchange.text, resources, history=exchange.history, tool_results=exchange.tool_results)
+    ).request(exchange.text, resources, history=exchange.history, tool_results=exchange.tool_results)
     if context.failure is not None:
         raise context.failure
     before = {context_item.key.id: (context_item.mode, context_item.score) for context_item in exchange.context}

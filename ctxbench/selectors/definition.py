@@ -21,7 +21,7 @@ from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameErr
 from ctxbench.io.files import read_text
 from ctxbench.io.rows import YamlForm
 from ctxbench.pipelines.pipeline import OFF, Pipeline, PipelineError, SpecFault
-from ctxbench.selectors.selector import Parameter, Value, any_of, needs_text, value_text
+from ctxbench.selectors.selector import Parameter, Value, any_of, value_text
 
 WHEN = "when"  # beside a refining step: the parameter that switches it on
 SEARCH = "search"  # beside the stages: the parameter that switches the search off
@@ -200,8 +200,10 @@ class Definition:
             needs = {self.search_switch: (True,), **needs}
         for required_name, allowed in needs.items():
             if values[required_name] not in allowed:
-                message = f"{name} has no effect while {required_name} is {value_text(values[required_name])}"
-                return f"{message}; set {required_name} to {any_of(allowed)}, or leave {name} out"
+                return (
+                    f"{name} has no effect while {required_name} is {value_text(values[required_name])}; set "
+                    f"{required_name} to {any_of(allowed)}, or leave {name} out"
+                )
         return ""
 
 
@@ -379,7 +381,8 @@ def _text(parameter: Parameter) -> str:
         text = "true or false"
     else:
         text = f"{parameter.low!r} to {parameter.high!r}"  # 1.0 may be divided further, 1 may not
-    return f"{text}, where {needs_text(parameter.needs)}" if parameter.needs else text
+    needs = " and ".join(f"{name} is {any_of(values)}" for name, values in parameter.needs.items())
+    return f"{text}, where {needs}" if needs else text
 
 
 def read_with(find: Find, path: Path, *, preset: str = "") -> PresetsFile:
@@ -413,8 +416,7 @@ def read_with(find: Find, path: Path, *, preset: str = "") -> PresetsFile:
         reader.fault("the file holds no preset", "presets")
     raise_faults(sorted(dict.fromkeys(reader.faults), key=lambda fault: fault.line))
     valid = {name: preset for name, preset in presets.items() if preset is not None}
-    split = data.get("test_split", "")
-    return PresetsFile(path=path, tuned=data["tuned"], presets=valid, find=find, test_split=split)
+    return PresetsFile(path=path, tuned=data["tuned"], presets=valid, find=find, test_split=data.get("test_split", ""))
 
 
 def _unknown(name: str, names: Iterable[str], path: Path) -> UnknownNameError:
@@ -533,9 +535,9 @@ class _PresetReader(YamlForm):
             self.fault(f"{message}; tune again with `ctxbench tune`", *where, "definition")
             return
         before = len(self.faults)
-        settings = preset.set.items()
         tried = {
-            key: self.attempt(partial(selector.checked, key, value), *where, "set", key) for key, value in settings
+            key: self.attempt(partial(selector.checked, key, value), *where, "set", key)
+            for key, value in preset.set.items()
         }
         checked = {key: value for key, value in tried.items() if value is not None}
         if len(self.faults) > before:

@@ -122,8 +122,10 @@ def _suggest_selector(spec: Any, fault: SpecFault) -> SpecFault:
         return fault
     entry = f'{{"selector": "{name}"}}' if name == ORACLE else f'{{"selector": "{name}", "set": {{...}}}}'
     hint = "" if name == ORACLE else "; `set` gives its parameters values, such as fitted weights"
-    message = f"{name!r} is a selector, a whole pipeline, and no step: name it in place of the pipeline, {entry}{hint}"
-    return SpecFault(fault.path, message)
+    return SpecFault(
+        fault.path,
+        f"{name!r} is a selector, a whole pipeline, and no step: name it in place of the pipeline, {entry}{hint}",
+    )
 
 
 @cache
@@ -178,8 +180,9 @@ def find_definition(selector: str, preset: str | None = None, *, base: Path = Pa
     """
     if joined := _JOINED.fullmatch(selector):
         form = "{{presets: {}, preset: {}}}".format(*joined.groups())
-        message = f"no selector is called {selector!r}; a preset of a file stands under two keys"
-        raise ParameterError(f"{message}: `selector: {form}` in an agent file, `{form}` in an experiment")
+        raise ParameterError(
+            f"no selector is called {selector!r}; a preset of a file stands under two keys: `selector: {form}` in an agent file, `{form}` in an experiment"
+        )
     if is_file(selector):
         path = base / selector
         return (agent_definition(read_agent(path)) if is_agent_file(path) else read_definition(path)), preset
@@ -198,10 +201,9 @@ def agent_definition(agent: AgentFile) -> Definition:
         StorageError: the selector is a file that is missing or cannot be read.
     """
     if agent.external:
-        message = (
-            f"the selector of {agent.path} is a {own_kind(agent.external)} of your own, which only it itself can run"
+        raise ParameterError(
+            f"the selector of {agent.path} is a {own_kind(agent.external)} of your own, which only it itself can run; name one that ctxbench runs, such as learned/normal"
         )
-        raise ParameterError(f"{message}; name one that ctxbench runs, such as learned/normal")
     _, lines = load_yaml(agent.path)
     reader = _DefinitionReader(agent.path, lines, [])
     base_and_preset = reader.attempt(lambda: _named_by(agent), "selector")
@@ -259,8 +261,9 @@ def _named_by(agent: AgentFile) -> tuple[Definition, str | None]:
             agent.selector
         ), agent.selector
     if is_agent_file(agent.selector):
-        message = f"selector names {agent.selector}, an agent file"
-        raise ParameterError(f"{message}; name a shipped selector, one in YAML, or a preset: {PRESET_FORM}")
+        raise ParameterError(
+            f"selector names {agent.selector}, an agent file; name a shipped selector, one in YAML, or a preset: {PRESET_FORM}"
+        )
     return find_definition(agent.selector)
 
 
@@ -271,8 +274,9 @@ def _selector_of_none(selector: str) -> Definition:
         UserError: it is, or it is unknown or faulty.
     """
     if is_agent_file(selector):
-        message = f"it was tuned on the selector that {selector} names, and is its settings"
-        raise ParameterError(f"{message}: write what `set` has changed under `settings:` there, beside that selector")
+        raise ParameterError(
+            f"it was tuned on the selector that {selector} names, and is its settings: write what `set` has changed under `settings:` there, beside that selector"
+        )
     return read_definition(Path(selector)) if is_file(selector) else definition(selector)
 
 

@@ -348,8 +348,10 @@ def ask_own(selector: Selector, batch: Batch, resources: Resources) -> OwnAnswer
         SelectorError: it failed, or answered something that is no answer.
     """
     if isinstance(selector, FileSelector):
-        reason = "is a file of answers, which answers no new request"
-        raise SelectorError(f"selector {selector.name} {reason}; name what wrote it: a command, a callable or a url")
+        raise SelectorError(
+            f"selector {selector.name} is a file of answers, which answers no new request; name what wrote it: a "
+            "command, a callable or a url"
+        )
     began = time.perf_counter()
     answers = selector.select(batch)
     seconds = time.perf_counter() - began

@@ -10,11 +10,12 @@ import os
 import threading
 import time
 import typing
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -55,11 +56,6 @@ from ctxbench.selectors.protocol import (
 from ctxbench.selectors.selector import EXTERNAL_KINDS as KINDS
 from ctxbench.selectors.selector import Answers
 
-if TYPE_CHECKING:
-    from ctxbench.selectors.command import CommandOptions
-    from ctxbench.selectors.http import HttpOptions
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -91,8 +87,10 @@ class AnswerCache:
         }  # the last one of a key
         failed = len(written) - len(records)
         if failed > max((record["said"] for record in records if "said" in record), default=0):
-            count = f"{failed:,} of {failed + len(answer_records):,} answers in {path}"
-            _log.warning("%s did not fit their checksums; they are asked for again", count)
+            _log.warning(
+                "%s did not fit their checksums; they are asked for again",
+                f"{failed:,} of {failed + len(answer_records):,} answers in {path}",
+            )
             self._append({"said": failed})
 
     @classmethod
@@ -193,8 +191,9 @@ class FileSource(Source):
             query = batch.requests[row].id
             self._requested.add(query)
             if query in self._answers:
-                where = f"{self._display_path}, line {self._lines[query]}"
-                replies.append(RawAnswer(answer=self._answers[query], where=where))
+                replies.append(
+                    RawAnswer(answer=self._answers[query], where=f"{self._display_path}, line {self._lines[query]}")
+                )
             else:
                 replies.append(
                     RawAnswer(error=f"{self._display_path} holds no answer for it (it answers {len(self._answers)})")
@@ -291,8 +290,7 @@ class Patience:
     def watching(self) -> Iterator[None]:
         """Log what is waited for while the block runs."""
         done = threading.Event()
-        thread = threading.Thread(target=self._watch, args=(done,), daemon=True)
-        thread.start()
+        threading.Thread(target=self._watch, args=(done,), daemon=True).start()
         try:
             yield
         finally:
@@ -354,7 +352,7 @@ class External:
         self._repeats = repeats
         self._folder = cache
         self._cache: AnswerCache | None = None
-        self._counts: dict[str, int] = {}
+        self._counts: Counter[str] = Counter()
         self._builds: set[str] = set()
 
     def describe(self) -> dict[str, Any]:
@@ -375,7 +373,7 @@ class External:
         """
         notes: dict[str, Any] = {name: count for name, count in self._counts.items() if count}
         if self._repeats > 1:
-            notes |= {name: self._counts.get(name, 0) for name in ("unstable", "unstable_items")}
+            notes |= {name: self._counts[name] for name in ("unstable", "unstable_items")}
             notes["repeats"] = self._repeats
         if self._builds:
             notes["builds"] = sorted(self._builds)
@@ -412,9 +410,9 @@ class External:
         if unranked and not self.first_unranked:
             self.first_unranked = batch.requests[min(unranked)].id
         for answer in answers.values():
-            self._count("without_ranking", not answer.ranked)
-            self._count("without_scores", bool(answer.item) and answer.score is None)
-            self._count("session_items_named", answer.n_in_session)
+            self._counts["without_ranking"] += not answer.ranked
+            self._counts["without_scores"] += bool(answer.item) and answer.score is None
+            self._counts["session_items_named"] += answer.n_in_session
             if answer.build is not None:
                 self._builds.add(answer.build)
         return Answers(
@@ -451,7 +449,7 @@ class External:
             return {row: self._read(reader, row, replies[row]) for row in rows}, replies
         cached = {row: cache.get(batch, row, repeat) for row in rows} if cache is not None else {}
         replies = {row: RawAnswer(answer=answer) for row, answer in cached.items() if answer is not None}
-        self._count("from_cache", len(replies) if repeat == 0 else 0)
+        self._counts["from_cache"] += len(replies) if repeat == 0 else 0
         missing = [row for row in rows if row not in replies]
         with self._patience.watching() if missing else nullcontext():
             fresh = dict(zip(missing, self._source.ask(batch, missing), strict=True)) if missing else {}
@@ -491,11 +489,8 @@ class External:
                 )
                 unstable |= {row} if offer != _offer(answer) else set()
                 unstable_items |= {row} if chosen != answer.chosen else set()
-        self._count("unstable", len(unstable))
-        self._count("unstable_items", len(unstable_items))
-
-    def _count(self, name: str, amount: int) -> None:
-        self._counts[name] = self._counts.get(name, 0) + int(amount)
+        self._counts["unstable"] += len(unstable)
+        self._counts["unstable_items"] += len(unstable_items)
 
 
 class FileSelector(External):
@@ -578,23 +573,17 @@ def _kind(config: Mapping[str, Any]) -> str:
 
 
 def _options(kind: str) -> dict[str, Any]:
-    """The options of a kind, with their types."""
-    settings = _settings(kind)
-    setting_types = {} if settings is None else typing.get_type_hints(settings)
-    return {"name": str, **_OPTIONS[kind], **setting_types}
-
-
-def _settings(kind: str) -> type[CommandOptions | HttpOptions] | None:
-    """The class whose fields are options of a kind; processes and sockets take a while to import."""
+    """The options of a kind, with their types; processes and sockets take a while to import."""
+    types = {"name": str, **_OPTIONS[kind]}
     if kind == "command":
         from ctxbench.selectors.command import CommandOptions
 
-        return CommandOptions
-    if kind == "url":
+        types |= typing.get_type_hints(CommandOptions)
+    elif kind == "url":
         from ctxbench.selectors.http import HttpOptions
 
-        return HttpOptions
-    return None
+        types |= typing.get_type_hints(HttpOptions)
+    return types
 
 
 def _make_external(kind: str, block: Mapping[str, Any], base: Path) -> External:

@@ -83,12 +83,11 @@ class HttpOptions:
             raise ParameterError(f"timeout must be more than 0 seconds, got {self.timeout}")
         if not 0 <= self.backoff <= LONGEST_WAIT_S:
             raise ParameterError(f"backoff must be 0 to {LONGEST_WAIT_S:g} seconds, got {self.backoff}")
-        ranges = (
+        for name, value, minimum, maximum in (
             ("batch", self.batch, 1, 1000),
             ("concurrency", self.concurrency, 1, 64),
             ("retries", self.retries, 0, 10),
-        )
-        for name, value, minimum, maximum in ranges:
+        ):
             check_range(name, value, minimum, maximum)
 
 
@@ -162,8 +161,9 @@ class HttpSource(Source):
         self._build: tuple[str | None] | None = None
         self._tried_again = 0
         self._lock = threading.Lock()
-        noun = "queries" if self._options.batch == 1 else "POSTs"
-        self._breaker = CircuitBreaker(noun=noun, at_a_time=self._options.concurrency)
+        self._breaker = CircuitBreaker(
+            noun="queries" if self._options.batch == 1 else "POSTs", at_a_time=self._options.concurrency
+        )
 
     def describe(self) -> dict[str, Any]:
         """The URL as it may be shown, the SHA-256 of what is not, the build id, and options that decide an answer.
@@ -314,8 +314,7 @@ class HttpSource(Source):
         """The answers by query; answers without a build id get that of the body."""
         if "answers" not in body:
             raise _FailedError(f"{self._label} needs {self._shown_value(body['need'])} again, which it was sent")
-        unknown = [key for key in body if key not in ("ctxbench", "answers", "build")]
-        if unknown:
+        if unknown := [key for key in body if key not in ("ctxbench", "answers", "build")]:
             raise _FailedError(f"{self._label} returned an object with the unknown key {self._shown_value(unknown[0])}")
         by_query: dict[str, list[Any]] = {query: [] for query in queries}
         for answer in body["answers"]:
@@ -365,8 +364,10 @@ class HttpSource(Source):
             except httpx.TransportError as error:
                 if not left:
                     lost = "no connection to" if isinstance(error, httpx.ConnectError) else "no whole answer from"
-                    why = f"{type(error).__name__} {self._shown_value(str(error))}"
-                    raise _SilentError(f"{lost} {self._label} ({self._options.retries + 1} tries): {why}") from error
+                    raise _SilentError(
+                        f"{lost} {self._label} ({self._options.retries + 1} tries): {type(error).__name__} "
+                        f"{self._shown_value(str(error))}"
+                    ) from error
             except TooLongError as error:
                 raise _FailedError(f"{self._label} returned more than {BODY_LIMIT // 2**20} MiB") from error
             left -= 1

@@ -48,8 +48,7 @@ def schema() -> dict[str, Any]:
 
     Its root describes an answer, so `jsonschema.validate(answer, schema())` checks one.
     """
-    text = Path(__file__).with_name("external_schema.json").read_text("utf-8")
-    return cast("dict[str, Any]", json.loads(text))
+    return cast("dict[str, Any]", json.loads(Path(__file__).with_name("external_schema.json").read_text("utf-8")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,13 +132,13 @@ class CircuitBreaker:
         self._lock = threading.Lock()
         self._catalog = ""
         self._failures = 0
-        self._refusal = ""
+        self.refusal = ""  # why nothing more is asked; empty while it is
 
     def begin(self, catalog: str) -> None:
         """Requests over the catalog of this hash come next; over another catalog it is counted anew."""
         with self._lock:
             if catalog != self._catalog:
-                self._catalog, self._failures, self._refusal = catalog, 0, ""
+                self._catalog, self._failures, self.refusal = catalog, 0, ""
 
     def succeeded(self) -> None:
         """Count an answer, whatever it says."""
@@ -150,13 +149,8 @@ class CircuitBreaker:
         """Count a question without an answer; `why` says what happened."""
         with self._lock:
             self._failures += 1
-            if self._failures >= self._max_failures and not self._refusal:
-                self._refusal = f"{NOT_ASKED}{self._failures} {self._noun} in a row had no answer; the last: {why}"
-
-    @property
-    def refusal(self) -> str:
-        """Why nothing more is asked; empty while it is."""
-        return self._refusal
+            if self._failures >= self._max_failures and not self.refusal:
+                self.refusal = f"{NOT_ASKED}{self._failures} {self._noun} in a row had no answer; the last: {why}"
 
     def reset(self) -> None:
         """Set the count back to 0."""
@@ -382,8 +376,7 @@ class AnswerReader:
             rows = items.without(in_session)
             chosen = rows.item
         else:
-            ranked = self._rows("ranking", ranking, row, in_session)
-            rows = ranked.without(in_session)
+            rows = self._rows("ranking", ranking, row, in_session).without(in_session)
             chosen = items.without(in_session).item
             self._check_chosen(items.without(in_session), rows)
         return Answer(
@@ -398,8 +391,7 @@ class AnswerReader:
     def _check_shape(self, row: int, answer: Any) -> None:
         if not isinstance(answer, Mapping):
             raise SelectorError(f"an answer must be an object with query and items, got {quoted(answer)}")
-        unknown = [key for key in answer if key not in ANSWER_KEYS]
-        if unknown:
+        if unknown := [key for key in answer if key not in ANSWER_KEYS]:
             raise SelectorError(f"an answer has no key {quoted(unknown[0])}{suggest(str(unknown[0]), ANSWER_KEYS)}")
         version = answer.get("ctxbench", VERSION)
         if version != VERSION or isinstance(version, bool):
@@ -459,8 +451,7 @@ class AnswerReader:
         """The position of the item that a row names."""
         if not isinstance(row, Mapping):
             raise SelectorError(f"{where} must be an object with id, and score if there is one, got {quoted(row)}")
-        unknown = [key for key in row if key not in ("id", "score")]
-        if unknown:
+        if unknown := [key for key in row if key not in ("id", "score")]:
             raise SelectorError(f"{where} has an unknown key{suggest(str(unknown[0]), ('id', 'score'))}")
         name = row.get("id")
         if not isinstance(name, str):
@@ -515,8 +506,7 @@ class AnswerReader:
         catalog = self._batch.catalog
         if catalog.facts.hidden:  # a suggested name may be of an item that this request may not see
             return ""
-        likely = self._by_name.get(name.casefold())
-        if likely:
+        if likely := self._by_name.get(name.casefold()):
             return f"; did you mean {likely!r}?"
         if close := suggest_items(name, catalog.ids) if ":" in name else "":
             return close

@@ -200,14 +200,11 @@ def _needs(name: str, needs: Any) -> dict[str, tuple[Value, ...]]:
     by_name = {key: tuple(values) if isinstance(values, list) else (values,) for key, values in mapping.items()}
     plain = all(isinstance(value, bool | int | float | str) for values in by_name.values() for value in values)
     if not by_name or not all(by_name.values()) or not plain or not all(isinstance(key, str) for key in by_name):
-        message = "must name a parameter that is true or false, or map parameters to the values that each may have"
-        raise ParameterError(f"parameter {name}: needs {message}; got {needs!r}")
+        raise ParameterError(
+            f"parameter {name}: needs must name a parameter that is true or false, or map parameters to the values "
+            f"that each may have; got {needs!r}"
+        )
     return by_name
-
-
-def needs_text(needs: Mapping[str, tuple[Value, ...]]) -> str:
-    """What a parameter needs, in words: `a is true`, `b is one of 1, 2`; empty where it needs nothing."""
-    return " and ".join(f"{name} is {any_of(values)}" for name, values in needs.items())
 
 
 def any_of(values: Sequence[Value]) -> str:

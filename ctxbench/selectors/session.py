@@ -229,8 +229,9 @@ class Session:
             why = "was removed from" if item_key in self.removed else "is not in"
             listed = ", ".join(item.key.id for item in self.items[:12]) or "nothing"
             raise ParameterError(f"{item_key.id!r} {why} session {self.id!r}; it holds {listed}")
-        items = tuple(item for item in self.items if item.key != item_key)
-        return replace(self, items=items, removed=(*self.removed, item_key))
+        return replace(
+            self, items=tuple(item for item in self.items if item.key != item_key), removed=(*self.removed, item_key)
+        )
 
     def with_settings(self, **settings: Any) -> Session:
         """The session with some settings overridden; the agent's stay as they are.

@@ -37,7 +37,6 @@ def test_a_text_asked_again_is_not_embedded_again(clock):
     first = kept.get(["flat tyre"])
     assert kept.get(["flat tyre"]) == first
     assert kept.embedder.asked == 1
-    assert (kept.hits, kept.misses, kept.hit_rate) == (1, 1, 0.5)
 
 
 def test_vectors_are_those_of_the_embedder_in_the_order_asked(clock):
@@ -78,14 +77,6 @@ def test_without_room_nothing_is_kept_and_all_is_answered(clock):
     assert kept.embedder.asked == 3
 
 
-def test_clear_forgets_all(clock):
-    kept = vectors(clock)
-    kept.get(["a"])
-    kept.clear()
-    kept.get(["a"])
-    assert kept.embedder.asked == 2
-
-
 def test_what_fails_is_told_and_not_kept(clock):
     kept = vectors(clock)
 
@@ -115,6 +106,6 @@ def test_threads_may_share_them(clock):
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(6) as threads:
-            assert sum(map(len, threads.map(ask, range(6)))) == kept.hits + kept.misses == 2400
+            assert sum(map(len, threads.map(ask, range(6)))) == 2400
     finally:
         sys.setswitchinterval(interval)

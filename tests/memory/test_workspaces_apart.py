@@ -86,7 +86,6 @@ operations = st.one_of(
     st.builds(lambda place: lambda _, engine: engine.embed(place), places),
     st.builds(lambda place: lambda _, engine: _found(engine.search(" ", place)), places),
     st.builds(lambda place: lambda _, engine: _built(engine.build("tea", f"{place}s")), places),
-    st.just(lambda _, engine: engine.clear_cache()),
 )
 
 
