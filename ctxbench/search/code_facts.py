@@ -8,8 +8,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import astuple, replace
+from typing import TYPE_CHECKING
 
 from ctxbench.io.cache import OptionalRows
 from ctxbench.io.errors import one_line
@@ -191,7 +191,10 @@ class _NamingNode:
     def __init__(self, kind: str, node: Node) -> None:
         self.kind, self.node = kind, node
         self.start, self.end = node.byte_range
-        self.name_node = _name_node(node, kind)
+        fields = ("type",) if kind == "scope" else ("name", "left", "key", "property")
+        self.name_node = next(
+            (child for field in fields if (child := node.child_by_field_name(field)) is not None), None
+        )
         self.path = ""  # dotted; empty for what is left out
 
     @property
@@ -210,11 +213,6 @@ class _NamingNode:
             match = re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*\)$", node_text(receiver))
             return f"{match[1]}.{text}" if match else text
         return text
-
-
-def _name_node(node: Node, kind: str) -> Node | None:
-    fields = ("type",) if kind == "scope" else ("name", "left", "key", "property")
-    return next((child for field in fields if (child := node.child_by_field_name(field)) is not None), None)
 
 
 def _scopes(captures: Captures) -> list[_NamingNode]:
@@ -373,14 +371,10 @@ def _file_doc(root: Node, language: str) -> str:
         block = [
             comment
             for comment, after in zip(top, [*top[1:], None], strict=True)
-            if after is None or _gap(comment, after)
+            if after is None or after.start_point[0] > comment.end_point[0] + 1  # a line lies between
         ]
         top = top[top.index(block[0]) + 1 :] if block else []
     return _comment_line(top, _LICENCE)
-
-
-def _gap(comment: Node, after: Node) -> bool:
-    return bool(after.start_point[0] > comment.end_point[0] + 1)
 
 
 def _references(captures: Captures, name_starts: set[int]) -> tuple[str, ...]:
@@ -498,7 +492,8 @@ def _facts_by_key(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dic
             if loaded is not None:
                 facts = extracted(contents[path], language_of(path) or "", loaded)
                 by_key[key] = replace(facts, doc=_plain_doc(contents[path])) if facts.left_out else facts
-                unsaved[key] = _to_json(by_key[key])
+                row = json.dumps(astuple(by_key[key]), ensure_ascii=False)
+                unsaved[key] = row.encode("utf-8", "surrogatepass")
             if len(unsaved) == _BATCH:
                 rows.put(unsaved)
                 unsaved = {}
@@ -511,19 +506,11 @@ def _facts_by_key(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dic
     return by_key
 
 
-def _to_json(facts: CodeFacts) -> bytes:
-    """All fields in order, records as lists."""
-    definitions = [
-        (d.name, d.kind, d.start, d.end, d.first_line, d.last_line, d.signature, d.doc) for d in facts.definitions
-    ]
-    imports = [(i.target, i.names, i.level, i.kind, i.line) for i in facts.imports]
-    row = (facts.language, facts.doc, facts.package, definitions, imports, facts.references, facts.implements)
-    return json.dumps([*row, facts.parsed, facts.left_out], ensure_ascii=False).encode("utf-8", "surrogatepass")
-
-
 def _from_json(value: bytes) -> CodeFacts:
-    row: list[Any] = json.loads(value.decode("utf-8", "surrogatepass"))
-    language, doc, package, definitions, imports, references, implements, parsed, left_out = row
+    """The facts in a row of the cache: all fields in order, records as lists."""
+    language, doc, package, definitions, imports, references, implements, parsed, left_out = json.loads(
+        value.decode("utf-8", "surrogatepass")
+    )
     return CodeFacts(
         language=language,
         doc=doc,

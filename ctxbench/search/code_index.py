@@ -245,8 +245,7 @@ class ItemPaths:
 def item_paths(catalog: Catalog, resources: Resources) -> ItemPaths:
     """The paths of a catalog, kept with the resources."""
     over = ("type", "title", "name")
-    paths: ItemPaths = index_over(catalog, resources, "paths", over=over, make=lambda: ItemPaths.of(catalog))
-    return paths
+    return index_over(catalog, resources, "paths", over=over, make=lambda: ItemPaths.of(catalog))
 
 
 _SPLIT = re.compile(r"\.|::|#")
@@ -357,8 +356,7 @@ def _defined(item: Item, facts: CodeFacts | None) -> list[str]:
 def code_symbols(catalog: Catalog, resources: Resources) -> CodeSymbols:
     """The names of a catalog's code, kept with the resources."""
     over = ("type", "title", "name", "text", "created", "until")
-    symbols: CodeSymbols = index_over(catalog, resources, "symbols", over=over, make=lambda: CodeSymbols.of(catalog))
-    return symbols
+    return index_over(catalog, resources, "symbols", over=over, make=lambda: CodeSymbols.of(catalog))
 
 
 MOST_DEFINERS = 5
@@ -542,10 +540,7 @@ class CodeTrees:
 def code_trees(catalog: Catalog, resources: Resources) -> CodeTrees:
     """The trees of a catalog, kept with the resources."""
     over = ("type", "title", "name", "text")
-    trees: CodeTrees = index_over(
-        catalog, resources, "code trees", over=over, make=lambda: CodeTrees(catalog, resources)
-    )
-    return trees
+    return index_over(catalog, resources, "code trees", over=over, make=lambda: CodeTrees(catalog, resources))
 
 
 COMMIT, CHANGES, RENAMED = "commit", "changes", "renamed_from"
@@ -629,8 +624,7 @@ class CommitHistory:
 
     def visible_commits(self, batch: Batch, request: int) -> BoolArray:
         """Which commits a request sees, shape (n_commits,)."""
-        visible: BoolArray = batch.visible[request]
-        return visible[self.commit]
+        return batch.visible.row(request)[self.commit]
 
     def likeness(self, chunks: Sequence[str], weights: Sequence[float], visible: BoolArray) -> FloatArray:
         """BM25 of each message for a text, over commits that are seen and say anything, shape (n_commits,); others 0.
@@ -724,7 +718,4 @@ def _renamed(catalog: Catalog, number: Mapping[str, int]) -> Iterator[tuple[int,
 def commit_history(catalog: Catalog, resources: Resources) -> CommitHistory:
     """The commits of a catalog, kept with the resources."""
     over = ("type", "kind", "title", "name", "text", "created", "links", "metadata")
-    history: CommitHistory = index_over(
-        catalog, resources, "commits", over=over, make=lambda: CommitHistory.of(catalog)
-    )
-    return history
+    return index_over(catalog, resources, "commits", over=over, make=lambda: CommitHistory.of(catalog))

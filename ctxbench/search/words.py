@@ -19,6 +19,7 @@ from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray,
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import Resources, index_over, row_over
+from ctxbench.search.chunking import has_longer_piece
 
 LONGEST_WORD = 4_000
 """Bytes of UTF-8 that a word has at most; no index is given more of it, as FTS5 cuts at 32,768 within a character."""
@@ -103,18 +104,8 @@ def separated(text: str) -> str:
 def composed(text: str) -> str:
     """The same of both spellings of a letter with an accent; words are cut (`LONGEST_WORD`), so it may be shorter."""
     blank_separated = separated(unicodedata.normalize("NFC", text))
-    return " ".join(cut(blank_separated.split(" "))) if _has_long_word(blank_separated) else blank_separated
-
-
-def _has_long_word(text: str) -> bool:
-    """Whether a word between blanks may have to be cut; looks at few places only."""
-    start, limit = 0, LONGEST_WORD // 4
-    while start + limit < len(text):
-        blank = text.rfind(" ", start, start + limit + 1)
-        if blank < 0:
-            return True
-        start = blank + 1
-    return False
+    may_be_cut = has_longer_piece(blank_separated, " ", LONGEST_WORD // 4)
+    return " ".join(cut(blank_separated.split(" "))) if may_be_cut else blank_separated
 
 
 def phrases(words: Iterable[str]) -> list[tuple[str, ...]]:
@@ -152,12 +143,9 @@ def _piece_parts(piece: str) -> list[str]:
     """The parts of a text without blanks; what is not ASCII has no pattern for its case."""
     if piece.isascii():
         return name_parts(piece)
-    return [part for run in words(_spaced(piece)) for part in (name_parts(run) if run.isascii() else [run])]
-
-
-def _spaced(piece: str) -> str:
-    """A blank before every capital that follows a small letter."""
-    return "".join(f" {c}" if i and c.isupper() and not piece[i - 1].isupper() else c for i, c in enumerate(piece))
+    # a blank before every capital that follows a small letter
+    spaced = "".join(f" {c}" if i and c.isupper() and not piece[i - 1].isupper() else c for i, c in enumerate(piece))
+    return [part for run in words(spaced) for part in (name_parts(run) if run.isascii() else [run])]
 
 
 @lru_cache(maxsize=1 << 16)  # a catalog says the same few thousand words again and again
@@ -449,7 +437,7 @@ def _weight(n_items: int, n_holding: int) -> float:
 
 def document_frequency(catalog: Catalog, resources: Resources) -> DocumentFrequency:
     """That of a catalog, kept with the resources by its texts."""
-    frequency: DocumentFrequency = index_over(
+    return index_over(
         catalog,
         resources,
         "document frequency",
@@ -457,7 +445,6 @@ def document_frequency(catalog: Catalog, resources: Resources) -> DocumentFreque
         make=lambda: DocumentFrequency(tuple(catalog)),
         extend=lambda old: old.extended(catalog),
     )
-    return frequency
 
 
 PATH_WEIGHT = 10.0  # a word in the path counts as often as this in the content, as PostgreSQL's A beside its D
