@@ -459,6 +459,12 @@ class Candidates:
         """CSR starts by request of the rows where `rows` is True, shape (n_requests + 1,)."""
         return starts_by_request(self.request[rows], self.n_requests)
 
+    def by_request(self, rows: BoolArray) -> dict[int, IntArray]:
+        """The places of the rows where `rows` is True, rising, by request; requests without are left out."""
+        places = np.flatnonzero(rows)
+        requests, first = np.unique(self.request[places], return_index=True)
+        return dict(zip(requests.tolist(), np.split(places, first)[1:], strict=True))
+
     def rows(self, request: int) -> slice:
         """The rows of one request."""
         return slice(int(self.start[request]), int(self.start[request + 1]))

@@ -195,10 +195,8 @@ class Item(TextDigest):
         for name in ("workspace", "user"):
             if getattr(self, name) == "":
                 raise ParameterError(f"{name} must not be empty; leave it out of what is everybody's (item {self.id})")
-        if not (self.created is None and self.until is None and self.confidence is None):
-            self._check_facts()
-
-    def _check_facts(self) -> None:
+        if self.created is None and self.until is None and self.confidence is None:
+            return
         try:
             begun, ended = (named_instant(name, getattr(self, name)) for name in ("created", "until"))
         except ParameterError as error:  # an id is made only where it is told

@@ -547,6 +547,10 @@ class Query:
         """The chunks of one request."""
         return self.text[self.start[request] : self.start[request + 1]]
 
+    def weights(self, request: int) -> FloatArray:
+        """The weights of the chunks of one request, shape (n_its_chunks,)."""
+        return self.weight[self.start[request] : self.start[request + 1]]
+
     def vectors(
         self,
         embed: Callable[[Sequence[str]], Float32Array],

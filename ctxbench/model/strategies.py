@@ -341,11 +341,6 @@ class Step:
         return bool(self.declared("ranks"))
 
     @property
-    def orders(self) -> bool:
-        """Whether a rank step makes an order of its own, whatever it stands behind."""
-        return bool(self.declared("orders"))
-
-    @property
     def reach(self) -> int:
         """How many of the best chunk matches the step looks at; 0 if it takes what there is."""
         return int(self.declared("reach"))

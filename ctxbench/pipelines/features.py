@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -110,7 +110,7 @@ def item_bm25(catalog: Catalog, resources: Resources) -> Bm25Index:
 def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
     """The words of a catalog, kept with the resources; BM25 is that of the default step `bm25`."""
     bm25 = item_bm25(catalog, resources)
-    words: ItemWords = index_over(
+    return index_over(
         catalog,
         resources,
         "item words",
@@ -118,7 +118,6 @@ def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
         make=lambda: ItemWords(catalog, bm25),
         extend=lambda old: old.extended(catalog, bm25),
     )
-    return words
 
 
 def _fields(item: Item) -> dict[str, list[str]]:
@@ -264,19 +263,14 @@ def needed_columns(
     total = np.add.reduce(weight, axis=1)
     share = np.zeros_like(similarity)
     np.put_along_axis(share, first, np.divide(weight, total[:, None], where=total[:, None] > 0, out=weight * 0), axis=1)
-    for position, rows in _rows_by_item(item):
+    by_item = np.argsort(item, kind="stable")
+    distinct, ends = np.unique(item[by_item], return_index=True)
+    for position, rows in zip(distinct.tolist(), np.split(by_item, ends)[1:], strict=True):
         if position in required_by_item:
             cells = (request[rows][:, None], required_by_item[position][None, :])
             out[rows, 0] = similarity[cells].max(axis=1)
             out[rows, 1] = np.add.reduce(share[cells], axis=1)
     return out
-
-
-def _rows_by_item(item: IntArray) -> Sequence[tuple[int, IntArray]]:
-    """The items that there are, each with its places in `item`, rising."""
-    by_item = np.argsort(item, kind="stable")
-    distinct, first = np.unique(item[by_item], return_index=True)
-    return list(zip(distinct.tolist(), np.split(by_item, first[1:]), strict=True)) if len(item) else []
 
 
 RETRIEVED = "retrieved.score"
@@ -367,8 +361,7 @@ class FeatureInput:
         if matrix is None or not asking:
             return {}
         return {
-            request: best_of_chunks(vectors, matrix, self.item[asking[request]])
-            * query.weight[query.start[request] : query.start[request + 1], None]
+            request: best_of_chunks(vectors, matrix, self.item[asking[request]]) * query.weights(request)[:, None]
             for request, vectors in query.vectors_by_request(
                 self.resources.vectors, asking, dimensions=matrix.vectors.shape[1]
             ).items()
@@ -482,7 +475,6 @@ class FeatureFamily(Protocol):
 
     def __call__(self, inputs: FeatureInput) -> FloatArray:
         """The columns of the rows found, shape (n_found, n_columns), finite; the same whatever else is in the batch."""
-        ...
 
 
 def family(name: str) -> FeatureFamily:
@@ -491,8 +483,7 @@ def family(name: str) -> FeatureFamily:
     Raises:
         UnknownNameError: there is none.
     """
-    built: FeatureFamily = registry.build("feature", name, {})
-    return built
+    return cast("FeatureFamily", registry.build("feature", name, {}))
 
 
 def column_names() -> tuple[str, ...]:

@@ -142,17 +142,10 @@ def open_calibrations(name: str) -> Calibrations:
     return _shipped() if name == SHIPPED else read_calibrations(Path(name))
 
 
-class FittedWeights(Strategy):
-    """A step whose weights are given, or those of the file `calibration`, of fits of the kind `fitted`."""
+class FittedStep(Strategy):
+    """A step that reads fits from the file `calibration`, if one is named."""
 
-    fitted: ClassVar[str]
-    weights: Mapping[str, float]
     calibration: str | None
-
-    @property
-    def calibrated(self) -> str | None:
-        """The kind of fit that is read; None where weights are given."""
-        return None if self.calibration is None else self.fitted
 
     @cached_property
     def calibrations(self) -> Calibrations:
@@ -163,6 +156,18 @@ class FittedWeights(Strategy):
     def content(self) -> str:
         """SHA-256 of the file; empty without one."""
         return self.calibrations.content
+
+
+class FittedWeights(FittedStep):
+    """A step whose weights are given, or those of the file `calibration`, of fits of the kind `fitted`."""
+
+    fitted: ClassVar[str]
+    weights: Mapping[str, float]
+
+    @property
+    def calibrated(self) -> str | None:
+        """The kind of fit that is read; None where weights are given."""
+        return None if self.calibration is None else self.fitted
 
     def check_source(self) -> None:
         """Refuse weights beside a file, and a file without such fits, by a `ParameterError`."""

@@ -176,7 +176,7 @@ class Pipeline:
     @property
     def ranks(self) -> bool:
         """Whether what is retrieved is a ranking, or made one."""
-        return self.retrieve.ranks or any(isinstance(step, Step) and step.orders for step in self.refine)
+        return self.retrieve.ranks or any(isinstance(step, Step) and step.declared("orders") for step in self.refine)
 
     def mapped(self, change: Callable[[Step], Step]) -> Pipeline:
         """The same pipeline with every step changed, also those in `merge` and `by_domain`."""
@@ -304,19 +304,17 @@ class _Builder:
     faults: list[SpecFault]
 
     def step(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
-        step = self._checked_step(kind, spec, path) if isinstance(spec, Step) else self._registered(kind, spec, path)
+        step = spec if isinstance(spec, Step) else self._registered(kind, spec, path)
+        kinds = registry.REFINE_KINDS if kind == "refine" else (kind,)
+        if step is not None and step.kind not in kinds:
+            self._fault(
+                path, f"{step.name} is a step of kind {step.kind}; here stands one of kind {' or '.join(kinds)}"
+            )
+            return None
         for use in () if step is None else step.uses:
             if use != FORMAT:
                 self._try(path, lambda: registry.target("resource", kind_of(use)))  # noqa: B023 - run at once
         return step
-
-    def _checked_step(self, kind: str, step: Step, path: tuple[str | int, ...]) -> Step | None:
-        """A step that was made already."""
-        kinds = registry.REFINE_KINDS if kind == "refine" else (kind,)
-        if step.kind in kinds:
-            return step
-        self._fault(path, f"{step.name} is a step of kind {step.kind}; here stands one of kind {' or '.join(kinds)}")
-        return None
 
     def _registered(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
         """A step by the name of its strategy, with its parameters."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -56,16 +57,12 @@ def nth_greatest(values: Float32Array, n: int) -> np.float32:
     return cast("np.float32", np.partition(values, len(values) - n)[len(values) - n])
 
 
-_controller: list[Any] = []
-
-
+@cache
 def _blas() -> Any:
     """The controller of BLAS threads; finding the libraries costs milliseconds, so it is done once."""
-    if not _controller:
-        from threadpoolctl import ThreadpoolController
+    from threadpoolctl import ThreadpoolController
 
-        _controller.append(ThreadpoolController())
-    return _controller[0]
+    return ThreadpoolController()
 
 
 def blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
@@ -103,7 +100,7 @@ def dense_index(
     That of a catalog that extends another carries the other's vectors on. That of `original` stands apart: it may lack
     chunks that could not be embedded.
     """
-    index: DenseIndex = index_over(
+    return index_over(
         catalog,
         resources,
         ("dense", chunking, original, embedder),
@@ -111,7 +108,6 @@ def dense_index(
         make=lambda: DenseIndex(catalog, chunker=chunking),
         extend=lambda old: old.extended(catalog),
     )
-    return index
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,9 +243,7 @@ class DenseIndex:
         old = self._matrix
         if old is None or self._room is None:
             self._room = _Room(len(item), vectors.shape[1])
-            self._matrix = self._room.add(item, ordinal, vectors)
-            return
-        if item[0] > old.item[-1] and self._room.goes_on(old, len(item)):
+        if old is None or (item[0] > old.item[-1] and self._room.goes_on(old, len(item))):
             self._matrix = self._room.add(item, ordinal, vectors)
             return
         room = _Room(len(old.item) + len(item), vectors.shape[1])

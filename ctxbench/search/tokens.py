@@ -112,7 +112,6 @@ class TokenCounter(Protocol):
 
         That of a file of counts has the path as it was given: a relative one is found again from the same folder.
         """
-        ...
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
         """Count the tokens of each text.
@@ -127,7 +126,6 @@ class TokenCounter(Protocol):
         Raises:
             InputError: the counter has no count for an item; all such items are listed.
         """
-        ...
 
 
 def open_counter(spec: str, *, cache: Path | None = None) -> TokenCounter:
@@ -193,7 +191,6 @@ class _EncodingCounter:
     def __init__(self, cache: TokenCache | None = None) -> None:
         """Keep counts in `cache` if given; loads nothing yet."""
         self._cache = cache
-        self._count: Callable[[str], int] | None = None
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
         """Count; see `TokenCounter.count`. Equal texts are counted once."""
@@ -202,16 +199,12 @@ class _EncodingCounter:
         counts = self._cache.get(self.name, distinct) if self._cache else {}
         new = [text for text in distinct if text not in counts]
         if new:
-            counted = self._counted(new)
+            count = encoding_count(self.name)
+            counted = {text: count(text) for text in new}
             if self._cache:
                 self._cache.put(self.name, counted)
             counts = {**counts, **counted}
         return np.array([counts[text] for text in texts], dtype=np.int64)
-
-    def _counted(self, texts: Sequence[str]) -> dict[str, int]:
-        if self._count is None:
-            self._count = encoding_count(self.name)
-        return {text: self._count(text) for text in texts}
 
 
 class O200kCounter(_EncodingCounter):
@@ -268,7 +261,8 @@ class FileCounter:
         """
         _check_lengths(ids, texts)
         missing = [id_ for id_ in dict.fromkeys(ids) if id_ not in self._counts]
-        changed = [id_ for id_, text in zip(ids, texts, strict=True) if self._is_outdated(id_, text)]
+        hashes = {id_: count.sha256 for id_, count in self._counts.items() if count.sha256 is not None}
+        changed = [id_ for id_, text in zip(ids, texts, strict=True) if id_ in hashes and hashes[id_] != _sha256(text)]
         faults = [
             *self._faults(missing, "no token count"),
             *self._faults(changed, "text changed since counted"),
@@ -276,10 +270,6 @@ class FileCounter:
         if faults:
             raise InputError(faults, subject=f"token counts {self._path}")
         return np.array([self._counts[id_].tokens for id_ in ids], dtype=np.int64)
-
-    def _is_outdated(self, id_: str, text: str) -> bool:
-        count = self._counts.get(id_)
-        return count is not None and count.sha256 is not None and count.sha256 != _sha256(text).hex()
 
     @staticmethod
     def _faults(ids: Sequence[str], problem: str) -> Iterator[Fault]:
@@ -335,7 +325,13 @@ def _read_counts(content: bytes, path: Path) -> dict[str, _Given]:
         raise InputError([Fault(f"not UTF-8 at byte {error.start}", path, line)]) from error
     faults: list[Fault] = []
     counts: dict[str, _Given] = {}
-    rows = _rows_of_lines(text, path, faults) if path.suffix == ".jsonl" else _rows_of_object(text, path)
+    rows = (
+        _rows_of_lines(text, path, faults)
+        if path.suffix == ".jsonl"
+        else (
+            (0, id_, tokens, None) for id_, tokens in _parsed(text, path, 1).items()
+        )  # of one object; no line is known
+    )
     for line, id_, tokens, sha256 in rows:
         if not isinstance(id_, str) or not id_:
             message = f"_id must be an item id, got {id_!r}"
@@ -352,12 +348,6 @@ def _read_counts(content: bytes, path: Path) -> dict[str, _Given]:
     if faults:
         raise InputError(sorted(faults, key=lambda fault: fault.line), subject="token counts")
     return counts
-
-
-def _rows_of_object(text: str, path: Path) -> Iterator[tuple[int, Any, Any, Any]]:
-    """Yield line (0: unknown), id, tokens and SHA-256 (None) of each pair of one JSON object."""
-    for id_, tokens in _parsed(text, path, 1).items():
-        yield 0, id_, tokens, None
 
 
 def _rows_of_lines(text: str, path: Path, faults: list[Fault]) -> Iterator[tuple[int, Any, Any, Any]]:
@@ -395,8 +385,8 @@ def _check_lengths(ids: Sequence[str], texts: Sequence[str]) -> None:
         raise ValueError(f"as many ids as texts are needed, got {len(ids)} and {len(texts)}")
 
 
-def _sha256(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 BUDGET = "budget"  # the code of the rule that keeps out what does not fit

@@ -466,7 +466,6 @@ class TextIndex(Protocol):
 
         Items of equal path and text share a row. No row is ever changed.
         """
-        ...
 
     def scores(self, words: Sequence[str], table_rows: IntArray, *, match_all: bool) -> FloatArray:
         """How well rows match any word, or every one.
@@ -479,7 +478,6 @@ class TextIndex(Protocol):
         Returns:
             Shape (n,), > 0 where a row matches, else 0.
         """
-        ...
 
     def similar(self, text: str, table_rows: IntArray, *, measure: str, threshold: float) -> FloatArray:
         """The trigram similarity of a text to paths and to contents, the greater of the two.
@@ -494,11 +492,9 @@ class TextIndex(Protocol):
         Returns:
             Shape (n,), 0 to 1; 0 where it is not above the threshold.
         """
-        ...
 
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
         """Where the words match in each text, `[from, to)` in characters, rising and apart."""
-        ...
 
 
 def rows_of(catalog: Catalog, resources: Resources, name: str, types: Sequence[str]) -> IntArray:

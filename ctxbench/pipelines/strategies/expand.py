@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -102,9 +102,6 @@ class Expansion(Strategy):
                 if kind not in ITEM_TYPES:
                     raise ParameterError(f"{name}: no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")
         check_range("neighbours", self.neighbours, 1)
-        self._check_unused()
-
-    def _check_unused(self) -> None:
         for name, default in _UNUSED[self.by].items():
             if getattr(self, name) != default:
                 raise ParameterError(f"{name} does nothing with by: {self.by}; leave it out, or write another `by`")
@@ -188,7 +185,7 @@ class _Work:
 
     def __init__(self, step: Expansion, query: Query, candidates: Candidates, resources: Resources) -> None:
         self._step, self._query, self._resources = step, query, resources
-        self._leading = dict(_leading(step, query, candidates))
+        self._leading = _leading(step, query, candidates)
         chosen = candidates.chosen
         self._allowed: dict[int, BoolArray] = {}
         for request in self._leading:
@@ -238,15 +235,14 @@ class _Work:
         """The chunks of the requests that something leads from."""
         from ctxbench.search.graph import QueryWeighting
 
-        query, share = self._query, self._step.query_weight
-        relatives = self._relatives
+        query, share, relatives = self._query, self._step.query_weight, self._relatives
         vectors = query.vectors_by_request(
             self._resources.vectors,
             self._leading,
             dimensions=None if relatives is None else relatives.matrix.vectors.shape[1],
         )
         return {
-            request: QueryWeighting(chunk_vectors, query.weight[query.start[request] : query.start[request + 1]], share)
+            request: QueryWeighting(chunk_vectors, query.weights(request), share)
             for request, chunk_vectors in vectors.items()
         }
 
@@ -274,16 +270,14 @@ class _Work:
         return stored_graph(step.graph, catalog, resources, step.spec)
 
 
-def _leading(step: Expansion, query: Query, candidates: Candidates) -> Iterator[tuple[int, IntArray]]:
+def _leading(step: Expansion, query: Query, candidates: Candidates) -> dict[int, IntArray]:
     """The items that lead in the first pass, rising, by request; requests without are left out."""
     leads = candidates.chosen & (candidates.origin != Origin.SESSION)
     if step.session:
         asking = np.diff(query.start) > 0
         leads |= (candidates.origin == Origin.SESSION) & asking[candidates.request]
     leads &= _of_types(query.batch.catalog, step.leads)[candidates.item]
-    for request in np.unique(candidates.request[leads]).tolist():
-        rows = candidates.rows(request)
-        yield request, np.sort(candidates.item[rows][leads[rows]])
+    return {request: np.sort(candidates.item[rows]) for request, rows in candidates.by_request(leads).items()}
 
 
 def _of_types(catalog: Catalog, types: tuple[str, ...]) -> BoolArray:

@@ -20,11 +20,13 @@ from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import CHAT, OLLAMA, Resources, row_over
 from ctxbench.model.selection import with_values
 from ctxbench.model.strategies import Strategy
-from ctxbench.pipelines.code_requests import ContextPlan, heuristic_plan, read_intent
+from ctxbench.pipelines.code_requests import ContextPlan, heuristic_plan, model_plans, named_code, read_intent
 from ctxbench.search.code_facts import is_document_path, is_made_file, is_made_text, is_test_path
 from ctxbench.search.code_index import (
     CodeTree,
+    FileEdges,
     ItemPaths,
+    code_symbols,
     code_trees,
     commit_history,
     file_path,
@@ -56,7 +58,8 @@ class Intent(Strategy):
         """Read the intent of every request."""
         texts = [request.text for request in batch.requests]
         intents = tuple(read_intent(text).as_dict() if text.strip() else None for text in texts)
-        return replace(_without_chunks(batch), intent=intents, keywords=tuple(keywords(text) for text in texts))
+        query = Query.of_chunks(batch, [[]] * len(batch))
+        return replace(query, intent=intents, keywords=tuple(keywords(text) for text in texts))
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Plan(Strategy):
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
         """Plan for every request."""
-        query = _without_chunks(batch)
+        query = Query.of_chunks(batch, [[]] * len(batch))
         if self.planner == "scan":
             return query
         rows = [row for row, request in enumerate(batch.requests) if request.text.strip()]
@@ -119,8 +122,6 @@ class Plan(Strategy):
         return replace(query, plan=tuple(plans), notes=tuple(notes))
 
     def _by_model(self, texts: Sequence[str], resources: Resources) -> list[ContextPlan | str]:
-        from ctxbench.pipelines.code_requests import model_plans
-
         model = resources.get(self.uses[0]).limited(seconds=self.seconds, tries=_TRIES)
         return model_plans(texts, model, f"{self.planner}:{self.uses[0].partition(':')[2]}")
 
@@ -144,10 +145,6 @@ def _called(name: str, paths: ItemPaths, visible: BoolArray) -> tuple[str, ...]:
     ends = paths.ends.get(name.lower(), ())
     matches = [paths.path.names[index] for index in ends if visible[index]]
     return (name,) if name in matches else tuple(sorted(matches)[:_MOST_FILES])
-
-
-def _without_chunks(batch: Batch) -> Query:
-    return Query.of_chunks(batch, [[]] * len(batch))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,10 +338,9 @@ class CommitVotes(_CodeSearch):
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         batch, history = query.batch, commit_history(query.batch.catalog, resources)
-        span = slice(int(query.start[request]), int(query.start[request + 1]))
+        chunks, weights = query.chunks(request), query.weights(request).tolist()
         visible = history.visible_commits(batch, request)
-        voices = history.voices(query.text[span], query.weight[span].tolist(), visible, self.commits, self.spread)
-        return history.votes(voices)
+        return history.votes(history.voices(chunks, weights, visible, self.commits, self.spread))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -420,9 +416,6 @@ class SymbolDefiners(_CodeSearch):
     """
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
-        from ctxbench.pipelines.code_requests import named_code
-        from ctxbench.search.code_index import code_symbols  # grammars wait until symbols are asked for
-
         catalog, paths = query.batch.catalog, item_paths(query.batch.catalog, resources)
         names = _planned(query, request, "symbols_to_find", "symbols") or named_code(query.batch.requests[request].text)
         score = code_symbols(catalog, resources).matches(names, query.batch.visible[request])
@@ -528,8 +521,7 @@ def _kinds_of(items: Sequence[Item]) -> IntArray:
 
 
 def _kind_of(item: Item) -> int:
-    path = file_path(item)
-    if path is None:
+    if (path := file_path(item)) is None:
         return _CODE
     return _MADE if is_made_text(item.text) else _kind_of_path(path)
 
@@ -590,7 +582,9 @@ class CodeLinks(Strategy):
         if self.off:
             return candidates
         trees, rows = code_trees(query.batch.catalog, resources), []
-        for at, chosen in _chosen(candidates):
+        leading = candidates.chosen & (candidates.origin != Origin.SESSION)
+        for at, leading_rows in candidates.by_request(leading).items():
+            chosen = candidates.item[leading_rows]
             tree = trees.of(query.batch.visible[at])
             leads = _leads(tree, chosen)
             free = query.batch.eligible[at][tree.item] & ~np.isin(tree.item, chosen)
@@ -652,17 +646,9 @@ class CodeLinks(Strategy):
                 return np.flatnonzero(share), share[share > 0]
 
             return changed_with
-        edges = {"imports": "imports", "references": "users", "tests": "tests", "pagerank": "links"}[self.by]
-        neighbours: Neighbours = getattr(tree, edges).of_file
-        return neighbours
-
-
-def _chosen(candidates: Candidates) -> Iterator[tuple[int, IntArray]]:
-    """What is chosen but for the session's, best first, by request; requests without are left out."""
-    leads = candidates.chosen & (candidates.origin != Origin.SESSION)
-    for request in np.unique(candidates.request[leads]).tolist():
-        rows = candidates.rows(request)
-        yield request, candidates.item[rows][leads[rows]]
+        names = {"imports": "imports", "references": "users", "tests": "tests", "pagerank": "links"}
+        edges: FileEdges = getattr(tree, names[self.by])
+        return edges.of_file
 
 
 def _leads(tree: CodeTree, chosen: IntArray) -> Leads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,24 +128,15 @@ class Truncate(Strategy):
 
 def _beginning(item: Item, limit: int, resources: Resources) -> tuple[int, int]:
     """Where the longest beginning of an item's prompt text within the limit ends, and its tokens; 0 = none."""
+
+    @cache
+    def tokens_to(end: int) -> int:
+        return int(resources.text_tokens([text_shown(item, (0, end))])[0])
+
     for ends in cut_places(item.prompt_text, 0, len(item.prompt_text), sentence=False):
-        end, tokens = _longest(item, ends, limit, resources)
-        if end:
-            return end, tokens
+        if n_fitting := bisect_right(ends, limit, key=tokens_to):
+            return ends[n_fitting - 1], tokens_to(ends[n_fitting - 1])
     return 0, 0
-
-
-def _longest(item: Item, ends: list[int], limit: int, resources: Resources) -> tuple[int, int]:
-    """The last of the rising `ends` up to which the text is within the limit, and its tokens; 0, 0 if none is."""
-    low, high, best = 0, len(ends), (0, 0)
-    while low < high:
-        middle = (low + high) // 2
-        tokens = int(resources.text_tokens([text_shown(item, (0, ends[middle]))])[0])
-        if tokens <= limit:
-            low, best = middle + 1, (ends[middle], tokens)
-        else:
-            high = middle
-    return best
 
 
 def _prefix(table: Candidates, rows: BoolArray, cost: IntArray, left: IntArray) -> BoolArray:

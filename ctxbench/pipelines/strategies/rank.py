@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ctxbench.io.errors import ParameterError, check_choice, check_range, number_within
-from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts
+from ctxbench.model.arrays import FloatArray, IntArray, firsts
 from ctxbench.model.candidates import MARGIN, RECEIVED, SEARCHED, SECONDS, SENT, Candidates, Note, Rule, rescored
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query, Request
@@ -468,7 +468,7 @@ class Llm(Strategy):
         blank = np.array([not request.text.strip() for request in batch.requests], dtype=np.bool_)[candidates.request]
         offered = candidates.chosen & (candidates.tier > 0)
         table = candidates.exclude(offered & blank, Rule.of(_BLANK))
-        rows = _by_request(table.request, offered & ~blank)
+        rows = table.by_request(offered & ~blank)
         shown_rows = list(rows.values())
         replies = resources.get(self.uses[0])(
             [
@@ -520,13 +520,6 @@ def _score_ranks(tier: IntArray, score: FloatArray) -> FloatArray:
     """Which of the different scores each row has, in the order given: above 0 to 1 for the last; shape (n,)."""
     new = firsts(tier, score)
     return np.cumsum(new) / max(int(new.sum()), 1)
-
-
-def _by_request(request: IntArray, rows: BoolArray) -> dict[int, IntArray]:
-    """The places of some rows by their request, of those that have any."""
-    positions = np.flatnonzero(rows)
-    requests, first = np.unique(request[positions], return_index=True)
-    return dict(zip(requests.tolist(), np.split(positions, first[1:]), strict=True)) if len(requests) else {}
 
 
 def _read(reply: ModelReply | Exception, n: int) -> tuple[list[int] | None, Note | None]:

@@ -514,7 +514,7 @@ class Bm25(Strategy):
         rule = WordRule(split=self.words == "split", stop=self.stop, stem=self.stem)
         settings = {name: getattr(self, name) for name in ("k1", "b", "variant", "server", "bodies")} | {"rule": rule}
         index = bm25_index(batch.catalog, resources, **settings)
-        words_by_request = [index.words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
+        words_by_request = [index.words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
         scores = _scores(index, words_by_request, query, self.statistics)
         masks = [
             row & (score > 0) & index.shares_word(words)
@@ -531,12 +531,6 @@ def _scores(
         return [index.scores(words) for words in words_by_request]
     counted = query.batch.visible.within(query.batch.catalog.facts.searchable)  # masks that requests share stay shared
     return [index.scores(words, counted=row) for words, row in zip(words_by_request, counted, strict=True)]
-
-
-def _weights(query: Query, request: int) -> Sequence[float]:
-    """The weights of a request's chunks."""
-    weights: list[float] = query.weight[query.start[request] : query.start[request + 1]].tolist()
-    return weights
 
 
 _WEIGHTS = MappingProxyType({"server": 3.0, "name": 3.0, "description": 1.0, "parameters": 1.0, "text": 0.25})
@@ -589,7 +583,7 @@ class Bm25f(Strategy):
             make=lambda: Bm25fIndex(batch.catalog, weights=self.weights, b=self.b, k1=self.k1),
             extend=lambda old: old.extended(batch.catalog),
         )
-        words_by_request = [query_words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
+        words_by_request = [query_words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
         masks = [row & index.shares_word(words) for row, words in zip(batch.eligible, words_by_request, strict=True)]
         return ranked_by(_scores(index, words_by_request, query, self.statistics), masks, depth=self.depth)
 
@@ -659,7 +653,7 @@ class Fuzzy(Strategy):
 def _heaviest(query: Query, request: int) -> dict[str, float]:
     """The words of a request, each with the greatest weight of the chunks that contain it."""
     weights: dict[str, float] = {}
-    for chunk, weight in zip(query.chunks(request), _weights(query, request), strict=True):
+    for chunk, weight in zip(query.chunks(request), query.weights(request).tolist(), strict=True):
         for word in query_words([chunk], [1.0]):
             weights[word] = max(weights.get(word, 0.0), weight)
     return weights
