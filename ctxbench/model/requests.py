@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ctxbench.io.errors import Fault, ParameterError, check_range, raise_faults, suggest
+from ctxbench.io.errors import Fault, ParameterError, check_range, raise_faults
 from ctxbench.io.rows import instant, named_instant
 from ctxbench.model.arrays import (
     EARLIEST,
@@ -29,7 +29,7 @@ from ctxbench.model.arrays import (
     starts,
 )
 from ctxbench.model.candidates import Mode, Note
-from ctxbench.model.items import ITEM_TYPES, Catalog, ItemKey
+from ctxbench.model.items import Catalog, ItemKey, check_item_types
 
 
 def checked_vector(values: Sequence[float], query: str) -> tuple[float, ...]:
@@ -112,9 +112,7 @@ class Filter:
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", tuple(self.types))
         object.__setattr__(self, "kinds", tuple(self.kinds))
-        for kind in self.types:
-            if kind not in ITEM_TYPES:
-                raise ParameterError(f"no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")
+        check_item_types(self.types)
         if self.confidence is not None:
             check_range("confidence", self.confidence, 0, 1)
         since, before = (named_instant(name, getattr(self, name) or None) for name in ("since", "before"))
@@ -369,7 +367,7 @@ class _Resolver:
         return Masks(
             n_items=len(self.catalog),
             scope=np.array(shared.rows, dtype=np.int64),
-            shared=list(shared.masks.values()),
+            shared=[mask for _, mask in shared.masks.values()],
             start=starts([len(items) for items in without]),
             without=np.array([item for items in without for item in items], dtype=np.int64),
             time=np.array(self.time, dtype=np.int64),
@@ -428,17 +426,16 @@ class _Shared:
     """Masks by what they depend on, each made once, and which of them each request has."""
 
     def __init__(self) -> None:
-        self.masks: dict[Any, BoolArray] = {}
-        self.row_of: dict[Any, int] = {}
+        self.masks: dict[Any, tuple[int, BoolArray]] = {}  # with their places
         self.rows: list[int] = []
 
     def of(self, key: Any, make: Callable[[], BoolArray]) -> BoolArray:
         """The mask of the next request."""
         if key not in self.masks:
-            self.row_of[key] = len(self.masks)
-            self.masks[key] = make()
-        self.rows.append(self.row_of[key])
-        return self.masks[key]
+            self.masks[key] = len(self.masks), make()
+        row, mask = self.masks[key]
+        self.rows.append(row)
+        return mask
 
 
 _ROUNDING = 1e-6  # how far the length of a unit vector in float32 may be from 1

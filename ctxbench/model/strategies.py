@@ -75,8 +75,8 @@ class Strategy:
 
     @property
     def code(self) -> str | None:
-        """Which code it runs that is not of ctxbench, beside its own; None = none."""
-        return None
+        """Module, class and source of a chunking rule that is not of ctxbench, which no name tells; None = none."""
+        return None if self.chunking is None else registry.foreign_code(type(self.chunking.rule))
 
     @property
     def content(self) -> str | None:
@@ -201,21 +201,17 @@ class _Threads:
         sys.unraisablehook = hook
 
     def _work(self) -> None:
-        while True:
-            with contextlib.suppress(SystemExit):  # of `stop`: a thread that ended could not be asked what it computes
-                self._serve()
-
-    def _serve(self) -> None:
         thread = threading.current_thread()
         while True:
-            call = self._calls.get()
-            self._busy.add(thread)
-            try:
-                call()
-            finally:
-                self._busy.discard(thread)
-            with self._lock:
-                self._free += 1
+            with contextlib.suppress(SystemExit):  # of `stop`: a thread that ended could not be asked what it computes
+                call = self._calls.get()
+                self._busy.add(thread)
+                try:
+                    call()
+                finally:
+                    self._busy.discard(thread)
+                with self._lock:
+                    self._free += 1
 
 
 def _raise_exit(thread: threading.Thread) -> None:
@@ -509,11 +505,8 @@ class PerType:
     """
 
     domains: Mapping[tuple[str, ...], tuple[Step | PerType, ...]]
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return "by_domain"
+    name: ClassVar[str] = "by_domain"  # in messages
+    off: ClassVar[bool] = False  # even without steps it refuses items that belong to no domain
 
     def describe(self) -> dict[str, Any]:
         """The domains in order."""
@@ -544,11 +537,6 @@ class PerType:
     def expands(self) -> bool:
         """Whether any domain has a step that brings items in."""
         return any(step.expands for steps in self.domains.values() for step in steps)
-
-    @property
-    def off(self) -> bool:
-        """False: even without steps it refuses items that belong to no domain."""
-        return False
 
     def call(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Refine each part.

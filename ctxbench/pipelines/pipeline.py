@@ -25,7 +25,6 @@ Output = TypeVar("Output", Query, Candidates)
 Listener: TypeAlias = Callable[[str, str, float], None]
 """Told the kind of a step that ran (`analyse`, `retrieve`, `rank` ...), its name, and its seconds."""
 
-_LACKING = ("late", "failed")  # kinds of notes: the next time, the answer may be another
 _COMBINED: dict[type, tuple[str, str]] = {
     Analyses: ("analyse", "analyses"),
     Merge: ("retrieve", "merge"),
@@ -73,7 +72,8 @@ class StepOutputs:
         if stored is not _NOTHING:
             return cast("Output", stored)
         output = self._run(step, make)
-        if self._live and any(note.kind in _LACKING for note in output.notes):
+        # the next time, the answer may be another
+        if self._live and any(note.kind in ("late", "failed") for note in output.notes):
             self._memo = None
         else:
             self._memo[self._key] = output

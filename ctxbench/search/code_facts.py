@@ -50,9 +50,7 @@ _DOCUMENT_NAME = re.compile(
     re.IGNORECASE,
 )
 _CODE_NAME = re.compile(r"\.(?:py|rs|go|[jt]sx?|java|c|h|cc|cpp|rb|sh|toml)$", re.IGNORECASE)  # `history.py` is none
-_DOCUMENT_FOLDERS = {"doc", "docs"}
 _FRAGMENT_FOLDERS = {"changelog", "changelog.d", "changes", "news", "newsfragments", ".changeset"}
-_PLAIN_ENDINGS = {".txt", ""}
 _LOCK_NAMES = {
     *("package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "bun.lockb", "go.sum", "gradle.lockfile"),
     *("pipfile.lock", "packages.lock.json"),
@@ -76,7 +74,7 @@ def is_document_path(path: str) -> bool:
     folders, name, ending = _split(path)
     if _CODE_NAME.search(path):
         return False
-    if _DOCUMENT_FOLDERS & folders or (ending in _PLAIN_ENDINGS and _FRAGMENT_FOLDERS & folders):
+    if {"doc", "docs"} & folders or (ending in ("", ".txt") and _FRAGMENT_FOLDERS & folders):
         return True
     return ending in _DOCUMENT_ENDINGS or _DOCUMENT_NAME.match(name) is not None
 
@@ -125,7 +123,6 @@ _SIGNATURE_BYTES = 20_000  # of which its characters are taken
 _DEEPEST = 500  # definitions inside each other
 _DEEPEST_NODES = 5 * _DEEPEST  # a definition is up to five nodes below the one around it
 _MOST_UNFIT = 20_000  # pieces of a text that is no program at all
-_CLASS_LIKE = ("class", "interface", "scope")
 _FUNCTIONS = ("function", "method")
 _WRAPPERS = (  # a definition that is all such a node holds begins where the node does
     *("decorated_definition", "export_statement", "expression_statement", "ambient_declaration"),
@@ -393,7 +390,7 @@ def _references(captures: Captures, name_starts: set[int]) -> tuple[str, ...]:
 
 def _implements(captures: Captures, scopes: list[_NamingNode]) -> tuple[tuple[str, str], ...]:
     """(class, base) by place; the class is the nearest around its base."""
-    classes = [scope for scope in scopes if scope.kind in _CLASS_LIKE][::-1]  # the first is last
+    classes = [scope for scope in scopes if scope.kind in ("class", "interface", "scope")][::-1]  # the first is last
     around: list[_NamingNode] = []
     pairs: dict[tuple[str, str], None] = {}
     for base in sorted(captures.get("base", ()), key=lambda node: node.start_byte):

@@ -159,10 +159,6 @@ def _shared(left: str, right: str) -> int:
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(left.count("/"), right.count("/")))
 
 
-_PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg")
-_USUAL = ("", "src", "lib", "python")  # folders of a project that packages stand in
-
-
 def python_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     """All (file, file it imports) of Python, some more than once.
 
@@ -248,11 +244,12 @@ class _PythonModules:
 def _project_roots(tree: SourceTree) -> list[str]:
     """The roots of all projects of a tree: as declared, then the usual ones."""
     roots = []
-    folders = dict.fromkeys(["", *(folder_of(path) for path in tree.named(*_PROJECTS))])
+    folders = dict.fromkeys(["", *(folder_of(path) for path in tree.named("pyproject.toml", "setup.py", "setup.cfg"))])
     for folder in folders:
         manifest = f"{folder}/" if folder else ""
         declared = [*_declared(tree.toml(f"{manifest}pyproject.toml")), *_configured(tree, f"{manifest}setup.cfg")]
-        roots += [root for source in [*declared, *_USUAL] if (root := joined(folder, source)) is not None]
+        sources = [*declared, "", "src", "lib", "python"]
+        roots += [root for source in sources if (root := joined(folder, source)) is not None]
     return [root for root in dict.fromkeys(roots) if root in tree.folders]
 
 
@@ -485,7 +482,6 @@ class _Crates:
 
 _ENDINGS = (".ts", ".tsx", ".d.ts", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs", ".json", ".vue", ".svelte")
 _WRITTEN_AS = {".js": (".ts", ".tsx", ".d.ts"), ".jsx": (".tsx",), ".mjs": (".mts",), ".cjs": (".cts",)}
-_CONFIGS = ("tsconfig.json", "jsconfig.json")
 _LEVELS = 8  # files of `extends` that are followed
 _PACKAGE = re.compile(r"(@[^/]+/[^/]+|[^/]+)(?:/(.*))?")
 
@@ -555,7 +551,8 @@ class _Scripts:
     def _config(self, folder: str) -> dict[str, Any]:
         """What the nearest configuration says of a folder: `base`, a folder, and `paths`, patterns to places."""
         if folder not in self._configs:
-            file = self._tree.first(*(f"{folder}/{name}" if folder else name for name in _CONFIGS))
+            start = f"{folder}/" if folder else ""
+            file = self._tree.first(f"{start}tsconfig.json", f"{start}jsconfig.json")
             around = self._config(folder_of(folder)) if folder and file is None else {}
             self._configs[folder] = self._read_config(file, _LEVELS) if file is not None else around
         return self._configs[folder]

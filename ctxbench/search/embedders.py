@@ -498,33 +498,27 @@ def named(embedder: Function | Embedder) -> str:
         ModelError: the function fails, or what it returns is no vector.
     """
     with _lock:
-        return _named(embedder)
-
-
-def _named(embedder: Function | Embedder) -> str:
-    for name, (registered, _) in _registered.items():
-        if registered is embedder or (
-            inspect.ismethod(embedder) and registered == embedder
-        ):  # `model.encode` is another object each time
-            return name
-    qualified_name = getattr(embedder, "__qualname__", None) or type(embedder).__qualname__
-    plain = qualified_name.rpartition(".")[2].strip("<>")
-    name = f"{KIND}:{plain}"
-    number = 1
-    while name in _registered:
-        number += 1
-        name = f"{KIND}:{plain}-{number}"
-    if isinstance(getattr(embedder, "identity", None), EmbedderIdentity) and hasattr(embedder, "embed"):
-        _registered[name] = embedder, cast("Embedder", embedder)
-    elif callable(embedder) and not isinstance(embedder, type):
-        _registered[name] = embedder, FunctionEmbedder(embedder, name)
-    else:
-        raise ParameterError(
-            "an embedder is a name such as minilm, a function from texts to vectors, or an object with `identity` (an "
-            "`EmbedderIdentity`) and `embed`; got "
-            f"{f'the class {embedder.__name__}' if isinstance(embedder, type) else type(embedder).__name__}"
-        )
-    return name
+        for name, (registered, _) in _registered.items():
+            # `model.encode` is another object each time
+            if registered is embedder or (inspect.ismethod(embedder) and registered == embedder):
+                return name
+        qualified_name = getattr(embedder, "__qualname__", None) or type(embedder).__qualname__
+        plain = qualified_name.rpartition(".")[2].strip("<>")
+        name, number = f"{KIND}:{plain}", 1
+        while name in _registered:
+            number += 1
+            name = f"{KIND}:{plain}-{number}"
+        if isinstance(getattr(embedder, "identity", None), EmbedderIdentity) and hasattr(embedder, "embed"):
+            _registered[name] = embedder, cast("Embedder", embedder)
+        elif callable(embedder) and not isinstance(embedder, type):
+            _registered[name] = embedder, FunctionEmbedder(embedder, name)
+        else:
+            raise ParameterError(
+                "an embedder is a name such as minilm, a function from texts to vectors, or an object with `identity` "
+                "(an `EmbedderIdentity`) and `embed`; got "
+                f"{f'the class {embedder.__name__}' if isinstance(embedder, type) else type(embedder).__name__}"
+            )
+        return name
 
 
 def find(name: str) -> Embedder:

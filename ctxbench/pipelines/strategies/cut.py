@@ -13,7 +13,6 @@ import numpy as np
 from ctxbench.io.errors import ParameterError, SelectorError, check_range
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts
 from ctxbench.model.candidates import Candidates, Rule, place_among
-from ctxbench.model.registry import foreign_code
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import Strategy, later
@@ -426,11 +425,6 @@ class Mmr(Strategy):
     def chunking(self) -> ItemChunking:
         """How items are split."""
         return ItemChunking(chunk_rule(self.chunks, parameter="chunks"), self.split_tools, self.bodies)
-
-    @property
-    def code(self) -> str | None:
-        """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
-        return foreign_code(type(self.chunking.rule))
 
     @property
     def reach(self) -> int:

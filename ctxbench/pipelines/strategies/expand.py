@@ -13,7 +13,7 @@ from ctxbench.io.errors import ParameterError, check_range, suggest
 from ctxbench.io.files import read_bytes
 from ctxbench.model.arrays import BoolArray, Facts, FloatArray, IntArray, firsts, ranges
 from ctxbench.model.candidates import Candidates, Mode, Origin, add_expanded
-from ctxbench.model.items import ITEM_TYPES, Catalog
+from ctxbench.model.items import ITEM_TYPES, Catalog, check_item_types
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import Resources, index_over
 from ctxbench.model.selection import with_values
@@ -97,10 +97,8 @@ class Expansion(Strategy):
             check_range(name, getattr(self, name), low, high)
         if self.lend < 0:
             raise ParameterError(f"lend must be 0 (all chunks) or more, got {self.lend}")
-        for name in ("types", "leads"):
-            for kind in getattr(self, name):
-                if kind not in ITEM_TYPES:
-                    raise ParameterError(f"{name}: no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")
+        check_item_types(self.types, where="types: ")
+        check_item_types(self.leads, where="leads: ")
         check_range("neighbours", self.neighbours, 1)
         for name, default in _UNUSED[self.by].items():
             if getattr(self, name) != default:
@@ -265,9 +263,8 @@ class _Work:
         from ctxbench.search.graph import kept_graph, stored_graph
 
         step, catalog, resources = self._step, self._query.batch.catalog, self._resources
-        if not step.graph:
-            return kept_graph(catalog, resources, step.spec)
-        return stored_graph(step.graph, catalog, resources, step.spec)
+        used = (catalog, resources, step.spec)
+        return stored_graph(step.graph, *used) if step.graph else kept_graph(*used)
 
 
 def _leading(step: Expansion, query: Query, candidates: Candidates) -> dict[int, IntArray]:

@@ -12,10 +12,10 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, check_choice, check_range, suggest
+from ctxbench.io.errors import ParameterError, check_choice, check_range
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import Candidates, Mode, Note, Origin, add_expanded, rescored
-from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog, Item
+from ctxbench.model.items import TEXT_FIELDS, Catalog, Item, check_item_types
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import CHAT, OLLAMA, Resources, row_over
 from ctxbench.model.selection import with_values
@@ -159,9 +159,7 @@ class _InTextIndex(Strategy):
         check_range("n", self.n, 0)
         if not self.types:
             raise ParameterError("types must name at least one type of item, for example file")
-        for item_type in self.types:
-            if item_type not in ITEM_TYPES:
-                raise ParameterError(f"no item type is called {item_type!r}{suggest(item_type, ITEM_TYPES)}")
+        check_item_types(self.types)
 
     @property
     def uses(self) -> tuple[str, ...]:

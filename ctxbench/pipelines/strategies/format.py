@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from ctxbench.io.errors import ParameterError, UnknownNameError, check_range, suggest
 from ctxbench.model.candidates import (
@@ -79,7 +80,6 @@ class Messages(Strategy):
 
 SHORTEST = 4  # digits of an id
 EXCERPT = 50  # characters of an excerpt behind a source
-_DIGITS = string.digits + string.ascii_lowercase
 _OF_A_HASH = 49  # digits in base 36 that a SHA-256 fills
 _RUNS = re.compile(r"<+|>+")
 
@@ -164,11 +164,8 @@ def citation_ids(keys: Sequence[ItemKey]) -> tuple[str, ...]:
 @lru_cache(maxsize=1 << 14)  # the items of a service come again and again
 def _hash(key: ItemKey) -> str:
     """The digits of a key's SHA-256 in base 36, the lowest first: those are drawn evenly."""
-    number, digits = int.from_bytes(hashlib.sha256(key.id.encode()).digest(), "big"), []
-    for _ in range(_OF_A_HASH):
-        number, digit = divmod(number, 36)
-        digits.append(_DIGITS[digit])
-    return "".join(digits)
+    number = int.from_bytes(hashlib.sha256(key.id.encode()).digest(), "big")
+    return np.base_repr(number, 36).lower()[::-1].ljust(_OF_A_HASH, "0")
 
 
 def marked(text: str, marks: Sequence[tuple[int, int]]) -> str:

@@ -18,7 +18,6 @@ from ctxbench.io.errors import ParameterError, check_choice, check_range, number
 from ctxbench.model.arrays import FactCodes, Float32Array, FloatArray, IntArray, Masks, ranges
 from ctxbench.model.candidates import MARGIN, Candidates, Mode
 from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog
-from ctxbench.model.registry import foreign_code
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import EMBEDDER, Resources, index_over, row_over
 from ctxbench.model.strategies import Strategy, later
@@ -251,11 +250,6 @@ class Dense(Strategy):
     def pooling(self) -> Pooling:
         """How similarities become a score."""
         return Pooling(self.over_chunks, self.over_queries, self.top or 1)
-
-    @property
-    def code(self) -> str | None:
-        """Module, class and source of a chunking rule that is not ours, which its name does not tell."""
-        return foreign_code(type(self.chunking.rule))
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find the nearest items of every request."""
