@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cache, cached_property, lru_cache
@@ -146,16 +147,9 @@ def in_words(rule: Rule) -> str:
         kinds = registry.REFINE_KINDS
         template = _declared(rule.code, [(kind, name) for kind in kinds for name in registry.names(kind)])
     if template is not None:
-        try:
+        # another version of the step, or a plugin's slip
+        with suppress(ArithmeticError, LookupError, ValueError, AttributeError, TypeError):
             return template.format_map(dict(rule.values))
-        except (
-            ArithmeticError,
-            LookupError,
-            ValueError,
-            AttributeError,
-            TypeError,
-        ):  # another version of the step, or a plugin's slip
-            pass
     values = ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
                        for name, value in rule.values)  # fmt: skip
     return f"{rule.code} ({values})" if values else rule.code
@@ -678,8 +672,7 @@ def holding(catalog: Catalog, table: Candidates, rows: IntArray, quotes: Sequenc
     """
     enough = np.ones(len(rows), dtype=np.bool_)
     for index, (row, quote) in enumerate(zip(rows.tolist(), quotes, strict=True)):
-        part = part_of(table, row)
-        if part is not None:
+        if (part := part_of(table, row)) is not None:
             text = catalog[int(table.item[row])].prompt_text
             enough[index] = quoted(text[slice(*part)], quote) if quote else part == (0, len(text))
     return enough

@@ -231,8 +231,7 @@ def name_stem(name: str) -> str:
     words in lower case, split at blanks, `_`, `-` and camel humps: `get_weather`, `get_weather_by_city` and
     `getWeatherHourly` all give `get weather`. A name of one word is its own stem.
     """
-    parent = re.match(r"(.+)(?:\.|::|/)[^./:]+$", name)
-    if parent:
+    if parent := re.match(r"(.+)(?:\.|::|/)[^./:]+$", name):
         return parent[1].lower()
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+", name)
     return " ".join(words[:2]).lower() or name

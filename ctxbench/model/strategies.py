@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, SelectorError
+from ctxbench.io.errors import ParameterError, SelectorError, check_range
 from ctxbench.model import registry
 from ctxbench.model.candidates import Candidates, Note, Origin
 from ctxbench.model.requests import Batch, Query, together
@@ -44,9 +44,15 @@ class Strategy:
 
     Attributes:
         rule_words: the words of the rules by which it keeps items out, by code, with `{name}` for a value of the rule.
+        limits: the range of parameters, ends included. A strategy with a `__post_init__` of its own checks them there.
     """
 
     rule_words: ClassVar[Mapping[str, str]] = {}
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {}
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in self.limits.items():
+            check_range(name, getattr(self, name), low, high)
 
     def __init_subclass__(cls) -> None:
         """Refuse a parameter without a default that is called like something that every strategy says of itself.

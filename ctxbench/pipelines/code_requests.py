@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -603,12 +604,9 @@ def _plan_in(text: str, planner: str) -> ContextPlan | str:
 def _object(text: str) -> Mapping[str, Any] | None:
     """The JSON object that a text is, that stands in it between fences, or from its first to its last brace."""
     for part in (text, *_FENCED.findall(text), text[text.find("{") : text.rfind("}") + 1]):
-        try:
-            value = json.loads(part)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, Mapping):
-            return value
+        with suppress(ValueError, RecursionError):
+            if isinstance(value := json.loads(part), Mapping):
+                return value
     return None
 
 

@@ -318,10 +318,15 @@ class _Builder:
 
     def _registered(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
         """A step by the name of its strategy, with its parameters."""
-        named = self._named(spec, path)
-        if named is None:
+        named = {spec: None} if isinstance(spec, str) else spec
+        is_single = isinstance(named, Mapping) and len(named) == 1
+        name, parameters = next(iter(named.items())) if is_single else ("", None)
+        parameters = {} if parameters is None else parameters
+        if not (is_single and isinstance(parameters, Mapping)):
+            message = "a step is a name, or one name with its parameters, for example {standard: {topN: 5}}"
+            self._fault(path, f"{message}; got {spec!r}")
             return None
-        name, parameters = named
+        name = str(name)
         if kind == "refine":
             refine_kind = self._try(path, lambda: registry.refine_kind(name))
             if refine_kind is None:
@@ -428,19 +433,6 @@ class _Builder:
             if any(FORMAT in step.uses for step in steps_by_types[types]):
                 self._fault(where, "a step that counts the whole prompt sees only this domain's part; put it behind")
         return PerType(steps_by_types)
-
-    def _named(self, spec: Any, path: tuple[str | int, ...]) -> tuple[str, Mapping[str, Any]] | None:
-        if isinstance(spec, str):
-            return spec, {}
-        if isinstance(spec, Mapping) and len(spec) == 1:
-            name, parameters = next(iter(spec.items()))
-            if parameters is None:
-                return str(name), {}
-            if isinstance(parameters, Mapping):
-                return str(name), parameters
-        message = "a step is a name, or one name with its parameters, for example {standard: {topN: 5}}"
-        self._fault(path, f"{message}; got {spec!r}")
-        return None
 
     def _try(self, path: tuple[str | int, ...], make: Callable[[], T]) -> T | None:
         try:

@@ -479,8 +479,7 @@ def _script_import(node: Node, line: int) -> Iterator[Import]:
 
 
 def _go_import(node: Node, line: int) -> Iterator[Import]:
-    path = node.child_by_field_name("path")
-    if path is not None:
+    if (path := node.child_by_field_name("path")) is not None:
         yield Import(node_text(path)[1:-1], line=line)
 
 

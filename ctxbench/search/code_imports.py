@@ -110,8 +110,7 @@ def go_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     """
     modules: dict[str, str] = {}
     for path in tree.named("go.mod"):
-        match = _GO_MODULE.search(tree.contents[path])
-        if match:
+        if match := _GO_MODULE.search(tree.contents[path]):
             modules.setdefault(match[1], folder_of(path))
     packages: dict[str, list[str]] = {}
     for path, _ in tree.of("go"):
@@ -297,15 +296,9 @@ def rust_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     crates = _Crates(tree)
     yield from crates.declared
     for path, facts in tree.of("rust"):
-        importer = crates.module_of.get(path)
-        for statement in facts.imports if importer else ():
-            imported = (
-                crates.resolved(importer, statement.target.split("::"))
-                if importer and statement.kind in ("use", "code")
-                else None
-            )
-            if imported is not None:
-                yield path, imported
+        if importer := crates.module_of.get(path):
+            paths = (statement.target.split("::") for statement in facts.imports if statement.kind in ("use", "code"))
+            yield from ((path, file) for parts in paths if (file := crates.resolved(importer, parts)) is not None)
 
 
 class _Crates:
@@ -405,8 +398,7 @@ class _Crates:
             for statement in facts.imports:
                 if statement.kind == "use":
                     used.setdefault(statement.names[0], statement.target.split("::"))
-                file = self._declared(path, statement, is_root=path == root)
-                if file is not None:
+                if (file := self._declared(path, statement, is_root=path == root)) is not None:
                     self.declared.append((path, file))
                     waiting.append((file, (*inside, *statement.target.split("::"))))
 
@@ -494,8 +486,7 @@ def script_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     finder = _Scripts(tree)
     for path, facts in tree.of("javascript", "typescript"):
         for statement in facts.imports:
-            imported = finder.file_of(folder_of(path), re.split(r"[?]", statement.target, maxsplit=1)[0])
-            if imported is not None:
+            if (imported := finder.file_of(folder_of(path), statement.target.partition("?")[0])) is not None:
                 yield path, imported
 
 
@@ -597,8 +588,7 @@ def _mapped(target: str, config: dict[str, Any]) -> Iterator[str]:
         start, _, end = pattern.partition("*")
         middle = target[len(start) : len(target) - len(end)]
         yield from (path.replace("*", middle, 1) for path in paths[pattern] if path is not None)
-    base = config.get("base")
-    if base is not None:
+    if (base := config.get("base")) is not None:
         yield f"{base}/{target}" if base else target
 
 

@@ -119,8 +119,7 @@ def named_paths(text: str, ends: Mapping[str, Sequence[int]], visible: BoolArray
         if not any(sign in token for sign in _BETWEEN):
             continue
         for name in (*_ends_of(token), *_modules_of(token)):
-            positions = [position for position in ends.get(name, ()) if visible[position]]
-            if positions:
+            if positions := [position for position in ends.get(name, ()) if visible[position]]:
                 named.update(positions if len(positions) <= MOST_NAMED else ())
                 break
     return sorted(named)
@@ -302,8 +301,7 @@ class CodeSymbols:
         """
         parts = _SPLIT.split(name)
         for symbol in dict.fromkeys((".".join(parts[-2:]), parts[-1])):
-            row = self.number.get(symbol)
-            if row is not None:
+            if (row := self.number.get(symbol)) is not None:
                 items = self.item[self.start[row] : self.start[row + 1]]
                 if len(items := items[visible[items]]):
                     return np.asarray(items)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
@@ -273,11 +274,9 @@ def _embedded(texts: Sequence[str], embed: Embed, skip_failed: bool) -> tuple[li
             raise
     positions, vectors = [], []
     for position, text in enumerate(texts):
-        try:
+        with suppress(EmbeddingError):
             vectors.append(embed([text])[0])
             positions.append(position)
-        except EmbeddingError:
-            continue
     return positions, np.array(vectors, dtype=np.float32)
 
 

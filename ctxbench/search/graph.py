@@ -468,8 +468,7 @@ class Relatives:
 
     def _proposed(self, rows: IntArray) -> Float32Array:
         """Similarity of chunks with all items by a float32 product, shape (n_rows, n_held)."""
-        missing = [row for row in rows.tolist() if row not in self._rows]
-        if missing:
+        if missing := [row for row in rows.tolist() if row not in self._rows]:
             if (len(self._rows) + len(missing)) * 4 * len(self._held) > _KEPT:
                 self._rows.clear()
                 missing = rows.tolist()

@@ -22,7 +22,7 @@ from ctxbench.io.cache import read_sealed, write_sealed
 from ctxbench.io.errors import ParameterError, install_command
 from ctxbench.io.files import cache_dir, expanded
 from ctxbench.model.arrays import Float32Array
-from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, well_formed
+from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
 
 REPOSITORY: Final = "sentence-transformers/all-MiniLM-L6-v2"
 REVISION: Final = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"  # a commit that has both files; their hashes decide
@@ -466,12 +466,9 @@ class MiniLM:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
         vectors = np.empty((len(texts), HIDDEN), dtype=np.float32)
         for start in range(0, len(texts), _WINDOW):
-            window = texts[start : start + _WINDOW]
-            for positions, rows in self._computed(window):
+            for positions, rows in self._computed(texts[start : start + _WINDOW]):
                 for position, row in zip(positions, rows, strict=True):
-                    vectors[start + position] = row
-                    if on_done is not None:
-                        on_done(start + position, vectors[start + position])
+                    put_vector(vectors, start + position, row, on_done)
         return vectors
 
     def _computed(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Float32Array]]:

@@ -197,8 +197,7 @@ class _EncodingCounter:
         _check_lengths(ids, texts)
         distinct = list(dict.fromkeys(texts))
         counts = self._cache.get(self.name, distinct) if self._cache else {}
-        new = [text for text in distinct if text not in counts]
-        if new:
+        if new := [text for text in distinct if text not in counts]:
             count = encoding_count(self.name)
             counted = {text: count(text) for text in new}
             if self._cache:
@@ -217,11 +216,6 @@ class Cl100kCounter(_EncodingCounter):
     """The encoding of GPT-4 and GPT-3.5."""
 
     name = "cl100k_base"
-
-
-class _Given(NamedTuple):
-    tokens: int
-    sha256: str | None
 
 
 class FileCounter:
@@ -244,14 +238,15 @@ class FileCounter:
         try:
             content = readable(self._path).read_bytes()
         except OSError as error:
-            reason = error.strerror or error
-            raise StorageError(f"cannot read the token counts {path!r}: {reason}{_looked_for(self._path)}") from error
+            folder = f" in {Path.cwd()}; run in the folder that the path starts from, or give the whole path"
+            where = "" if self._path.is_absolute() else folder
+            raise StorageError(f"cannot read the token counts {path!r}: {error.strerror or error}{where}") from error
         digest = hashlib.sha256(content).hexdigest()
         if not digest.startswith(version):
             message = f"token counts with SHA-256 {version}... were asked for, this file has {digest[:12]}..."
             raise InputError([Fault(message, self._path)])
         self.name = f"{self.prefix}{path}#{digest[:8]}"
-        self._counts = _read_counts(content, self._path)
+        self._counts, self._hashes = _read_counts(content, self._path)
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
         """Count; see `TokenCounter.count`. Ids in the file that nobody asks for are ignored.
@@ -261,7 +256,7 @@ class FileCounter:
         """
         _check_lengths(ids, texts)
         missing = [id_ for id_ in dict.fromkeys(ids) if id_ not in self._counts]
-        hashes = {id_: count.sha256 for id_, count in self._counts.items() if count.sha256 is not None}
+        hashes = self._hashes
         changed = [id_ for id_, text in zip(ids, texts, strict=True) if id_ in hashes and hashes[id_] != _sha256(text)]
         faults = [
             *self._faults(missing, "no token count"),
@@ -269,7 +264,7 @@ class FileCounter:
         ]
         if faults:
             raise InputError(faults, subject=f"token counts {self._path}")
-        return np.array([self._counts[id_].tokens for id_ in ids], dtype=np.int64)
+        return np.array([self._counts[id_] for id_ in ids], dtype=np.int64)
 
     @staticmethod
     def _faults(ids: Sequence[str], problem: str) -> Iterator[Fault]:
@@ -316,15 +311,18 @@ def _key(counter: str, text: str) -> bytes:
     return hashlib.sha256(f"{counter}\0{text}".encode("utf-8", "surrogatepass")).digest()
 
 
-def _read_counts(content: bytes, path: Path) -> dict[str, _Given]:
-    """Read a file of counts; the format is in the module's docstring. All faults are raised at once."""
+def _read_counts(content: bytes, path: Path) -> tuple[dict[str, int], dict[str, str]]:
+    """Read a file of counts: tokens by item id, and where the file has one the SHA-256 of the text that was counted.
+
+    All faults are raised at once.
+    """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError([Fault(f"not UTF-8 at byte {error.start}", path, line)]) from error
     faults: list[Fault] = []
-    counts: dict[str, _Given] = {}
+    counts, hashes = dict[str, int](), dict[str, str]()
     rows = (
         _rows_of_lines(text, path, faults)
         if path.suffix == ".jsonl"
@@ -342,12 +340,14 @@ def _read_counts(content: bytes, path: Path) -> dict[str, _Given]:
         elif id_ in counts:
             message = f"{id_} is counted twice"
         else:
-            counts[id_] = _Given(tokens, sha256)
+            counts[id_] = tokens
+            if sha256 is not None:
+                hashes[id_] = sha256
             continue
         faults.append(Fault(message, path, line))
     if faults:
         raise InputError(sorted(faults, key=lambda fault: fault.line), subject="token counts")
-    return counts
+    return counts, hashes
 
 
 def _rows_of_lines(text: str, path: Path, faults: list[Fault]) -> Iterator[tuple[int, Any, Any, Any]]:
@@ -371,13 +371,6 @@ def _parsed(text: str, path: Path, line: int) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise InputError([Fault(f"expected a JSON object, got {text.strip()[:40]!r}", path, line)])
     return row
-
-
-def _looked_for(path: Path) -> str:
-    """Where a relative path is looked for, to be put behind a message."""
-    if path.is_absolute():
-        return ""
-    return f" in {Path.cwd()}; run in the folder that the path starts from, or give the whole path"
 
 
 def _check_lengths(ids: Sequence[str], texts: Sequence[str]) -> None:

@@ -272,9 +272,7 @@ class Price(Strategy):
 
     overhead: int = 50
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
-
-    def __post_init__(self) -> None:
-        check_range("overhead", self.overhead, 1)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"overhead": (1, math.inf)}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Put the price in the place of the score.

@@ -89,9 +89,7 @@ class TopChunks(Strategy):
     """
 
     topK: int = 20
-
-    def __post_init__(self) -> None:
-        check_range("topK", self.topK, 0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"topK": (0, math.inf)}
 
     @property
     def reach(self) -> int:
@@ -132,9 +130,7 @@ class First(Strategy):
 
     n: int = 5
     rule_words: ClassVar[Mapping[str, str]] = {"first": "beyond the first n={n}"}
-
-    def __post_init__(self) -> None:
-        check_range("n", self.n, 0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"n": (0, math.inf)}
 
     @property
     def reach(self) -> int:

@@ -308,9 +308,7 @@ class Links(Strategy):
     depth: int = 1
     types: tuple[str, ...] = ()
     direction: Literal["both", "out"] = "both"
-
-    def __post_init__(self) -> None:
-        check_range("depth", self.depth, 0, 5)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (0, 5)}
 
     @property
     def off(self) -> bool:

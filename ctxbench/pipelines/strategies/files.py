@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -476,10 +477,7 @@ class FileKinds(Strategy):
     documents: float = 1.0
     made: float = 1.0
     tests: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("documents", "made", "tests"):
-            check_range(name, getattr(self, name), 0.0, 10.0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = dict.fromkeys(("documents", "made", "tests"), (0.0, 10.0))
 
     @property
     def off(self) -> bool:
@@ -565,10 +563,7 @@ class CodeLinks(Strategy):
     by: Literal["imports", "references", "tests", "co_change", "pagerank"] = "imports"
     depth: int = 1
     max_files: int = 5
-
-    def __post_init__(self) -> None:
-        check_range("depth", self.depth, 0, 5)
-        check_range("max_files", self.max_files, 0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (0, 5), "max_files": (0, math.inf)}
 
     @property
     def off(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, UnknownNameError, check_range, suggest
+from ctxbench.io.errors import ParameterError, UnknownNameError, suggest
 from ctxbench.model.candidates import (
     Candidates,
     Origin,
@@ -444,9 +444,7 @@ class Rendered(Strategy):
     tokens: int = 2000
     uses: ClassVar[tuple[str, ...]] = ("tokens", FORMAT)
     rule_words: ClassVar[Mapping[str, str]] = {BUDGET: BUDGET_WORDS}
-
-    def __post_init__(self) -> None:
-        check_range("tokens", self.tokens, 0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"tokens": (0, math.inf)}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what does not fit, and show a part of a first item that does not."""

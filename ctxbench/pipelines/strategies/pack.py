@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,9 +106,7 @@ class Truncate(Strategy):
     tokens: int = 400
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
     rule_words: ClassVar[Mapping[str, str]] = {TOO_LONG: "not one character of it fits into tokens={tokens}"}
-
-    def __post_init__(self) -> None:
-        check_range("tokens", self.tokens, 1)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"tokens": (1, math.inf)}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Show the beginnings of what is too long."""
@@ -581,11 +580,11 @@ class Outline(Strategy):
         BUDGET: BUDGET_WORDS,
         OUTLINED: "its file's outline stands for it, as it is beyond the first n={n}, or too long for tokens={tokens}",
     }
-
-    def __post_init__(self) -> None:
-        check_range("tokens", self.tokens, 0)
-        check_range("n", self.n, 0)
-        check_range("per_token", self.per_token, 0.0, 1.0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "tokens": (0, math.inf),
+        "n": (0, math.inf),
+        "per_token": (0.0, 1.0),
+    }
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Offer whole items and outlines as far as they fit."""

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -46,9 +47,7 @@ class Rrf(Strategy):
     """
 
     k: int = 60
-
-    def __post_init__(self) -> None:
-        check_range("k", self.k, 0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"k": (0, math.inf)}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Score by the ranks in every source; `chunk_rank` becomes the place in the new order."""
@@ -558,10 +557,8 @@ def _value_text(value: object) -> str:
 def _values(reply: str) -> Iterator[object]:
     """What can be read as JSON in a reply: all of it, or objects and lists in it, the last first."""
     for text in (reply, *reversed(_JSON.findall(reply))):
-        try:
+        with suppress(ValueError, RecursionError):
             yield json.loads(text)
-        except (ValueError, RecursionError):
-            continue
 
 
 def _short(text: str, limit: int) -> str:

@@ -339,9 +339,7 @@ class Random(Strategy):
 
     seed: int = 0
     depth: int = DEPTH
-
-    def __post_init__(self) -> None:
-        check_range("depth", self.depth, 1)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (1, math.inf)}
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Rank by a hash of request and item."""
@@ -682,9 +680,7 @@ class ConversationMessages(Strategy):
     """
 
     n: int = 20
-
-    def __post_init__(self) -> None:
-        check_range("n", self.n, 0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"n": (0, math.inf)}
 
     @property
     def depth(self) -> int:
